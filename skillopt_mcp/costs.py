@@ -60,7 +60,7 @@ class Accounted(BaseModel):
 class UsedRow(BaseModel):
     """What one role used in one stage of a run, or of the promotion test named in `test`.
 
-    Of `n_calls` that came to an end, `n_missing` were given up; `n_failed` sends failed, `n_repeated` were sent again,
+    Of `n_calls` that ended, `n_missing` were given up; `n_failed` sends failed, `n_repeated` were sent again,
     `n_open` calls have no reply, and `n_again` were asked again in place of a reply that could not be used. Tokens and
     prices are those of failed sends too, as far as they are known: `usd_known` is the price of all but `n_unpriced`
     sends, `usd` None where there are such. `seconds` is the sum of what answers took, many of them at the same time.
@@ -87,7 +87,7 @@ class UsedRow(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """What a run used itself, and each promotion test that it came to, whole: its cost is the test's own."""
+    """What a run used itself, and each of its promotion tests, whole: its cost is the test's own."""
 
     own: tuple[LedgerRow, ...]
     tests: tuple[tuple[str, tuple[LedgerRow, ...]], ...]
@@ -116,7 +116,7 @@ class Account:
 class Used(Accounted):
     """What a promotion test or calibration has used so far; `usd` is None where the price of a send is not known.
 
-    Of `n_calls` that came to an end some may be missing: `n_answered` is without these. `tokens` and prices are those
+    Of `n_calls` that ended some may be missing: `n_answered` is without these. `tokens` and prices are those
     of failed sends, too.
     """
 
@@ -132,7 +132,7 @@ class Used(Accounted):
 
 
 def account(store: Store, run_id: str) -> Account:
-    """Return what a run used so far, and the promotion tests that it came to."""
+    """Return what a run used so far, and its promotion tests."""
     tests = tuple((test, tuple(store.ledger.list_rows(test))) for test, _ in store.runs.list_finishes(run_id))
     own = tuple(store.ledger.list_rows(run_id))
     n_untaken = store.ledger.count_untaken(run_id, HOST) if any(row.n_open for row in own) else 0
@@ -164,7 +164,7 @@ def used_of_candidate(store: Store, candidate_id: str) -> Used:
 
 
 def add_up(rows: Sequence[LedgerRow]) -> LedgerRow:
-    """Return the sum of ledger rows but those of checks by commands, which ask no model and are no calls.
+    """Return the sum of ledger rows but those of checks by commands, which ask no model.
 
     Its price is unknown where one of theirs is.
     """
@@ -225,7 +225,7 @@ def describe_sends(used: Accounted) -> str:
 
 
 def describe_failed(used: Accounted) -> str:
-    """Return in brackets how many sends and replies came to nothing; "" for none."""
+    """Return in brackets how many sends failed and how many replies were unusable; "" for none."""
     again = f"{counted(used.n_again, 'call')} retried after unusable replies" if used.n_again else ""
     parts = [describe_sends(used) if used.n_unanswered or used.n_failed else "", again]
     return f" ({'; '.join(filter(None, parts))})" if any(parts) else ""

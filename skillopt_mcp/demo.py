@@ -60,7 +60,7 @@ class DemoPlace:
 
 
 class Demonstrated(Result):
-    """The outcome of a demo; a simulation, whatever it says."""
+    """The outcome of a demo, which is a simulation."""
 
     simulation: str
     verdict: str | None
@@ -107,7 +107,7 @@ def prepare_demo(folder: Path, world: str, seed: int) -> DemoPlace:
 def run_demo(place: DemoPlace, notify: Notify = silent) -> Demonstrated:
     """Return the outcome of training the place's skill, testing its best version, and promoting it if that is accepted.
 
-    An undecided test goes on up to MAX_PAIRS pairs; the gate is the one that every skill has.
+    An undecided test continues up to MAX_PAIRS pairs; the gate is that of every skill.
     """
     backend = place.backend
     with Workspace(place.store_path, target=backend, optimizer=backend, project=place.folder) as workspace:

@@ -78,7 +78,7 @@ def name_of(batch_id: str, call_id: int) -> str:
 
 
 def outcome_of(ended: Ended, calls: Mapping[int, Call], redactor: Redactor, breaker: Breaker) -> Outcome:
-    """Return what a batch comes to. A call that failed, and may be asked again, is left open; others are missing.
+    """Return the outcome of a batch. A call that failed, and may be asked again, is left open; others are missing.
 
     As with calls that are asked at once, an outage makes no call missing: it ends the run.
     """
@@ -397,7 +397,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
+class Sender:
     """How the calls of a run or a test are asked."""
 
     workspace: Workspace
@@ -406,8 +406,8 @@ class Way:
     on_reply: OnReply | None = None
     concurrency: int | None = None
 
-    def through(self, backends: Mapping[Role, Backend], scope: str, work: Callable[[Asker], T]) -> T | Outstanding:
-        """Return what `work` comes to, with all batches waited for, or what is outstanding where a host is to answer.
+    def send(self, backends: Mapping[Role, Backend], scope: str, work: Callable[[Asker], T]) -> T | Outstanding:
+        """Return what `work` returns, with all batches waited for, or what is outstanding where a host is to answer.
 
         Raises Refused when calls of this scope wait at a vendor, and they are not to be asked by batch.
         """
@@ -497,7 +497,7 @@ def pairs_of_open(
 
 
 def has_decided(store: Store, row: ConfirmationRow) -> bool:
-    """Return whether a test is over, as one is that came to accept or reject: it draws no pair any more."""
+    """Return whether a test has accepted or rejected: it draws no more pairs."""
     last = store.decisions.latest_in(row.id)
     if last is None or last.verdict != "undecided":
         return last is not None

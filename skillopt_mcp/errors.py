@@ -6,7 +6,7 @@
     |-- NotFound                  a skill, candidate, version or run that the store does not know
     |-- Refused                   an action that the evidence, the guard or a permission does not allow
     |   `-- Stale                 the live file is not the one that the evidence was gathered against
-    |-- Busy                      somebody else is advancing this run
+    |-- Busy                      another process is advancing this run
     |-- Stopped                   a run that stopped before its end, with all that was answered kept: it can be resumed
     |   |-- CapReached            one more call could go above a cap on calls, tokens, money or minutes
     |   |-- Outage                most of the last calls to a backend failed, or it asked to be left alone for long

@@ -127,7 +127,7 @@ def estimate_run(workspace: Workspace, skill: str, config: Config, only: Collect
 def estimate_rest(workspace: Workspace, run: Run) -> dict[Role, int]:
     """Return what an unfinished run may still ask of each role at most: its estimate, less what was answered.
 
-    Where others came to answer in it, what was answered serves its finished steps alone: it is what is left of these.
+    Where a backend has changed, the earlier answers serve finished steps alone: the other steps are asked in full.
     """
     store, tasks, config = workspace.store, tasks_of(workspace, run), Config.of_run(run.config)
     ending = _ending(workspace, run.base_version, run.skill_id, _in_use(workspace, run), config)

@@ -109,7 +109,7 @@ _START_AGENTS = "start a fresh agent for each folder in `work`: it does what WOR
 
 
 @dataclass(frozen=True, slots=True)
-class Room:
+class Capacity:
     """How much a host takes at once: items (none: it only hands in), and characters of all it is to read for them."""
 
     items: int = DEFAULT_ITEMS
@@ -123,18 +123,18 @@ class Room:
 
 
 def hand_out(
-    workspace: Workspace, scope: str, outstanding: Outstanding, room: Room | None
+    workspace: Workspace, scope: str, outstanding: Outstanding, capacity: Capacity | None
 ) -> tuple[list[WorkItem], NextStep]:
     """Return work on calls that no session has, leased to the caller's session, and what to do with it or without any.
 
     The order is random and reveals nothing; all of one batch is done with one version of the skill, or is of one kind.
-    Without `room` a caller is given what its session has out already, if anything.
+    Without `capacity` a caller is given what its session has out already, if anything.
     Raises CapReached when all that is left was handed out before, and to do so again would exceed a cap.
     """
     ids = [lease.id for lease in own_leases(workspace, scope) if lease.expires_at > workspace.clock()][:MAX_ITEMS]
-    again = "this session has these out already; where no agent is at one, "
-    if room is not None or not ids:
-        again, ids = "", [offer.id for offer in _leased(workspace, scope, outstanding.calls, room or Room())]
+    again = "this session has these out already; where no agent works on one, "
+    if capacity is not None or not ids:
+        again, ids = "", [offer.id for offer in _leased(workspace, scope, outstanding.calls, capacity or Capacity())]
     arguments: dict[str, JsonValue] = {"job_id": scope}
     if ids:
         work = [WorkItem(work_id=each, folder=str(workspace.work_folders.folder(each))) for each in ids]
@@ -147,7 +147,7 @@ def hand_out(
     return [], NextStep(action="submit_work", arguments=arguments, why=why)
 
 
-def _leased(workspace: Workspace, scope: str, calls: Mapping[int, Call], room: Room) -> list[Offer]:
+def _leased(workspace: Workspace, scope: str, calls: Mapping[int, Call], capacity: Capacity) -> list[Offer]:
     leases = workspace.store.leases
     _release_of_ended_servers(workspace, scope)
 
@@ -155,10 +155,10 @@ def _leased(workspace: Workspace, scope: str, calls: Mapping[int, Call], room: R
         return hashlib.sha256(f"{scope} {call_id}".encode()).digest()
 
     free = leases.free(sorted(calls, key=shuffled), workspace.clock())
-    taken = _take(workspace, scope, calls, _batch(free, calls, room))
+    taken = _take(workspace, scope, calls, _batch(free, calls, capacity))
     if taken.is_capped and not taken.offers:
         # What was never handed out is paid for.
-        taken = _take(workspace, scope, calls, _batch(leases.never_taken(free), calls, room))
+        taken = _take(workspace, scope, calls, _batch(leases.never_taken(free), calls, capacity))
         if not taken.offers:
             raise Budget(scope, workspace.caps).reached(workspace.store.budgets.get_spent(scope), Cost())
     return taken.offers
@@ -198,13 +198,13 @@ def _take(workspace: Workspace, scope: str, calls: Mapping[int, Call], call_ids:
     return taken
 
 
-def _batch(free: Sequence[int], calls: Mapping[int, Call], room: Room) -> list[int]:
-    chosen, left = list[int](), room.chars
+def _batch(free: Sequence[int], calls: Mapping[int, Call], capacity: Capacity) -> list[int]:
+    chosen, left = list[int](), capacity.chars
     for call_id in free:
         if kind_of(calls[call_id]) != kind_of(calls[free[0]]):
             continue
         left -= n_chars(calls[call_id])
-        if len(chosen) == room.items or (chosen and left < 0):
+        if len(chosen) == capacity.items or (chosen and left < 0):
             break
         chosen.append(call_id)
     return chosen
@@ -227,12 +227,12 @@ def is_untouched(test: Test, store: Store) -> bool:
     return max(store.decisions.count_replies(test.row.id), default=0) < n_pairs
 
 
-def pace_for(workspace: Workspace, test: Test, room: Room) -> Pace:
+def pace_for(workspace: Workspace, test: Test, capacity: Capacity) -> Pace:
     """Return how many pairs ahead a host is asked: one batch of one version, and as many as other sessions hold."""
     store, paused = workspace.store, paused_at(test.row, workspace.store)
     sure = paused + fewest_more(store.decisions.list_pairs(test.row.id)[:paused], test.rule)
     n_elsewhere = sum(lease.session != workspace.session for lease in leases_in_time(workspace, test.row.id))
-    return Pace(room.items, sure, n_elsewhere)
+    return Pace(capacity.items, sure, n_elsewhere)
 
 
 def estimate_host_test(test: Test, store: Store) -> WorkEstimate:
@@ -432,10 +432,10 @@ def _text(workspace: Workspace, lease: Lease, given: object) -> str:
     if isinstance(given, Mapping):
         given = _written(given)
     if given is not None and not isinstance(given, str):
-        raise BadInput("the reply is neither a text nor a JSON object: give it as a text")
+        raise BadInput("reply must be a text or a JSON object")
     text = given if given is not None else workspace.work_folders.read(lease.id, ANSWER)
     if text is None:
-        raise BadInput(f"there is no reply, and no '{ANSWER}' in the folder of the work: write it, or give the reply")
+        raise BadInput(f"the work has no reply: write '{ANSWER}' in its folder, or give `reply`")
     if not text.strip():
         raise BadInput("the reply is empty: give the answer, or say why there is none as failed")
     return storable(text)
@@ -454,14 +454,14 @@ def _tool_calls(workspace: Workspace, lease: Lease, given: object) -> list[Messa
             return []
         given = [_json(TOOL_CALLS, line) for line in text.splitlines() if line.strip()]
     if not isinstance(given, list) or len(given) > _MAX_TOOL_CALLS:
-        raise BadInput(f"tool_calls is no list of at most {_MAX_TOOL_CALLS:,} objects {{name, arguments}}")
+        raise BadInput(f"tool_calls must be a list of at most {_MAX_TOOL_CALLS:,} objects {{name, arguments}}")
     return [_tool_call(workspace, each) for each in given] or [NO_TOOL_CALL]
 
 
 def _tool_call(workspace: Workspace, value: object) -> Message:
     name = value.get("name") if isinstance(value, Mapping) else None
     if not isinstance(value, Mapping) or not isinstance(name, str) or not name:
-        raise BadInput("a call of a tool is {name, arguments}: give it as such an object")
+        raise BadInput("each of tool_calls must be an object {name, arguments}")
     if len(name) > limits.NAME_CHARACTERS:
         raise BadInput(f"the name of a tool has more than {limits.NAME_CHARACTERS} characters: give its name alone")
     arguments = value.get("arguments")
@@ -488,7 +488,7 @@ def _json(name: str, text: str) -> object:
     try:
         value: object = json.loads(text)
     except (ValueError, RecursionError):
-        raise BadInput(f"{quoted(text[:60])} in '{name}' is no JSON: correct it") from None
+        raise BadInput(f"{quoted(text[:60])} in '{name}' is not JSON: correct it") from None
     return value
 
 
@@ -496,9 +496,7 @@ def _written(value: object) -> str:
     try:
         return json.dumps(value, ensure_ascii=False)
     except (ValueError, RecursionError):
-        raise BadInput(
-            "a value is nested too deep, or is a number of too many digits: write it in other words"
-        ) from None
+        raise BadInput("a value is nested too deep, or has too many digits: simplify it") from None
 
 
 def host_tests(workspace: Workspace, candidates: Sequence[Candidate]) -> dict[str, str]:

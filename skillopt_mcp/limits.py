@@ -1,4 +1,4 @@
-"""Limits: how large a skill and a patch may be; every room takes them from here."""
+"""Limits: how large a skill and a patch may be; every module takes them from here."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SKILL_DEPTH = 8
 """How many levels a skill may have: folders inside of it, and the file in the innermost."""
 
 NAME_BYTES = 255
-"""The longest name of a file or folder, in UTF-8 bytes: common disks take no longer one."""
+"""The longest name of a file or folder, in UTF-8 bytes: the most that common file systems take."""
 
 MAX_CONCURRENCY = 1_000
 """The most calls that one backend is sent at once."""

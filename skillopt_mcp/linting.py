@@ -284,8 +284,8 @@ def _not_there(checkout: Path) -> LintedFolder:
 
 _HOSTS = (".claude", ".agents", ".codex")
 _OF_OTHERS = ("node_modules", "site-packages", "__pycache__")
-_DEEPEST = 6
-_MOST_FOLDERS = 5_000
+_MAX_DEPTH = 6
+_MAX_FOLDERS = 5_000
 
 
 def nested_roots(folder: Path) -> dict[Path, list[Path]]:
@@ -304,14 +304,14 @@ def skills_below(folder: Path) -> Iterator[Path]:
     very deep or behind thousands of folders.
     """
     waiting = deque([(folder, 0)])
-    for _ in range(_MOST_FOLDERS):
+    for _ in range(_MAX_FOLDERS):
         if not waiting:
             break
         inside, depth = waiting.popleft()
         names, below = _listed(inside)
         if depth and MAIN_FILE.lower() in names:
             yield inside
-        elif depth < _DEEPEST:
+        elif depth < _MAX_DEPTH:
             waiting.extend((inside / name, depth + 1) for name in below)
 
 

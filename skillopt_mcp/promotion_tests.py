@@ -20,13 +20,13 @@ from skillopt_mcp.calls.owners import lock_run
 from skillopt_mcp.calls.spending import Budget
 from skillopt_mcp.candidates import bring_back
 from skillopt_mcp.costs import Used, check_caps, describe_in_flight, used_by
-from skillopt_mcp.dispatch import Way, check_batch, pace_of, pairs_of_new, pairs_of_open
+from skillopt_mcp.dispatch import Sender, check_batch, pace_of, pairs_of_new, pairs_of_open
 from skillopt_mcp.documents.text import quoted
 from skillopt_mcp.errors import BackendError, BadInput, Busy, NotFound, Refused
 from skillopt_mcp.evidence import evidence_of, is_host_run, origins, shown_origin, try_programs
 from skillopt_mcp.gates.calibration import WORST, Calibration, pairs_for, predicted_power, smallest_gain
 from skillopt_mcp.gates.confirm import ConfirmRule, claimed, fewest_pairs
-from skillopt_mcp.host_work import Room, estimate_host_test, hand_out, is_untouched, pace_for, withdraw
+from skillopt_mcp.host_work import Capacity, estimate_host_test, hand_out, is_untouched, pace_for, withdraw
 from skillopt_mcp.judges.judging import attemptable, is_form_alone
 from skillopt_mcp.next_step import promotion
 from skillopt_mcp.records.calls import Ask, Call, Reply, Role
@@ -162,7 +162,7 @@ def new_contest(
 def run_contest(workspace: Workspace, contest: Contest, work: Callable[[Ask], Found]) -> Found:
     """Return what `work` finds with the contest's own asker.
 
-    Raises Busy when another process holds its lock. A KeyboardInterrupt has a note on what was under way.
+    Raises Busy when another process holds its lock. A KeyboardInterrupt has a note on what was under sender.
     """
     lock = lock_run(workspace.store.locks_path, contest.name)
     if lock is None:
@@ -556,13 +556,13 @@ def _found(calibration: Calibration, rule: ConfirmRule) -> str:
 
 def evaluate_candidate(
     workspace: Workspace, candidate_id: str, wait_s: float | None = None, notify: Notify = silent,
-    rule: ConfirmRule | None = None, room: Room | None = None,
+    rule: ConfirmRule | None = None, capacity: Capacity | None = None,
 ) -> Evaluated:  # fmt: skip
     """Return the verdict on a candidate, or `running` after `wait_s` seconds (None waits to the end), or `work`.
 
     The test goes on in the background; a later call attaches to it, and a call after the process died resumes it. A
     verdict stands, and nothing more is spent. Where a host is the target, its work is handed out as far as there is
-    `room`; without, the first call, and the first after a pause, give the estimate alone. A test is opened, and takes
+    `capacity`; without, the first call, and the first after a pause, give the estimate alone. A test opens, and takes
     its share of the skill's error rate, with the first work or call, not before.
 
     Raises Refused when the live file is no longer the one that the candidate was made from, BackendError when no target
@@ -581,9 +581,9 @@ def evaluate_candidate(
     at_host = is_host(workspace.backend("target").name)
     if at_host and is_untouched(test, store):
         turn = f"{test.row.id} after {paused_at(test.row, store)} pairs"
-        if room is None:
+        if capacity is None:
             workspace.jobs.offer(turn)
-        if not (room and room.items):
+        if not (capacity and capacity.items):
             return _open(workspace, candidate, test)
         if test.is_open and not workspace.jobs.is_offered(turn):
             return _concluded(workspace, candidate, test, standing(test, store))
@@ -592,14 +592,14 @@ def evaluate_candidate(
         _able(workspace, test)
         test = prepare(workspace, candidate, rule)
     if at_host:
-        test = replace(test, pace=pace_for(workspace, test, room or Room()))
+        test = replace(test, pace=pace_for(workspace, test, capacity or Capacity()))
     job = workspace.jobs.attach(test.row.id, functools.partial(_run, workspace, test, wait_s is None))
     job.watch(notify)
     is_done = job.wait(wait_s)
     if is_done:
         workspace.jobs.drop(test.row.id, job)
     # Where another session's call runs it, it is running as well; submit_work reports that itself.
-    busy = is_done and wait_s is not None and room is None and isinstance(job.result.exception(), Busy)
+    busy = is_done and wait_s is not None and capacity is None and isinstance(job.result.exception(), Busy)
     if busy or not is_done:
         result = _evaluated(workspace, candidate, test, standing(test, store))
         result = _without_scores(result) if result.evidence else result
@@ -609,11 +609,11 @@ def evaluate_candidate(
     if isinstance(outcome, Confirmation):
         return _concluded(workspace, candidate, test, outcome)
 
-    # What the host is to do next, as far as there is room.
+    # What the host is to do next, as far as its capacity goes.
     begun = bool(store.leases.list_of(test.row.id))
-    if room is None and not begun:
+    if capacity is None and not begun:
         return _open(workspace, candidate, test)
-    work, step = hand_out(workspace, test.row.id, outcome, room)
+    work, step = hand_out(workspace, test.row.id, outcome, capacity)
     if not (work or begun):
         return _open(workspace, candidate, test)
     status = "work" if work else "running"
@@ -651,9 +651,9 @@ def _run(workspace: Workspace, test: Test, waits: bool, notify: Notify) -> Confi
         backends, budget = _able(workspace, test), Budget(test.row.id, workspace.caps)
         if workspace.batch:
             test = replace(test, pace=pace_of(backends))
-        way = Way(workspace, budget, notify, workspace.on_reply, workspace.concurrency)
+        sender = Sender(workspace, budget, notify, workspace.on_reply, workspace.concurrency)
         with span("promotion_test", test=test.row.id):
-            return way.through(backends, test.row.id, lambda ask: run_test(test, store, ask, notify, since))
+            return sender.send(backends, test.row.id, lambda ask: run_test(test, store, ask, notify, since))
 
 
 def _able(workspace: Workspace, test: Test) -> dict[Role, Backend]:

@@ -22,7 +22,7 @@ from skillopt_mcp.errors import BadInput, Busy, Refused
 from skillopt_mcp.estimates import estimate_proposal
 from skillopt_mcp.evidence import judge_named
 from skillopt_mcp.gates.search import mean_score
-from skillopt_mcp.host_work import Room, hand_out, withdraw
+from skillopt_mcp.host_work import Capacity, hand_out, withdraw
 from skillopt_mcp.next_step import rebasing
 from skillopt_mcp.promotion_tests import (
     target_tasks,
@@ -64,7 +64,7 @@ MAX_NOTES = 8
 
 
 def propose_from_evidence(
-    workspace: Workspace, skill: str, rollouts: int = 0, wait_s: float | None = None, room: Room | None = None,
+    workspace: Workspace, skill: str, rollouts: int = 0, wait_s: float | None = None, capacity: Capacity | None = None,
     notify: Notify = silent,
 ) -> Proposed:  # fmt: skip
     """Return the candidate that reflection makes of a skill's newest trajectories, `running`, or `work` for a host.
@@ -79,11 +79,11 @@ def propose_from_evidence(
     check_merged(workspace.store.skills.get_files(tracked.id, tracked.live_version))
     possible = min(rollouts, len(_train_tasks(workspace, tracked))) if rollouts else 0
     run = _unfinished(workspace, tracked, possible) or _begun(workspace, tracked, possible)
-    return advance_proposal(workspace, run, wait_s, room, notify)
+    return advance_proposal(workspace, run, wait_s, capacity, notify)
 
 
 def advance_proposal(
-    workspace: Workspace, run: Run, wait_s: float | None, room: Room | None, notify: Notify = silent
+    workspace: Workspace, run: Run, wait_s: float | None, capacity: Capacity | None, notify: Notify = silent
 ) -> Proposed:
     """Return where a proposal stands, advanced as far as its backends answer, and work as `hand_out` does.
 
@@ -102,17 +102,17 @@ def advance_proposal(
     workspace.jobs.drop(run.id, job)
     outcome, erased = job.result.result()
     if erased_of(workspace.store, run) != erased:
-        return advance_proposal(workspace, run, wait_s, room, notify)
+        return advance_proposal(workspace, run, wait_s, capacity, notify)
     if isinstance(outcome, Work):
         return as_it_stands(workspace, skill, _finished(workspace, skill, run, outcome))
-    if room is None and not workspace.store.leases.list_of(run.id):
+    if capacity is None and not workspace.store.leases.list_of(run.id):
         estimate = _estimate(workspace, run)
         why = f"takes up to {estimate.agent_runs()[1]} agent runs: ask the user first"
         step = NextStep(action="submit_work", arguments={"job_id": run.id}, why=why)
         return _open(skill, run, step).model_copy(update={"status": "work", "estimate": estimate})
-    work, next_step = hand_out(workspace, run.id, outcome, room)
+    work, next_step = hand_out(workspace, run.id, outcome, capacity)
     if work and erased_of(workspace.store, run) != erased and take_back(workspace, outcome):
-        return advance_proposal(workspace, run, wait_s, room, notify)
+        return advance_proposal(workspace, run, wait_s, capacity, notify)
     standing = _open(skill, run, next_step)
     return standing.model_copy(update={"status": "work", "work": work}) if work else standing
 
@@ -150,7 +150,7 @@ def _is_only_offered(workspace: Workspace, run: Run) -> bool:
 def _unfinished(workspace: Workspace, skill: Skill, rollouts: int) -> Run | None:
     """Return the skill's open proposal; one that began on another version is given up.
 
-    So is one with another number of rollouts of which only the estimate was given.
+    So is one with another number of rollouts with only its estimate given.
     """
     runs = workspace.store.runs
     for run in reversed(runs.list_proposals_under_way(skill.id)):
@@ -286,7 +286,7 @@ def _after_nothing(workspace: Workspace, run: Run, skill: Skill, result: Propose
 
 
 def _mark_unseen(store: Store, run: Run) -> None:
-    """Let the attempts behind a proposal that came to nothing be new again, but for those that another has read."""
+    """Let the attempts behind a proposal without a candidate be new again, but for those that another has read."""
     others = [each for each in store.runs.list_runs(run.skill_id) if each.kind == "proposal"]
     read = {session for each in others if _has_taught(store, each) for session in each.sessions}
     if unread := set(run.sessions) - read:
@@ -294,7 +294,7 @@ def _mark_unseen(store: Store, run: Run) -> None:
 
 
 def _has_taught(store: Store, run: Run) -> bool:
-    """Return whether a finished proposal came to a candidate, or to the view that nothing is to be changed."""
+    """Return whether a finished proposal made a candidate, or found nothing to change."""
     if not run.result:
         return False
     result = Proposed.model_validate_json(run.result)
@@ -330,15 +330,15 @@ def discarded_before(store: Store, run: Run) -> tuple[DiscardedEdit, ...]:
     They are those of this skill, each once, at most as many as a run's own that were rejected; none of a candidate
     that was made from an attempt erased since, and none that its base version holds.
     """
-    room = store.table(Discarding)
-    begun_at = room.begun_at(run.id)
+    discarding = store.table(Discarding)
+    begun_at = discarding.begun_at(run.id)
     changes = [each for each in store.promotions.list_promotions(run.skill_id) if each.created_at < begun_at]
     undone = rolled_back(changes)
     erasing = store.table(Erasing)
     erased = set(erasing.list_made_of(erasing.list_erased()))
     text = store.skills.get_files(run.skill_id, run.base_version).text
     found: dict[tuple[str, str, str | None, str | None], DiscardedEdit] = {}
-    for standing in room.list_standing(run.id, GATE):
+    for standing in discarding.list_standing(run.id, GATE):
         became = _became(standing, undone)
         if not became or standing.candidate_id in erased or len(found) >= MAX_REJECTED:
             continue
@@ -351,14 +351,14 @@ def discarded_before(store: Store, run: Run) -> tuple[DiscardedEdit, ...]:
 
 
 def _became(standing: Standing, undone: frozenset[str]) -> str:
-    """Return what had become of a candidate that came to nothing; empty for any other."""
+    """Return how a candidate was discarded; "" for any other."""
     if standing.version_id in undone:
         return "promoted, then rolled back by a person"
     return "rejected by its promotion test" if standing.verdict == "reject" else ""
 
 
 class Outcome(NamedTuple):
-    """What a proposal came to, and which of its attempts were erased before it read them."""
+    """The work of a proposal, and which of its attempts were erased before it read them."""
 
     value: Work | Outstanding
     erased: frozenset[int]
@@ -398,7 +398,7 @@ def as_it_stands(workspace: Workspace, skill: Skill, result: Proposed) -> Propos
 
 
 def unmade(edits: Sequence[Edit], result: Proposed) -> list[str]:
-    """Return the edits of a proposal that came to nothing, each as it can be corrected and given again."""
+    """Return the edits of a proposal without a candidate, each as it can be corrected and given again."""
     if result.candidate_id:
         return []
     return [

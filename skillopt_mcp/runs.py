@@ -33,7 +33,7 @@ from skillopt_mcp.calls.owners import lock_run
 from skillopt_mcp.calls.rounds import OnReply
 from skillopt_mcp.calls.spending import Budget
 from skillopt_mcp.costs import Accounted, Used, account, add_up, check_caps, used_by
-from skillopt_mcp.dispatch import Way, check_batch, pace_of
+from skillopt_mcp.dispatch import Sender, check_batch, pace_of
 from skillopt_mcp.documents.text import counted
 from skillopt_mcp.errors import BackendError, BadInput, CapReached, NotFound, Refused, Waiting
 from skillopt_mcp.evidence import evidence_of, judge_named, try_programs
@@ -242,12 +242,14 @@ def replay(
         store.runs.set_status(run.id, "running")
         higher = ""
         plan = planned(workspace, run)
-        way = Way(workspace, Budget(run.id, caps), notify, on_reply, concurrency)
+        sender = Sender(workspace, Budget(run.id, caps), notify, on_reply, concurrency)
         with span("run", run=run.id, skill=skill.name):
             state = answered(
-                way.through(backends, run.id, lambda ask: train(plan, store, ask, way.notify, stop_when_perfect=True))
+                sender.send(
+                    backends, run.id, lambda ask: train(plan, store, ask, sender.notify, stop_when_perfect=True)
+                )
             )
-            result = finish(run, skill, plan, Best(state.best, state.best_score), way)
+            result = finish(run, skill, plan, Best(state.best, state.best_score), sender)
         store.runs.set_status(run.id, "finished", result.model_dump_json())
         status = "finished"
         return result
@@ -300,15 +302,15 @@ def planned(workspace: Workspace, run: Run) -> Plan:
 
 
 class Best(NamedTuple):
-    """The best version that a search came to, and its score on val."""
+    """The best version of a search, and its score on val."""
 
     files: SkillFiles
     score: float
 
 
-def finish(run: Run, skill: Skill, plan: Plan, best: Best, way: Way) -> Replayed:
+def finish(run: Run, skill: Skill, plan: Plan, best: Best, sender: Sender) -> Replayed:
     """Return the outcome: the best version becomes a candidate, and the promotion gate looks at it once."""
-    workspace, store = way.workspace, way.workspace.store
+    workspace, store = sender.workspace, sender.workspace.store
     made = None
     confirmation: Confirmation | str = why_none(store.runs.list_steps(run.id))
     if best.files != plan.base:
@@ -330,11 +332,11 @@ def finish(run: Run, skill: Skill, plan: Plan, best: Best, way: Way) -> Replayed
         twins = describe_near_train(store, skill.id, test.tasks, everything)
         test = replace(test, pace=pace_of(backends), origin=test.origin + (twins and f"; {twins}"))
         paused = paused_at(test.row, store)
-        with only_here(store, test, way.notify):
+        with only_here(store, test, sender.notify):
             # A process may die between the verdict and the end of its run: what goes on then draws no second turn.
             since = store.runs.begin_finish(run.id, test.row.id, paused)
             confirmation = answered(
-                way.through(backends, test.row.id, lambda ask: run_test(test, store, ask, way.notify, since))
+                sender.send(backends, test.row.id, lambda ask: run_test(test, store, ask, sender.notify, since))
             )
         why = prospect(workspace, run.skill_id, run.base_version, test.rule)
         if why and not confirmation.is_over:
@@ -517,9 +519,8 @@ class RunRow(Accounted):
     """One run as a table row. Scores are the run's metric on val; `test_before` and `test_after` of the finish.
 
     `n_calls`, `tokens` and `usd` (None where the price of one call is not known) are of the run itself,
-    `n_test_calls`, `test_tokens` and `test_usd` of the promotion test that it came to, whole. `config` holds the
-    settings that differ from the defaults. `work` says what a host has in hand, `changes` after which steps others came
-    to answer.
+    `n_test_calls`, `test_tokens` and `test_usd` of its whole promotion test. `config` holds the settings that differ
+    from the defaults; `work` says what a host has in hand, `changes` after which steps a backend changed.
     """
 
     id: str
@@ -569,19 +570,19 @@ def list_runs(workspace: Workspace, skill: str | None = None) -> RunList:
     started.sort(key=lambda row: row[0].started_at, reverse=True)
     tests = list(dict.fromkeys(test_id for _, run in started for test_id in tests_of(workspace, run)))
     used = [used_by(store, name) for name in dict.fromkeys([*store.budgets.list_without_run(), *tests])]
-    on = next((run for _, run in started if way_on(workspace, run)), None)
+    on = next((run for _, run in started if resume_step(workspace, run)), None)
     step = NextStep(action="replay", why="no run yet")
     if started:
         step = NextStep(action="inspect", arguments={"id": started[0][0].id})
     return RunList(
         runs=[row for row, _ in started],
         tests=[each for each in used if each.n_sent],
-        next_step=way_on(workspace, on) if on else step,
+        next_step=resume_step(workspace, on) if on else step,
     )
 
 
-def way_on(workspace: Workspace, run: Run) -> NextStep | None:
-    """Return how to go on with a run; None when it is over, or nothing goes on with it any more."""
+def resume_step(workspace: Workspace, run: Run) -> NextStep | None:
+    """Return how to go on with a run; None when it is over, or cannot be resumed."""
     skill = workspace.store.skills.get_skill(run.skill_id)
     name = shlex.split(called(workspace.store, skill))[0]
     if run.kind == "replay":
@@ -598,12 +599,12 @@ def way_on(workspace: Workspace, run: Run) -> NextStep | None:
     return NextStep(action="submit_work", arguments={"job_id": run.id}, why=why)
 
 
-def way_to_test(workspace: Workspace, run: Run) -> str:
-    """Return how to test the best version of an unfinished run; empty where it has none that is better."""
+def evaluation_step(workspace: Workspace, run: Run) -> NextStep | None:
+    """Return how to test the best version of an unfinished run; None where it has none that is better."""
     steps = workspace.store.runs.list_steps(run.id)
     if run.kind != "replay" or run.status == "finished" or not steps or steps[-1].best_version == run.base_version:
-        return ""
-    return f"skillopt-mcp evaluate {run.id}"
+        return None
+    return NextStep(action="evaluate_candidate", arguments={"candidate_id": run.id})
 
 
 def _more(workspace: Workspace, run: Run) -> str:
@@ -613,19 +614,19 @@ def _more(workspace: Workspace, run: Run) -> str:
 
 
 def describe_running(workspace: Workspace, name: str) -> str:
-    """Return that another process advances a run of the skill, of which a new one takes nothing; "" when none does."""
+    """Return which run of the skill another process advances, as a new run repeats its calls; "" for none."""
     for run_id, started_at in workspace.store.runs.list_running(workspace.recorded(name).id):
         if lock := lock_run(workspace.store.locks_path, run_id):
             lock.release()
             continue
         return (
-            f"run {run_id} of this skill is under way since {started_at[:16]}Z; a new run pays for all of its own calls"
+            f"run {run_id} of this skill is running since {started_at[:16]}Z; a new run pays for all of its own calls"
         )
     return ""
 
 
 def tests_of(workspace: Workspace, run: Run) -> list[str]:
-    """Return the promotion tests that a run came to: one, or none."""
+    """Return the promotion tests of a run: one, or none."""
     return [test_id for test_id, _ in workspace.store.runs.list_finishes(run.id)]
 
 

@@ -117,7 +117,7 @@ class Harvest:
                     else:
                         self._keep(path, session, attempt, skill)
             if lines.is_foreign:
-                raise BadInput("it is no transcript of Claude Code or Codex: no line in it is one that they write")
+                raise BadInput("not a transcript of Claude Code or Codex: none of its lines is one that they write")
         except (BadInput, OSError) as error:
             self._problem(path, error)
             self._n_files += lines.is_known

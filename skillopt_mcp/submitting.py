@@ -10,7 +10,7 @@ from pydantic import JsonValue
 
 from skillopt_mcp.documents.text import quoted
 from skillopt_mcp.errors import BadInput, Busy, NotFound, SkillOptError
-from skillopt_mcp.host_work import Room, receive
+from skillopt_mcp.host_work import Capacity, receive
 from skillopt_mcp.promotion_tests import candidate_of_job, evaluate_candidate
 from skillopt_mcp.proposals import advance_proposal
 from skillopt_mcp.records.next_step import NextStep
@@ -25,18 +25,18 @@ _PROPOSAL = "r-"
 
 
 def submit_work(
-    workspace: Workspace, replies: Sequence[object], job_id: str = "", room: Room | None = None,
+    workspace: Workspace, replies: Sequence[object], job_id: str = "", capacity: Capacity | None = None,
     wait_s: float | None = None, notify: Notify = silent,
 ) -> Submitted:  # fmt: skip
     """Return what became of the replies, and where their job, or the named one, stands then.
 
     A reply is {work_id} (the server reads the folder), {work_id, reply, tool_calls?, score?} or {work_id, failed}. With
-    room for nothing and no job named, an agent only hands in: the outcome of the job is for the session that drives it.
+    capacity 0 and no job named, an agent only hands in: the outcome of the job is for the session that drives it.
     Raises BadInput when neither replies nor a job are given, NotFound for an unknown job.
     """
     if not replies and not job_id:
         raise BadInput("give replies ([{work_id, reply?}]), or the job_id to take work of")
-    room = room or Room()
+    capacity = capacity or Capacity()
     receipts, scopes = receive(workspace, replies)
     failing = [each.work_id for each in receipts if each.status in ("refused", "unknown")]
     refused = f"{len(failing)} of {len(receipts)} replies were not taken" if failing else ""
@@ -46,9 +46,9 @@ def submit_work(
     if not job:
         return Submitted(status="stopped", job_id="", receipts=receipts, reason=refused, next_step=mend)
     # A session whose replies were all refused mends those first.
-    turn = replace(room, items=0) if receipts and len(failing) == len(receipts) else room
+    turn = replace(capacity, items=0) if receipts and len(failing) == len(receipts) else capacity
     answer = _advance(workspace, job, turn, wait_s, notify).model_copy(update={"receipts": receipts})
-    if not room.items and not job_id:
+    if not capacity.items and not job_id:
         is_over = answer.status == "done" or (answer.status == "stopped" and not mend)
         status: Literal["done", "running"] = "done" if is_over else "running"
         return Submitted(
@@ -74,15 +74,17 @@ def _without_repeats(receipts: Sequence[Receipt]) -> list[Receipt]:
     return brief
 
 
-def _advance(workspace: Workspace, job: str, room: Room, wait_s: float | None, notify: Notify) -> Submitted:
+def _advance(workspace: Workspace, job: str, capacity: Capacity, wait_s: float | None, notify: Notify) -> Submitted:
     """Return where a job stands, advanced as far as its backends answer: work, its result, or why it stopped."""
     store, again = workspace.store, dict[str, JsonValue](job_id=job)
     outcome: Evaluated | Proposed
     try:
         if job.startswith(_PROPOSAL):
-            outcome = advance_proposal(workspace, _proposal(store, known(job)), wait_s, room, notify)
+            outcome = advance_proposal(workspace, _proposal(store, known(job)), wait_s, capacity, notify)
         else:
-            outcome = evaluate_candidate(workspace, candidate_of_job(workspace, known(job)), wait_s, notify, room=room)
+            outcome = evaluate_candidate(
+                workspace, candidate_of_job(workspace, known(job)), wait_s, notify, capacity=capacity
+            )
     except Busy as error:
         step = NextStep(action="submit_work", arguments=again, why="what was accepted is kept")
         return Submitted(status="running", job_id=job, receipts=[], reason=str(error), next_step=step)

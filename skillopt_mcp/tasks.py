@@ -225,7 +225,7 @@ def _add(workspace: Workspace, skill: str, rows: Sequence[object], splits: Split
         notes = [Note(code="unchecked", numbers={"n": len(names)})]
     else:
         notes = _as_notes((finding.problem, finding.task) for finding in check_tasks(in_use, names))
-        notes += _as_notes(("unknown environment", name) for name, _ in _unknown_environments(in_use, names))
+        notes += _as_notes(("unknown_environment", name) for name, _ in _unknown_environments(in_use, names))
     return added.model_copy(update={"notes": notes})
 
 
@@ -259,7 +259,7 @@ def _as_notes(found: Iterable[tuple[str, str]]) -> list[Note]:
     """Return one note for each code, with how many tasks it is about, and the first of them."""
     ids: dict[str, list[str]] = {}
     for code, name in found:
-        ids.setdefault(code.replace(" ", "_").replace("-", "_"), []).append(name)
+        ids.setdefault(code, []).append(name)
     return [Note(code=code, numbers={"n": len(names)}, ids=names[:IDS_SHOWN]) for code, names in ids.items()]
 
 

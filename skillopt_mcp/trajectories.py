@@ -156,7 +156,7 @@ _AGO = re.compile(r"([0-9]{1,6})d")
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class AttemptQuery:
     """What a person says: names, and what the attempts of a skill are to meet; `everything` is all of them."""
 
     names: Sequence[str]
@@ -167,14 +167,14 @@ class Wanted:
 
 
 @dataclass(frozen=True, slots=True)
-class Meant:
+class FoundAttempts:
     """The attempts that are meant, and the text that is looked for with them, in all its spellings."""
 
     ids: Sequence[int]
     needles: Sequence[str] = ()
 
 
-def attempts_meant(workspace: Workspace, wanted: Wanted) -> Meant:
+def find_attempts(workspace: Workspace, wanted: AttemptQuery) -> FoundAttempts:
     """Return the attempts that are meant. Raises BadInput, NotFound."""
     filters = [wanted.session, wanted.before, wanted.containing]
     is_narrowed = any(each is not None for each in filters)
@@ -182,7 +182,7 @@ def attempts_meant(workspace: Workspace, wanted: Wanted) -> Meant:
     if any(numbers):
         if not all(numbers) or is_narrowed or wanted.everything:
             raise BadInput("name attempts alone (trajectory:7 trajectory:9), or one skill and which of its attempts")
-        return Meant([_there(workspace, int(number[1])) for number in numbers if number])
+        return FoundAttempts([_there(workspace, int(number[1])) for number in numbers if number])
     if len(wanted.names) != 1:
         raise BadInput(f"{len(wanted.names)} skills are named: name one, and which of its attempts")
     if is_narrowed == wanted.everything:
@@ -196,7 +196,7 @@ def attempts_meant(workspace: Workspace, wanted: Wanted) -> Meant:
     before = _moment(wanted.before, workspace.clock()) if wanted.before is not None else None
     skill = workspace.kept(wanted.names[0])
     choice = Choice(session=wanted.session, before=before, containing=needles)
-    return Meant(workspace.store.table(Erasing).choose(skill.id, choice), needles)
+    return FoundAttempts(workspace.store.table(Erasing).choose(skill.id, choice), needles)
 
 
 def _there(workspace: Workspace, number: int) -> int:
@@ -214,7 +214,7 @@ def _moment(text: str, now: float) -> str:
             at = datetime.fromisoformat(text)
             at = at.astimezone(UTC) if at.tzinfo else at.replace(tzinfo=UTC)
     except (ValueError, OverflowError):
-        raise BadInput(f"{quoted(text)} is no day: give one as 2026-08-01, or days ago as 90d") from None
+        raise BadInput(f"{quoted(text)} is not a date: give 2026-08-01, or 90d for days ago") from None
     return f"{at.replace(tzinfo=None).isoformat(timespec='milliseconds')}Z"
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import json
-import logging
 import os
 import secrets
 import stat
@@ -106,7 +105,7 @@ class Jobs:
             return cast(Job[T], self._jobs[name])
 
     def drop(self, name: str, job: Job[T]) -> None:
-        """Forget a finished job, so that the next `attach` starts afresh; another one of that name goes on."""
+        """Forget a finished job, so that the next `attach` starts afresh; another one of that name continues."""
         with self._lock:
             if self._jobs.get(name) is job:
                 del self._jobs[name]
@@ -174,7 +173,6 @@ def _credential_files(home: Path) -> Iterator[str]:
 
 
 LEASE_S = 900.0
-_LOG = logging.getLogger(__name__)
 
 
 class Workspace:
@@ -367,7 +365,7 @@ class Workspace:
         return self._looked_at(self._meant(name_or_path))
 
     def recorded(self, name_or_path: str) -> Skill:
-        """Return a skill as `skill` does, to go on with what is recorded of it: nothing is tracked for that.
+        """Return a skill as `skill` does, to continue with what is recorded: nothing new is tracked.
 
         Raises NotFound where nothing is, too.
         """

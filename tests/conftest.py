@@ -36,12 +36,12 @@ def _kept_bytecode() -> str:
 
 _KEPT = _kept_bytecode() if sys.dont_write_bytecode else None
 if _KEPT:
-    # Told to keep nothing beside the source, each process would compile everything again, the tests among it.
+    # Without bytecode next to the source, each process would compile everything again, tests included.
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     sys.dont_write_bytecode = False
     sys.pycache_prefix = os.environ["PYTHONPYCACHEPREFIX"] = _KEPT
 
-# A machine that is busy with others says nothing of what is tested.
+# A busy machine may take any time.
 hypothesis.settings.register_profile("untimed", deadline=None, max_examples=200 if os.environ.get("THOROUGH") else 40)
 hypothesis.settings.load_profile("untimed")
 
@@ -50,17 +50,18 @@ _OWN = ("CLAUDE_CONFIG_DIR", "CODEX_HOME", "SKILLOPT_STORE", "APPDATA", "LOCALAP
 _AGENTS = ("CLAUDECODE", "AI_AGENT", "CODEX_THREAD_ID", "CODEX_CI")
 _NUMBERS = count()
 _TESTS = Path(__file__).parent
-# Folders that start processes, and files with tests of seconds; `-m "not slow"` leaves them out.
+# Folders that start processes, and files (in any folder) that take seconds; `-m "not slow"` leaves them out.
 _SLOW = ("acceptance", "cli", "hosts", "peers", "redteam")
 _SLOW_FILES = {
-    "backends/test_agent_places.py", "backends/test_agents.py", "backends/test_batches.py", "calls/test_budgets.py",
-    "calls/test_resuming.py", "gates/test_calibration.py", "judges/test_command.py", "operations/test_comparing.py",
-    "operations/test_expecting.py", "operations/test_flips.py", "operations/test_going_on_after_a_pause.py",
-    "operations/test_lost_rows.py", "operations/test_misbehaving_hosts.py", "operations/test_promoting.py",
-    "operations/test_promotion_faults.py", "operations/test_replaying.py", "optimizer/test_confirmation.py",
-    "optimizer/test_hostile_optimizers.py", "server/test_hidden_characters.py", "server/test_http.py",
-    "server/test_index.py", "server/test_stdio_ending.py", "server/test_stdio_server.py", "store/test_kills.py",
-    "store/test_stored_trajectories.py",
+    "test_agent_places.py", "test_agents.py", "test_answering.py", "test_approval.py", "test_backend_registry.py",
+    "test_backing_up.py", "test_batches.py", "test_budgeting.py", "test_budgets.py", "test_calibration.py",
+    "evaluation_step.py", "test_comparing.py", "test_confirmation.py", "test_declined.py", "test_ending_early.py",
+    "test_erasing.py", "test_estimating.py", "test_evaluating.py", "test_going_on_after_a_pause.py",
+    "test_hidden_characters.py", "test_host_replies.py", "test_hostile_optimizers.py", "test_http.py",
+    "test_judging.py", "test_kills.py", "test_leasing.py", "test_looking.py", "test_misbehaving_hosts.py",
+    "test_promoting.py", "test_promotion_faults.py", "test_reading.py", "test_replaying.py", "test_resuming.py",
+    "test_server_tools.py", "test_sources_told.py", "test_stdio_ending.py", "test_stdio_server.py",
+    "test_stored_trajectories.py",
 }  # fmt: skip
 # These drive programs that a machine may lack: their tests skip without them, or fail where REQUIRE_HOSTS is set.
 _REQUIRED = ("hosts", "peers")
@@ -85,7 +86,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark what is slow, and give real hosts more time."""
     for item in items:
         path = item.path.relative_to(_TESTS)
-        if path.parts[0] in _SLOW or path.as_posix() in _SLOW_FILES:
+        if path.parts[0] in _SLOW or path.name in _SLOW_FILES:
             item.add_marker(pytest.mark.slow)
         if path.parts[0] in _REQUIRED:
             item.add_marker(pytest.mark.timeout(300))

@@ -36,6 +36,11 @@ IMPORTED = [
     *map(module_path, modules()),
     "skillopt_mcp.server.wire",
     "skillopt_mcp.server.services",
+    "skillopt_mcp.backends.openai",
+    "openai.resources.chat",
+    "anyio._backends._asyncio",
+    "httpcore2",
+    "truststore",
     "tests.frozen",
 ]
 _CAPABILITIES = 0x20080522
@@ -47,17 +52,17 @@ def preload() -> None:
 
 
 class Parent:
-    """What a child talks to."""
+    """A child's connection to the test."""
 
     def __init__(self, pipe: Connection) -> None:
         self._pipe = pipe
 
-    def say(self, *values: object) -> None:
+    def send(self, *values: object) -> None:
         self._pipe.send(values if len(values) > 1 else values[0])
 
-    def await_cue(self) -> None:
-        """Say that everything is ready, and wait for the word to go on."""
-        self.say("ready")
+    def wait_for_start(self) -> None:
+        """Report that everything is ready, and wait for the signal to start."""
+        self.send("ready")
         self._pipe.recv()
 
 
@@ -70,33 +75,33 @@ class Child:
         self.process.start()
         other.close()
 
-    def hear(self) -> Any:
-        """Return the next thing it says."""
+    def receive(self) -> Any:
+        """Return the next value that it sent."""
         return self._pipe.recv()
 
-    def cue(self) -> None:
+    def resume(self) -> None:
         self._pipe.send("go")
 
     def rest(self) -> list[Any]:
-        """Return what else it says, once it has ended well."""
-        said = self._last_words()
+        """Return the other values that it sends, once it has ended well."""
+        values = self._last_values()
         self.process.join()
         assert self.process.exitcode == 0
-        return said
+        return values
 
     def kill(self) -> list[Any]:
-        """Kill it, unless it has ended, and return what it had said by then."""
+        """Kill it, unless it has ended, and return the values that it had sent by then."""
         self.process.kill()
-        said = self._last_words()
+        values = self._last_values()
         self.process.join()
-        return said
+        return values
 
-    def _last_words(self) -> list[Any]:
-        said: list[Any] = []
+    def _last_values(self) -> list[Any]:
+        values: list[Any] = []
         with suppress(EOFError, OSError):
             while True:
-                said.append(self._pipe.recv())
-        return said
+                values.append(self._pipe.recv())
+        return values
 
     def close(self) -> None:
         self.kill()
@@ -236,13 +241,13 @@ def as_script(
 
 def start(children: Sequence[Child]) -> None:
     """Let the children go on at one moment, once all of them are ready."""
-    assert [child.hear() for child in children] == ["ready"] * len(children)
+    assert [child.receive() for child in children] == ["ready"] * len(children)
     for child in children:
-        child.cue()
+        child.resume()
 
 
 def together(children: Sequence[Child]) -> list[list[Any]]:
-    """Return what each child said, all started at one moment."""
+    """Return the values that each child sent, all started at one moment."""
     start(children)
     return [child.rest() for child in children]
 

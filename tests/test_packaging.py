@@ -71,7 +71,7 @@ def test_the_worker_has_no_tool_that_loads_a_skill_or_starts_another_agent() -> 
     front, _ = parts(AGENT)
     tools = set(front["tools"].split(", "))
     assert front["name"] == AGENT.stem
-    # Whoever may inspect finds out which version it works with.
+    # An agent that may inspect finds out which version it works with.
     assert {tool.rpartition("__")[2] for tool in tools if "__" in tool} == {"submit_work"}
     assert {"Read", "Write"} < tools
     assert tools.isdisjoint({"Skill", "Task", "Agent", "WebFetch", "WebSearch", "*"})
@@ -88,9 +88,9 @@ def test_the_worker_has_each_tool_of_the_server_by_its_name_as_installed_and_as_
 def test_the_plugins_page_gives_the_rules_that_install_would_write(assembled: Path) -> None:
     page = (assembled / "plugin/README.md").read_text()
     [block] = re.findall(r"```json\n(.*?)```", page, re.DOTALL)
-    told = json.loads(block)["permissions"]["allow"]
+    reported = json.loads(block)["permissions"]["allow"]
     wanted = work_rules(Path("/tmp/skillopt-work-1000"))
-    assert told == [rule.replace("mcp__skillopt__", PLUGIN) for rule in wanted]
+    assert reported == [rule.replace("mcp__skillopt__", PLUGIN) for rule in wanted]
 
 
 def test_every_part_has_the_version_of_the_package(assembled: Path) -> None:

@@ -202,9 +202,7 @@ class _Error(Wire):
     message: str = ""
 
 
-class _Errored(Wire):
-    type: str = ""
-    message: str = ""
+class _Errored(_Error):
     error: _Error | None = None
 
 

@@ -13,7 +13,7 @@ from skillopt_mcp.records.calls import Call, Fault, Reply, Usage
 
 # More than any call can use, and few enough that the sum over all calls can be stored.
 MOST = 10**12
-_MOST_SHOWN = 40
+_MAX_SHOWN = 40
 
 
 def unusable_usage(usage: object) -> str:
@@ -23,12 +23,12 @@ def unusable_usage(usage: object) -> str:
     for name in ("tokens_in", "tokens_out", "tokens_cached"):
         n: object = getattr(usage, name)
         if not isinstance(n, int) or not 0 <= n <= MOST:
-            return f"the {name} of its usage is {quoted(repr(n), _MOST_SHOWN)}, not a whole number from 0 to {MOST:,}"
+            return f"the {name} of its usage is {quoted(repr(n), _MAX_SHOWN)}, not a whole number from 0 to {MOST:,}"
     usd: object = usage.usd
     for name, amount in (("usd", 0 if usd is None else usd), ("latency_ms", usage.latency_ms)):
         # Not to be had of one that is not a number, nor of infinity.
         if not isinstance(amount, int | float) or not 0 <= amount <= MOST:
-            return f"the {name} of its usage is {quoted(repr(amount), _MOST_SHOWN)}, not a number from 0 to {MOST:,}"
+            return f"the {name} of its usage is {quoted(repr(amount), _MAX_SHOWN)}, not a number from 0 to {MOST:,}"
     return ""
 
 
@@ -44,7 +44,7 @@ FATAL: frozenset[Fault] = frozenset({"auth", "model_not_found", "unsupported"})
 CHECK = "check"
 CONCURRENCY = 8
 # Longer than any run, and short enough to be a date.
-_MOST_SECONDS = 1e9
+_MAX_SECONDS = 1e9
 
 
 class BackendFault(Exception):
@@ -92,7 +92,7 @@ def _seconds(wait: object, where: str) -> float:
     """Return how long a backend asks to be left alone, a time that is over as 0. Raises BackendError for no number."""
     if not isinstance(wait, int | float) or not abs(wait) < inf:
         raise BackendError(f"retry_after is {quoted(repr(wait))} {where}: give a number of seconds, or None")
-    return float(min(max(wait, 0.0), _MOST_SECONDS))
+    return float(min(max(wait, 0.0), _MAX_SECONDS))
 
 
 class Backend(Protocol):
@@ -127,7 +127,7 @@ def environment_name(backend: Backend) -> str | None:
 def concurrency_of(backend: Backend) -> int:
     """Return how many calls go to the backend at once by default: its `concurrency`, if it has any.
 
-    Raises BackendError when that is no such number.
+    Raises BackendError for any other value.
     """
     concurrency: object = getattr(backend, "concurrency", None)
     if concurrency is None:

@@ -71,7 +71,7 @@ class ClaudeCode:
         self._login = environ.get("CLAUDE_CONFIG_DIR", "")
         self.timeout = options.timeout
         # It looks at its bill between two turns: the last one may go above.
-        self.most_used = Usage(usd=options.max_usd) if options.max_usd else None
+        self.max_usage = Usage(usd=options.max_usd) if options.max_usd else None
 
     def line(self, call: Call, place: Place) -> Line:
         """Return the command line for a call: a rollout has the tools and the working copy, a question has neither."""

@@ -51,7 +51,7 @@ class Codex:
 
     skills_path = ".agents/skills"
     # It has no option that would end a call at some number of tokens, or some price.
-    most_used: Usage | None = None
+    max_usage: Usage | None = None
     program = Program(
         "Codex",
         login="log in by `codex login` (a login in the keyring cannot be reached, one in auth.json can), or set "

@@ -60,7 +60,7 @@ class Rolling:
         # The tasks of a wave have one draw, and each is to have luck of its own.
         draw = f"{draw}/{request.task.name}"
         rollout: Callable[[], object] = functools.partial(self.environment.rollout, request.task, request.files, draw)
-        # What an environment does is foreign code: whatever it raises, a wish to exit too, is no verdict on the answer.
+        # An environment is foreign code: whatever it raises, an exit too, is not a verdict on the answer.
         try:
             is_async = inspect.iscoroutinefunction(self.environment.rollout)
             given = rollout() if is_async else await asyncio.to_thread(self._at_once, rollout)

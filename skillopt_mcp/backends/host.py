@@ -34,10 +34,10 @@ class HostBackend:
 def open_host(label: str) -> HostBackend:
     """Return the host as a backend; a label keeps the evidence of one model apart from that of another.
 
-    Raises BackendError for a label that is no name.
+    Raises BackendError for any other label.
     """
     if label and not _LABEL.fullmatch(label):
-        raise BackendError(f"'{label}' is no name for a host's model: use letters, digits, '.', '_', '/' and '-'")
+        raise BackendError(f"a host's label may have letters, digits, '.', '_', '/' and '-', got '{label}'")
     return HostBackend(f"host:{label}" if label else "host")
 
 

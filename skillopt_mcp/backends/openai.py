@@ -95,7 +95,7 @@ def simpler_dialect(dialect: Dialect, rejected: Rejection, *, may_chat: bool, ha
     return None
 
 
-class _Part(Wire):
+class _TextPart(Wire):
     type: str = ""
     text: str | None = None
     refusal: str | None = None
@@ -103,8 +103,8 @@ class _Part(Wire):
 
 class _Item(Wire):
     type: str
-    content: list[_Part] | None = None
-    summary: list[_Part] | None = None
+    content: list[_TextPart] | None = None
+    summary: list[_TextPart] | None = None
 
 
 class _Details(Wire):
@@ -166,7 +166,7 @@ class ResponsesBody(Wire):
 
 
 class _ChatMessage(Wire):
-    content: str | list[_Part] | None = None
+    content: str | list[_TextPart] | None = None
     refusal: str | None = None
     reasoning_content: str | None = None
     reasoning: str | None = None
@@ -355,13 +355,8 @@ class _BatchCounts(Wire):
     failed: int = 0
 
 
-class _LineError(Wire):
-    code: str | int | None = None
-    message: str | None = None
-
-
 class _Errors(Wire):
-    data: list[_LineError] | None = None
+    data: list[_Error] | None = None
 
 
 class _Batch(VendorBatch):
@@ -383,7 +378,7 @@ class _Response(Wire):
 class _Line(Wire):
     custom_id: str
     response: _Response | None = None
-    error: _LineError | None = None
+    error: _Error | None = None
 
 
 class OpenAIBatch(ApiBatch[OpenAIBackend]):
@@ -443,7 +438,7 @@ class OpenAIBatch(ApiBatch[OpenAIBackend]):
             await self._backend.send("delete", f"/files/{file_id}")
 
     def _refused(self, batch: _Batch) -> BackendFault:
-        errors = (batch.errors.data if batch.errors else None) or [_LineError()]
+        errors = (batch.errors.data if batch.errors else None) or [_Error()]
         # A full queue of tokens: there is room again later.
         return self._fault(errors[0], 429 if _TOO_MUCH in str(errors[0].code) else 400)
 
@@ -454,7 +449,7 @@ class OpenAIBatch(ApiBatch[OpenAIBackend]):
         if error and error.code == "batch_expired":
             return self._expired()
         if answered is None:
-            return self._fault(error or _LineError(), 500)
+            return self._fault(error or _Error(), 500)
         if answered.status_code != 200:
             found = rejection(0, answered.body, {})
             return self._rejected(answered.status_code, found.code, found.message)
@@ -463,7 +458,7 @@ class OpenAIBatch(ApiBatch[OpenAIBackend]):
         except BackendFault as fault:
             return fault
 
-    def _fault(self, error: _LineError, status: int) -> BackendFault:
+    def _fault(self, error: _Error, status: int) -> BackendFault:
         return self._rejected(status, str(error.code or ""), error.message or "")
 
 

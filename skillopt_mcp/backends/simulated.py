@@ -126,7 +126,7 @@ def _fenced(text: str, label: str) -> tuple[str, int]:
     return content[1:], len(before) - 1 + len(opening) + len(content) - 1 + len(ending)
 
 
-_MOST_NOTES = 10
+_MAX_NOTES = 10
 _AWARE: dict[str, type[replies.AwarePatchReply | replies.AwareSuggestReply | replies.AwareRewriteReply]] = {
     "patch": replies.AwarePatchReply, "suggest": replies.AwareSuggestReply, "rewrite": replies.AwareRewriteReply,
 }  # fmt: skip
@@ -198,7 +198,7 @@ def meta_notes(evidence: str) -> replies.MetaSkillReply:
     _, history, _ = parts(evidence)
     so_far = [line for line in history.splitlines() if line.startswith("- Rejected: ")]
     lines = [f"- Rejected: {' '.join(text.removeprefix('- ').split())}" for text in rejected_in(history)]
-    notes = list(dict.fromkeys([*lines, *so_far]))[:_MOST_NOTES]
+    notes = list(dict.fromkeys([*lines, *so_far]))[:_MAX_NOTES]
     return replies.MetaSkillReply(reasoning="(simulated) What was tried in vain.", notes="\n".join(notes))
 
 
@@ -376,7 +376,7 @@ def _rank(body: str, random: Random) -> replies.RankReply:
 _MAX_REMEMBERED = 100_000
 _FILLER_SHIFTS = 1 << 16
 _FRAME = len('[["user",""],["assistant",""]]')
-_MOST_SAID = 16_384
+_MAX_ANSWER = 16_384
 # Small words among them, as in any language: without, a text is a run of long words as no transcript ever has it.
 _WORDS = (
     "ledger", "entry", "account", "balance", "posted", "carried", "line", "column", "amount", "price", "supplier",
@@ -439,8 +439,8 @@ class Simulated:
         request = call.request
         if isinstance(request, Rollout):
             n_in = self._facts_of(request.files).n_tokens + len(request.task.prompt) // 4
-            return Usage(n_in, (self._options.trajectory_bytes + _MOST_SAID) // 4, 0.0)
-        return Usage((len(request.instructions) + len(request.evidence)) // 4, _MOST_SAID, 0.0)
+            return Usage(n_in, (self._options.trajectory_bytes + _MAX_ANSWER) // 4, 0.0)
+        return Usage((len(request.instructions) + len(request.evidence)) // 4, _MAX_ANSWER, 0.0)
 
     def _attempt(self, request: Rollout, draw: str) -> Reply:
         prompt = request.task.prompt

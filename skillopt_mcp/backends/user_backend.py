@@ -71,7 +71,7 @@ async def awaited(name: str, replying: Awaitable[Reply]) -> Reply:
 def unusable(messages: object, usage: object) -> str:
     """Return why what came with an answer cannot be kept: no transcript, or a usage that would get round a cap."""
     if not isinstance(messages, Sequence) or isinstance(messages, str) or not all(map(_is_message, messages)):
-        return "its messages are no tuple of skillopt_mcp.Message(role, content), both texts"
+        return "its messages are not a tuple of skillopt_mcp.Message(role, content), both texts"
     return unusable_usage(usage)
 
 

@@ -18,7 +18,7 @@ from skillopt_mcp.records.skills import SkillFiles, is_memory, short
 from skillopt_mcp.records.tasks import Task
 from skillopt_mcp.redaction.redacting import Redactor
 
-_MOST_REMEMBERED = 64
+_MAX_REMEMBERED = 64
 
 
 class _Wrapper:
@@ -69,7 +69,7 @@ class WithCompanion(_Wrapper):
         return call._replace(request=Rollout(self._files(request.files), request.task, memory))
 
     def _files(self, files: SkillFiles) -> SkillFiles:
-        if len(self._joined) >= _MOST_REMEMBERED:
+        if len(self._joined) >= _MAX_REMEMBERED:
             self._joined.clear()
         return self._joined.setdefault(files.digest, SkillFiles((*files.files, *self._companion.files)))
 
@@ -114,7 +114,7 @@ class Redacting(_Wrapper):
             most = worst_case(self._backend, call)
         except SkillOptError:
             raise
-        # Foreign code, too: its wish to exit is no way to end a run without a word.
+        # Foreign code, too: its exit does not end a run without a message.
         except BaseException as error:
             if isinstance(error, KeyboardInterrupt | GeneratorExit):
                 raise

@@ -58,6 +58,10 @@ class Flag:
     group: str = ""
 
 
+SKILL = "a skill's name, or the path of its folder"
+YES = Flag("do not ask (needed where there is no terminal)")
+
+
 class Command:
     """Base of all commands: `run` returns the result, `show` prints it; neither knows about --json.
 
@@ -88,7 +92,7 @@ class Command:
 
     @classmethod
     def declare(cls, parser: argparse.ArgumentParser) -> None:
-        """Declare what is no field."""
+        """Declare options that are not fields."""
 
 
 C = TypeVar("C", bound=Command)

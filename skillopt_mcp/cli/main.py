@@ -60,8 +60,8 @@ def _run(arguments: Sequence[str]) -> int:
     except UnicodeEncodeError as error:
         if error.encoding.startswith("utf"):
             raise
-        said = f"{quoted(error.object)} cannot be spelled in this locale ({error.encoding})"
-        return _failed(f"{said}: set LC_ALL=C.UTF-8, or PYTHONUTF8=1", as_json=as_json)
+        problem = f"{quoted(error.object)} cannot be spelled in this locale ({error.encoding})"
+        return _failed(f"{problem}: set LC_ALL=C.UTF-8, or PYTHONUTF8=1", as_json=as_json)
     except KeyboardInterrupt as stop:
         message = "; ".join(["interrupted", *getattr(stop, "__notes__", [])])
         return _failed(message, as_json=as_json, code=INTERRUPTED)

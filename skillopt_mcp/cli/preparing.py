@@ -15,20 +15,11 @@ from skillopt_mcp.environments.base import Environment, rolls_out
 from skillopt_mcp.environments.registry import environment_names, open_environment
 from skillopt_mcp.errors import BackendError, BadInput
 from skillopt_mcp.prompts.loading import Prompts, load_prompts
-from skillopt_mcp.settings.settling import Settings, load_settings
+from skillopt_mcp.settings.settling import load_settings
 from skillopt_mcp.show.export import check_folder
 from skillopt_mcp.show.notes import describe_note
 from skillopt_mcp.tasks import FromEnvironment
 from skillopt_mcp.training.config import Config
-
-
-@dataclass(frozen=True, slots=True)
-class Sources:
-    """Where a person said something: a file, pairs behind --set, flags by the name of their setting."""
-
-    file: str | None
-    pairs: Sequence[str]
-    flags: Mapping[str, object]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,19 +37,35 @@ class Prepared:
     notes: tuple[str, ...]
 
 
-def prepare(sources: Sources, skill: str) -> Prepared:
-    """Return what a new run starts from. Raises BadInput for a setting, a file or a folder that cannot be used."""
-    settings = load_settings(Path(sources.file).expanduser() if sources.file else None, sources.pairs, sources.flags)
-    notes = [*settings.notes]
-    named = _environment_named(settings, sources.flags, notes)
+def prepare(file: str | None, pairs: Sequence[str], flags: Mapping[str, object], skill: str) -> Prepared:
+    """Return what a new run starts from: a settings file, the pairs of --set and flags (by setting), the last first.
+
+    Raises BadInput for a setting, a file or a folder that cannot be used.
+    """
+    settings = load_settings(Path(file).expanduser() if file else None, pairs, flags)
+    notes, named = [*settings.notes], settings.environment
+    # An environment that a flag names must be there, one of SkillOpt's own files need not.
+    if named and "environment" not in flags and named.partition(":")[0] not in environment_names():
+        notes.append(f"no environment '{named}' is registered here: the run takes the stored tasks")
+        named = None
     environment = open_environment(named) if named else None
     if settings.data_path and settings.splits:
         notes.append(
             f"the run takes the stored tasks; those of '{settings.data_path}' are added with: skillopt-mcp tasks add "
             f"{skill} {settings.data_path} --split-mode {settings.splits.mode}"
         )
-    target = _target(settings, sources.flags, environment, named)
-    _check_chosen(settings, {"target": target, "optimizer": settings.optimizer})
+    target: str | Backend | None = settings.target
+    if environment and rolls_out(environment):
+        if "target" in flags:
+            raise BadInput(f"the environment '{named}' attempts its tasks itself: leave out --target")
+        target = Rolling(environment, named)
+    for role, word in settings.chosen_by.items():
+        # What SkillOpt calls a backend may be no part of its name here: an error has to name the word.
+        spec = target if role == "target" else settings.optimizer
+        try:
+            _ = open_backend(spec) if isinstance(spec, str) else None
+        except BackendError as error:
+            raise BackendError(f"{quoted(word)} chose '{spec}' as {role}: {error}") from None
     out = Path(os.path.expanduser(settings.out)) if settings.out else None
     if out:
         check_folder(out)
@@ -81,7 +88,7 @@ def flag_of(setting: str) -> str:
 
 
 def added_notes(name: str, added: FromEnvironment) -> list[str]:
-    """Return what to tell of the tasks that an environment has brought to a run."""
+    """Return notes on the tasks that an environment added."""
     notes = [f"{counted(added.added, 'task')} of '{name}' added, {added.duplicates} there already."]
     if added.n_removed:
         notes.append(f"note: left out, as removed: {counted(added.n_removed, 'task')} of '{name}'")
@@ -90,36 +97,3 @@ def added_notes(name: str, added: FromEnvironment) -> list[str]:
             f"note: {counted(added.n_others, 'other task')} of the skill left out; without --env the run takes all"
         )
     return [*notes, *(f"note: {describe_note(note)}" for note in added.notes)]
-
-
-def _environment_named(settings: Settings, flags: Mapping[str, object], notes: list[str]) -> str | None:
-    """Return the environment to open: one named by a flag must be there, one of SkillOpt's own files need not."""
-    named = settings.environment
-    if named is None or "environment" in flags or named.partition(":")[0] in environment_names():
-        return named
-    notes.append(f"no environment '{named}' is registered here: the run takes the stored tasks")
-    return None
-
-
-def _check_chosen(settings: Settings, named: Mapping[str, str | Backend | None]) -> None:
-    """Raise BackendError when a backend cannot be asked that a word of SkillOpt's chose, naming the key with the word.
-
-    What SkillOpt calls it may be no part of its name here.
-    """
-    for role, said in settings.chosen_by.items():
-        spec = named[role]
-        try:
-            _ = open_backend(spec) if isinstance(spec, str) else None
-        except BackendError as error:
-            raise BackendError(f"{quoted(said)} chose '{spec}' as {role}: {error}") from None
-
-
-def _target(
-    settings: Settings, flags: Mapping[str, object], environment: Environment | None, named: str | None
-) -> str | Backend | None:
-    """Return who attempts the tasks: the environment itself where it does that."""
-    if environment is None or not rolls_out(environment):
-        return settings.target
-    if "target" in flags:
-        raise BadInput(f"the environment '{named}' attempts its tasks itself: leave out --target")
-    return Rolling(environment, named)

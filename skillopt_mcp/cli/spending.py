@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, Field, JsonValue
 
-from skillopt_mcp.cli.command import TARGET, Capped, Flag, WrongUsage
+from skillopt_mcp.cli.command import TARGET, YES, Capped, Flag, WrongUsage
 from skillopt_mcp.cli.terminal import Terminal
 from skillopt_mcp.documents.text import counted
 from skillopt_mcp.errors import BadInput, CapReached
@@ -24,7 +24,7 @@ from skillopt_mcp.workspace import Workspace
 class Spending(Capped):
     """Those among them that ask before they spend."""
 
-    yes: Annotated[bool, Flag("do not ask (needed where there is no terminal)")] = False
+    yes: Annotated[bool, YES] = False
     dry_run: Annotated[bool, Flag("estimate calls, tokens, cost and time, and ask no model")] = False
 
 
@@ -73,14 +73,14 @@ class BrokenOff(BaseModel):
 
     @classmethod
     def of(cls, stop: BaseException, action: Action, arguments: Mapping[str, JsonValue], **fields: Any) -> BrokenOff:
-        """Return why it stopped, and the command that goes on, with higher caps where that helps."""
+        """Return why it stopped, and the command that continues, with higher caps where that helps."""
         is_interrupted = isinstance(stop, KeyboardInterrupt)
         reason = "interrupted; what was answered is kept" if is_interrupted else str(stop).rstrip(".")
         given: dict[str, JsonValue] = {name: value for name, value in arguments.items() if value not in (None, False)}
         if isinstance(stop, CapReached):
             higher = stop.higher.split()
             given |= {flag[2:].replace("-", "_"): value for flag, value in zip(higher[::2], higher[1::2], strict=True)}
-        step = NextStep(action=action, arguments=given, why="goes on with what is kept")
+        step = NextStep(action=action, arguments=given, why="continues with what is kept")
         return cls(reason=reason, next_step=step, is_interrupted=is_interrupted, **fields)
 
     @property
@@ -89,7 +89,7 @@ class BrokenOff(BaseModel):
         return 130 if self.is_interrupted else 1
 
     def show(self, terminal: Terminal) -> None:
-        """Print why it stopped, and what goes on at a vendor."""
+        """Print why it stopped, and what a vendor still has."""
         terminal.note(f"{'Interrupted' if self.is_interrupted else 'Stopped'}: {self.reason}.")
         if self.at_vendor:
             terminal.note(f"Still at the vendor: {', '.join(self.at_vendor)}.")
@@ -99,7 +99,7 @@ def agree(
     terminal: Terminal, workspace: Workspace, calls: Mapping[Role, int], command: Spending, text: str = "",
     concurrency: int | None = None, declined: str = "Nothing was spent.",
 ) -> Planned | None:  # fmt: skip
-    """Return what a dry run found; None where the command goes on, agreed to or with nothing to pay for.
+    """Return what a dry run found; None where the command continues, agreed to or with nothing to pay for.
 
     Raises Declined where the person does not agree, Refused where no person can be asked.
     """
@@ -152,7 +152,7 @@ def simulation(workspace: Workspace) -> str:
 
 
 def asks_real_models(workspace: Workspace, roles: Collection[Role]) -> bool:
-    """Return whether one of those who answer for these roles is no simulation."""
+    """Return whether a backend of these roles is real, not a simulation."""
     return not all(is_simulated(workspace.backend(role).fingerprint) for role in roles)
 
 

@@ -18,7 +18,7 @@ class Unwritable(Exception):
 
 
 def open_streams() -> None:
-    """Put something in the place of streams that are closed, and show what an alphabet lacks as escapes.
+    """Replace streams that are closed, and show what an encoding lacks as escapes.
 
     Nothing can be read from a closed input; writing to a closed output fails, as its reader would want to know.
     """
@@ -99,7 +99,7 @@ def _flush_strays(stream: TextIO) -> None:
 
 @contextmanager
 def output() -> Iterator[None]:
-    """Enter to write; raises Unwritable when that fails, and BrokenPipeError when whoever read it has gone."""
+    """Enter to write; raises Unwritable when that fails, and BrokenPipeError when the reader has gone."""
     try:
         yield
     except BrokenPipeError:

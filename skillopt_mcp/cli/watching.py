@@ -1,4 +1,4 @@
-"""Watching: long work as it goes on, as a bar on a terminal and as lines anywhere else."""
+"""Watching: progress of long work, as a bar on a terminal and as lines anywhere else."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from skillopt_mcp.records.calls import Call, Reply
     from skillopt_mcp.training.progress import Progress
 
-# A log that is not looked at for long says often enough by then that it goes on.
+# Often enough for a log.
 _BEAT_S = 60.0
 _VERDICTS = {
     "accept_best": "accepted, the best so far",

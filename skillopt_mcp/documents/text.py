@@ -45,6 +45,8 @@ def escaped(text: str) -> str:
     if text.isascii() and text.isprintable():
         return text
     offsets = set(hidden_offsets(text))
+    if not offsets and "\r" not in text:
+        return text
     return "".join(
         rf"\u{{{ord(character):04X}}}" if at in offsets or character == "\r" else character
         for at, character in enumerate(text)

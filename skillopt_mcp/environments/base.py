@@ -27,7 +27,7 @@ class RolloutFailed(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Rolled:
-    """What an environment's own rollout came to.
+    """The result of an environment's own rollout.
 
     `reason` may quote what was expected: people read it, and, of train tasks alone, the optimizer.
     """

@@ -1,4 +1,4 @@
-"""Registry: environments by name, and the code of their owners, of which every failure is reported in one line."""
+"""Registry: environments by name, and the code of their owners, whose failures are reported in one line."""
 
 from __future__ import annotations
 
@@ -224,7 +224,7 @@ def checked(value: object, spec: str = "") -> Environment:
     # Looked up without being read: a version may take a data set to compute.
     lacking = [name for name in _MEMBERS if getattr_static(value, name, None) is None]
     if lacking:
-        raise BadInput(f"{shown} is no environment, it has no '{lacking[0]}': see help(skillopt_mcp.Environment)")
+        raise BadInput(f"{shown} is not an environment, it has no '{lacking[0]}': see help(skillopt_mcp.Environment)")
     if isinstance(value, type):
         raise BadInput(f"{shown} is a class: give an environment made of it, {value.__name__}(...)")
     with foreign(f"{shown} has no name"):

@@ -181,7 +181,7 @@ def _not_json(where: str, error: Exception, others: str = "") -> BadInput:
 
 
 def _table(text: str, path: Path) -> list[object]:
-    """Return a CSV file's rows as objects; an empty cell is no field."""
+    """Return a CSV file's rows as objects; an empty cell is left out."""
     head = text.partition("\n")[0]
     for mark, called in ((";", "semicolons"), ("\t", "tabs")):
         if mark in head and "," not in head:
@@ -198,7 +198,7 @@ def _table(text: str, path: Path) -> list[object]:
 
 
 def _cell(name: str, text: str) -> object:
-    """Return a cell's value: what is no text in a task is written as JSON."""
+    """Return a cell's value: in a task, other types than text are written as JSON."""
     if name not in _WRITTEN_AS_JSON:
         return text
     try:

@@ -54,7 +54,7 @@ def rolled(given: object, wanted: str | None, folder: Path) -> Rolled:
     if row.get("agent_ok") is False or row.get("phase") in _BROKEN_OFF:
         raise RolloutFailed(reason or "the agent gave no answer")
     hard, soft = row.get("hard"), row.get("soft")
-    # What is neither 0 nor 1 is no pass mark: partial success belongs into soft.
+    # What is neither 0 nor 1 is not a pass mark: partial success belongs into soft.
     if hard not in (0, 1) or not isinstance(soft, int | float) or not 0 <= soft <= 1:
         raise RolloutFailed(f"the adapter scored hard {hard!r} and soft {soft!r}: 0 or 1, and 0 to 1, are scores")
     answer = next((text for name in ("predicted_answer", "response") if (text := row.get(name))), "")

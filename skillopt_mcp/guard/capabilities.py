@@ -278,7 +278,7 @@ def _said(run: str) -> str:
 _LOOKS: tuple[Callable[[str], Iterator[Passage]], ...] = (
     hidden, comments, disguised, blocks, hosts, places, variables, commands, encoded, demands,
 )  # fmt: skip
-_MOST = 50
+_MAX_FOUND = 50
 _RESTRAINT_SHOWN = 120
 _ByKey = dict[tuple[str, str], list[Passage]]
 
@@ -293,9 +293,9 @@ def findings(before: SkillFiles, after: SkillFiles, known: KnownSecrets = NOTHIN
     looks = (_front_matter_findings, _file_findings, _text_findings, _restraint_findings)
     every = (*(finding for look in looks for finding in look(before, after)), *secrets_added(before, after, known))
     found = tuple(dict.fromkeys(every))
-    if len(found) <= _MOST:
+    if len(found) <= _MAX_FOUND:
         return found
-    return (*found[:_MOST], f"and {len(found) - _MOST} more findings")
+    return (*found[:_MAX_FOUND], f"and {len(found) - _MAX_FOUND} more findings")
 
 
 def secrets_added(before: SkillFiles, after: SkillFiles, known: KnownSecrets = NOTHING_KNOWN) -> tuple[str, ...]:

@@ -35,14 +35,14 @@ _UNSEEN = re2.compile(
 _PRIVATE_KEY = re2.compile("-----BEGIN [A-Z ]*PRIVATE KEY-----")
 _WORD = re2.compile(r"[\pL\pM]+")
 _LONG_SECRET = 20
-_MOST = 10_000  # a text with so many is looked at by a person anyway
+_MAX_FOUND = 10_000  # a text with so many is looked at by a person anyway
 _SHORTEST_WORD = 4  # shorter ones are formulas and units
 _LOOK_ALIKE = {"LATIN", "CYRILLIC", "GREEK", "ARMENIAN", "CHEROKEE"}
 
 
 def hidden(text: str) -> Iterator[Passage]:
     """Yield characters that a reader cannot see, each with its neighbours on the line: moved, it is a new one."""
-    for at in islice(hidden_offsets(text), _MOST):
+    for at in islice(hidden_offsets(text), _MAX_FOUND):
         left = text[max(at - 4, 0) : at].rpartition("\n")[2]
         key = text[at] + left + text[at : at + 5].partition("\n")[0]
         yield Passage(at, key, f"the hidden character U+{ord(text[at]):04X}")

@@ -306,7 +306,7 @@ _EXCEPTS = re.compile(
 )
 
 # So many are looked for within other sentences; the next ones have gone.
-_MOST_COMPARED = 200
+_MAX_COMPARED = 200
 
 
 def lost(before: Iterable[str], after: Iterable[str]) -> Iterator[str]:
@@ -318,7 +318,7 @@ def lost(before: Iterable[str], after: Iterable[str]) -> Iterator[str]:
     gone = dict.fromkeys(each for text in before for each in _sentences(text) if each not in sentences)
     for n, restraint in enumerate(filter(_restrains, gone)):
         around = (each.replace(restraint, "") for each in sentences if restraint in each)
-        if n >= _MOST_COMPARED or all(_EXCEPTS.search(rest) for rest in around):
+        if n >= _MAX_COMPARED or all(_EXCEPTS.search(rest) for rest in around):
             yield restraint
 
 

@@ -16,7 +16,7 @@ from skillopt_mcp.records.judging import Judge, Score, judge_json
 from skillopt_mcp.records.tasks import QUESTION, QUESTION_ENDING, Task
 
 Problem = Literal[
-    "passes empty", "passes parrot", "fails reference", "shape only", "duplicate", "near-duplicate", "leak", "alike",
+    "passes_empty", "passes_parrot", "fails_reference", "shape_only", "duplicate", "near_duplicate", "leak", "alike",
 ]  # fmt: skip
 SHAPE_ONLY = "only the form of an answer is judged; such a judge cannot promote alone: add another kind"
 # How much of their words, the rarer the heavier, two tasks share that ask the same, where only a few have their answer.
@@ -54,16 +54,16 @@ def check_tasks(tasks: Sequence[Task], names: Collection[str] | None = None) -> 
 def _judge_problems(spec: Judge, prompt: str) -> Iterator[tuple[Problem, str]]:
     """Yield what is wrong with a task's judge, by what it makes of answers that say nothing or all."""
     if spec.is_form_only():
-        yield "shape only", SHAPE_ONLY
+        yield "shape_only", SHAPE_ONLY
     if not _by_answer_alone(spec):
         return
     if _passes(spec, ""):
-        yield "passes empty", "an empty answer passes: the judge expects too little"
+        yield "passes_empty", "an empty answer passes: the judge expects too little"
     elif _passes(spec, prompt):
-        yield "passes parrot", "the prompt itself passes as an answer"
+        yield "passes_parrot", "the prompt itself passes as an answer"
     references = spec.references()
     if references and not any(_passes(spec, answer) for answer in references):
-        yield "fails reference", f"what the judge itself expects does not pass, such as {quoted(references[-1])}"
+        yield "fails_reference", f"what the judge itself expects does not pass, such as {quoted(references[-1])}"
 
 
 def _by_answer_alone(spec: Judge) -> bool:
@@ -114,14 +114,14 @@ def _collisions(tasks: Sequence[Task], names: Collection[str] | None = None) -> 
         if first != n:
             yield n, first, _collision(task, tasks[first], "duplicate")
         elif n in twins:
-            yield n, twins[n], _collision(task, tasks[twins[n]], "near-duplicate")
+            yield n, twins[n], _collision(task, tasks[twins[n]], "near_duplicate")
         elif n in near:
             other = tasks[near[n]]
             is_twin = all(layer.are_near(n, near[n]) for layer in weighed) and _agree(task.judge, other.judge)
-            yield n, near[n], _collision(task, other, "near-duplicate" if is_twin else "alike")
+            yield n, near[n], _collision(task, other, "near_duplicate" if is_twin else "alike")
 
 
-def _collision(task: Task, other: Task, problem: Literal["duplicate", "near-duplicate", "alike"]) -> TaskFinding:
+def _collision(task: Task, other: Task, problem: Literal["duplicate", "near_duplicate", "alike"]) -> TaskFinding:
     if problem == "alike":
         return TaskFinding(task.name, problem, f"nearly the same prompt as '{other.name}'", other.name)
     same = "the same prompt as" if problem == "duplicate" else "nearly the same prompt as"
@@ -149,8 +149,8 @@ NEAR = 0.85
 _ROUNDING = 1e-9
 _MIN_WORDS = 5
 # So many of its rarest words find a text's twin: of two long texts that are twins, one can hardly lack all of them.
-_MOST_LOOKED_UP = 8
-_FILES_LOOKED_AT = 20_000
+_MAX_LOOKED_UP = 8
+_MAX_CHARACTERS = 20_000
 _WORD = re.compile(r"\w+")
 Words = Sequence[frozenset[str]]
 _Key = tuple[frozenset[str], Hashable]
@@ -205,7 +205,7 @@ class Layer:
         """
         shared = [(self._n_with[word], word) for word in self.sets[n] if self._n_with[word] > 1]
         rest, least, found = self._weight([word for _, word in shared]), self.least[n] * self.totals[n], []
-        for _, word in heapq.nsmallest(_MOST_LOOKED_UP, shared):
+        for _, word in heapq.nsmallest(_MAX_LOOKED_UP, shared):
             if rest < least - _ROUNDING:
                 break
             found.append((rest, word))
@@ -285,7 +285,7 @@ def _has_text(task: Task) -> bool:
 
 def _whole(task: Task) -> str:
     """Return all that a task shows, its files as far as they are looked at."""
-    files = "\n".join(f"{file.path}\n{file.content[:_FILES_LOOKED_AT]}" for file in task.files)[:_FILES_LOOKED_AT]
+    files = "\n".join(f"{file.path}\n{file.content[:_MAX_CHARACTERS]}" for file in task.files)[:_MAX_CHARACTERS]
     return f"{task.prompt.removesuffix(QUESTION_ENDING)}\n{files}" if files else task.prompt
 
 

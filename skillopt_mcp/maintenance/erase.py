@@ -1,11 +1,10 @@
-"""Erasing attempts, and where their text may still stand, with what a person can do about each."""
+"""Erase: take the texts of attempts out of the store, and list where they may still be."""
 
 from __future__ import annotations
 
 import glob
 import os
-import shlex
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Literal
@@ -21,96 +20,62 @@ from skillopt_mcp.records.next_step import NextStep
 from skillopt_mcp.records.results import Result
 from skillopt_mcp.sessions import session_files, session_folders, session_id
 from skillopt_mcp.store.erasing import Doomed, Erasing, FoundReply, Searching, Shown
-from skillopt_mcp.trajectories import Meant
+from skillopt_mcp.trajectories import FoundAttempts
 from skillopt_mcp.workspace import Workspace
 
 SHOWN = 20
-STAYS = "It stays in this store. A new one (--store FILE) is without it, once this one is removed."
-_IN_TABLES = {
-    "version": ("versions of skills", f"Where one is live, correct the file. {STAYS}"),
-    "version_file": ("names of files in versions", STAYS),
-    "task": ("tasks", f"Retire them, so that nothing draws them (skillopt-mcp tasks remove). {STAYS}"),
-    "retirement": ("retired tasks", STAYS),
-    "candidate": ("reasons of candidates", f"Promote none that you would not show. {STAYS}"),
-    "edit": ("edits of candidates", f"Promote none that you would not show. {STAYS}"),
-    "run": ("runs (their settings, notes or results)", STAYS),
-    "step": ("steps of runs", STAYS),
-    "decision": ("decisions", STAYS),
-    "trial": ("reasons of scores in runs and tests", STAYS),
-    "attempt": ("what backends said of calls that failed", STAYS),
-    "conclusion": ("why searches of runs were ended", STAYS),
-}
-_OTHERS = ("rows of table {}", STAYS)
 
 
 class Elsewhere(BaseModel):
-    """A kind of thing that may hold the text, `n` of them, the first as `where`, and what to do about it."""
+    """Things that may hold the text and stay: `n` of a kind, the first of them as `where`.
 
-    what: str
+    The kind is a table's name, or other_attempts, session_ids, open_answers, answers, host_work, made_from, copies or
+    transcripts.
+    """
+
+    kind: str
     n: int
     where: list[str]
-    step: str
 
 
-def elsewhere(workspace: Workspace, meant: Meant, doomed: Sequence[Doomed]) -> list[Elsewhere]:
+def elsewhere(workspace: Workspace, meant: FoundAttempts, doomed: Sequence[Doomed]) -> list[Elsewhere]:
     """Return what an erasure of these attempts leaves: in the store, next to it, and where the hosts keep theirs."""
-    found = [*_in_store(workspace, meant, doomed), *_in_work(workspace, meant)]
-    made = workspace.store.table(Erasing).list_made_of([each.id for each in doomed])
-    found += _kind("candidates with edits that came from these attempts", made, f"Look at each (show). {STAYS}")
-    copies = [str(path) for path in _copies(workspace.store_path)]
-    remove = f"They hold what the store held then. Remove them: rm {shlex.join(copies[:SHOWN])}"
-    found += _kind("older copies of this store", copies, remove)
     sessions = {each.session_id for each in doomed if each.session_id}
-    transcripts = (
-        "The host keeps its sessions itself: remove the files there. Nothing reads these attempts from them again."
-    )
-    return [*found, *_kind("transcripts of the hosts", _transcripts(sessions), transcripts)]
+    found = {
+        **_in_store(workspace, meant, doomed),
+        "host_work": _in_work(workspace, meant),
+        "made_from": workspace.store.table(Erasing).list_made_of([each.id for each in doomed]),
+        "copies": [str(path) for path in _copies(workspace.store_path)],
+        "transcripts": _transcripts(sessions),
+    }
+    unique = {kind: list(dict.fromkeys(names)) for kind, names in found.items()}
+    return [Elsewhere(kind=kind, n=len(names), where=names[:SHOWN]) for kind, names in unique.items() if names]
 
 
-def _kind(what: str, where: Iterable[str], step: str) -> list[Elsewhere]:
-    names = list(dict.fromkeys(where))
-    return [Elsewhere(what=what, n=len(names), where=names[:SHOWN], step=step)] if names else []
-
-
-def _in_store(workspace: Workspace, meant: Meant, doomed: Sequence[Doomed]) -> list[Elsewhere]:
-    """Return where the text that is looked for stands in the store, but for what is erased."""
+def _in_store(workspace: Workspace, meant: FoundAttempts, doomed: Sequence[Doomed]) -> dict[str, list[str]]:
+    """Return where the text is in the store, except in what is erased."""
     if not meant.needles:
-        return []
-    searching, found = workspace.store.table(Searching), list[Elsewhere]()
+        return {}
+    searching, erasing = workspace.store.table(Searching), workspace.store.table(Erasing)
     tables = searching.find(meant.needles)
     tables.pop("meta_note", None)
     gone = {f"trajectory:{each.id}" for each in doomed}
     attempts = [each for each in tables.pop("trajectory", []) if each not in gone]
-    erasing = workspace.store.table(Erasing)
-    is_left = {each: erasing.get_tombstone(_number(each)) is None for each in attempts}
-    left = [each for each in attempts if is_left[each]]
-    found += _kind("other attempts", left, f"Erase them, too: skillopt-mcp store erase {' '.join(left[:SHOWN])}")
-    named = [each for each in attempts if not is_left[each]]
-    found += _kind("the session ids of erased attempts", named, STAYS)
-    for table, names in tables.items():
-        what, step = _IN_TABLES.get(table, (_OTHERS[0].format(table), _OTHERS[1]))
-        found += _kind(what, names, step)
-    replies = [
-        each for each in searching.find_replies(meant.needles) if not (each.role == "optimizer" and each.is_over)
-    ]
-    asked = [each.scope for each in replies if each.role == "optimizer"]
-    found += _kind(
-        "answers of the optimizer to what is not finished", asked, "Finish it, then give the same command again."
-    )
-    rests = f"A verdict rests on them. {STAYS}"
-    done = [each.scope for each in replies if each.role != "optimizer"]
-    return [*found, *_kind("answers in runs and tests", done, rests)]
+    is_erased = {each: erasing.get_tombstone(int(each.partition(":")[2])) is not None for each in attempts}
+    replies = searching.find_replies(meant.needles)
+    return {
+        "other_attempts": [each for each in attempts if not is_erased[each]],
+        "session_ids": [each for each in attempts if is_erased[each]],
+        **tables,
+        "open_answers": [each.scope for each in replies if each.role == "optimizer" and not each.is_over],
+        "answers": [each.scope for each in replies if each.role != "optimizer"],
+    }
 
 
-def _number(name: str) -> int:
-    return int(name.partition(":")[2])
-
-
-def _in_work(workspace: Workspace, meant: Meant) -> list[Elsewhere]:
-    """Return the files of work that is out with hosts which hold the text that is looked for."""
-    root = workspace.work_folders.root
-    held = [str(path) for path in sorted(root.rglob("*")) if meant.needles and _holds(path, meant.needles)]
-    return _kind("work that is out with a host", held, "They go when that work is done, or after a day.")
+def _in_work(workspace: Workspace, meant: FoundAttempts) -> list[str]:
+    """Return the files of work that is out with hosts which hold the text."""
+    paths = sorted(workspace.work_folders.root.rglob("*")) if meant.needles else []
+    return [str(path) for path in paths if _holds(path, meant.needles)]
 
 
 def _holds(path: Path, needles: Sequence[str]) -> bool:
@@ -175,7 +140,7 @@ class Erasure(Result):
     log_emptied: bool = True
 
 
-def review_erasure(workspace: Workspace, meant: Meant) -> Erasure:
+def review_erasure(workspace: Workspace, meant: FoundAttempts) -> Erasure:
     """Return what `erase` would take out, and what it would leave; nothing is changed."""
     doomed = list(workspace.store.table(Erasing).walk_doomed(meant.ids))
     over = [each.call_id for each in _answers(workspace, meant) if each.is_over]
@@ -191,7 +156,7 @@ def review_erasure(workspace: Workspace, meant: Meant) -> Erasure:
     )
 
 
-def erase(workspace: Workspace, meant: Meant, advance: Callable[[int], None] = lambda _: None) -> Erasure:
+def erase(workspace: Workspace, meant: FoundAttempts, advance: Callable[[int], None] = lambda _: None) -> Erasure:
     """Take attempts out, a few hundred per transaction; killed anywhere, it goes on when it is asked for again.
 
     `advance` is called with how many are done. Raises Busy where another process works with one of them; those that
@@ -288,7 +253,7 @@ def _going_on(workspace: Workspace, ids: Sequence[int]) -> list[str]:
     return [run for run, goes_on in workspace.store.table(Erasing).list_holding(ids).items() if goes_on]
 
 
-def _answers(workspace: Workspace, meant: Meant) -> list[FoundReply]:
+def _answers(workspace: Workspace, meant: FoundAttempts) -> list[FoundReply]:
     """Return the answers of optimizers that hold the text that is looked for."""
     if not meant.needles:
         return []
@@ -310,7 +275,7 @@ def _batches(doomed: Sequence[Doomed]) -> Iterator[list[Doomed]]:
         yield some
 
 
-def _rows(workspace: Workspace, doomed: Sequence[Doomed], meant: Meant) -> list[ErasedRow]:
+def _rows(workspace: Workspace, doomed: Sequence[Doomed], meant: FoundAttempts) -> list[ErasedRow]:
     skills = workspace.store.skills
     return [
         ErasedRow(
@@ -321,7 +286,7 @@ def _rows(workspace: Workspace, doomed: Sequence[Doomed], meant: Meant) -> list[
     ]  # fmt: skip
 
 
-def _words(workspace: Workspace, doomed: Doomed, meant: Meant) -> str:
+def _words(workspace: Workspace, doomed: Doomed, meant: FoundAttempts) -> str:
     """Return how an attempt's task begins, without what is looked for and without secrets."""
     found = workspace.store.trajectories.get_trajectory(doomed.id)
     if found is None:

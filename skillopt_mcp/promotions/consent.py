@@ -424,17 +424,6 @@ def unused_approvals(workspace: Workspace, skill_id: int) -> dict[str, list[Unus
     return found
 
 
-def describe_unused(workspace: Workspace, skill_id: int, only: str | None = None) -> list[str]:
-    """Return a line for each unused approval of a skill, or of one candidate of it."""
-    lines = []
-    for made, approvals in unused_approvals(workspace, skill_id).items():
-        for each in approvals if only in (None, made) else ():
-            what = made if each.kind == "promote" else f"a rollback to {short(each.to_version)}"
-            login = f" ({each.login})" if each.login else ""
-            lines.append(f"approved, and not used yet: {what}, in a dialog{login}, {each.at}")
-    return lines
-
-
 def describe_earlier_answer(workspace: Workspace, approval: Approval) -> list[str]:
     """Return how a person answered before who is asked about a change again."""
     refusals = workspace.store.table(Refusals)

@@ -23,7 +23,7 @@ def render_history(
     steps: Sequence[StepRecord], rejected: Sequence[TriedEdit], discarded: Sequence[DiscardedEdit] = ()
 ) -> str:
     """Return the steps of this epoch with the mistakes they saw, the edits that a gate turned down in any epoch, and
-    those of earlier candidates that came to nothing.
+    those of earlier candidates that were not promoted.
     """
     parts = []
     if steps:
@@ -53,7 +53,7 @@ def render_tried(tried: TriedEdit) -> str:
 
 
 def _render_discarded(discarded: DiscardedEdit) -> str:
-    """Return an edit that came to nothing in one line of JSON, its texts cut."""
+    """Return an edit that was not promoted in one line of JSON, its texts cut."""
     n = discarded.n_others
     others = f", with {n} other edit{'s' if n > 1 else ''}" if n else ""
     return json.dumps({"became": f"{discarded.became}{others}", **_cut(discarded.edit)}, ensure_ascii=False)

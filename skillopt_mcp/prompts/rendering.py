@@ -24,7 +24,7 @@ from skillopt_mcp.records.replies import ProposalReply
 from skillopt_mcp.records.skills import SkillFiles
 
 TRAJECTORY_LIMIT = 12_000
-MOST_NAME = 80
+MAX_NAME = 80
 _CUT_END = "cut here ...]\n"
 _GOES_ON = ", goes on]\n"
 _BACKTICKS = re.compile(r"`{3,}")
@@ -127,7 +127,7 @@ def _transcript(messages: Sequence[Message], limit: int) -> str:
     """Return messages, each below the line that says whose it is; no message can write such a line.
 
     That no tool was called is left out: where a task asks for one, the judge says so.
-    Where the middle is cut, the line is said again of the message that goes on behind the cut.
+    Where the middle is cut, the line is repeated for the message that continues behind the cut.
     """
     messages = [message for message in messages if message != NO_TOOL_CALL]
     headers = [_header(message) for message in messages]
@@ -156,7 +156,7 @@ def _header(message: Message) -> str:
 
 
 def _one_line(name: str) -> str:
-    return " ".join(without_hidden(name).replace("]", ")").split())[:MOST_NAME]
+    return " ".join(without_hidden(name).replace("]", ")").split())[:MAX_NAME]
 
 
 def _edit(number: int, edit: Edit) -> dict[str, object]:
@@ -245,7 +245,7 @@ class Form:
     """How changes are asked for and shown in one update mode. Names are those of prompts and of reply schemas.
 
     `analyst` has the prompts for failures, successes and contrasts, `merge` those for failures, successes and the final
-    merge; `whole`: each proposal is a whole text, of which one stays.
+    merge; `whole`: each proposal is a whole text, and one stays.
     """
 
     reply: str

@@ -312,7 +312,7 @@ def _user_info(text: bytes, start: int) -> Iterator[Span]:
 
 
 MIN_BYTES = 8
-_MOST = 1_000
+_MAX_KNOWN = 1_000
 _NAME_known = re.compile(
     r"(?:\A|_)(?:API_?KEY|KEY|TOKEN|PAT|SECRETS?|PASS|PASSWD|PASSWORD|PASSPHRASE|PWD|PGPASS|CREDENTIALS?|MNEMONIC|DSN)"
     r"(?:\Z|_)|(?:PASSWORD|SECRET|TOKEN|APIKEY)\Z",
@@ -344,7 +344,7 @@ class KnownSecrets:
 
     @cached_property
     def _pattern(self) -> Pattern:
-        longest_first = sorted(self._kinds, key=len, reverse=True)[:_MOST]
+        longest_first = sorted(self._kinds, key=len, reverse=True)[:_MAX_KNOWN]
         pattern: Pattern = re2.compile(b"|".join(map(re2.escape, longest_first)))
         return pattern
 

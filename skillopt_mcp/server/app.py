@@ -133,7 +133,7 @@ class Watch:
     def notify(self, progress: Progress) -> None:
         """Report to the host, a few times a second at most. Raises Stopped when it has cancelled the call."""
         if self._cancelled:
-            raise Stopped("the host cancelled the call: what was answered is kept, call again to go on")
+            raise Stopped("the host cancelled the call: what was answered is kept, call again to continue")
         report, now = self._report, time.monotonic()
         if report is not None and now - self._reported_at >= _NOTIFY_EVERY_S:
             self._reported_at = now

@@ -1,4 +1,4 @@
-"""HTTP: the same server over streamable HTTP, for whoever holds the token and asks by an allowed name."""
+"""HTTP: the same server over streamable HTTP, for clients with the token and an allowed host name."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def parsed_address(text: str, hosts: tuple[str, ...], origins: tuple[str, ...]) 
     """
     host, _, number = text.rpartition(":")
     if not number.isascii() or not number.isdecimal() or int(number) > 65535:
-        raise BadInput(f"'{text}' is no port: give a number from 0 to 65535, or ADDRESS:PORT")
+        raise BadInput(f"'{text}' is not a port: give a number from 0 to 65535, or ADDRESS:PORT")
     bound = host.strip("[]") or "127.0.0.1"
     try:
         is_loopback = ipaddress.ip_address(bound).is_loopback

@@ -37,20 +37,20 @@ _TEMPLATES = {
 
 
 def listed_resources() -> list[Resource]:
-    """Return what hosts are told of the resources that have one address."""
+    """Return the resources that have one address, as hosts list them."""
     return [
         Resource(
             uri=SKILLS,
             name="skills",
             title="Skills",
-            description="Skills on disk and in training, each with its next step (list_skills tells more of each)",
+            description="Skills on disk and in training, each with its next step (list_skills has more)",
             mime_type="application/json",
         )
     ]
 
 
 def listed_templates() -> list[ResourceTemplate]:
-    """Return what hosts are told of the resources whose address has a part to fill in."""
+    """Return the resources whose address has a part to fill in, as hosts list them."""
     return [
         ResourceTemplate(uri_template=template, name=name, title=title, description=description, mime_type=mime_type)
         for template, (name, title, description, mime_type) in _TEMPLATES.items()
@@ -112,7 +112,7 @@ _SHAPES = {
     "review_candidate": _Shape(
         "Review a candidate",
         "Explain one candidate to the person who has to decide on it",
-        "Review the candidate {candidate_id}: inspect it, and tell me in plain words\n"
+        "Review the candidate {candidate_id}: inspect it, and explain in plain words\n"
         "- what each edit changes, and which behaviour follows from it;\n"
         "- what the guard found, quoted, and why it matters;\n"
         "- the verdict with its evidence: how many pairs, on which tasks, simulated or run by a host, and what that "
@@ -128,8 +128,8 @@ _SHAPES = {
         "Go through this session and call record_trajectory once for each task that was done with a skill: what was "
         "asked, whether it succeeded (hard), why (reason), and the final answer. A correction by me means that it "
         "failed, and the correction is the reason. Use this session's id and the task's place as session_id and index. "
-        "Leave out secrets and personal data. Do not record what used no skill, and do not guess an outcome that "
-        "nobody stated. Finish with one line per record.",
+        "Leave out secrets and personal data. Do not record what used no skill, and do not guess outcomes "
+        "that were not stated. Finish with one line per record.",
     ),
     "set_up_tasks": _Shape(
         "Set up tasks for a skill",
@@ -150,7 +150,7 @@ _SHAPES = {
 
 
 def listed_prompts() -> list[Prompt]:
-    """Return what hosts are told of the prompts."""
+    """Return the prompts, as hosts list them."""
     return [
         Prompt(name=name, title=shape.title, description=shape.description, arguments=_arguments(shape))
         for name, shape in _SHAPES.items()

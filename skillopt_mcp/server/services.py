@@ -26,12 +26,12 @@ from skillopt_mcp.store import driver
 from skillopt_mcp.workspace import ANSWER_BYTES, Workspace
 
 HOST = "host"
-# Below what a call may take, so that a host hears why before it gives up.
+# Below what a call may take, so that a host gets the reason before it gives up.
 BUSY_S = 22
 
 
 def open_services(setup: Setup, leaving: Future[None] | None = None) -> Services:
-    """Return the services of a setup; whoever names no backend has the host itself do the work, and needs no key."""
+    """Return the services of a setup; where it names no backend, the host does the work, without a key."""
     driver.BUSY_TIMEOUT_S = BUSY_S
     workspace = Workspace(
         setup.store_path,
@@ -114,7 +114,7 @@ class StoreResources:
 
     def _tracked(self, name: str) -> Skill:
         skills = self._workspace.store.skills
-        # Of several it is the one that the tools mean.
+        # Of several with that name, the one that the tools use.
         skill = self._workspace.kept(name) if len(skills.find_paths(name)) > 1 else skills.find_skill(name)
         if skill is None:
             raise NotFound(f"no skill '{name[:80]}' is tracked: skillopt://skills lists those that are")

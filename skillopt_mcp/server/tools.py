@@ -10,7 +10,7 @@ from mcp_types import ToolAnnotations
 from pydantic import Field, WithJsonSchema
 
 from skillopt_mcp.candidates import propose_edits
-from skillopt_mcp.host_work import DEFAULT_CHARS, DEFAULT_ITEMS, Room
+from skillopt_mcp.host_work import DEFAULT_CHARS, DEFAULT_ITEMS, Capacity
 from skillopt_mcp.judges.judging import usage
 from skillopt_mcp.promotion_tests import evaluate_candidate
 from skillopt_mcp.promotions.consent import Consent
@@ -153,8 +153,8 @@ class Tools:
     ) -> Submitted:
         """Hand in finished work and take more, or take work without handing in. Each item is for one fresh agent that
         knows nothing else. Submitting twice does no harm."""
-        room = Room(max_items, max_chars)
-        return submit_work(self._workspace, replies or [], job_id, room, CALL_WAIT_S, watcher())
+        capacity = Capacity(max_items, max_chars)
+        return submit_work(self._workspace, replies or [], job_id, capacity, CALL_WAIT_S, watcher())
 
     def promote_skill(self, candidate_id: CandidateId) -> Promoted:
         """Write an accepted candidate to the live skill file. Needs an accepting verdict and the user's permission
@@ -202,7 +202,7 @@ def _tool(
     destructive: bool = False,
     idempotent: bool = False,
 ) -> Tool:
-    """Return the tool of a method, its schema compacted. Every hint is said: hosts take an unsaid one for the worst."""
+    """Return the tool of a method, its schema compacted. Every hint is set: hosts assume the worst of a missing one."""
     annotations = ToolAnnotations(
         read_only_hint=read_only, destructive_hint=destructive, idempotent_hint=idempotent, open_world_hint=False
     )
@@ -213,7 +213,7 @@ def _tool(
 
 
 def _compact(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Return an input schema without what costs tokens and tells nothing: titles, defaults, the null of optionals."""
+    """Return an input schema without what only costs tokens: titles, defaults, the null of optionals."""
     properties = {}
     for name, shape in schema["properties"].items():
         kept = {key: value for key, value in shape.items() if key not in ("title", "default", "anyOf")}

@@ -59,7 +59,7 @@ _NO_REQUEST = (
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """The answer to a frame that the server cannot take: `id` is None when the frame's own cannot be told."""
+    """The answer to a frame that the server cannot take: `id` is None where the frame's own is unknown."""
 
     id: str | int | float | None
     code: int
@@ -166,7 +166,7 @@ def _fault_of(value: dict[str, object] | list[object]) -> str | None:
 
 
 def _refuse_value(value: object, line: bytes) -> Refusal | None:
-    """Return the refusal of decoded JSON that is no message of this protocol, or None when it asks for no answer."""
+    """Return the refusal of decoded JSON that is not a message of this protocol, or None when it asks for no answer."""
     if isinstance(value, list):
         asks = any(isinstance(item, dict) and "id" in item for item in value)
         return Refusal(None, INVALID_REQUEST, "Batches are not served; send one message per line.") if asks else None
@@ -190,14 +190,14 @@ _CHUNK_BYTES = 1 << 16
 _N_WAITING = 8
 # A write of this size never blocks on a pipe that is ready (POSIX).
 _PIPE_BUF = 4096
-# What `poll` says of a pipe, or a socket, that nobody reads from any more.
+# What `poll` returns for a pipe or socket whose reader has gone.
 _CLOSED = getattr(select, "POLLERR", 0) | getattr(select, "POLLHUP", 0)
-# A request that stays open as long as the connection: nobody waits for its answer at the end.
+# A request that stays open as long as the connection: its answer is not waited for at the end.
 _LASTING_METHOD = "subscriptions/listen"
 
 
 class Stream:
-    """What the SDK expects of both streams beside sending or receiving."""
+    """What the SDK expects of both streams, besides sending or receiving."""
 
     async def aclose(self) -> None:
         """Do nothing: the wire closes what it opened."""
@@ -296,7 +296,7 @@ class Outbox(Stream):
             self._frames.put(frame)
 
     def is_unread(self) -> bool:
-        """Return whether the host has closed its end, as far as the system tells."""
+        """Return whether the host has closed its end, as far as the system knows."""
         return self._ready is not None and any(event & _CLOSED for _, event in self._ready.poll(0))
 
     def flush(self) -> None:
@@ -338,7 +338,7 @@ class Wire:
         """End the incoming stream as soon as every open request is answered; the host answers none of ours any more."""
         self._finishing = True
         for asked in sorted(self._asked, key=str):
-            self._tell_closed(asked)
+            self._answer_closed(asked)
         self._end_if_idle()
 
     def _read_all(self, on_end: Callable[[], None]) -> None:
@@ -353,7 +353,7 @@ class Wire:
         on_end()
 
     def _opened(self, message: JSONRPCMessage) -> ServerMessageMetadata | None:
-        """Note a request as open, and ask to be told when it will never be answered (the host cancelled it)."""
+        """Note a request as open, and ask for a call when the host has cancelled it."""
         if isinstance(message, JSONRPCResponse | JSONRPCError):
             self._asked.discard(message.id)
         if not isinstance(message, JSONRPCRequest) or message.method == _LASTING_METHOD:
@@ -365,9 +365,9 @@ class Wire:
         """Note a request of ours as asked; who has closed its input will not answer it."""
         self._asked.add(request_id)
         if self._finishing:
-            self._tell_closed(request_id)
+            self._answer_closed(request_id)
 
-    def _tell_closed(self, request_id: RequestId | None) -> None:
+    def _answer_closed(self, request_id: RequestId | None) -> None:
         error = ErrorData(code=CONNECTION_CLOSED, message="the host has closed its input")
         self.incoming.add(SessionMessage(JSONRPCError(jsonrpc="2.0", id=request_id, error=error)))
 
@@ -416,7 +416,7 @@ class Session:
 
 
 async def _watch_host(parent: int, wire: Wire, ending: Ending) -> None:
-    """End the server when its host is gone: its parent has died, or nobody reads what it still has to answer.
+    """End the server when its host is gone: its parent has died, or it does not read the answers any more.
 
     Something else may still hold its stdin open.
     """

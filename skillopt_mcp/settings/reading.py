@@ -147,26 +147,26 @@ _VENDORS = "model.* of single vendors: keys and endpoints come from the environm
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class Setting:
     """A value and the name by which it was given, for messages."""
 
     value: Value
-    said: str
+    key: str
 
 
 @dataclass(slots=True)
 class Layer:
     """The settings of one source, by the name they have here, and what is to be said of others."""
 
-    values: dict[str, Given] = field(default_factory=dict)
+    values: dict[str, Setting] = field(default_factory=dict)
     notes: dict[str, list[str]] = field(default_factory=dict)
 
-    def put(self, name: str, given: Given) -> None:
+    def put(self, name: str, given: Setting) -> None:
         """Keep a value. Raises BadInput when this source has given another one under another name."""
         before = self.values.setdefault(name, given)
         if before is not given and before.value != given.value:
-            both = f"and {quoted(given.said)} set the same" if before.said != given.said else "is set twice"
-            raise BadInput(f"{quoted(before.said)} {both}: give one of them")
+            both = f"and {quoted(given.key)} set the same" if before.key != given.key else "is set twice"
+            raise BadInput(f"{quoted(before.key)} {both}: give one of them")
 
     def note(self, text: str, said: str) -> None:
         """Keep a remark on a key."""
@@ -193,7 +193,7 @@ def read_pairs(texts: Sequence[str]) -> Layer:
     for text in texts:
         pair = read_pair(text)
         for name, given in pair.values.items():
-            if name in layer.values and layer.values[name].said == given.said:
+            if name in layer.values and layer.values[name].key == given.key:
                 del layer.values[name]
             layer.put(name, given)
         for note, said in pair.notes.items():
@@ -270,7 +270,7 @@ def _put(layer: Layer, section: str, key: str, value: Value) -> None:
         layer.note(UNUSED["data_root"], said)
         return
     flat = _flat(layer, section, key, said)
-    given = Given(_spelled(flat, value, said), said)
+    given = Setting(_spelled(flat, value, said), said)
     if flat in FIXED:
         fixed, why = FIXED[flat]
         if value == (not fixed) or isinstance(value, str):

@@ -15,8 +15,8 @@ from skillopt_mcp.errors import BadInput
 from skillopt_mcp.limits import MAX_CONCURRENCY
 from skillopt_mcp.settings.reading import (
     MAX_BYTES,
-    Given,
     Layer,
+    Setting,
     SplitPlan,
     Tree,
     parse_toml,
@@ -77,7 +77,7 @@ def _flagged(flags: Mapping[str, object]) -> Layer:
     layer = Layer()
     for name, value in flags.items():
         if isinstance(value, str | int | float):
-            layer.put(name, Given(value, f"--{name.replace('_', '-')}"))
+            layer.put(name, Setting(value, f"--{name.replace('_', '-')}"))
     return layer
 
 
@@ -122,7 +122,7 @@ def _parsed(path: Path) -> Tree:
 
 def settle(layers: Sequence[Layer]) -> Settings:
     """Return the settings of all layers together. Raises BadInput naming the setting whose value cannot be."""
-    values: dict[str, Given] = {}
+    values: dict[str, Setting] = {}
     notes: dict[str, list[str]] = {}
     for layer in layers:
         values |= layer.values
@@ -145,7 +145,7 @@ def settle(layers: Sequence[Layer]) -> Settings:
         splits=plan,
         data_path=data_path,
         notes=tuple(f"{_listed(said)}: {text}" for text, said in notes.items()),
-        chosen_by={role: kind.said for role in _ROLES if (kind := _backend_key(values, role))},
+        chosen_by={role: kind.key for role in _ROLES if (kind := _backend_key(values, role))},
     )
 
 
@@ -153,20 +153,20 @@ def settled_config(layer: Layer) -> Config:
     """Return the config of one layer. Raises BadInput for a setting that is none of a config, or cannot be."""
     for name, given in layer.values.items():
         if name not in (*Config.model_fields, *_OF_CONFIG):
-            raise BadInput(f"unknown setting {quoted(given.said)}: see help(skillopt_mcp.Config)")
+            raise BadInput(f"unknown setting {quoted(given.key)}: see help(skillopt_mcp.Config)")
     return settle([layer]).config
 
 
-def _config(values: dict[str, Given]) -> Config:
+def _config(values: dict[str, Setting]) -> Config:
     given = {name: values[name] for name in Config.model_fields if name in values and values[name].value is not None}
     for name, each in given.items():
         if isinstance(each.value, bool) and bool not in _types(Config.model_fields[name].annotation):
-            raise BadInput(f"{quoted(each.said)} must not be {str(each.value).lower()}: give a number or a text")
-    said = {name: each.said for name, each in given.items()}
+            raise BadInput(f"{quoted(each.key)} must not be {str(each.value).lower()}: give a number or a text")
+    said = {name: each.key for name, each in given.items()}
     return Config.model_validate({name: each.value for name, each in given.items()}, context=said)
 
 
-def _limited(values: dict[str, Given]) -> dict[str, Given]:
+def _limited(values: dict[str, Setting]) -> dict[str, Setting]:
     """Return the limits of the splits that say nothing of their own where there is a limit to all of them."""
     overall = values.get("limit")
     if overall is None or not overall.value:
@@ -178,21 +178,21 @@ def _types(annotation: object) -> tuple[object, ...]:
     return get_args(annotation) or (annotation,)
 
 
-def _controlled(mode: Given) -> dict[str, Given]:
+def _controlled(mode: Setting) -> dict[str, Setting]:
     """Return what SkillOpt's way of setting the learning rate sets here."""
     match mode.value:
         case "fixed" | None:
             return {}
         case "autonomous":
-            return {"schedule": Given("autonomous", mode.said)}
+            return {"schedule": Setting("autonomous", mode.key)}
         case "none":
-            budget = Given(_NO_BUDGET, mode.said)
-            return {"schedule": Given("constant", mode.said), "max_edits": budget, "min_edits": budget}
+            budget = Setting(_NO_BUDGET, mode.key)
+            return {"schedule": Setting("constant", mode.key), "max_edits": budget, "min_edits": budget}
         case other:
-            raise BadInput(f"{quoted(mode.said)} must be fixed, autonomous or none, not {quoted(str(other))}")
+            raise BadInput(f"{quoted(mode.key)} must be fixed, autonomous or none, not {quoted(str(other))}")
 
 
-def _backend(values: dict[str, Given], role: str) -> str | None:
+def _backend(values: dict[str, Setting], role: str) -> str | None:
     """Return who answers for a role, as BACKEND:MODEL."""
     own = _text(values, role)
     model, kind = _text(values, f"{role}_model"), _backend_key(values, role)
@@ -204,11 +204,11 @@ def _backend(values: dict[str, Given], role: str) -> str | None:
     name = BACKENDS.get(word)
     if kind and name is None:
         known = ", ".join(sorted(BACKENDS))
-        raise BadInput(f"unknown backend {quoted(str(kind.value))} in {quoted(kind.said)}; use one of: {known}")
+        raise BadInput(f"unknown backend {quoted(str(kind.value))} in {quoted(kind.key)}; use one of: {known}")
     return f"{name}:{model}{_address(values, role, word)}" if name == "openai" else f"{name}:{model}"
 
 
-def _address(values: dict[str, Given], role: str, word: str) -> str:
+def _address(values: dict[str, Setting], role: str, word: str) -> str:
     """Return the options of a spec that lead to the server that the settings mean, never to another vendor's.
 
     SkillOpt reaches Azure by `openai_chat`, too, where an endpoint or the shared backend says so. Raises BadInput where
@@ -232,7 +232,7 @@ def _address(values: dict[str, Given], role: str, word: str) -> str:
     return "".join(parts)
 
 
-def _backend_key(values: dict[str, Given], role: str) -> Given | None:
+def _backend_key(values: dict[str, Setting], role: str) -> Setting | None:
     """Return what chooses a role's backend by SkillOpt's word for it, None where nothing does."""
     if _text(values, role) or not _text(values, f"{role}_model"):
         return None
@@ -240,7 +240,7 @@ def _backend_key(values: dict[str, Given], role: str) -> Given | None:
     return kind if kind and kind.value else None
 
 
-def _data(values: dict[str, Given]) -> tuple[SplitPlan | None, str | None]:
+def _data(values: dict[str, Setting]) -> tuple[SplitPlan | None, str | None]:
     mode, folder, path = (_text(values, name) for name in ("split_mode", "split_dir", "data_path"))
     if mode is None and not folder and not path:
         return None, None
@@ -253,21 +253,21 @@ def _data(values: dict[str, Given]) -> tuple[SplitPlan | None, str | None]:
     return plan, folder if plan.mode == "split_dir" else path
 
 
-def _concurrency(values: dict[str, Given]) -> int | None:
+def _concurrency(values: dict[str, Setting]) -> int | None:
     given = values.get("concurrency")
     if given is None or given.value is None:
         return None
     if isinstance(given.value, bool) or not isinstance(given.value, int) or not 1 <= given.value <= MAX_CONCURRENCY:
-        raise BadInput(f"{quoted(given.said)} must be 1-{MAX_CONCURRENCY}, got {quoted(str(given.value))}")
+        raise BadInput(f"{quoted(given.key)} must be 1-{MAX_CONCURRENCY}, got {quoted(str(given.value))}")
     return given.value
 
 
-def _text(values: dict[str, Given], name: str) -> str | None:
+def _text(values: dict[str, Setting], name: str) -> str | None:
     given = values.get(name)
     if given is None or given.value in (None, ""):
         return None
     if not isinstance(given.value, str | int | float) or isinstance(given.value, bool):
-        raise BadInput(f"{quoted(given.said)} must be a text")
+        raise BadInput(f"{quoted(given.key)} must be a text")
     return str(given.value)
 
 

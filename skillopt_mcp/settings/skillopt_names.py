@@ -59,7 +59,7 @@ BACKENDS: dict[str, str] = {
     "qwen": "openai", "qwen_chat": "openai", "minimax": "openai", "minimax_chat": "openai",
     "openai_compatible": "openai",
 }  # fmt: skip
-"""SkillOpt's backends -> those of this program, of which the model is named behind a colon."""
+"""SkillOpt's backends -> those of this program; the model is named behind a colon."""
 
 IN_SECTION: dict[str, dict[str, str]] = {
     "model": {"backend": "model_backend", "optimizer": "optimizer_model", "target": "target_model"},

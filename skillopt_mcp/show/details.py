@@ -210,7 +210,7 @@ def with_hidden_shown(detail: M) -> M:
 def within(detail: D, n_bytes: int) -> D:
     """Return the fields in `n_bytes` of JSON, long texts shortened and as many entries of lists left out as it takes.
 
-    What is no list stays, even where it takes more.
+    Other fields stay, even where they take more.
     """
     texts = {name: shortened(value, TEXT_BYTES) for name, value in detail if isinstance(value, str)}
     lists = {

@@ -11,9 +11,8 @@ from dataclasses import asdict
 from pathlib import Path
 
 from skillopt_mcp.documents.diffs import unified_diff
-from skillopt_mcp.documents.text import counted
 from skillopt_mcp.errors import BadInput
-from skillopt_mcp.records.results import Replayed, Result
+from skillopt_mcp.records.results import Result
 from skillopt_mcp.records.runs import Run, StepRecord
 from skillopt_mcp.records.skills import MAIN_FILE, SkillFiles, short
 from skillopt_mcp.show.run_report import describe_run, figures_of, n_tasks_of
@@ -22,10 +21,6 @@ from skillopt_mcp.workspace import Workspace
 RUN_FILE = "run.json"
 BEST = "best_skill"
 _TEMPORARY = ".writing-"
-_AT_THE_STOP = (
-    "a promotion test takes its means where it stops, and it stops where they favour its verdict: on average the gain "
-    "that they tell after accept, and the loss that they tell after reject, are larger than the true ones"
-)
 
 
 class Exported(Result):
@@ -63,7 +58,7 @@ def export_run(workspace: Workspace, run_id: str, folder: Path) -> Exported:
     best = _files(workspace, run, steps[-1].best_version if steps else run.base_version)
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        # First of all the file that says whose folder this is.
+        # The file that names the run comes first.
         contents = {RUN_FILE: _json(_frozen(workspace, run)), **dict(_contents(workspace, run, steps, best))}
         written = [path for path, content in contents.items() if _put(folder / path, content)]
         _put_folder(folder / BEST, best)
@@ -114,7 +109,7 @@ def _contents(workspace: Workspace, run: Run, steps: list[StepRecord], best: Ski
     """Yield every file but the first as (path, content)."""
     yield "best_skill.md", best.main
     yield "history.json", _json([step.model_dump(mode="json") for step in steps])
-    yield "report.md", f"```\n{describe_run(workspace, run.id)}\n```\n{_means(run)}".encode()
+    yield "report.md", f"```\n{describe_run(workspace, run.id)}\n```\n".encode()
     if run.result:
         yield "summary.json", _json(json.loads(run.result) | figures_of(workspace, run))
     versions = {run.base_version}
@@ -126,16 +121,6 @@ def _contents(workspace: Workspace, run: Run, steps: list[StepRecord], best: Ski
     for version in sorted(versions):
         for file in _files(workspace, run, version).files:
             yield f"versions/{short(version)}/{file.path}", file.content
-
-
-def _means(run: Run) -> str:
-    """Return what the promotion test of a run measured, and how to read it; empty where it came to nothing."""
-    result = Replayed.model_validate_json(run.result) if run.result and run.kind == "replay" else None
-    if result is None or result.test_before is None or result.test_after is None:
-        return ""
-    pairs = counted(result.n_pairs, "pair")
-    means = f"live {result.test_before:.3f}, candidate {result.test_after:.3f} in {pairs} of held-out runs"
-    return f"\nThe promotion test: {means}. How to read that: {_AT_THE_STOP}.\n"
 
 
 def _step(workspace: Workspace, run: Run, step: StepRecord) -> Iterator[tuple[str, bytes]]:

@@ -27,7 +27,7 @@ from skillopt_mcp.records.evidence import Pair
 from skillopt_mcp.records.next_step import NextStep
 from skillopt_mcp.records.results import Arm, EditOutcome, SplitCounts
 from skillopt_mcp.records.skills import Skill, short
-from skillopt_mcp.runs import way_on
+from skillopt_mcp.runs import resume_step
 from skillopt_mcp.show.details import (
     ApprovalRow,
     CandidateDetail,
@@ -539,7 +539,7 @@ def _served_in_test(workspace: Workspace, row: ConfirmationRow) -> list[ServedRo
 
 def _run(workspace: Workspace, id: str) -> Thing:
     text = shown(describe_run(workspace, id))
-    return Thing(id, "run", text, None, lambda _: way_on(workspace, workspace.store.runs.get_run(id)))
+    return Thing(id, "run", text, None, lambda _: resume_step(workspace, workspace.store.runs.get_run(id)))
 
 
 def _trajectory(workspace: Workspace, id: str) -> Thing:

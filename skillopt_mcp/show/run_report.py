@@ -147,7 +147,12 @@ def _outcome(run: Run) -> str:
         proposed = Proposed.model_validate_json(run.result)
         return f"outcome: {proposed.status}; candidate {proposed.candidate_id or '-'}"
     replayed = Replayed.model_validate_json(run.result)
-    return f"outcome: {replayed.verdict or 'no verdict'}; candidate {replayed.candidate_id or '-'}; {replayed.reason}"
+    means = ""
+    if replayed.test_before is not None and replayed.test_after is not None:
+        pairs = counted(replayed.n_pairs, "pair")
+        means = f"; live {replayed.test_before:.3f}, candidate {replayed.test_after:.3f} in {pairs}"
+    verdict, candidate = replayed.verdict or "no verdict", replayed.candidate_id or "-"
+    return f"outcome: {verdict}; candidate {candidate}{means}; {replayed.reason}"
 
 
 def _base_scores(run: Run, steps: Sequence[StepRecord]) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from typing import Literal, NamedTuple, cast
 
@@ -12,7 +13,6 @@ from skillopt_mcp.store.driver import Connection
 from skillopt_mcp.store.pool import Pool, Row
 
 BatchState = Literal["opening", "running", "cancelling", "over", "dissolved"]
-_CHUNK = 400
 _OPEN = "state in ('opening', 'running', 'cancelling')"
 _BATCH = (
     "select b.id, b.budget, b.role, b.backend, b.vendor_id, b.state, b.opened_at,"
@@ -68,13 +68,8 @@ class Batches:
 
     def holding(self, call_ids: Sequence[int]) -> list[Batch]:
         """Return the open batches that hold any of these calls."""
-        found: dict[str, Batch] = {}
-        for start in range(0, len(call_ids), _CHUNK):
-            chunk = call_ids[start : start + _CHUNK]
-            marks = ",".join("?" * len(chunk))
-            sql = f"{_BATCH} where {_OPEN} and id in (select batch_id from batch_call where call_id in ({marks}))"
-            found |= {batch.id: batch for batch in map(_batch, self._pool.rows(sql, chunk))}
-        return list(found.values())
+        inside = "id in (select batch_id from batch_call where call_id in (select value from json_each(?)))"
+        return [_batch(row) for row in self._pool.rows(f"{_BATCH} where {_OPEN} and {inside}", [json.dumps(call_ids)])]
 
     def list_open(self, budget: str) -> list[Batch]:
         """Return the open batches that are charged to a budget."""
@@ -164,18 +159,14 @@ class Batches:
 
 
 def _free(connection: Connection, call_ids: Sequence[int]) -> set[int]:
-    free: set[int] = set()
-    for start in range(0, len(call_ids), _CHUNK):
-        chunk = call_ids[start : start + _CHUNK]
-        rows = connection.execute(
-            f"select id from call where id in ({','.join('?' * len(chunk))})"
-            " and not exists (select 1 from reply where call_id = call.id)"
-            " and not exists (select 1 from batch_call c join batch b on b.id = c.batch_id"
-            f" where c.call_id = call.id and b.{_OPEN})",
-            chunk,
-        ).fetchall()
-        free |= {cast(int, call_id) for (call_id,) in rows}
-    return free
+    rows = connection.execute(
+        "select id from call where id in (select value from json_each(?))"
+        " and not exists (select 1 from reply where call_id = call.id)"
+        " and not exists (select 1 from batch_call c join batch b on b.id = c.batch_id"
+        f" where c.call_id = call.id and b.{_OPEN})",
+        [json.dumps(call_ids)],
+    ).fetchall()
+    return {cast(int, call_id) for (call_id,) in rows}
 
 
 def _batch(row: Row) -> Batch:

@@ -117,7 +117,7 @@ def end_claims(connection: Connection, call_ids: Sequence[int]) -> None:
     )
 
 
-_CHUNK = 256
+CHUNK = 256
 _MOST_ROWS = 128
 _REPLY = (
     "select c.key, c.id, r.text, r.messages, r.tokens_in, r.tokens_out, r.usd, r.latency_ms, r.fault,"
@@ -184,8 +184,8 @@ class Calls:
     def get_replies(self, keys: Sequence[bytes]) -> dict[bytes, Reply]:
         """Return the stored replies of those calls that have one."""
         found: dict[bytes, Reply] = {}
-        for start in range(0, len(keys), _CHUNK):
-            marks, chunk = _listed(keys[start : start + _CHUNK])
+        for start in range(0, len(keys), CHUNK):
+            marks, chunk = listed(keys[start : start + CHUNK])
             for row in self._pool.rows(f"{_REPLY} where c.key in ({marks})", chunk):
                 found[cast(bytes, row[0])] = _reply(row)
         return found
@@ -304,7 +304,7 @@ def _claim_again(connection: Connection, owner: str, where: str, values: Sequenc
     return connection.execute(sql, [owner, n, *values]).rowcount
 
 
-def _listed(values: Sequence[bytes]) -> tuple[str, list[bytes]]:
+def listed(values: Sequence[bytes]) -> tuple[str, list[bytes]]:
     """Return values for an "in" and its marks, of few lengths: a connection keeps every statement that it was given."""
     n = 1 << (len(values) - 1).bit_length()
     return ",".join("?" * n), [*values, *[values[-1]] * (n - len(values))]

@@ -113,7 +113,7 @@ class Decisions:
 
     def count_tests(self, skill_id: int) -> int:
         """Return how many promotion tests of a skill and its kin were opened, of real models and of simulations."""
-        return cast(int, (self._pool.row(_N_TESTS, [skill_id]) or [0])[0])
+        return self._pool.number(_N_TESTS, [skill_id])
 
     def list_confirmations(self, skill_id: int, base_version: str, version_id: str) -> list[ConfirmationRow]:
         """Return the promotion tests of a candidate against a base, newest first."""
@@ -328,8 +328,7 @@ class Discarding:
 
     def begun_at(self, run_id: str) -> str:
         """Return when a run began (UTC); empty for none."""
-        row = self._pool.row("select created_at from run where id = ?", [run_id])
-        return str(row[0]) if row else ""
+        return self._pool.text("select created_at from run where id = ?", [run_id])
 
 
 _OF_SKILL = (

@@ -178,8 +178,7 @@ class Erasing:
 
     def count_answers(self, call_ids: Sequence[int]) -> int:
         """Return how many replies to these calls have a text."""
-        row = self._pool.row(f"select count(*) from reply where {_WITH_TEXT}", [json.dumps(call_ids)])
-        return cast(int, row[0]) if row else 0
+        return self._pool.number(f"select count(*) from reply where {_WITH_TEXT}", [json.dumps(call_ids)])
 
     def count_notes(self, needles: Sequence[str]) -> int:
         """Return how many notes for the optimizer hold one of these texts."""

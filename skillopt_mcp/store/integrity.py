@@ -46,7 +46,7 @@ _LEARNED = (
 )
 _TEXTS = {
     "file": "SQLite: {detail}",
-    "tables": "{detail} of its tables are missing: {where}",
+    "tables": "{detail} tables are missing: {where}",
     "schema": "the schema differs in {where} from what this version makes",
     "reference": "row {where} refers to a row of table {detail} that is not there",
     "content": "the content {where} is not what that digest names",

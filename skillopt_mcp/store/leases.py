@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import string
 from collections.abc import Sequence
-from typing import Literal, NamedTuple, TypeVar, cast
+from typing import Literal, NamedTuple, cast
 
 from skillopt_mcp.records.budgets import Caps, Cost, Spent
 from skillopt_mcp.records.calls import Reply, Role
-from skillopt_mcp.store.calls import Bill, charge, claim_again, insert_reply, n_affordable
+from skillopt_mcp.store.calls import CHUNK, Bill, charge, claim_again, insert_reply, listed, n_affordable
 from skillopt_mcp.store.driver import Connection
 from skillopt_mcp.store.pool import Pool, Row
 from skillopt_mcp.store.tasks import KNOWS
@@ -18,8 +19,7 @@ Answered = Literal["accepted", "duplicate", "late", "withdrawn"]
 GivenUp = Literal["missing", "free", "elsewhere", "late"]
 # A lease from further ahead than this was taken before the clock was set back: it may never seem to expire.
 _SET_BACK_S = 60
-_CHUNK = 400
-T = TypeVar("T")
+_AMONG = "{} in (select value from json_each(?))"
 
 
 class Lease(NamedTuple):
@@ -81,26 +81,25 @@ class Leases:
     def open_ids(self, keys: Sequence[bytes]) -> dict[bytes, int]:
         """Return the ids of those calls that are in the store, answered or not."""
         found: dict[bytes, int] = {}
-        for chunk in _chunks(keys):
-            rows = self._pool.rows(f"select key, id from call where key in ({_marks(chunk)})", chunk)
+        for start in range(0, len(keys), CHUNK):
+            marks, chunk = listed(keys[start : start + CHUNK])
+            rows = self._pool.rows(f"select key, id from call where key in ({marks})", chunk)
             found |= {cast(bytes, key): cast(int, call_id) for key, call_id in rows}
         return found
 
     def free(self, call_ids: Sequence[int], now: float) -> list[int]:
         """Return those of the calls, in their order, that have no reply and are not leased."""
-        taken: set[int] = set()
-        for chunk in _chunks(call_ids):
-            rows = self._pool.rows(f"select id from call where id in ({_marks(chunk)}) and {_IS_TAKEN}", [*chunk, now])
-            taken |= {cast(int, call_id) for (call_id,) in rows}
-        return [call_id for call_id in call_ids if call_id not in taken]
+        taken = set(
+            self._pool.rows(
+                f"select id from call where {_AMONG.format('id')} and {_IS_TAKEN}", [json.dumps(call_ids), now]
+            )
+        )
+        return [call_id for call_id in call_ids if (call_id,) not in taken]
 
     def unanswered(self, call_ids: Sequence[int]) -> int:
         """Return how many of the calls have no reply."""
-        n_answered = 0
-        for chunk in _chunks(call_ids):
-            [row] = self._pool.rows(f"select count(*) from reply where call_id in ({_marks(chunk)})", chunk)
-            n_answered += cast(int, row[0])
-        return len(call_ids) - n_answered
+        sql = f"select count(*) from reply where {_AMONG.format('call_id')}"
+        return len(call_ids) - self._pool.number(sql, [json.dumps(call_ids)])
 
     def is_missing(self, call_id: int) -> bool:
         """Return whether a call was given up: its reply says why."""
@@ -109,11 +108,9 @@ class Leases:
 
     def never_taken(self, call_ids: Sequence[int]) -> list[int]:
         """Return those of the calls, in their order, that were never leased."""
-        taken: set[int] = set()
-        for chunk in _chunks(call_ids):
-            rows = self._pool.rows(f"select call_id from lease where call_id in ({_marks(chunk)})", chunk)
-            taken |= {cast(int, call_id) for (call_id,) in rows}
-        return [call_id for call_id in call_ids if call_id not in taken]
+        sql = f"select distinct call_id from lease where {_AMONG.format('call_id')}"
+        taken = set(self._pool.rows(sql, [json.dumps(call_ids)]))
+        return [call_id for call_id in call_ids if (call_id,) not in taken]
 
     def take(self, offers: Sequence[Offer], term: Term, caps: Caps) -> Taken:
         """Lease those of the offers that were not taken or answered meanwhile.
@@ -278,11 +275,3 @@ def _lease(row: Row) -> Lease:
         str(lease_id), cast(int, call_id), str(scope), cast(int | None, task_id), str(session),
         cast(float, taken_at), cast(float, expires_at), cast(LeaseState, state), cast(Role, role),
     )  # fmt: skip
-
-
-def _chunks(values: Sequence[T]) -> list[Sequence[T]]:
-    return [values[start : start + _CHUNK] for start in range(0, len(values), _CHUNK)]
-
-
-def _marks(values: Sequence[object]) -> str:
-    return ",".join("?" * len(values))

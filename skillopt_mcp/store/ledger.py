@@ -74,14 +74,13 @@ class Ledger:
 
     def count_untaken(self, scope: str, owner: str) -> int:
         """Return how many calls that `owner` is to answer were never leased; a replay leaves none to a host."""
-        row = self._pool.row(
+        return self._pool.number(
             "select count(*) from call c where c.scope = ?1 and c.owner = ?2"
             " and not exists (select 1 from reply r where r.call_id = c.id)"
             " and not exists (select 1 from lease l where l.call_id = c.id)"
             " and not exists (select 1 from run where id = ?1 and kind = 'replay')",
             [scope, owner],
         )
-        return cast(int, row[0]) if row else 0
 
     def usual(self, role: Role, backend: str, fingerprint: str, *, by_batch: bool = False) -> Usual | None:
         """Return what a call to a backend took on average in its last runs and tests; None when it had none.

@@ -113,6 +113,16 @@ class Pool:
             found: Row | None = connection.execute(sql, values).fetchone()
             return found
 
+    def number(self, sql: str, values: Sequence[Value] = ()) -> int:
+        """Return the first value of one select as an integer, 0 where there is none."""
+        row = self.row(sql, values)
+        return int(row[0] or 0) if row else 0
+
+    def text(self, sql: str, values: Sequence[Value] = ()) -> str:
+        """Return the first value of one select as a text, "" where there is none."""
+        row = self.row(sql, values)
+        return "" if row is None or row[0] is None else str(row[0])
+
     def empty_log(self, wait_ms: int) -> bool:
         """Write the write-ahead log into the file and empty it; return whether no other process prevented that.
 

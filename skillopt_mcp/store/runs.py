@@ -80,8 +80,7 @@ class Runs:
 
     def count_runs(self, skill_id: int) -> int:
         """Return how many runs a skill has, proposals too."""
-        row = self._pool.row("select count(*) from run where skill_id = ?", [skill_id])
-        return cast(int, row[0]) if row else 0
+        return self._pool.number("select count(*) from run where skill_id = ?", [skill_id])
 
     def find_unfinished(self, skill_id: int) -> Run | None:
         """Return the newest run of a skill that has not finished, None when all have. Proposals are none."""
@@ -139,8 +138,7 @@ class Runs:
 
     def get_higher(self, run_id: str) -> str:
         """Return the options that raise the caps at which a run has stopped; empty where it stopped otherwise."""
-        row = self._pool.row("select higher from run where id = ?", [run_id])
-        return str(row[0]) if row else ""
+        return self._pool.text("select higher from run where id = ?", [run_id])
 
     def set_caps(self, run_id: str, caps: Caps) -> None:
         """Note under which caps a run goes on."""
@@ -225,8 +223,7 @@ class Runs:
 
     def note_of_skill(self, skill_id: int) -> str:
         """Return the latest note that any run of a skill left for the optimizer; empty when none did."""
-        row = self._pool.row("select text from meta_note where skill_id = ? order by id desc limit 1", [skill_id])
-        return str(row[0]) if row else ""
+        return self._pool.text("select text from meta_note where skill_id = ? order by id desc limit 1", [skill_id])
 
 
 def _run(row: Row) -> Run:

@@ -134,7 +134,7 @@ class Tasks:
     def count_looks(self, task_ids: Iterable[int]) -> dict[int, int]:
         """Return how many promotion tests have drawn each of these tasks, by task id."""
         sql = "select count(distinct confirmation_id) from pair where task_id = ?"
-        return {each: cast(int, row[0]) for each in task_ids if (row := self._pool.row(sql, [each]))}
+        return {each: self._pool.number(sql, [each]) for each in task_ids}
 
 
 def insert_task(connection: Connection, skill_id: int, task: NewTask, split: Split) -> int:

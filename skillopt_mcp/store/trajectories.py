@@ -183,19 +183,16 @@ class Trajectories:
 
     def version_of(self, trajectory_id: int) -> str:
         """Return the version of the skill that an attempt was made with; empty where there is no such attempt."""
-        row = self._pool.row("select version_id from trajectory where id = ?", [trajectory_id])
-        return str(row[0]) if row else ""
+        return self._pool.text("select version_id from trajectory where id = ?", [trajectory_id])
 
     def count_trajectories(self, skill_id: int) -> tuple[int, int]:
         """Return how many trajectories a skill has, and how many of them came since its last proposal."""
-        total = self._pool.row("select count(*) from trajectory where skill_id = ?", [skill_id])
-        new = self._pool.row(_N_NEW, [skill_id, MOST_COUNTED])
-        return cast(int, total[0] if total else 0), cast(int, new[0] if new else 0)
+        total = self._pool.number("select count(*) from trajectory where skill_id = ?", [skill_id])
+        return total, self._pool.number(_N_NEW, [skill_id, MOST_COUNTED])
 
     def count_new_scored(self, skill_id: int, n: int) -> int:
         """Return how many of the last thousand trajectories are new since a proposal, and scored; `n` at most."""
-        row = self._pool.row(_N_NEW_SCORED, [skill_id, n])
-        return cast(int, row[0] if row else 0)
+        return self._pool.number(_N_NEW_SCORED, [skill_id, n])
 
     def mark_seen(self, skill_id: int) -> None:
         """Note that a proposal has seen every trajectory recorded so far."""

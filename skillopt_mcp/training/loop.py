@@ -129,7 +129,7 @@ def step_work(turn: Turn) -> Work:
 def train(plan: Plan, store: Store, ask: Ask, notify: Notify = silent, *, stop_when_perfect: bool = False) -> State:
     """Return the state after the last step. Finished steps are in the store: a call after a crash resumes there.
 
-    Raises Outage where none of the attempts of a step came to a score.
+    Raises Outage where none of the attempts of a step has a score.
     """
     notify(Progress("baseline", 0, 0, plan.n_rows))
     state, config = restored(plan, store, ask), plan.config

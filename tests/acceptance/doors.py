@@ -33,28 +33,10 @@ from tests.processes import Script
 
 SCRIPT = str(Path(sys.executable).with_name("skillopt-mcp"))
 TIMEOUT_S = 120
-# What the tests call it -> what it is called today; names that are the same are left out.
-COMMANDS: dict[str, tuple[str, ...]] = {
-    "tasks add": ("tasks", "add"),
-    "tasks list": ("tasks", "list"),
-    "tasks check": ("tasks", "check"),
-    "skills permit": ("skills", "permit"),
-    "skills add-root": ("skills", "add-root"),
-    "store verify": ("store", "verify"),
-    "store backup": ("store", "backup"),
-    "store restore": ("store", "restore"),
-    "store erase": ("store", "erase"),
-}
 SETTINGS = {"search_gate": "gate"}
-OPTIONS = {"concurrency": "--concurrency", "batch_api": "--batch-api", "search_gate": "--search-gate"}
-FIELDS: dict[str, str] = {}
 VERDICTS = {"accept": "better", "reject": "not better", "undecided": "undecided", None: None}
-TOOLS = (
-    "list_skills", "record_trajectory", "add_tasks", "propose_edits", "evaluate_candidate", "submit_work",
-    "promote_skill", "rollback_skill", "inspect",
-)  # fmt: skip
 PROMOTED, ROLLED_BACK, TAKEN = "promoted", "rolled_back", "accepted"
-WORK_FILE, ANSWER_FILE = "WORK.md", "answer.md"
+ANSWER_FILE = "answer.md"
 
 
 class ToolFailed(Exception):
@@ -66,7 +48,7 @@ class Facts(dict[str, Any]):
 
     def __getitem__(self, name: str) -> Any:
         found: Any = self
-        for part in FIELDS.get(name, name).split("."):
+        for part in name.split("."):
             found = dict.__getitem__(found, part)
         return found
 
@@ -77,10 +59,8 @@ class Facts(dict[str, Any]):
 
     @property
     def action(self) -> str:
-        """Return the tool that the next step names first, or an empty text."""
-        text = str(self["next_step"])
-        named = [(text.index(tool), tool) for tool in TOOLS if tool in text]
-        return min(named)[1] if named else ""
+        """Return the action of the next step."""
+        return str(self["next_step.action"])
 
 
 @dataclass(frozen=True)
@@ -147,13 +127,13 @@ class Workbench:
 
     def words(self, command: str, *arguments: object, **options: Any) -> list[str]:
         """Return a command line: True is a switch, False or None leaves the option out, a list repeats it."""
-        said = [SCRIPT, *COMMANDS.get(command, tuple(command.split())), *map(str, arguments)]
+        words = [SCRIPT, *command.split(), *map(str, arguments)]
         for name, value in options.items():
-            flag = OPTIONS.get(name, "--" + name.replace("_", "-"))
+            flag = "--" + name.replace("_", "-")
             for each in value if isinstance(value, list) else [value]:
                 if each is not None and each is not False:
-                    said += [flag] if each is True else [flag, str(each)]
-        return said
+                    words += [flag] if each is True else [flag, str(each)]
+        return words
 
     def run(self, command: str, *arguments: object, stdin: str = "", **options: Any) -> Done:
         """Return how a command ends in the project."""
@@ -229,7 +209,7 @@ class Workbench:
 
     @contextmanager
     def serve(self, *, agrees: bool | None = None, **options: Any) -> Iterator[Server]:
-        """Yield a server over stdio; its client has a dialog where `agrees` is what the person says there."""
+        """Yield a server over stdio; its client has a dialog where `agrees` is their answer."""
         with ExitStack() as stack:
             portal = stack.enter_context(start_blocking_portal())
             yield stack.enter_context(Server(self, portal, self.words("serve", **options), agrees))

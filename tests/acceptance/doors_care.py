@@ -27,15 +27,10 @@ from anyio.from_thread import start_blocking_portal
 from mcp_types import ElicitResult
 
 from skillopt_mcp.install import installing
-from tests.acceptance.doors import COMMANDS, Facts, Server, ToolFailed, Workbench
+from tests.acceptance.doors import Facts, Server, ToolFailed, Workbench
 from tests.acceptance.world import SKILL
 from tests.processes import Script
 
-COMMANDS |= {
-    "tasks judges add": ("tasks", "judges", "add"),
-    "tasks judges remove": ("tasks", "judges", "remove"),
-    "tasks judges list": ("tasks", "judges", "list"),
-}
 Step = Callable[[int], tuple[int, int]]
 # What a refused promotion answers; the words for these are free, but not that nothing is written.
 REFUSED, STALE, HELD, UNAPPROVED = "refused", "stale", "held", "needs_approval"

@@ -67,7 +67,7 @@ def test_install_adds_an_entry_that_starts_and_uninstall_leaves_every_byte(
     path.write_bytes(text.encode())
     before = files_of(home)
     bench.facts("install", host, dry_run=True)
-    assert bench.run("install", host).exit_code == 1, "nobody agreed"
+    assert bench.run("install", host).exit_code == 1, "it needs a yes"
     assert files_of(home) == before
     bench.facts("install", host, yes=True)
     written = path.read_text()

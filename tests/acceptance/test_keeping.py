@@ -50,7 +50,7 @@ def test_a_backup_made_while_a_server_works_brings_everything_back(desk: Desk) -
     assert copy.stat().st_mode & 0o077 == 0
     before = desk.facts("show", desk.skill_path)["skill"]
     desk.promote("good")
-    assert desk.run("store restore", copy).exit_code == 1, "nobody agreed"
+    assert desk.run("store restore", copy).exit_code == 1, "it needs a yes"
     desk.facts("store restore", copy, yes=True)
     after = desk.facts("show", desk.skill_path)["skill"]
     assert {row["id"]: row["verdict"] for row in after["candidates"]} == {
@@ -68,7 +68,7 @@ def test_a_backup_made_while_a_server_works_brings_everything_back(desk: Desk) -
 
 
 def test_an_erased_attempt_is_nowhere_and_does_not_come_back(bench: Workbench) -> None:
-    said = {n: f"word{n}xylophone{n}quokka" for n in range(3)}
+    texts = {n: f"word{n}xylophone{n}quokka" for n in range(3)}
     rows = [
         {
             "task": f"prompt {text}",
@@ -79,7 +79,7 @@ def test_an_erased_attempt_is_nowhere_and_does_not_come_back(bench: Workbench) -
             "session_id": f"s{n}",
             "index": 0,
         }
-        for n, text in said.items()
+        for n, text in texts.items()
     ]
     with bench.serve() as server:
         for row in rows:
@@ -87,23 +87,23 @@ def test_an_erased_attempt_is_nowhere_and_does_not_come_back(bench: Workbench) -
         bench.facts("store erase", bench.skill_path, session="s0", dry_run=True)
         bench.facts("store erase", bench.skill_path, session="s0", exit_code=1)
         places = [bench.store_path.parent]
-        assert found_in(places, said[0])
+        assert found_in(places, texts[0])
         bench.facts("store erase", bench.skill_path, session="s0", yes=True)
-        assert not found_in(places, said[0])
+        assert not found_in(places, texts[0])
         again = server.tool("record_trajectory", skill=str(bench.skill_path), **rows[0])
         assert again
-    assert not found_in(places, said[0])
-    assert found_in(places, said[1])
-    bench.facts("store erase", bench.skill_path, containing=said[1], yes=True)
-    assert not found_in(places, said[1])
+    assert not found_in(places, texts[0])
+    assert found_in(places, texts[1])
+    bench.facts("store erase", bench.skill_path, containing=texts[1], yes=True)
+    assert not found_in(places, texts[1])
     bench.facts("store erase", bench.skill_path, all=True, yes=True)
-    assert not found_in(places, said[2])
+    assert not found_in(places, texts[2])
     assert bench.facts("show", bench.skill_path)["skill.n_new"] == 0
     assert bench.run("store verify", json=True).exit_code == 0
 
 
-@pytest.mark.parametrize("door", ["trajectory", "answer"])
-def test_a_secret_of_an_attempt_is_in_no_file_and_no_output(desk: Desk, door: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("door", ["trajectory", "answer", "task"])
+def test_a_secret_is_in_no_file_and_no_output(desk: Desk, door: str, tmp_path: Path) -> None:
     desk.environ["VENDOR_API_KEY"] = OWN
     secrets = f"{TOKEN} and {OWN}"
     messages = [
@@ -115,6 +115,13 @@ def test_a_secret_of_an_attempt_is_in_no_file_and_no_output(desk: Desk, door: st
         (tmp_path / "replies.json").write_text(json.dumps({"rollout": rules}))
         target = f"scripted:{tmp_path / 'replies.json'}"
         runs = [desk.run("evaluate", desk.ids["untested"], target=target, yes=True, json=True)]
+    elif door == "task":
+        fields = [{"prompt": secrets}, {"judge": {"kind": "exact", "expected": secrets}}, {"files": {"a.txt": secrets}}]
+        rows = [{**row, "id": f"s{n}", **fields[n]} for n, row in enumerate(tasks_of(3, seed=9))]
+        with desk.serve() as server:
+            added = server.tool("add_tasks", skill="desk", tasks=rows)
+        assert (added["added"], len(added["rejected"])) == (0, 3)
+        runs = [desk.run("tasks list", desk.skill_path, json=True)]
     else:
         attempt = {"task": secrets, "answer": secrets, "reason": secrets, "session_id": f"s {TOKEN}"}
         with desk.serve() as server:

@@ -97,13 +97,13 @@ def test_every_kind_of_judge_passes_what_is_right_and_fails_what_is_wrong(
     added = bench.facts("tasks add", bench.skill_path, file)
     assert (added["added"], added["rejected"]) == (len(tasks) + 6, [])
     edit = {"op": "append", "content": MARK, "evidence": [1]}
-    said = {
+    replies = {
         "rollout": [*rules, "nothing"],
         "judge": [{"match": "a heron", "reply": '{"reason": "r", "grade": "all"}'}, '{"reason": "r", "grade": "none"}'],
         "reflect": [json.dumps({"reasoning": "r", "edits": [edit]})],
         "merge": [json.dumps({"reasoning": "r", "edits": [edit], "merged_from": [[1]]})],
     }
-    (tmp_path / "replies.json").write_text(json.dumps(said))
+    (tmp_path / "replies.json").write_text(json.dumps(replies))
     spec = f"scripted:{tmp_path / 'replies.json'}"
     done = bench.replay(target=spec, optimizer=spec, judge=spec, epochs=1, batch=6, out=tmp_path / "out")
     assert done["run_id"]
@@ -231,11 +231,11 @@ def test_a_program_that_judges_is_registered_by_a_person_and_stops_where_it_chan
     (tmp_path / "t.jsonl").write_text("\n".join(map(json.dumps, rows)))
     skill = desk.make_skill("other")
     assert desk.run("tasks add", skill, tmp_path / "t.jsonl", json=True).facts["added"] == 0
-    assert desk.run("tasks judges add", "own", "--", program).exit_code == 1, "nobody agreed"
+    assert desk.run("tasks judges add", "own", "--", program).exit_code == 1, "it needs a yes"
     judges_add(desk, program)
     assert desk.facts("tasks add", skill, tmp_path / "t.jsonl")["added"] == 30
-    said = {"rollout": [{"match": LESSON, "reply": "salve"}, {"match": "slow", "reply": "wait"}, "hm"]}
-    seen.write_text(json.dumps(said))
+    replies = {"rollout": [{"match": LESSON, "reply": "salve"}, {"match": "slow", "reply": "wait"}, "hm"]}
+    seen.write_text(json.dumps(replies))
     with desk.serve(target=f"scripted:{seen}") as server:
         first, second = (desk.propose(server, LESSON + text, skill=skill) for text in ("", " Again."))
         tested = server.tool("evaluate_candidate", candidate_id=first)

@@ -74,7 +74,7 @@ def advise(text: str, schema: Mapping[str, Any], n_lessons: int = 1) -> str:
     known = [lesson(kind) for kind in KINDS if lesson(kind) in text]
     lines = known[-1:] if "merged_from" in fields else missing[:n_lessons]
     edit = {"op": "append", "target": None, "path": "SKILL.md", "evidence": [1]}
-    said: dict[str, Any] = {
+    reply: dict[str, Any] = {
         "reasoning": "the lesson is missing",
         "edits": [edit | {"content": line} for line in lines],
         "suggestions": [{"instruction": line, "where": ""} for line in lines],
@@ -87,7 +87,7 @@ def advise(text: str, schema: Mapping[str, Any], n_lessons: int = 1) -> str:
         "guidance": GUIDANCE,
         "grade": "all",
     }
-    return json.dumps({name: said[name] for name in fields})
+    return json.dumps({name: reply[name] for name in fields})
 
 
 def answer_work(folder: Path) -> str:
@@ -151,7 +151,7 @@ class Vendor:
 
 @contextmanager
 def vending(act: Act = lambda _n, _request: None) -> Iterator[Vendor]:
-    """Lend a vendor that answers at a port of this machine."""
+    """Yield a vendor that answers at a port of this machine."""
     vendor = Vendor(act)
     with _Server(("127.0.0.1", 0), _handler(vendor)) as server:
         vendor.port = server.server_port
@@ -196,8 +196,8 @@ def _handler(vendor: Vendor) -> type[BaseHTTPRequestHandler]:
                 body = b'{"choices": [{"mess'
             else:
                 ending = "length" if answer == "cut" else "stop"
-                said = "" if answer in ("empty", "cut") else answer
-                choice = {"index": 0, "finish_reason": ending, "message": {"role": "assistant", "content": said}}
+                reply = "" if answer in ("empty", "cut") else answer
+                choice = {"index": 0, "finish_reason": ending, "message": {"role": "assistant", "content": reply}}
                 usage = {"prompt_tokens": 400, "completion_tokens": 10, "total_tokens": 410}
                 completion = {"id": "c", "object": "chat.completion", "created": 1, "model": "m"}
                 body = json.dumps({**completion, "choices": [choice], "usage": usage}).encode()

@@ -9,7 +9,7 @@ from api_calls import ENVIRON, REFLECT, ROLLOUT, anthropic_at, ask, openai_at
 from loopback import KEY, Sent, loopback
 
 from skillopt_mcp.backends.anthropic import open_anthropic
-from skillopt_mcp.backends.api.prices import TABLE_PATH, Price, Tokens, most_used
+from skillopt_mcp.backends.api.prices import TABLE_PATH, Price, Tokens, max_usage
 from skillopt_mcp.backends.api.prompts import Prompt
 from skillopt_mcp.backends.base import worst_case
 from skillopt_mcp.backends.openai import open_openai
@@ -151,8 +151,8 @@ PROMPT = Prompt("é" * 100, "b" * 200, "c" * 300)
 
 def test_no_token_is_shorter_than_a_byte_and_a_cache_may_be_dearer_to_write_than_to_pass_by() -> None:
     price = Price(input=1.0, cache_write=2.0, output=10.0)
-    assert most_used(PROMPT, 50, price) == Usage(1700, 50, (1700 * 2.0 + 50 * 10.0) / 1e6)
-    assert most_used(PROMPT, 50, Price(input=1.0, cache_write=0.5, output=10.0)) == Usage(1700, 50, 2200 / 1e6)
+    assert max_usage(PROMPT, 50, price) == Usage(1700, 50, (1700 * 2.0 + 50 * 10.0) / 1e6)
+    assert max_usage(PROMPT, 50, Price(input=1.0, cache_write=0.5, output=10.0)) == Usage(1700, 50, 2200 / 1e6)
 
 
 @pytest.mark.parametrize("call", [ROLLOUT, REFLECT])

@@ -23,7 +23,7 @@ from skillopt_mcp.backends.batches import Patience
 from skillopt_mcp.calls.spending import Budget
 from skillopt_mcp.candidates import propose_edits
 from skillopt_mcp.cli.main import main
-from skillopt_mcp.dispatch import Way, abandon, waiting_batches
+from skillopt_mcp.dispatch import Sender, abandon, waiting_batches
 from skillopt_mcp.errors import BackendError, CapReached, Outage, Refused, Stopped
 from skillopt_mcp.judges.kinds.rubric import Rubric
 from skillopt_mcp.records.budgets import Caps
@@ -286,9 +286,9 @@ def test_a_judge_is_asked_by_batch_too_and_commands_and_the_target_at_once(tmp_p
     ) as made:  # fmt: skip
         judge = Rubric(rubric="Is it kind?")
         task = Task(1, 1, "t", "Greet.", judge, "val", "d" * 64)
-        way, backends = Way(made, Budget("t-1")), made.backends_for([task])
+        sender, backends = Sender(made, Budget("t-1")), made.backends_for([task])
         files = SkillFiles((SkillFile("SKILL.md", b"# S"),))
-        trials = way.through(backends, "t-1", lambda ask: rollout(ask, [Attempt(files, task, f"d/{n}") for n in "ab"]))
+        trials = sender.send(backends, "t-1", lambda ask: rollout(ask, [Attempt(files, task, f"d/{n}") for n in "ab"]))
     assert isinstance(trials, list)
     assert [(trial.soft, trial.reply.text) for trial in trials] == [(0.75, "hello")] * 2
     assert vendor.paid.total() == 2

@@ -87,7 +87,7 @@ def test_what_a_broken_attempt_cost_is_counted_and_what_cannot_be_is_left_out() 
     [
         (None, "it is of type NoneType, not skillopt_mcp.Rolled"),
         (Rolled(5, True, 1.0), "its answer is of type int, not a text"),  # type: ignore[arg-type]
-        (Rolled("a", True, 1.0, messages=({"role": "user"},)), "its messages are no tuple of"),  # type: ignore[arg-type]
+        (Rolled("a", True, 1.0, messages=({"role": "user"},)), "its messages are not a tuple of"),  # type: ignore[arg-type]
         (Rolled("a", True, 1.0, usage=Usage(-5)), 'the tokens_in of its usage is "-5", not a whole number from 0'),
         (Rolled("a", True, 1.0, usage=Usage(usd=float("nan"))), 'the usd of its usage is "nan", not a number from 0'),
         (Rolled("a", 1, 1.0), "hard: Input should be a valid boolean"),  # type: ignore[arg-type]

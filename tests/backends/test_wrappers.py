@@ -151,7 +151,7 @@ def test_what_stops_the_program_or_the_run_goes_through(error: BaseException) ->
 @pytest.mark.parametrize(
     ("reply", "message"),
     [
-        (Reply("x", ("y",)), "its messages are no tuple of"),  # type: ignore[arg-type]
+        (Reply("x", ("y",)), "its messages are not a tuple of"),  # type: ignore[arg-type]
         (Reply("x", usage=Usage(-1)), 'the tokens_in of its usage is "-1"'),
         (Reply("x", fault="tired"), "its fault is \"'tired'\", not one of rate_limit"),  # type: ignore[arg-type]
     ],

@@ -55,7 +55,7 @@ class Logging:
         os.write(line, f"{call.draw} {prompt(call)}\n".encode())
         os.close(line)
         if self._parent:
-            self._parent.say("sent", prompt(call))
+            self._parent.send("sent", prompt(call))
         is_stuck = int(prompt(call).removeprefix("what is ").removesuffix("?")) >= self._stuck_from
         await asyncio.sleep(3600 if is_stuck else self._latency_s)
         return Reply(f"{call.draw} {prompt(call)} 42")
@@ -68,18 +68,18 @@ def sent(log: Path, draw: str) -> list[str]:
 
 
 def ask_all(parent: Parent, path: Path, log: Path, n: int, draw: str, *backend: float) -> None:
-    """Ask for `n` rollouts, telling of everything sent and everything answered, and in the end of all replies.
+    """Ask for `n` rollouts, reporting everything sent and everything answered, and in the end of all replies.
 
     `backend` is the latency in seconds and the first task that is never answered.
     """
 
-    def told(call: Call, _: Reply) -> None:
-        parent.say("answered", prompt(call))
+    def reported(call: Call, _: Reply) -> None:
+        parent.send("answered", prompt(call))
 
     target = Logging(log, *backend, parent=parent)
-    with Store(path) as store, Asker(store, {"target": target}, draw.partition("/")[0], on_reply=told) as ask:
-        parent.await_cue()
+    with Store(path) as store, Asker(store, {"target": target}, draw.partition("/")[0], on_reply=reported) as ask:
+        parent.wait_for_start()
         try:
-            parent.say("all", texts(ask(rollouts(n, draw))))
+            parent.send("all", texts(ask(rollouts(n, draw))))
         except KeyboardInterrupt:
-            parent.say("interrupted")
+            parent.send("interrupted")

@@ -75,7 +75,7 @@ def test_equal_calls_in_one_batch_are_asked_once(store: Store) -> None:
 
 
 @pytest.mark.parametrize("change", [{"draw": "r-1/e2s1"}, {"draw": "r-2/e1s1"}, {"stage": "merge"}])
-def test_another_draw_or_stage_asks_anew(store: Store, change: dict[str, str]) -> None:
+def test_another_draw_or_stage_asks_again(store: Store, change: dict[str, str]) -> None:
     backend = Scripted(answer)
     call = question()
     with Asker(store, {"optimizer": Scripted(lambda _: "x")}, "r-1") as ask:
@@ -88,7 +88,7 @@ def test_another_draw_or_stage_asks_anew(store: Store, change: dict[str, str]) -
         assert backend.n_calls == 1
 
 
-def test_another_backend_is_asked_anew_and_each_keeps_its_reply(store: Store) -> None:
+def test_another_backend_is_asked_again_and_each_keeps_its_reply(store: Store) -> None:
     replies = []
     for name in ("one", "two", "one"):
         with Asker(store, {"target": Scripted(lambda _, name=name: name, name=name)}, "r-1") as ask:

@@ -1,4 +1,4 @@
-"""Budgets: no call is sent that could go above a cap, whoever sends it, and a run goes on under a higher one."""
+"""Budgets: no call is sent that could go above a cap, by any process, and a run goes on under a higher one."""
 
 import math
 from dataclasses import replace
@@ -186,7 +186,7 @@ def test_what_was_under_way_when_a_process_died_stays_charged(store: Store, tmp_
     child = spawn(ask_all, store.path, log, 20, draw, 600.0)
     start([child])
     for _ in range(8):
-        child.hear()
+        child.receive()
     child.kill()
     with (
         Asker(store, {"target": Logging(log)}, "r-1", budget=Budget("r-1", Caps(calls=20))) as ask,

@@ -1,4 +1,4 @@
-"""Failed costs: what was paid for attempts that gave no reply is told, and never as nothing where nobody knows it."""
+"""Failed costs: what was paid for attempts that gave no reply is reported, and never as nothing where it is unknown."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(retrying, "POLICIES", quick)
 
 
-def told(store: Store) -> LedgerRow:
+def reported(store: Store) -> LedgerRow:
     [row] = store.ledger.list_rows("r-1")
     return row
 
@@ -63,7 +63,7 @@ def test_a_send_that_may_have_been_paid_is_of_unknown_price_though_the_next_was_
 ) -> None:
     with Asker(store, {"target": first_failing(BackendFault(fault, "cut off"))}, "r-1") as ask:
         ask(rollouts(6))
-    row = told(store)
+    row = reported(store)
     assert (row.n_calls, row.n_failed, row.n_unpriced) == (6, 6, n_unpriced)
     assert (row.tokens_in, row.tokens_out, row.usd_known, row.usd) == (360, 240, 1.5, None if n_unpriced else 1.5)
 
@@ -74,22 +74,22 @@ def test_a_send_that_may_have_been_paid_is_of_unknown_price_though_the_next_was_
         (BackendFault("truncated", "cut off", usage=USED), 0, 100, 0.25),
         (BackendFault("truncated", "cut off", usage=Usage(60, 40)), 1, 100, 0.0),
         (BackendFault("timeout", "too slow"), 1, 0, 0.0),
-        (BackendFault("connection", "nobody listens", usage=Usage(usd=0.0)), 0, 0, 0.0),
+        (BackendFault("connection", "connection refused", usage=Usage(usd=0.0)), 0, 0, 0.0),
     ],
 )
-def test_what_was_paid_before_an_outage_is_told_and_told_once_when_it_goes_on(
+def test_what_was_paid_before_an_outage_is_reported_once_when_it_goes_on(
     store: Store, fault: BackendFault, n_unpriced: int, n_tokens: int, usd: float
 ) -> None:
     calls = rollouts(40)
     backend = Scripted(lambda _: fault)
     stopped(store, backend, calls, Outage)
-    n, row = backend.n_calls, told(store)
+    n, row = backend.n_calls, reported(store)
     assert (row.n_calls, row.n_failed, row.n_repeated) == (0, n, 0)
     assert (row.tokens_in + row.tokens_out, row.usd_known) == (n * n_tokens, n * usd)
     assert row.n_unpriced == n * n_unpriced
     with Asker(store, {"target": Scripted(lambda _: Reply("42", usage=USED))}, "r-1") as ask:
         ask(calls)
-    row = told(store)
+    row = reported(store)
     assert (row.n_calls, row.n_missing, row.n_failed) == (40, 0, n)
     assert (row.tokens_in + row.tokens_out, row.usd_known) == (n * n_tokens + 4000, n * usd + 10)
     assert row.n_unpriced == n * n_unpriced
@@ -98,7 +98,7 @@ def test_what_was_paid_before_an_outage_is_told_and_told_once_when_it_goes_on(
 def resumed(store: Store, calls: Sequence[Call]) -> LedgerRow:
     with Asker(store, {"target": Scripted(lambda _: "42")}, "r-1") as ask:
         ask(calls)
-    return told(store)
+    return reported(store)
 
 
 def refuses(call: Call) -> Answer:
@@ -109,16 +109,16 @@ def refuses(call: Call) -> Answer:
     ("answer", "why"),
     [
         (lambda _: BackendFault("truncated", "cut off", usage=USED), Outage),
-        (lambda _: BackendFault("connection", "nobody listens"), Outage),
+        (lambda _: BackendFault("connection", "connection refused"), Outage),
         (lambda _: BackendFault("rate_limit", "come back later", 4000.0), Outage),
         (refuses, TurnedDown),
     ],
 )
-def test_nothing_that_failed_is_told_as_lost_with_a_process_when_it_is_sent_again(
+def test_nothing_that_failed_is_reported_as_lost_with_a_process_when_it_is_sent_again(
     store: Store, answer: Callable[[Call], Answer], why: type[Exception]
 ) -> None:
     calls = rollouts(60)
     for _ in range(3):
         stopped(store, Scripted(answer), calls, why)
-    assert told(store).n_failed >= 3
+    assert reported(store).n_failed >= 3
     assert resumed(store, calls).n_repeated == 0

@@ -145,7 +145,7 @@ def test_a_bug_of_a_backend_surfaces_and_what_came_in_is_kept(store: Store) -> N
     assert [row.n_repeated for row in store.ledger.list_rows("r-1")] == [1]
 
 
-def test_a_backend_that_cancels_its_own_work_leaves_a_missing_reply_and_holds_nobody_up(store: Store) -> None:
+def test_a_backend_that_cancels_its_own_work_leaves_a_missing_reply_and_delays_no_other(store: Store) -> None:
     calls = rollouts(3)
 
     def answer(call: Call) -> Answer:
@@ -175,14 +175,14 @@ def test_the_faults_of_one_call_do_not_hold_up_the_others(store: Store) -> None:
     assert [reply.missing for reply in replies] == [True] + [False] * 8
 
 
-def test_a_reply_that_cannot_be_stored_is_never_told_of(store: Store) -> None:
-    told: list[Reply] = []
+def test_a_reply_that_cannot_be_stored_is_never_reported(store: Store) -> None:
+    reported: list[Reply] = []
     broken = Reply(b"42")  # type: ignore[arg-type]
     with (
         Asker(
-            store, {"target": Scripted(lambda _: broken)}, "r-1", on_reply=lambda _, reply: told.append(reply)
+            store, {"target": Scripted(lambda _: broken)}, "r-1", on_reply=lambda _, reply: reported.append(reply)
         ) as ask,
         pytest.raises(StoreError, match="cannot store BLOB value in TEXT column"),
     ):
         ask(rollouts(1))
-    assert told == []
+    assert reported == []

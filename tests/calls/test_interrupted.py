@@ -33,7 +33,7 @@ class Interrupted:
         await asyncio.sleep(0.05)
         signal.raise_signal(signal.SIGINT)
         await asyncio.sleep(3600)
-        raise AssertionError("nobody waits for this")
+        raise AssertionError("no caller waits for this")
 
 
 @pytest.mark.parametrize(("fault", "is_kept"), [("timeout", True), ("malformed", True), ("server", False)])
@@ -70,9 +70,7 @@ def n_rows(store: Store) -> int:
 
 
 @pytest.mark.parametrize("n_heard", [1, 3, 5])
-def test_what_was_not_sent_because_whoever_heard_of_a_reply_ended_it_is_neither_charged_nor_begun(
-    n_heard: int, store: Store
-) -> None:
+def test_what_was_not_sent_because_a_callback_ended_it_is_neither_charged_nor_begun(n_heard: int, store: Store) -> None:
     target, heard = Refusing(100), list[str]()
 
     def stop(call: Call, _: Reply) -> None:
@@ -119,19 +117,19 @@ def test_what_was_not_sent_because_of_a_refusal_is_neither_charged_nor_begun(
     assert (store.budgets.get_spent("r-1").calls, target.n_sent, n_rows(store)) == (2, 2, 2)
 
 
-def test_whoever_waits_for_a_call_that_was_not_sent_after_all_sends_it(
+def test_a_process_that_waits_for_a_call_that_was_not_sent_sends_it(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     target, other, waits = Refusing(100), Refusing(100), threading.Event()
     answers, settle = list[Reply](), Calls.settle
 
-    def settle_and_tell(calls: Calls, work: Settlement) -> Settled:
+    def settle_and_report(calls: Calls, work: Settlement) -> Settled:
         settled = settle(calls, work)
         if threading.current_thread() is thread:
             waits.set()
         return settled
 
-    monkeypatch.setattr(Calls, "settle", settle_and_tell)
+    monkeypatch.setattr(Calls, "settle", settle_and_report)
 
     def wait_for_it() -> None:
         with Asker(store, {"target": other}, "r-1", concurrency=2) as ask:

@@ -36,17 +36,19 @@ def test_few_faults_at_the_start_do_not_stop_a_run(store: Store) -> None:
 
 
 def test_a_fault_is_only_held_against_a_call_once_the_backend_answers_another(store: Store) -> None:
-    told: list[Reply] = []
+    reported: list[Reply] = []
 
     def answer(call: Call) -> Answer:
         if number(call) >= 5:
-            assert not told
+            assert not reported
         return DOWN if number(call) < 5 else "42"
 
     backend = Scripted(answer)
-    with Asker(store, {"target": backend}, "r-1", concurrency=1, on_reply=lambda _, reply: told.append(reply)) as ask:
+    with Asker(
+        store, {"target": backend}, "r-1", concurrency=1, on_reply=lambda _, reply: reported.append(reply)
+    ) as ask:
         assert [reply.missing for reply in ask(rollouts(6))] == [True] * 5 + [False]
-    assert sorted(reply.missing for reply in told) == [False] + [True] * 5
+    assert sorted(reply.missing for reply in reported) == [False] + [True] * 5
 
 
 @pytest.mark.parametrize("fault", ["refusal", "context_too_long"])

@@ -50,7 +50,7 @@ def test_there_is_always_one_call_and_never_more_than_the_slots(concurrency: int
         assert 1 <= pace.limit <= concurrency
 
 
-def test_one_call_that_is_told_to_wait_does_not_hold_up_the_others() -> None:
+def test_one_call_that_has_to_wait_does_not_hold_up_the_others() -> None:
     pace = Pace(8)
     reject(pace, 2, 30.0)
     answer(pace, 1)

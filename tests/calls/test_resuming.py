@@ -22,7 +22,7 @@ def test_killed_in_the_middle_of_a_batch_nothing_committed_is_asked_again(
         child = spawn(ask_all, store.path, log, CALLS, draw, 0.03)
         start([child])
         for _ in range(chance.randint(1, 2 * CALLS - 2)):
-            child.hear()
+            child.receive()
         child.kill()
         keys = [call.key(Logging.fingerprint) for call in calls]
         committed = {call.request.task.prompt for call, key in zip(calls, keys, strict=True)

@@ -17,14 +17,14 @@ EXPECTED = [f"{DRAW} what is {n}? 42" for n in range(N)]
 
 def hold_run(parent: Parent, folder: Path, name: str) -> None:
     lock = lock_run(folder, name)
-    parent.say(lock is not None)
-    parent.await_cue()
+    parent.send(lock is not None)
+    parent.wait_for_start()
 
 
 def own(parent: Parent, folder: Path) -> None:
     owner = Owner(folder)
-    parent.say(owner.name)
-    parent.await_cue()
+    parent.send(owner.name)
+    parent.wait_for_start()
 
 
 def test_two_processes_send_each_call_once_and_both_get_every_reply(store: Store, tmp_path: Path, spawn: Spawn) -> None:
@@ -39,10 +39,10 @@ def test_when_one_is_killed_the_other_takes_its_calls_over(store: Store, tmp_pat
     log = tmp_path / "sent"
     stuck = spawn(ask_all, store.path, log, N, DRAW, 600.0)
     start([stuck])
-    held = {stuck.hear()[1] for _ in range(8)}
+    held = {stuck.receive()[1] for _ in range(8)}
     other = spawn(ask_all, store.path, log, N, DRAW)
     start([other])
-    heard = [other.hear() for _ in range(2 * (N - 8))]
+    heard = [other.receive() for _ in range(2 * (N - 8))]
     assert {prompt for what, prompt in heard if what == "answered"} == {f"what is {n}?" for n in range(N)} - held
     stuck.kill()
     assert other.rest()[-1] == ("all", EXPECTED)
@@ -77,7 +77,7 @@ def test_an_owner_is_alive_until_it_lets_go(tmp_path: Path) -> None:
 
 def test_an_owner_dies_with_its_process(tmp_path: Path, spawn: Spawn) -> None:
     child = spawn(own, tmp_path)
-    name = child.hear()
+    name = child.receive()
     mine = Owner(tmp_path)
     assert mine.is_alive(name)
     child.kill()
@@ -87,7 +87,7 @@ def test_an_owner_dies_with_its_process(tmp_path: Path, spawn: Spawn) -> None:
 
 def test_one_process_advances_a_run_and_its_lock_dies_with_it(tmp_path: Path, spawn: Spawn) -> None:
     child = spawn(hold_run, tmp_path, "r-1")
-    assert child.hear() is True
+    assert child.receive() is True
     assert lock_run(tmp_path, "r-1") is None
     other = lock_run(tmp_path, "r-2")
     assert other

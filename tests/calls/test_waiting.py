@@ -29,9 +29,9 @@ def refusing(retry_after: float, n: int = 10**9) -> Scripted:
     return Scripted(answer, name="busy")
 
 
-def ask_all(store: Store, backend: Scripted, caps: Caps = NO_CAPS, told: list[Pause] | None = None) -> list[str]:
-    tell = None if told is None else told.append
-    with Asker(store, {"target": backend}, "r-1", budget=Budget("r-1", caps), on_pause=tell) as ask:
+def ask_all(store: Store, backend: Scripted, caps: Caps = NO_CAPS, reported: list[Pause] | None = None) -> list[str]:
+    on_pause = None if reported is None else reported.append
+    with Asker(store, {"target": backend}, "r-1", budget=Budget("r-1", caps), on_pause=on_pause) as ask:
         return texts(ask(rollouts(30)))
 
 

@@ -42,7 +42,7 @@ class Place:
 
     @property
     def program(self) -> str:
-        """What commands that are told begin with where this store was named."""
+        """What commands that are reported begin with where this store was named."""
         return f"skillopt-mcp --store {self.store_path}"
 
     @property
@@ -106,5 +106,5 @@ def run_at_a_terminal(
 
 
 def start_no_server() -> None:
-    """Let an installation take it that the server it would start has told its tools."""
+    """Let an installation take it that the server it would start has reported its tools."""
     pytest.MonkeyPatch().setattr(installing, "list_tools", lambda *_: ["list_skills"])

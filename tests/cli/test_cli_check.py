@@ -26,7 +26,7 @@ def write(folder: Path, body: str = "Do it.", front: str | None = None, main_nam
 
 @pytest.fixture
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Return the working directory, in which relative paths begin; the user's store would be beside it."""
+    """Return the working directory, in which relative paths begin; the user's store would be next to it."""
     (tmp_path / "here").mkdir()
     monkeypatch.chdir(tmp_path / "here")
     monkeypatch.setenv("SKILLOPT_STORE", str(tmp_path / "store.db"))
@@ -86,7 +86,7 @@ def test_a_skill_that_cannot_be_read_does_not_keep_the_others_from_being_checked
     assert lines[6:] == ["5 skills: 6 errors, 0 advice."]
 
 
-def test_advice_is_told_and_counts_only_when_it_shall(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_advice_is_shown_and_counts_only_when_it_shall(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write(here / "long", "line\n" * 600)
     code, lines = checked(capsys, "long")
     assert (code, lines[-1]) == (0, "1 skill: 0 errors, 1 advice.")
@@ -96,30 +96,6 @@ def test_advice_is_told_and_counts_only_when_it_shall(here: Path, capsys: pytest
     assert main(["check", "long", "--strict", "--json"]) == 1
 
 
-def test_two_skills_of_one_name_are_told(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    for root in ("a", "b"):
-        write(here / root / "twin")
-    code, lines = checked(capsys, "a", "b")
-    assert (code, lines) == (
-        0,
-        [
-            "a/twin: advice: the name \"twin\" is also that of 'b/twin': a host that finds both takes one of them",
-            "b/twin: advice: the name \"twin\" is also that of 'a/twin': a host that finds both takes one of them",
-            "2 skills: 0 errors, 2 advice.",
-        ],
-    )
-
-
-def test_a_name_that_is_a_folder_here_is_shown_as_a_path(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (here / "plain").mkdir()
-    code, lines = checked(capsys, "plain", "nope")
-    assert code == 1
-    assert lines[0].startswith('plain: error: no skill "plain" ')
-    assert lines[0].endswith("for the folder \"plain\" here, write './plain'")
-    assert lines[1].startswith('nope: error: no skill "nope" ')
-    assert lines[1].endswith("give the path of its folder")
-
-
 def test_a_skill_of_a_hosts_folder_is_found_by_its_name_without_a_store(
     here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -127,12 +103,6 @@ def test_a_skill_of_a_hosts_folder_is_found_by_its_name_without_a_store(
     code, lines = checked(capsys, "mine")
     assert (code, lines[0]) == (1, 'mine: error: "SKILL.md" links to "gone.md", which is not there')
     assert os.listdir(here.parent) == ["here"]
-
-
-def test_a_memory_file_is_checked_for_its_links(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (here / "CLAUDE.md").write_text("[x](gone.md)\n")
-    code, lines = checked(capsys, "CLAUDE.md")
-    assert (code, lines[0]) == (1, 'CLAUDE.md: error: "CLAUDE.md" links to "gone.md", which is not there')
 
 
 def test_secrets_and_hidden_characters_fail_a_check_and_injected_instructions_a_strict_one(
@@ -151,7 +121,7 @@ def test_secrets_and_hidden_characters_fail_a_check_and_injected_instructions_a_
     assert checked(capsys, "s/inject", "--strict")[0] == 1
 
 
-def test_skills_deeper_than_hosts_look_are_told_of(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_skills_deeper_than_hosts_look_are_reported(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for inside in ("good", "team1/bad", "team1/worse", "my team/sub/bad", "good/inner", "node_modules/x/y", ".git/a/b"):
         write(here / "z" / inside)
     code, lines = checked(capsys, "z", "z")
@@ -172,20 +142,7 @@ def twin(other: str) -> str:
     return f"advice: the name \"bad\" is also that of '{other}': a host that finds both takes one of them"
 
 
-def test_a_repository_is_told_where_its_skills_lie(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    write(here / "skills" / "a")
-    write(here / ".claude" / "skills" / "b")
-    (here / "link").symlink_to("skills")
-    code, lines = checked(capsys, ".")
-    assert (code, lines) == (
-        1,
-        [".: error: it is no skill and holds none right inside; to check those below: skillopt-mcp check "
-         "./skills ./.claude/skills",
-         "0 skills: 1 error, 0 advice."],
-    )  # fmt: skip
-
-
-def test_what_a_candidate_breaks_is_told_before_a_person_agrees(cli: Cli, make_place) -> None:
+def test_what_a_candidate_breaks_is_shown_before_a_person_agrees(cli: Cli, make_place) -> None:
     place = make_place()
     candidate = make_candidate(place, "See [more](references/more.md).")
     asked = cli("promote", candidate, store=place.store_path)
@@ -228,7 +185,7 @@ def test_a_secret_in_a_hidden_file_is_an_error(here: Path, capsys: pytest.Captur
     assert lines[0].startswith(f'leaky: error: "{path}" holds what looks like a secret: ')
 
 
-def test_hidden_files_that_are_not_read_are_told(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_hidden_files_that_are_not_read_are_shown(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     skill = write(here / "large")
     (skill / ".blob").write_bytes(b"x" * (limits.FILE_BYTES + 1))
     code, lines = checked(capsys, "large")
@@ -238,11 +195,11 @@ def test_hidden_files_that_are_not_read_are_told(here: Path, capsys: pytest.Capt
     (many / ".cache").mkdir()
     for n in range(limits.SKILL_FILES + 2):
         (many / ".cache" / f"{n:04}").touch()
-    told = 'many: advice: not all hidden files were looked at for secrets, ".cache/0200" for one'
-    assert checked(capsys, "many")[1][0].startswith(told)
+    reported = 'many: advice: not all hidden files were looked at for secrets, ".cache/0200" for one'
+    assert checked(capsys, "many")[1][0].startswith(reported)
 
 
-def test_a_file_inside_a_skill_means_that_skill_and_each_is_told_of_once(
+def test_a_file_inside_a_skill_means_that_skill_and_each_is_reported_once(
     repository: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     scripts = repository / "skills" / "first" / "scripts"
@@ -264,33 +221,22 @@ def test_a_base_that_git_does_not_know_is_refused_with_what_to_do(
 ) -> None:
     for base in ("nope", "--upload-pack=touch"):
         assert main(["check", f"--changed={base}"]) == 1
-        told = capsys.readouterr().err
-        assert f'git cannot compare with "{base}" (' in told
-        assert "with its history (a CI job: actions/checkout with fetch-depth: 0)" in told
+        reported = capsys.readouterr().err
+        assert f'git cannot compare with "{base}" (' in reported
+        assert "with its history (a CI job: actions/checkout with fetch-depth: 0)" in reported
     monkeypatch.chdir(tmp_path)
     assert main(["check", "--changed", "main"]) == 1
-    told = capsys.readouterr().err
-    assert "not a git repository" in told
-    assert f'"{tmp_path}" is no git checkout: go into one, or name the skills to check' in told
-    assert "fetch-depth" not in told
-
-
-def test_a_checkout_of_another_user_is_told_with_how_to_trust_it(
-    repository: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("GIT_TEST_ASSUME_DIFFERENT_OWNER", "1")
-    monkeypatch.setenv("LC_ALL", "de_DE.UTF-8")
-    assert main(["check", "--changed", "main"]) == 1
-    told = capsys.readouterr().err
-    assert f"If you trust it: git config --global --add safe.directory {repository}\n" in told
-    assert "fetch-depth" not in told
+    reported = capsys.readouterr().err
+    assert "not a git repository" in reported
+    assert f'"{tmp_path}" is no git checkout: go into one, or name the skills to check' in reported
+    assert "fetch-depth" not in reported
 
 
 def test_the_marks_of_an_unfinished_merge_fail_a_check(repository: Path, capsys: pytest.CaptureFixture[str]) -> None:
     skill = repository / "skills" / "first" / "SKILL.md"
     skill.write_text(skill.read_text() + "<<<<<<< HEAD\nA.\n=======\nB.\n>>>>>>> feat\n")
-    told = f'error: "SKILL.md" has the marks of an unfinished merge (line 7, 11): {SETTLE}'
-    assert checked(capsys, "--changed", "main") == (1, [f"skills/first: {told}", "1 skill: 1 error, 0 advice."])
+    reported = f'error: "SKILL.md" has the marks of an unfinished merge (line 7, 11): {SETTLE}'
+    assert checked(capsys, "--changed", "main") == (1, [f"skills/first: {reported}", "1 skill: 1 error, 0 advice."])
 
 
 def test_a_base_that_is_empty_passes_nothing(repository: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -316,12 +262,4 @@ def test_the_skills_of_a_submodule_that_changed_are_checked(
     git(repository, "submodule", "deinit", "-q", "-f", "vendor")
     code, lines = checked(capsys, "--changed", "main")
     assert (code, lines[-1]) == (0, "0 skills: 0 errors, 1 advice.")
-    assert lines[0].startswith("./vendor: advice: it has changed, and was not looked at, for nothing of it is there")
-
-
-def test_a_skill_that_changed_is_here_where_the_terminal_is_in_it(
-    repository: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (repository / "skills" / "first" / "SKILL.md").write_text("broken\n")
-    monkeypatch.chdir(repository / "skills" / "first")
-    assert checked(capsys, "--changed", "main")[1][0].startswith(".: error: ")
+    assert lines[0].startswith("./vendor: advice: it has changed, but is empty here")

@@ -55,7 +55,7 @@ def script(place: Place, name: str, replies: dict[str, list[object]]) -> str:
 
 
 def target(place: Place) -> str:
-    """Return a target that answers right, by way of a tool, when the skill tells it to."""
+    """Return a target that answers right, by way of a tool, when the skill asks for it."""
     called = {"role": "tool_call", "name": "look_up", "content": '{"what": "word"}'}
     taught = {"match": RULE, "reply": "the right word", "messages": [called, {"role": "tool", "content": "right"}]}
     untaught = {"reply": "look_up: some word", "messages": [{"role": "assistant", "content": "look_up: some word"}]}
@@ -83,38 +83,6 @@ def stored(place: Place, sql: str) -> list[tuple[object, ...]]:
         return list(pool.rows(sql))
     finally:
         pool.close()
-
-
-def test_a_registered_command_decides_a_promotion_test_from_the_terminal_to_the_file(cli: Cli, place: Place) -> None:
-    added = parsed(
-        cli("tasks", "judges", "add", "says-right", "--yes", "--json", "--", GREP, "-q", "right", "answer.txt",
-            store=place.store_path)
-    )  # fmt: skip
-    assert (added["exit"], added["limit"], added["replaced"]) == (1, None, False)
-    tasks = tasks_with(place, {"kind": "command", "name": "says-right"})
-    assert parsed(cli("tasks", "add", place.skill_path, tasks, "--json", store=place.store_path))["added"] == N_TASKS
-    candidate = candidate_of(place)
-    result = parsed(cli("evaluate", candidate, "--target", target(place), "--json", store=place.store_path))
-    assert result["verdict"] == "accept"
-    reasons = stored(place, "select hard, reason from trial")
-    assert {hard for hard, _ in reasons} == {0, 1}
-    level = f"[confined: {added['confined']}]"
-    assert all(level in str(reason) and "'says-right'" in str(reason) for _, reason in reasons)
-    promoted = cli("promote", candidate, "--yes", "--simulated", "--json", store=place.store_path)
-    assert parsed(promoted)["status"] == "promoted"
-    assert RULE in place.main.read_text()
-
-
-def test_a_task_that_names_an_unregistered_command_is_rejected_with_the_way_to_register_it(
-    cli: Cli, place: Place
-) -> None:
-    tasks = tasks_with(place, {"kind": "all", "judges": [{"kind": "command", "name": "unit-tests"}]})
-    for action in ("add", "check"):
-        done = cli("tasks", action, place.skill_path, tasks, store=place.store_path)
-        assert done.returncode == 1
-        assert f'error: tasks 1-{N_TASKS}: judge program "unit-tests" is not registered: ' in done.stderr
-        assert "tasks judges add unit-tests -- PROGRAM" in done.stderr
-    assert stored(place, "select count(*) from task") == [(0,)]
 
 
 def test_tasks_check_runs_the_commands_and_names_those_that_pass_whatever_is_said(cli: Cli, place: Place) -> None:
@@ -164,13 +132,6 @@ def test_a_rubric_is_judged_by_the_named_judge_and_asks_for_one_before_anything_
     ]  # fmt: skip
 
 
-def test_only_recorded_calls_of_a_tool_count_never_what_the_answer_says_of_them(cli: Cli, place: Place) -> None:
-    tasks = tasks_with(place, {"kind": "tool_called", "name": "look_up", "arguments": {"what": "word"}})
-    candidate = candidate_of(place, tasks)
-    result = parsed(cli("evaluate", candidate, "--target", target(place), "--json", store=place.store_path))
-    assert (result["verdict"], result["base"]["mean"], result["candidate"]["mean"]) == ("accept", 0.0, 1.0)  # type: ignore[index]
-
-
 def test_tasks_that_judge_the_form_alone_are_not_tested_and_the_error_says_why(cli: Cli, place: Place) -> None:
     tasks = tasks_with(place, {"kind": "length", "min": 3})
     done = cli("evaluate", candidate_of(place, tasks), "--target", target(place), store=place.store_path)
@@ -192,6 +153,6 @@ def test_a_program_that_can_pass_nothing_is_registered_with_a_warning(
 ) -> None:
     line = ["tasks", "judges", "add", "x", "--time", "0.3", "--yes", "--", "/bin/sh", "-c", program]
     assert main(["--store", str(place.store_path), *line]) == 0
-    told = " ".join(capsys.readouterr().err.split())
-    assert f"warning: on an empty answer it {what}" in told
-    assert "passes none of them" in told
+    reported = " ".join(capsys.readouterr().err.split())
+    assert f"warning: on an empty answer it {what}" in reported
+    assert "passes none of them" in reported

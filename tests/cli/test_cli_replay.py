@@ -18,19 +18,19 @@ SMALL = ("--epochs", "3", "--batch", "5", "--max-pairs", "120", "--seed", "1")
 
 
 def _interrupted(place, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Return a replay that got Ctrl-C once its baseline was told of a first finished step, or at once in --json."""
+    """Return a replay that got Ctrl-C once its baseline was reported of a first finished step, or at once in --json."""
     slow = f"{TARGET},latency_ms=25"
     command = [*place.command, "replay", str(place.skill_path), "--target", slow, "--optimizer", slow, *SMALL]
     with subprocess.Popen([*command, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr
-        told = ""
-        while "step 1/" not in told:
+        reported = ""
+        while "step 1/" not in reported:
             line = process.stderr.readline()
-            assert line, told
-            told += line
+            assert line, reported
+            reported += line
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=30)
-    return subprocess.CompletedProcess(command, process.returncode, out, told + err)
+    return subprocess.CompletedProcess(command, process.returncode, out, reported + err)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -45,9 +45,9 @@ def test_what_interrupts_with_json_prints_one_object(make_place, number: signal.
             pytest.fail(f"ended with {process.wait(0.01)}: {process.communicate()}")
     process.send_signal(number)
     out, err = process.communicate(timeout=30)
-    told = json.loads(out)
+    reported = json.loads(out)
     assert process.returncode == 130, (out, err)
-    assert (told["status"], told["n_steps"]) == ("stopped", 0)
+    assert (reported["status"], reported["n_steps"]) == ("stopped", 0)
 
 
 def test_the_estimate_is_kept(cli, make_place) -> None:
@@ -70,12 +70,12 @@ def test_nothing_is_spent_on_a_real_model_before_a_person_agrees(cli, make_place
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--target", "nobody:x", "--optimizer", TARGET], "error: unknown backend 'nobody' in 'nobody:x'"),
+        (["--target", "nosuch:x", "--optimizer", TARGET], "error: unknown backend 'nosuch' in 'nosuch:x'"),
         ([*BACKENDS, "--epochs", "0"], "error: --epochs must be a whole number"),
         ([*BACKENDS, "--min-edits", "9"], "error: --min-edits must be at most max_edits, got 9 and 4 (default)"),
     ],
 )
-def test_what_cannot_be_run_is_told_in_one_line(cli, tmp_path, arguments: list[str], message: str) -> None:
+def test_what_cannot_be_run_is_shown_in_one_line(cli, tmp_path, arguments: list[str], message: str) -> None:
     skill = tmp_path / "plain"
     skill.mkdir()
     (skill / "SKILL.md").write_text("# Plain\n")
@@ -85,7 +85,7 @@ def test_what_cannot_be_run_is_told_in_one_line(cli, tmp_path, arguments: list[s
     assert done.stderr.count("\n") == 1
 
 
-def test_a_skill_without_tasks_is_told_so(cli, tmp_path) -> None:
+def test_a_skill_without_tasks_is_an_error(cli, tmp_path) -> None:
     skill = tmp_path / "plain"
     skill.mkdir()
     (skill / "SKILL.md").write_text("# Plain\n")
@@ -94,18 +94,18 @@ def test_a_skill_without_tasks_is_told_so(cli, tmp_path) -> None:
     assert done.stderr.startswith("error: the skill has no train task")
 
 
-def test_a_second_run_of_a_skill_is_told_of_the_first(cli, make_place) -> None:
+def test_a_second_run_of_a_skill_is_reported_the_first(cli, make_place) -> None:
     place = make_place()
     with Workspace(place.store_path, target=TARGET, optimizer=TARGET) as workspace:
         run = start_run(workspace, "ledger-clerk", Config(epochs=1))
         lock = lock_run(workspace.store.locks_path, run.id)
         assert lock
         second = ("replay", "ledger-clerk", *BACKENDS, "--epochs", "1", "--batch", "20", "--max-pairs", "8")
-        told = cli(*second, store=place.store_path)
+        reported = cli(*second, store=place.store_path)
         lock.release()
-    assert told.returncode == 0
-    assert told.stderr.startswith(f"warning: run {run.id} of this skill is under way since ")
-    assert "under way" not in cli(*second, store=place.store_path).stderr
+    assert reported.returncode == 0
+    assert reported.stderr.startswith(f"warning: run {run.id} of this skill is running since ")
+    assert "running since" not in cli(*second, store=place.store_path).stderr
 
 
 def test_a_run_of_a_program_with_a_backend_of_its_own_is_not_resumed_here(cli, make_place) -> None:
@@ -113,8 +113,8 @@ def test_a_run_of_a_program_with_a_backend_of_its_own_is_not_resumed_here(cli, m
     with Workspace(place.store_path, target=TARGET, optimizer=TARGET) as workspace:
         workspace._specs["target"], workspace._backends["target"] = "mine", Scripted(lambda _: "no", name="mine")
         run = start_run(workspace, str(place.skill_path), Config(epochs=1))
-    told = f"{run.id} uses a program's own backend ('mine'): call train(...) again with the same "
+    reported = f"{run.id} uses a program's own backend ('mine'): call train(...) again with the same "
     done = cli("replay", "ledger-clerk", "--resume", store=place.store_path)
     assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr == f"error: {told}arguments\n"
+    assert done.stderr == f"error: {reported}arguments\n"
     assert f"Next: skillopt-mcp show {run.id} " in cli("show", store=place.store_path).stderr

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from console import BACKENDS, TARGET, parsed
 
-from skillopt_mcp.cli.preparing import Sources, prepare
+from skillopt_mcp.cli.preparing import prepare
 from skillopt_mcp.errors import BackendError
 
 FILE = """
@@ -38,15 +38,15 @@ def test_a_file_pairs_and_flags_settle_a_run(cli, make_place, tmp_path: Path) ->
     assert (row["target"], row["optimizer"], row["status"]) == (TARGET, TARGET, "finished")
 
 
-def test_a_backend_that_cannot_be_asked_is_told_with_the_key_that_chose_it(
+def test_a_backend_that_cannot_be_asked_is_shown_with_the_key_that_chose_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     (tmp_path / "mine.yaml").write_text("model: {backend: openai, target: gpt-none, optimizer: gpt-none}\n")
     with pytest.raises(BackendError, match=r"\"model\.backend\" chose 'codex:gpt-none' as target: the program 'codex'"):
-        prepare(Sources(str(tmp_path / "mine.yaml"), (), {}), "ledger-clerk")
+        prepare(str(tmp_path / "mine.yaml"), (), {}, "ledger-clerk")
     named = {"target": TARGET, "optimizer": TARGET}
-    assert prepare(Sources(str(tmp_path / "mine.yaml"), (), named), "ledger-clerk").target == TARGET
+    assert prepare(str(tmp_path / "mine.yaml"), (), named, "ledger-clerk").target == TARGET
 
 
 def test_a_run_is_written_as_files(cli, make_place, tmp_path: Path) -> None:
@@ -86,13 +86,13 @@ def test_prompts_of_ones_own_are_frozen_into_the_run(cli, make_place, tmp_path: 
         (["--config", "gone.yaml"], 'error: "gone.yaml" cannot be read (No such file or directory)'),
         (["--set", "train.batchsize=4"], 'error: unknown setting "train.batchsize": did you mean "train.batch_size"?'),
         (["--set", "epochs"], 'error: cannot use "epochs"'),
-        (["--env", "nobody"], 'error: unknown environment "nobody"'),
+        (["--env", "nosuch"], 'error: unknown environment "nosuch"'),
         (["--resume", "--config", "x.yaml"], f"error: {KEEPS} '--config'"),
         (["--resume", "--set", "a=b"], f"error: {KEEPS} '--set'"),
         (["--resume", "--env", "qa:x"], f"error: {KEEPS} '--env'"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_settled_is_told_before_anything_begins(
+def test_what_cannot_be_settled_is_shown_before_anything_begins(
     cli, tmp_path: Path, arguments: list[str], message: str
 ) -> None:
     done = cli("replay", "ledger-clerk", *BACKENDS, *arguments, store=tmp_path / "store.db")

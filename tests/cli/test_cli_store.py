@@ -29,7 +29,7 @@ def test_a_backup_is_restored_after_a_yes(cli, make_place, tmp_path) -> None:
     unasked = cli("store", "restore", file, store=place.store_path)
     assert (unasked.returncode, "agree beforehand with --yes" in unasked.stderr) == (1, True)
     code, screen = at_a_terminal(place, "store", "restore", str(file), answer="n")
-    assert (code, "It allows skill root" in screen) == (1, True)
+    assert (code, "It allows the skill root" in screen) == (1, True)
     with Workspace(place.store_path) as workspace:
         assert str(tmp_path / "later") in workspace.store.permissions.list_roots()
     code, screen = at_a_terminal(place, "store", "restore", str(file), answer="y")
@@ -47,13 +47,13 @@ def test_an_agent_in_its_shell_restores_nothing(cli, make_place, tmp_path, monke
         back_up(place.store_path, file)
         revoke(workspace, str(place.skill_path))
     monkeypatch.setenv("CLAUDECODE", "1")
-    told = cli("store", "restore", file, "--yes", store=place.store_path)
-    assert (told.returncode, "'store restore' is for a person" in told.stderr) == (1, True)
+    reported = cli("store", "restore", file, "--yes", store=place.store_path)
+    assert (reported.returncode, "'store restore' is for a person" in reported.stderr) == (1, True)
     with Workspace(place.store_path) as workspace:
         assert workspace.store.permissions.get(1) is None
     monkeypatch.delenv("CLAUDECODE")
-    told = cli("store", "restore", file, "--yes", store=place.store_path)
-    assert told.returncode == 0, told.stderr
-    assert "It allows promotions of ledger-clerk without asking." in told.stdout
+    reported = cli("store", "restore", file, "--yes", store=place.store_path)
+    assert reported.returncode == 0, reported.stderr
+    assert "It allows promotions of ledger-clerk without asking." in reported.stdout
     found = parsed(cli("store", "restore", file, "--yes", "--json", store=place.store_path))
-    assert "promotions of ledger-clerk without asking" in found["permits"]
+    assert found["skills"][0]["is_permitted"] is True

@@ -53,7 +53,7 @@ class Disk(RawIOBase):
         self.full = False
 
 
-# A test beside these may leave a width in the environment, which counts for more than the terminal's.
+# Another test may leave a width in the environment, which counts for more than the terminal's.
 _ENVIRON = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES")}
 
 
@@ -107,7 +107,7 @@ def test_what_an_environment_prints_never_comes_between_the_results(
     spec = "skillopt:talking:Talkative,n_train=4,n_val=4,n_test=4"
     store = ["--store", str(place.store_path), "--json"]
 
-    def told(code: int, *arguments: str) -> dict[str, object]:
+    def reported(code: int, *arguments: str) -> dict[str, object]:
         assert main([*arguments, *store]) == code
         said = capsys.readouterr()
         assert any(word in said.err for word in ("set up", "rolled out"))
@@ -118,10 +118,10 @@ def test_what_an_environment_prints_never_comes_between_the_results(
     skill, optimizer = str(place.skill_path), f"scripted:{tmp_path / 'replies.json'}"
     quick = ["--set", "epochs=1", "--set", "max_pairs=20", "--yes"]
     begun = ["replay", skill, "--env", spec, "--optimizer", optimizer, *quick, "--max-calls", "8"]
-    assert told(1, *begun)["status"] == "stopped"
-    done = told(0, "replay", skill, "--resume", "--max-calls", "500", "--yes")
+    assert reported(1, *begun)["status"] == "stopped"
+    done = reported(0, "replay", skill, "--resume", "--max-calls", "500", "--yes")
     assert done["verdict"] == "accept"
-    told(0, "evaluate", str(done["candidate_id"]), "--target", f"env:{spec}", "--yes")
+    reported(0, "evaluate", str(done["candidate_id"]), "--target", f"env:{spec}", "--yes")
 
 
 LOUD = """
@@ -174,8 +174,8 @@ def test_an_output_that_cannot_be_written_is_one_line_of_error(
     place: Place, line: str, unbuffered: str, why: str
 ) -> None:
     done = shell(place, f"$S {line}", PYTHONUNBUFFERED=unbuffered)
-    told = f"error: the output cannot be written ({why}): what was printed is not all\n"
-    assert (done.returncode, done.stderr) == (1, told)
+    reported = f"error: the output cannot be written ({why}): what was printed is not all\n"
+    assert (done.returncode, done.stderr) == (1, reported)
 
 
 def test_a_closed_input_or_stderr_is_no_error(place: Place) -> None:
@@ -195,7 +195,7 @@ def test_what_an_alphabet_lacks_is_shown_as_escapes_and_an_export_is_utf_8(
     assert json.loads(exported)["id"] == "fünf"
 
 
-def test_a_path_that_the_locale_cannot_spell_is_told_with_the_way_out(place: Place, tmp_path: Path) -> None:
+def test_a_path_that_the_locale_cannot_spell_is_shown_with_the_way_out(place: Place, tmp_path: Path) -> None:
     folder = tmp_path / "über"
     folder.mkdir()
     (folder / "SKILL.md").write_text("# One\n")
@@ -231,8 +231,8 @@ def test_tasks_are_added_from_standard_input(place: Place) -> None:
 
 def test_a_stream_of_tasks_is_read_as_a_file_is_and_named_in_errors(monkeypatch: pytest.MonkeyPatch) -> None:
     assert read_stream(BytesIO(b'[{"a": 1}, {"b": 2}]')) == [{"a": 1}, {"b": 2}]
-    for content, told in ((b"{}\n{", "the standard input line 2 is not JSON"), (b"\xff", "is not UTF-8 at byte 0")):
-        with pytest.raises(BadInput, match=told):
+    for content, reported in ((b"{}\n{", "the standard input line 2 is not JSON"), (b"\xff", "is not UTF-8 at byte 0")):
+        with pytest.raises(BadInput, match=reported):
             read_stream(BytesIO(content))
     monkeypatch.setattr(limits, "TASK_FILE_BYTES", 3)
     with pytest.raises(BadInput, match="has more than 3 bytes: split it"):
@@ -240,16 +240,16 @@ def test_a_stream_of_tasks_is_read_as_a_file_is_and_named_in_errors(monkeypatch:
 
 
 @pytest.mark.parametrize(
-    ("id", "told"),
+    ("id", "reported"),
     [
         ("c-zzz", 'there is no candidate "c-zzz"; and no skill "c-zzz" is known'),
         ("t-zz", 'there is no promotion test "t-zz"; and no skill "t-zz" is known'),
         ("ledger-clerk@f6f2", '"f6f2" is no version: give 8 to 64 digits of 0-9 and a-f; and no skill '),
-        ("nobody", 'no skill "nobody" is known'),
+        ("nosuch", 'no skill "nosuch" is known'),
     ],
 )
-def test_an_id_of_a_wrong_shape_is_told_the_right_one(
-    place: Place, id: str, told: str, capsys: pytest.CaptureFixture[str]
+def test_an_id_of_a_wrong_shape_is_shown_the_right_one(
+    place: Place, id: str, reported: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["--store", str(place.store_path), "show", id]) == 1
-    assert capsys.readouterr().err.startswith(f"error: {told}")
+    assert capsys.readouterr().err.startswith(f"error: {reported}")

@@ -16,7 +16,7 @@ GOOD = {"prompt": "What is 2 + 5?", "judge": {"kind": "exact", "expected": "7"}}
 
 @pytest.fixture
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Return the working directory, which holds a skill; the user's store would be beside it."""
+    """Return the working directory, which holds a skill; the user's store would be next to it."""
     here = tmp_path / "here"
     (here / "mine").mkdir(parents=True)
     (here / "mine" / "SKILL.md").write_text("---\nname: mine\ndescription: Does it.\n---\n\nDo it.\n")
@@ -64,17 +64,10 @@ def test_a_data_set_is_drawn_in_a_check_as_it_would_be_added(here: Path, capsys:
     (here / "tasks.json").write_text(json.dumps([GOOD | {"prompt": f"What is {n} + 5?"} for n in range(20)]))
     drawn = ["--split-mode", "ratio", "--ratio", "10:1:9"]
     assert main(["tasks", "check", "./mine", "tasks.json", *drawn]) == 0
-    told = capsys.readouterr().err
-    assert "note: 10 of the tasks are held out" in told
+    reported = capsys.readouterr().err
+    assert "note: 10 of the tasks are held out" in reported
     assert main(["tasks", "add", "./mine", "tasks.json", *drawn]) == 0
     assert "mine has 10 train, 1 val and 9 test tasks" in capsys.readouterr().out
-
-
-@pytest.mark.parametrize("action", ["add", "check"])
-def test_a_folder_of_splits_is_told_how_to_be_read(here: Path, capsys: pytest.CaptureFixture[str], action: str) -> None:
-    (here / "parts").mkdir()
-    assert main(["tasks", action, "./mine", "parts/"]) == 1
-    assert "'parts/' is a folder: add --split-mode split_dir if it holds" in capsys.readouterr().err
 
 
 def test_the_help_of_adding_shows_a_row_that_can_be_added_and_all_judges(

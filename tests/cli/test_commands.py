@@ -66,8 +66,8 @@ def test_wrong_usage_is_one_line_and_ends_with_2(
     arguments: list[str], names: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(arguments) == 2
-    told = capsys.readouterr()
-    assert (told.out, told.err.count("\n"), names in told.err) == ("", 1, True), told.err
+    reported = capsys.readouterr()
+    assert (reported.out, reported.err.count("\n"), names in reported.err) == ("", 1, True), reported.err
     assert main([*arguments, "--json"]) == 2
     assert names in json.loads(capsys.readouterr().out)["error"]
 

@@ -3,14 +3,11 @@
     python tests/differential/compare.py --build VENV     build the old wheel into an environment of its own
     SKILLOPT_OLD=VENV/bin/python python tests/differential/compare.py [CONFIG ...]
 
-A difference that is meant is one file intended/NAME.json: {"why": ..., "facts": [...], "configs": [...]}. These facts
-may differ in these configs, and at least one has to; with "replace": [[pattern, text], ...] they are the same once the
-old texts are rewritten.
+pinned.py applies to the old program what is meant to differ; all else has to be equal.
 """
 
 import json
 import os
-import re
 import shutil
 import sqlite3
 import subprocess
@@ -87,7 +84,7 @@ class Side(NamedTuple):
 
 
 def differences(old_python: str, configs: Sequence[str] = tuple(CONFIGS)) -> list[str]:
-    """Return what differs and is not meant to, and what was meant to differ and does not."""
+    """Return what differs."""
     with tempfile.TemporaryDirectory() as scratch:
         # The name of the folder is part of what a memory file is called.
         old = Side("old", [old_python, str(HERE / "pinned.py")], OLD, Path(scratch, "old/project"))
@@ -103,27 +100,16 @@ def differences(old_python: str, configs: Sequence[str] = tuple(CONFIGS)) -> lis
 
             with ThreadPoolExecutor(2) as pool:
                 list(pool.map(lambda side: side.prepare(Path(scratch)), (old, new)))
-                return _judged(dict(zip(configs, pool.map(both, configs), strict=True)))
+                found = zip(configs, pool.map(both, configs), strict=True)
+                return [
+                    f"{config}: {fact}: {_first(rows, after[fact])}"
+                    for config, (before, after) in found
+                    for fact, rows in before.items()
+                    if rows != after[fact]
+                ]
         finally:
             world.terminate()
             world.communicate()
-
-
-def _judged(found: Mapping[str, tuple[Facts, Facts]]) -> list[str]:
-    intended = {path.name: json.loads(path.read_text()) for path in (HERE / "intended").glob("*.json")}
-    lines, needed = list[str](), set[str]()
-    for config, (old, new) in found.items():
-        for fact, rows in old.items():
-            if rows == new[fact]:
-                continue
-            meant = {name for name, each in intended.items() if fact in each["facts"] and config in each["configs"]}
-            needed |= meant
-            for pattern, text in (pair for name in sorted(meant) for pair in intended[name].get("replace", [])):
-                rows = [tuple(re.sub(pattern, text, v) if isinstance(v, str) else v for v in row) for row in rows]
-            if rows != new[fact] and all("replace" in intended[name] for name in meant):
-                lines.append(f"{config}: {fact}: {_first(rows, new[fact])}")
-    unused = intended.keys() - needed if len(found) == len(CONFIGS) else set()
-    return lines + [f"intended/{name}: nothing differs" for name in sorted(unused)]
 
 
 def _first(old: Rows, new: Rows) -> str:

@@ -93,7 +93,7 @@ def test_twins_within_a_split_and_leaks_between_splits_are_distinguished() -> No
         ("t2", "duplicate", "t1"),
         ("t3", "leak", "t1"),
         ("t4", "leak", "t1"),
-        ("t5", "near-duplicate", "t1"),
+        ("t5", "near_duplicate", "t1"),
     ]
     assert found[0] == TaskFinding("t2", "duplicate", "the same prompt as 't1': it counts twice", "t1")
     assert "which is in train" in found[1].text

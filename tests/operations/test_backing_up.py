@@ -37,25 +37,25 @@ def backup(place: Place, workspace: Workspace, tmp_path: Path) -> Path:
     return tmp_path / "copy.db"
 
 
-def test_a_backup_tells_how_far_it_is_and_is_of_one_moment_whoever_writes_meanwhile(
+def test_a_backup_shows_progress_and_is_of_one_moment_though_others_write(
     place: Place, workspace: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(copying, "_PAGES", 1)
-    told = list[tuple[str, int, int]]()
+    reported = list[tuple[str, int, int]]()
     with Store(place.store_path) as other:
 
-        def tell(what: str, n_done: int, n_total: int) -> None:
-            told.append((what, n_done, n_total))
+        def advance(what: str, n_done: int, n_total: int) -> None:
+            reported.append((what, n_done, n_total))
             if what == "copying" and n_done % 10 == 0:
                 other.permissions.add_root(str(tmp_path / str(n_done)))
 
         workspace.skill(str(place.skill))
         begun = verify_store(place.store_path).head
-        made = back_up(place.store_path, tmp_path / "copy.db", advance=tell)
+        made = back_up(place.store_path, tmp_path / "copy.db", advance=advance)
     assert (made.head, made.problems) == (begun, [])
-    copied = [(n_done, n_total) for what, n_done, n_total in told if what == "copying"]
+    copied = [(n_done, n_total) for what, n_done, n_total in reported if what == "copying"]
     assert copied == [(n, len(copied)) for n in range(1, len(copied) + 1)]
-    assert [what for what, *_ in told if what != "copying"] == [
+    assert [what for what, *_ in reported if what != "copying"] == [
         "checking the file",
         "checking the rows",
         "checking the chain of events",
@@ -162,10 +162,10 @@ def test_what_is_no_backup_is_named_as_that_and_nothing_is_made_for_it(tmp_path:
     os.mkfifo(tmp_path / "pipe")
     before = sorted(tmp_path.iterdir())
     for name in ("empty", "text", "pipe", "."):
-        with pytest.raises(BadInput) as told:
+        with pytest.raises(BadInput) as reported:
             restore_store(tmp_path / "new" / "skillopt.db", tmp_path / name)
         no_backup = "is not a backup: name a file that 'store backup' wrote; nothing was changed"
-        assert str(told.value) == f"'{tmp_path / name}' {no_backup}"
+        assert str(reported.value) == f"'{tmp_path / name}' {no_backup}"
     assert sorted(tmp_path.iterdir()) == before
 
 
@@ -186,7 +186,7 @@ def test_a_store_that_is_not_sound_can_be_kept_and_put_back_as_it_is(
     assert restore_store(place.store_path, file, unsound=True).problems == made.problems
 
 
-def test_damage_is_told_of_the_store_that_has_it_and_not_of_the_copy(
+def test_damage_is_reported_of_the_store_that_has_it_and_not_of_the_copy(
     place: Place, workspace: Workspace, tmp_path: Path
 ) -> None:
     workspace.skill("ledger-clerk")
@@ -194,16 +194,14 @@ def test_damage_is_told_of_the_store_that_has_it_and_not_of_the_copy(
     raw = bytearray(place.store_path.read_bytes())
     raw[1024:4096] = bytes(3072)
     place.store_path.write_bytes(bytes(raw))
-    with pytest.raises((Refused, UnsafeStore)) as told:
+    with pytest.raises((Refused, UnsafeStore)) as reported:
         back_up(place.store_path, tmp_path / "b.db")
-    assert str(told.value).startswith(f"'{place.store_path}' is")
-    assert "use another backup" not in str(told.value)
+    assert str(reported.value).startswith(f"'{place.store_path}' is")
+    assert "use another backup" not in str(reported.value)
     assert list(tmp_path.glob("*b.db*")) == []
 
 
-def test_what_lies_beside_a_store_that_was_removed_is_not_taken_for_the_restored_ones(
-    place: Place, backup: Path
-) -> None:
+def test_side_files_of_a_removed_store_are_not_used_by_the_restored_one(place: Place, backup: Path) -> None:
     place.stack.close()
     place.store_path.unlink()
     journal = place.store_path.with_name(f"{place.store_path.name}-wal")

@@ -81,7 +81,7 @@ def test_it_covers_no_test_at_a_larger_error_rate(place: Place, permitted: Works
     assert "error rate above 0.05" in asked(permitted, candidate).reason
 
 
-def test_a_target_that_answers_alike_each_time_is_told_of_and_not_covered(place: Place, permitted: Workspace) -> None:
+def test_a_target_that_answers_alike_each_time_is_reported_and_not_covered(place: Place, permitted: Workspace) -> None:
     use(permitted, passing(lambda rollout: 0.6 if is_new(rollout) else 0.3, alike=True))
     candidate = place.propose(permitted, PLACEBO)
     result = evaluate_candidate(permitted, candidate)
@@ -91,7 +91,7 @@ def test_a_target_that_answers_alike_each_time_is_told_of_and_not_covered(place:
     assert "answers alike each time" in asked(permitted, candidate).reason
 
 
-def test_tasks_that_joined_after_evidence_was_seen_are_told_of_and_not_covered(
+def test_tasks_that_joined_after_evidence_was_seen_are_reported_and_not_covered(
     place: Place, permitted: Workspace
 ) -> None:
     use(permitted, passing(lambda rollout: 1.0 if is_new(rollout) and "late" in rollout.task.prompt else 0.5))
@@ -173,5 +173,5 @@ def test_a_test_in_which_attempts_of_one_version_were_ended_again_and_again_is_n
         except KeyboardInterrupt:
             continue
     assert result.verdict == "accept"
-    told = f"0 attempts of the candidate and {ended.total()} of the live version were restarted"
-    assert told in asked(permitted, candidate).reason
+    reported = f"0 attempts of the candidate and {ended.total()} of the live version were restarted"
+    assert reported in asked(permitted, candidate).reason

@@ -42,15 +42,15 @@ def test_a_store_that_cannot_be_written_any_more_is_a_problem(
     assert problem.startswith(f"the store '{path}' cannot be written: chmod 600 it")
 
 
-def test_a_skill_in_a_root_that_cannot_be_read_is_told_of(tmp_path: Path, home: Path) -> None:
+def test_a_skill_in_a_root_that_cannot_be_read_is_reported(tmp_path: Path, home: Path) -> None:
     skill = home / ".claude" / "skills" / "latin"
     skill.mkdir(parents=True)
     (skill / "SKILL.md").write_bytes("---\nname: latin\ndescription: Büro.\n---\n".encode("latin-1"))
     with Workspace(tmp_path / "store.db") as workspace:
         found = diagnose(workspace)
-    (told,) = [each for each in found.lacking if "latin" in each]
-    assert told.startswith(f'a skill cannot be read: "{skill}/SKILL.md" is not UTF-8 at byte ')
-    assert told.endswith(f": skillopt-mcp check {skill}")
+    (reported,) = [each for each in found.lacking if "latin" in each]
+    assert reported.startswith(f'a skill cannot be read: "{skill}/SKILL.md" is not UTF-8 at byte ')
+    assert reported.endswith(f": skillopt-mcp check {skill}")
 
 
 def test_damaged_pages_are_a_problem(tmp_path: Path, home: Path) -> None:
@@ -81,9 +81,9 @@ def test_a_log_that_a_reader_keeps_from_being_brought_in_is_a_problem(
         reader.execute("select * from skill_root").fetchall()
         for n in range(40):
             workspace.store.permissions.add_root(f"/root-{n}")
-        (told,) = diagnose(workspace).problems
-        assert told.startswith(f"the log '{path}-wal' has grown to 0 MiB")
-        assert "end idle hosts" in told
+        (reported,) = diagnose(workspace).problems
+        assert reported.startswith(f"the log '{path}-wal' has grown to 0 MiB")
+        assert "end idle hosts" in reported
         reader.execute("commit")
         reader.close()
         assert diagnose(workspace).problems == []

@@ -26,7 +26,7 @@ from skillopt_mcp.submitting import submit_work
 from skillopt_mcp.tasks import add_tasks
 from skillopt_mcp.training.config import Config
 from skillopt_mcp.training.progress import Notify
-from skillopt_mcp.trajectories import Recording, Wanted, attempts_meant, record_trajectory
+from skillopt_mcp.trajectories import AttemptQuery, Recording, find_attempts, record_trajectory
 from skillopt_mcp.workspace import Workspace
 from tests.session_lines import claude_said, claude_skill, claude_user, joined
 
@@ -40,18 +40,18 @@ LEARNED = json.dumps({
 
 
 def recorded(workspace: Workspace, place: Place, n: int = 6, **fields: object) -> list[int]:
-    """Return failed attempts, the third of which tells the canary in all its texts."""
+    """Return failed attempts, the third with the canary in all its texts."""
     ids = []
     for k in range(n):
         text = CANARY if k == 2 else f"word {k}"
-        told = {"answer": f"was {text}", "messages": [f"[{text}]"], "reason": text, "hard": False} | fields
-        done = record_trajectory(workspace, str(place.skill), Recording(task=f"{k}: book {text}", **told))  # type: ignore[arg-type]
+        reported = {"answer": f"was {text}", "messages": [f"[{text}]"], "reason": text, "hard": False} | fields
+        done = record_trajectory(workspace, str(place.skill), Recording(task=f"{k}: book {text}", **reported))  # type: ignore[arg-type]
         ids.append(int(done.trajectory_id.partition(":")[2]))
     return ids
 
 
 def erased(workspace: Workspace, *names: str, **wanted: object) -> Erasure:
-    return erase(workspace, attempts_meant(workspace, Wanted(names, **wanted)))  # type: ignore[arg-type]
+    return erase(workspace, find_attempts(workspace, AttemptQuery(names, **wanted)))  # type: ignore[arg-type]
 
 
 def found_in(place: Place, text: str = CANARY) -> list[str]:
@@ -99,7 +99,7 @@ def test_the_attempts_of_a_skill_are_meant_that_meet_all_that_is_said(
     record_trajectory(workspace, str(place.skill), Recording(task="other", answer=CANARY))
     record_trajectory(workspace, str(place.skill), Recording(task="last word"))
     workspace.clock = lambda: 4e9 if wanted.get("before") == "0d" else 1.7e9  # type: ignore[method-assign]
-    assert set(attempts_meant(workspace, Wanted(("ledger-clerk",), **wanted)).ids) == gone  # type: ignore[arg-type]
+    assert set(find_attempts(workspace, AttemptQuery(("ledger-clerk",), **wanted)).ids) == gone  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -110,8 +110,8 @@ def test_the_attempts_of_a_skill_are_meant_that_meet_all_that_is_said(
         (("ledger-clerk", "other"), {"everything": True}, "2 skills are named"),
         (("trajectory:1",), {"session": "s"}, "name attempts alone"),
         (("trajectory:1", "ledger-clerk"), {}, "name attempts alone"),
-        (("ledger-clerk",), {"before": "soon"}, '"soon" is no day'),
-        (("ledger-clerk",), {"before": "999999d"}, "is no day"),
+        (("ledger-clerk",), {"before": "soon"}, '"soon" is not a date'),
+        (("ledger-clerk",), {"before": "999999d"}, "is not a date"),
         (("ledger-clerk",), {"containing": " \n"}, "is empty"),
     ],
 )
@@ -169,7 +169,7 @@ def test_no_reading_of_its_session_brings_an_attempt_back(place: Place, workspac
     assert found_in(place) == []
 
 
-def test_the_answers_to_what_showed_it_go_too_and_what_was_made_of_it_is_told(
+def test_the_answers_to_what_showed_it_go_too_and_what_was_made_of_it_is_reported(
     place: Place, workspace: Workspace
 ) -> None:
     recorded(workspace, place)
@@ -177,14 +177,14 @@ def test_the_answers_to_what_showed_it_go_too_and_what_was_made_of_it_is_told(
     made = propose_from_evidence(workspace, str(place.skill))
     assert made.candidate_id
     spent = workspace.store.ledger.list_rows(made.job_id)
-    planned = review_erasure(workspace, attempts_meant(workspace, Wanted(("ledger-clerk",), containing=CANARY)))
+    planned = review_erasure(workspace, find_attempts(workspace, AttemptQuery(("ledger-clerk",), containing=CANARY)))
     assert (planned.status, planned.n, planned.answers) == ("planned", 1, 1)
     assert found_in(place)
     done = erased(workspace, "ledger-clerk", containing=CANARY)
     assert (done.n, done.answers) == (1, 1)
-    left = {each.what: each.where for each in done.elsewhere}
-    assert left["reasons of candidates"] == [made.candidate_id]
-    assert left["candidates with edits that came from these attempts"] == [made.candidate_id]
+    left = {each.kind: each.where for each in done.elsewhere}
+    assert left["candidate"] == [made.candidate_id]
+    assert left["made_from"] == [made.candidate_id]
     assert workspace.store.ledger.list_rows(made.job_id) == spent
     again = learning()
     use(workspace, again, "optimizer")
@@ -210,24 +210,23 @@ def test_a_note_for_the_optimizer_loses_the_text_and_keeps_the_rest(place: Place
     assert found_in(place) == []
 
 
-def test_the_copies_beside_the_store_and_the_hosts_transcripts_are_named(
+def test_the_copies_next_to_the_store_and_the_hosts_transcripts_are_named(
     place: Place, workspace: Workspace, home: Path
 ) -> None:
     record_trajectory(workspace, str(place.skill), Recording(task=CANARY, session_id="0a7e", index=0))
-    beside = [
+    copies_there = [
         place.store_path.with_name(f"skillopt.db{end}")
         for end in (".replaced-20260101-000000", ".replaced-20260102-000000")
     ]
-    for path in beside:
+    for path in copies_there:
         path.write_bytes(b"old")
     transcript = home / ".claude" / "projects" / "p" / "0a7e.jsonl"
     transcript.parent.mkdir(parents=True)
     transcript.write_bytes(b"{}\n")
-    left = {each.what: each for each in erased(workspace, "trajectory:1").elsewhere}
-    copies = left["older copies of this store"]
-    assert copies.where == [str(path) for path in beside]
-    assert copies.step.endswith(f"rm {beside[0]} {beside[1]}")
-    assert left["transcripts of the hosts"].where == [str(transcript)]
+    left = {each.kind: each for each in erased(workspace, "trajectory:1").elsewhere}
+    copies = left["copies"]
+    assert copies.where == [str(path) for path in copies_there]
+    assert left["transcripts"].where == [str(transcript)]
 
 
 def test_a_replay_that_was_stopped_goes_on_without_what_was_erased(place: Place, workspace: Workspace) -> None:
@@ -315,9 +314,9 @@ def test_work_with_a_host_is_taken_back_and_handed_out_without_it(place: Place, 
     late = submit_work(host, [{"work_id": item.work_id, "reply": LEARNED}])
     assert late.receipts[0].status == "withdrawn"
     [fresh] = propose_from_evidence(host, str(place.skill)).work or submit_work(host, [], standing.job_id).work
-    told = given_to(fresh.folder)
-    assert "book word 1" in told
-    assert CANARY not in told
+    reported = given_to(fresh.folder)
+    assert "book word 1" in reported
+    assert CANARY not in reported
     handed = submit_work(host, [{"work_id": fresh.work_id, "reply": LEARNED.replace(CANARY, "nothing")}])
     assert handed.receipts[0].status == "accepted", handed
     assert found_in(place) == []
@@ -355,7 +354,7 @@ def test_what_is_shown_beforehand_has_neither_the_text_nor_a_secret_nor_a_held_o
     ])  # fmt: skip
     for task in (f"a b {CANARY} c", f"held {CANARY}", "x " * 35 + CANARY):
         record_trajectory(workspace, str(place.skill), Recording(task=task))
-    planned = review_erasure(workspace, attempts_meant(workspace, Wanted(("ledger-clerk",), containing=CANARY)))
+    planned = review_erasure(workspace, find_attempts(workspace, AttemptQuery(("ledger-clerk",), containing=CANARY)))
     assert [row.words for row in planned.attempts][:2] == ["a b ... c", "(a held-out task)"]
     assert CANARY[:6] not in planned.model_dump_json(exclude={"elsewhere"})
 

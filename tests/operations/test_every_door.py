@@ -93,8 +93,8 @@ def work(tools: Tools, skill: str, secret: str) -> None:
     """Answer what is asked of a host with the secret in every part of a reply."""
     made = tools.propose_edits(skill, [{"op": "append", "content": "- Plain."}])
     assert made.candidate_id
-    told = tools.evaluate_candidate(made.candidate_id)
-    standing = tools.submit_work([], told.job_id or "", 3)
+    reported = tools.evaluate_candidate(made.candidate_id)
+    standing = tools.submit_work([], reported.job_id or "", 3)
     first, second, third = (item.work_id for item in standing.work)
     calls = [{"name": secret, "arguments": {secret: secret}}]
     tools.submit_work([{"work_id": first, "reply": f"it is {secret}", "tool_calls": calls}], "", 0)

@@ -19,7 +19,7 @@ CONFIG = Config(epochs=2, batch=15, max_pairs=40)
 
 
 def stamps(folder: Path) -> dict[str, int]:
-    """Return every file's inode: a file that was written anew has another."""
+    """Return every file's inode: a file that was written again has another."""
     return {str(path.relative_to(folder)): path.stat().st_ino for path in folder.rglob("*") if path.is_file()}
 
 
@@ -148,7 +148,7 @@ def test_runs_are_listed_with_what_they_reached_and_used(place: Place, workspace
     assert row.started_at.endswith("Z")
     assert list_runs(workspace, "ledger-clerk").runs == listed.runs
     with pytest.raises(NotFound):
-        list_runs(workspace, "nobody")
+        list_runs(workspace, "nosuch")
 
 
 def test_a_version_is_there_as_files_byte_for_byte(place: Place, workspace: Workspace) -> None:

@@ -16,7 +16,7 @@ from skillopt_mcp.promotion_tests import calibrate, evaluate_candidate
 from skillopt_mcp.promotions.consent import Consent, add_root, revoke
 from skillopt_mcp.promotions.promoting import promote_skill, rollback_skill
 from skillopt_mcp.promotions.review import review_rollback
-from skillopt_mcp.runs import describe_running, start_run, unfinished_run, way_on
+from skillopt_mcp.runs import describe_running, resume_step, start_run, unfinished_run
 from skillopt_mcp.show.listing import history, list_skills
 from skillopt_mcp.skill_folders import called, find_folder, skill_roots
 from skillopt_mcp.skills import move_skill
@@ -102,7 +102,7 @@ def test_advice_calls_a_skill_by_its_path_where_another_has_its_name(place: Plac
     assert history(workspace, str(place.skill)).next_step.arguments["skill"] == str(place.skill)
     assert review_rollback(workspace, str(place.skill)).handle == str(place.skill)
     run = start_run(workspace, str(place.skill), Config(epochs=1))
-    step = way_on(workspace, run)
+    step = resume_step(workspace, run)
     assert step
     assert step.as_command() == f"skillopt-mcp replay {place.skill} --resume"
     (place.folder / "third").mkdir()

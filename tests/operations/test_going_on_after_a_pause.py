@@ -6,7 +6,7 @@ from hostwork import Clock, begun
 from workshop import PLACEBO, SEED, Place
 
 from benchmarks.host_agent import Agent
-from skillopt_mcp.host_work import Room
+from skillopt_mcp.host_work import Capacity
 from skillopt_mcp.promotion_tests import evaluate_candidate
 from skillopt_mcp.records.results import Evaluated, Submitted
 from skillopt_mcp.show.inspecting import inspect
@@ -18,7 +18,9 @@ def to_its_pause(host: Workspace, agent: Agent, standing: Submitted) -> Evaluate
     while not standing.evaluated:
         for item in standing.work:
             agent.do(item.folder)
-        standing = submit_work(host, [{"work_id": item.work_id} for item in standing.work], standing.job_id, Room(16))
+        standing = submit_work(
+            host, [{"work_id": item.work_id} for item in standing.work], standing.job_id, Capacity(16)
+        )
     assert standing.evaluated.verdict == "undecided"
     return standing.evaluated
 
@@ -62,11 +64,11 @@ def test_a_pause_that_an_agent_came_to_is_shown_to_whom_asks_for_more_work(place
     while standing.status == "work":
         for item in standing.work:
             agent.do(item.folder)
-            submit_work(host, [{"work_id": item.work_id}], room=Room(items=0))
-        standing = submit_work(host, [], standing.job_id, Room(16))
+            submit_work(host, [{"work_id": item.work_id}], capacity=Capacity(items=0))
+        standing = submit_work(host, [], standing.job_id, Capacity(16))
     assert standing.evaluated
     assert (standing.status, standing.evaluated.verdict, standing.evaluated.pairs_done) == ("done", "undecided", 40)
-    assert submit_work(host, [], standing.job_id, Room(16)) == standing
+    assert submit_work(host, [], standing.job_id, Capacity(16)) == standing
     assert host.store.leases.unanswered_of(standing.job_id) == []
 
     reported = evaluate_candidate(host, standing.evaluated.candidate_id)
@@ -79,7 +81,7 @@ def test_an_agent_is_not_given_the_price_in_place_of_who_drives_it(place: Place,
     standing = begun(host, place.propose(host, PLACEBO))
     last = standing.work[-1]
     to_its_pause(host, agent, standing)
-    answer = submit_work(host, [{"work_id": last.work_id}], room=Room(items=0))
+    answer = submit_work(host, [{"work_id": last.work_id}], capacity=Capacity(items=0))
     assert [each.status for each in answer.receipts] == ["duplicate"]
     assert submit_work(host, [], standing.job_id).status == "done"
 
@@ -89,5 +91,7 @@ def test_a_test_that_has_not_paused_yet_is_no_lack_of_one(place: Place, host: Wo
     while not host.store.decisions.list_pairs(standing.job_id):
         for item in standing.work:
             agent.do(item.folder)
-        standing = submit_work(host, [{"work_id": item.work_id} for item in standing.work], standing.job_id, Room(8))
+        standing = submit_work(
+            host, [{"work_id": item.work_id} for item in standing.work], standing.job_id, Capacity(8)
+        )
     assert ": under test\n" in f"{inspect(host, str(place.skill)).text}\n"

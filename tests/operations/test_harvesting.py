@@ -123,7 +123,7 @@ def test_a_file_that_is_no_transcript_is_named_and_is_no_session(
     assert (found.n_files, found.recorded) == (1, 1)
     [problem] = found.problems
     assert problem.path == str(notes)
-    assert problem.reason.startswith("it is no transcript of Claude Code or Codex")
+    assert problem.reason.startswith("not a transcript of Claude Code or Codex")
 
 
 def test_another_skill_of_the_same_name_is_not_the_tracked_one(tracked: Workspace, place: Place) -> None:

@@ -12,7 +12,7 @@ from workshop import PLACEBO, SEED, Place
 
 from benchmarks.host_agent import Agent
 from skillopt_mcp.errors import BadInput, NotFound
-from skillopt_mcp.host_work import Room
+from skillopt_mcp.host_work import Capacity
 from skillopt_mcp.promotion_tests import evaluate_candidate
 from skillopt_mcp.proposals import propose_from_evidence
 from skillopt_mcp.records.results import Proposed, Receipt
@@ -20,14 +20,14 @@ from skillopt_mcp.submitting import submit_work
 from skillopt_mcp.tasks import add_tasks
 from skillopt_mcp.workspace import Workspace
 
-HANDS_IN = Room(items=0)
+HANDS_IN = Capacity(items=0)
 EDITED = "---\nname: ledger-clerk\ndescription: mine\n---\n# Mine\n"
 EDIT = {"op": "append", "content": "- Add VAT."}
 EXAMPLE = re.compile(r"```json\n(.*?)\n```", re.DOTALL)
 
 
 def handed_in(host: Workspace, *replies: object) -> list[Receipt]:
-    return submit_work(host, list(replies), room=HANDS_IN).receipts
+    return submit_work(host, list(replies), capacity=HANDS_IN).receipts
 
 
 @pytest.mark.parametrize(
@@ -74,7 +74,7 @@ def test_a_broken_reply_is_refused_and_can_be_corrected(
     place: Place, host: Workspace, fields: dict[str, object]
 ) -> None:
     first, *_ = begun(host, place.propose(host)).work
-    answer = submit_work(host, [{"work_id": first.work_id, **fields}], room=HANDS_IN)
+    answer = submit_work(host, [{"work_id": first.work_id, **fields}], capacity=HANDS_IN)
     assert [each.status for each in answer.receipts] == ["refused"]
     assert answer.next_step.action == "submit_work"
     assert answer.next_step.arguments == {"replies": [{"work_id": first.work_id}]}
@@ -91,9 +91,9 @@ def test_unknown_ids_and_jobs_are_named(place: Place, host: Workspace) -> None:
     for job in ("t-000000000000", "r-000000000000", "c-1", "x"):
         with pytest.raises(NotFound):
             submit_work(host, [], job)
-    for room in ((17, 1), (-1, 1), (1, 0)):
+    for capacity in ((17, 1), (-1, 1), (1, 0)):
         with pytest.raises(BadInput):
-            Room(*room)
+            Capacity(*capacity)
     with pytest.raises(BadInput):
         submit_work(host, [])
 
@@ -101,14 +101,14 @@ def test_unknown_ids_and_jobs_are_named(place: Place, host: Workspace) -> None:
 def test_an_agent_that_hands_in_learns_nothing_of_its_job(place: Place, host: Workspace, proposal: Proposed) -> None:
     job = begun(host, place.propose(host))
     first, second, *_ = job.work
-    answer = submit_work(host, [{"work_id": first.work_id, "reply": "1"}], room=HANDS_IN)
+    answer = submit_work(host, [{"work_id": first.work_id, "reply": "1"}], capacity=HANDS_IN)
     assert (answer.status, answer.reason, answer.work, answer.next_step) == ("running", "", [], None)
     [item] = proposal.work
-    last = submit_work(host, [{"work_id": item.work_id, "reply": {"edits": [EDIT]}}], room=HANDS_IN)
+    last = submit_work(host, [{"work_id": item.work_id, "reply": {"edits": [EDIT]}}], capacity=HANDS_IN)
     assert (last.status, last.proposed, last.next_step) == ("done", None, None)
     assert submit_work(host, [], proposal.job_id).proposed
     place.main.write_text(EDITED)
-    answer = submit_work(host, [{"work_id": second.work_id, "reply": "1"}], room=HANDS_IN)
+    answer = submit_work(host, [{"work_id": second.work_id, "reply": "1"}], capacity=HANDS_IN)
     assert (answer.status, answer.reason, answer.next_step) == ("done", "", None)
     driver = submit_work(host, [], job.job_id)
     assert (driver.status, driver.next_step.action) == ("stopped", "propose_edits")

@@ -10,7 +10,7 @@ from workshop import SEED, Place, right_when_taught, use
 from benchmarks.host_agent import Agent
 from skillopt_mcp.backends.scripted import Scripted
 from skillopt_mcp.gates.confirm import ConfirmRule
-from skillopt_mcp.host_work import MAX_ITEMS, Room, receive
+from skillopt_mcp.host_work import MAX_ITEMS, Capacity, receive
 from skillopt_mcp.promotion_tests import evaluate_candidate
 from skillopt_mcp.records.results import Submitted
 from skillopt_mcp.show.inspecting import inspect
@@ -18,17 +18,17 @@ from skillopt_mcp.submitting import submit_work
 from skillopt_mcp.tasks import add_tasks
 from skillopt_mcp.workspace import Workspace
 
-HANDS_IN = Room(items=0)
+HANDS_IN = Capacity(items=0)
 
 
 def handed_in(host: Workspace, work_id: str, **fields: object) -> Submitted:
-    return submit_work(host, [{"work_id": work_id, **fields}], room=HANDS_IN)
+    return submit_work(host, [{"work_id": work_id, **fields}], capacity=HANDS_IN)
 
 
 def test_work_that_came_back_to_its_session_is_listed_once(place: Place, host: Workspace, clock: Clock) -> None:
     job = (standing := begun(host, place.propose(host))).job_id
     clock.now += 901
-    again = [item for _ in range(2) for item in submit_work(host, [], job, Room(items=16)).work]
+    again = [item for _ in range(2) for item in submit_work(host, [], job, Capacity(items=16)).work]
     listed = [line.split()[0] for line in inspect(host, job).text.splitlines() if line.startswith("  w-")]
     assert sorted(listed) == sorted(item.work_id for item in again)
     assert not {item.work_id for item in standing.work} & set(listed)
@@ -40,10 +40,10 @@ def test_a_test_whose_judge_never_answers_usably_ends_without_a_score(place: Pla
     add_tasks(place.open(), str(place.skill), tasks)
     host = server(place, clock, place.folder / "work")
     candidate_id, rule = place.propose(host), ConfirmRule(max_pairs=4)
-    job = (standing := evaluate_candidate(host, candidate_id, rule=rule, room=Room(16))).job_id
+    job = (standing := evaluate_candidate(host, candidate_id, rule=rule, capacity=Capacity(16))).job_id
     while standing.status == "work":
         receive(host, [{"work_id": item.work_id, "reply": f"banana {n}"} for n in range(3) for item in standing.work])
-        standing = evaluate_candidate(host, candidate_id, rule=rule, room=Room(16))
+        standing = evaluate_candidate(host, candidate_id, rule=rule, capacity=Capacity(16))
     assert (standing.verdict, standing.pairs_done, standing.base.n, standing.candidate.n) == ("undecided", 4, 0, 0)
     assert "pairs so far: 4, 4 of them without a score;" in inspect(host, job).text
 
@@ -52,7 +52,7 @@ def test_a_host_that_was_killed_with_work_out_does_not_stop_the_test_for_another
     place: Place, host: Workspace, clock: Clock
 ) -> None:
     job = begun(host, place.propose(host)).job_id
-    while submit_work(host, [], job, Room(items=4)).work:
+    while submit_work(host, [], job, Capacity(items=4)).work:
         pass
     stuck = len(host.store.leases.unanswered_of(job))
     other, n_done = server(place, clock, place.folder / "work"), 0

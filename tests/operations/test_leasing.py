@@ -7,19 +7,19 @@ import json
 from hostwork import Clock, begun, begun_proposal
 from workshop import Place
 
-from skillopt_mcp.host_work import Room
+from skillopt_mcp.host_work import Capacity
 from skillopt_mcp.records.budgets import Caps
 from skillopt_mcp.records.results import Proposed, Receipt
 from skillopt_mcp.store.leases import Lease
 from skillopt_mcp.submitting import submit_work
 from skillopt_mcp.workspace import Workspace
 
-HANDS_IN = Room(items=0)
+HANDS_IN = Capacity(items=0)
 NO_EDITS = json.dumps({"reasoning": "all is well", "edits": []})
 
 
 def handed_in(host: Workspace, *work_ids: str, **fields: object) -> list[Receipt]:
-    return submit_work(host, [{"work_id": each, **fields} for each in work_ids], room=HANDS_IN).receipts
+    return submit_work(host, [{"work_id": each, **fields} for each in work_ids], capacity=HANDS_IN).receipts
 
 
 def n_missing(host: Workspace, job: str) -> int:
@@ -30,7 +30,7 @@ def overtaken(place: Place, host: Workspace, clock: Clock) -> tuple[str, Lease, 
     """Return a job, and two leases of one of its calls: one that has run out, and one that is out in time."""
     standing = begun(host, place.propose(host))
     clock.now += 901
-    while submit_work(host, [], standing.job_id, Room(items=16)).work:
+    while submit_work(host, [], standing.job_id, Capacity(items=16)).work:
         pass
     leases = host.store.leases.list_of(standing.job_id)
     first = leases[0]
@@ -93,11 +93,11 @@ def test_work_that_is_handed_out_again_is_charged_and_held_by_the_cap_on_calls(
     assert host.store.budgets.get_spent(job).calls == len(host.store.leases.list_of(job)) == 10
     assert handed_in(host, first, reply="1.00")[0].status == "accepted"
     host.caps = Caps(calls=12)
-    assert len(submit_work(host, [], job, Room(items=4)).work) == 2
+    assert len(submit_work(host, [], job, Capacity(items=4)).work) == 2
 
 
 def test_at_the_cap_work_not_handed_out_yet_is_still_handed_out(place: Place, host: Workspace, clock: Clock) -> None:
-    job, one = begun(host, place.propose(host)).job_id, Room(items=8, chars=1)
+    job, one = begun(host, place.propose(host)).job_id, Capacity(items=8, chars=1)
     submit_work(host, [], job, one)
     n_leased, n_asked = len(host.store.leases.list_of(job)), host.store.budgets.get_spent(job).calls
     host.caps = Caps(calls=n_asked)

@@ -1,4 +1,4 @@
-"""Listing, inspecting and history: what they tell, what they never tell, and how much fits one answer."""
+"""Listing, inspecting and history: what they show, what they never show, and how much fits one answer."""
 
 from __future__ import annotations
 
@@ -144,31 +144,34 @@ def test_no_result_of_a_whole_session_shows_a_held_out_task(place: Place) -> Non
         given.append({"prompt": prompt, "judge": {"kind": "exact", "expected": answer}, "split": split})
         if split != "train":
             secrets += [mark, answer]
-    told: list[object] = []
-    told.append(add_tasks(workspace, str(place.skill), given))
-    told.append(add_tasks(workspace, str(place.skill), given))
+    reported: list[object] = []
+    reported.append(add_tasks(workspace, str(place.skill), given))
+    reported.append(add_tasks(workspace, str(place.skill), given))
     stored = workspace.store.tasks.list_tasks(1)
     held_out = [task for task in stored if task.split != "train"]
     for n, task in enumerate(held_out):
         attempt = Recording(f" {task.prompt}\n" if n % 2 else task.name, hard=False, reason="wrong",
                             answer=str(task.judge.model_dump()["expected"]), messages=[task.prompt])  # fmt: skip
         made = record_trajectory(workspace, "ledger-clerk", attempt)
-        told += [made, inspect(workspace, made.trajectory_id)]
+        reported += [made, inspect(workspace, made.trajectory_id)]
     run = start_run(workspace, "ledger-clerk", Config(epochs=2, batch=10))
-    told.append(replay(workspace, run))
+    reported.append(replay(workspace, run))
     for content in (PLACEBO, LESSONS):
         proposed = propose_edits(workspace, "ledger-clerk", [{"op": "append", "content": content}])
-        told += [proposed, evaluate_candidate(workspace, str(proposed.candidate_id), rule=ConfirmRule(max_pairs=40))]
-        told += [
+        reported += [
+            proposed,
+            evaluate_candidate(workspace, str(proposed.candidate_id), rule=ConfirmRule(max_pairs=40)),
+        ]
+        reported += [
             evaluate_candidate(workspace, str(proposed.candidate_id)),
             inspect(workspace, str(proposed.candidate_id)),
         ]
-        told.append(promote_skill(workspace, str(proposed.candidate_id), Consent.PERSON_SIMULATED))
-        told.append(review_candidate(workspace, str(proposed.candidate_id)))
-    told += [*pages(lambda cursor: inspect(workspace, run.id, cursor)), inspect(workspace, "ledger-clerk")]
-    told += [list_skills(workspace), history(workspace, "ledger-clerk"), diff_versions(workspace, "ledger-clerk")]
-    told.append(rollback_skill(workspace, "ledger-clerk", None, Consent.PERSON))
-    whole = "\n".join(str(each) for each in told)
+        reported.append(promote_skill(workspace, str(proposed.candidate_id), Consent.PERSON_SIMULATED))
+        reported.append(review_candidate(workspace, str(proposed.candidate_id)))
+    reported += [*pages(lambda cursor: inspect(workspace, run.id, cursor)), inspect(workspace, "ledger-clerk")]
+    reported += [list_skills(workspace), history(workspace, "ledger-clerk"), diff_versions(workspace, "ledger-clerk")]
+    reported.append(rollback_skill(workspace, "ledger-clerk", None, Consent.PERSON))
+    whole = "\n".join(str(each) for each in reported)
     assert [secret for secret in secrets if secret in whole] == []
 
 

@@ -6,7 +6,6 @@ import errno
 import json
 import os
 import random
-import threading
 from pathlib import Path
 
 import pytest
@@ -15,7 +14,7 @@ from workshop import LESSONS, PLACEBO, SEED, Place
 
 from benchmarks.host_agent import Agent
 from skillopt_mcp.errors import BackendError, BadInput, NotFound
-from skillopt_mcp.host_work import Room
+from skillopt_mcp.host_work import Capacity
 from skillopt_mcp.promotion_tests import evaluate_candidate
 from skillopt_mcp.promotions.consent import Consent
 from skillopt_mcp.promotions.promoting import promote_skill
@@ -38,7 +37,7 @@ def statuses(standing: Submitted) -> list[str]:
 
 
 def test_work_shows_neither_arm_nor_split_nor_check_nor_what_is_expected(place: Place, host: Workspace) -> None:
-    work = submit_work(host, [], begun(host, place.propose(host)).job_id, Room(items=16)).work
+    work = submit_work(host, [], begun(host, place.propose(host)).job_id, Capacity(items=16)).work
     tracked = host.skill(str(place.skill))
     judges = [task.judge.model_dump()["expected"] for task in host.store.tasks.list_tasks(tracked.id)]
     for item in work:
@@ -53,51 +52,10 @@ def test_work_shows_neither_arm_nor_split_nor_check_nor_what_is_expected(place: 
 
 def test_all_work_of_a_batch_is_done_with_one_version(place: Place, host: Workspace) -> None:
     job = begun(host, place.propose(host)).job_id
-    batches = [submit_work(host, [], job, Room(items=8)).work for _ in range(3)]
+    batches = [submit_work(host, [], job, Capacity(items=8)).work for _ in range(3)]
     skills = [{Path(item.folder, "skill/ledger-clerk/SKILL.md").read_bytes() for item in work} for work in batches]
     assert [len(each) for each in skills if each] == [1] * len([each for each in skills if each])
     assert len(set().union(*skills)) == 2
-
-
-def test_a_lazy_host_that_drops_half_of_its_work_gets_it_again_and_the_verdict_is_right(
-    place: Place, host: Workspace, clock: Clock
-) -> None:
-    agent, standing = Agent(SEED), begun(host, place.propose(host))
-    while standing.status in ("work", "running"):
-        done = [item for n, item in enumerate(standing.work) if n % 2 == 0]
-        for item in done:
-            agent.do(item.folder)
-        clock.now += 400
-        standing = submit_work(host, [{"work_id": item.work_id} for item in done], standing.job_id)
-    assert standing.evaluated
-    assert standing.evaluated.verdict == "accept"
-
-
-def test_several_agents_at_once_share_the_work_and_no_reply_counts_twice(place: Place, host: Workspace) -> None:
-    standing = begun(host, place.propose(host))
-    outcomes: list[Submitted] = []
-
-    def work(seed: int) -> None:
-        agent = Agent(SEED)
-        mine = submit_work(host, [], standing.job_id)
-        while mine.status in ("work", "running"):
-            for item in mine.work:
-                agent.do(item.folder)
-            mine = submit_work(host, ids(mine), standing.job_id)
-            if not mine.work:
-                host.clock.now += 500  # type: ignore[attr-defined]
-        outcomes.append(mine)
-
-    threads = [threading.Thread(target=work, args=[seed]) for seed in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    verdicts = {each.evaluated.verdict if each.evaluated else each.reason for each in outcomes}
-    assert verdicts == {"accept"}
-    leases = host.store.leases.list_of(standing.job_id)
-    answered = [lease.call_id for lease in leases if lease.state == "answered"]
-    assert len(answered) == len(set(answered))
 
 
 def test_work_of_others_cannot_be_guessed(place: Place, host: Workspace) -> None:
@@ -128,7 +86,7 @@ def test_a_placebo_is_not_accepted_through_a_host(place: Place, host: Workspace)
 
 def test_once_the_verdict_is_reached_all_other_work_is_withdrawn(place: Place, host: Workspace) -> None:
     standing = begun(host, place.propose(host))
-    aside = submit_work(host, [], standing.job_id, Room(items=1))
+    aside = submit_work(host, [], standing.job_id, Capacity(items=1))
     kept = aside.work[0]
     agent = Agent(SEED)
     while standing.status == "work":
@@ -149,7 +107,7 @@ def test_a_task_that_an_agent_gave_up_is_missing_and_no_other_agent_gets_a_secon
 ) -> None:
     standing = begun(host, place.propose(host))
     item, *others = standing.work
-    answer = submit_work(host, [{"work_id": item.work_id, "failed": "no tool"}], room=Room(items=1))
+    answer = submit_work(host, [{"work_id": item.work_id, "failed": "no tool"}], capacity=Capacity(items=1))
     assert answer.receipts[0].reason == "it is missing now"
     leases = host.store.leases.list_of(standing.job_id)
     [given_up] = [lease for lease in leases if lease.id == item.work_id]
@@ -284,7 +242,7 @@ def test_outside_of_a_server_a_host_cannot_be_a_backend(place: Place) -> None:
 
 def test_a_batch_is_cut_to_what_a_host_can_read(place: Place, host: Workspace) -> None:
     job = begun(host, place.propose(host)).job_id
-    assert len(submit_work(host, [], job, Room(items=16, chars=1)).work) == 1
+    assert len(submit_work(host, [], job, Capacity(items=16, chars=1)).work) == 1
 
 
 def test_a_changed_file_stops_the_job_and_nothing_is_lost(place: Place, host: Workspace) -> None:
@@ -314,7 +272,7 @@ def test_a_proposal_on_another_version_is_given_up(place: Place, host: Workspace
 def test_a_tool_is_called_by_no_secret_and_no_long_name(place: Place, host: Workspace, name: str) -> None:
     standing = begun(host, place.propose(host))
     given = {**ids(standing)[0], "reply": "1.00", "tool_calls": [{"name": name}]}
-    submit_work(host, [given], room=Room(items=0))
+    submit_work(host, [given], capacity=Capacity(items=0))
     stored = place.store_path.read_bytes() + place.store_path.with_name("skillopt.db-wal").read_bytes()
     assert name.encode() not in stored
 
@@ -324,7 +282,7 @@ def test_while_a_host_works_no_mean_shows_it_how_a_reply_was_scored(place: Place
     standing = begun(host, candidate_id)
     n_hidden = 0
     while standing.status == "work":
-        hidden = evaluate_candidate(host, candidate_id, room=Room(items=0))
+        hidden = evaluate_candidate(host, candidate_id, capacity=Capacity(items=0))
         assert (hidden.base.mean, hidden.candidate.mean, hidden.pairs_expected) == (None, None, None)
         n_hidden += hidden.pairs_done > 0
         for item in standing.work:
@@ -343,9 +301,9 @@ def test_an_answer_from_a_session_that_knew_the_task_is_exposed(place: Place, cl
     add_tasks(knows, str(place.skill), tasks)
     candidate_id = place.propose(takes)
     standing = begun(takes, candidate_id)
-    submit_work(takes, [{**ids(standing)[0], "reply": "yes"}], room=Room(items=0))
+    submit_work(takes, [{**ids(standing)[0], "reply": "yes"}], capacity=Capacity(items=0))
     assert evaluate_candidate(takes, candidate_id).evidence == "host-run"
-    submit_work(knows, [{**ids(standing)[1], "reply": "yes"}], room=Room(items=0))
+    submit_work(knows, [{**ids(standing)[1], "reply": "yes"}], capacity=Capacity(items=0))
     assert evaluate_candidate(takes, candidate_id).evidence == "host-run, exposed"
 
 
@@ -360,7 +318,7 @@ def test_work_that_cannot_be_laid_out_is_missing_and_does_not_stop_the_rest(plac
         if standing.status not in ("work", "running"):
             break
         replies = [{**each, "reply": "yes"} for each in ids(standing)]
-        standing = submit_work(host, replies, standing.job_id, Room(items=16))
+        standing = submit_work(host, replies, standing.job_id, Capacity(items=16))
     assert standing.status == "done"
     assert any(row.n_missing for row in host.store.ledger.list_rows(standing.job_id))
 

@@ -37,7 +37,7 @@ def canary(n: int) -> str:
 
 
 class Session:
-    """A target and an optimizer that tell secrets wherever they can."""
+    """A target and an optimizer that write secrets wherever they can."""
 
     def __init__(self) -> None:
         self.target = Scripted(self._attempt, name="anthropic:target")
@@ -78,7 +78,7 @@ def recorded(n: int) -> Recording:
 
 
 def kept(place: Place) -> Iterator[tuple[str, bytes]]:
-    """Yield all that lies beside the store and every value in it, packed ones unpacked."""
+    """Yield all files next to the store and every value in it, packed ones unpacked."""
     for path in place.store_path.parent.rglob("*"):
         if path.is_file():
             yield path.name, path.read_bytes()
@@ -94,7 +94,7 @@ def kept(place: Place) -> Iterator[tuple[str, bytes]]:
     connection.close()
 
 
-def test_no_canary_of_a_session_is_kept_logged_shown_or_told(
+def test_no_canary_of_a_session_is_kept_logged_or_shown(
     place: Place, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
 ) -> None:
     caplog.set_level(logging.DEBUG)
@@ -104,10 +104,10 @@ def test_no_canary_of_a_session_is_kept_logged_shown_or_told(
         place.store_path, target=session.target, optimizer=session.optimizer, project=place.folder, environ=environ
     ) as workspace:
         place.add_tasks(workspace, 30)
-        told = [record_trajectory(workspace, str(place.skill), recorded(n)) for n in range(3)]
+        reported = [record_trajectory(workspace, str(place.skill), recorded(n)) for n in range(3)]
         assert record_trajectory(workspace, str(place.skill), recorded(0)).duplicate
         result = replay(workspace, start_run(workspace, str(place.skill), Config(epochs=2, batch=10)))
-        seen = inspect(workspace, told[0].trajectory_id).model_dump_json()
+        seen = inspect(workspace, reported[0].trajectory_id).model_dump_json()
     shown = list(session.shown())
     assert len(session.target.calls) > 10
     assert any("[redacted:github-token:" in text for text in shown)
@@ -144,7 +144,7 @@ def test_a_secret_of_the_users_own_holds_a_candidate(
 ) -> None:
     before = place.main.read_bytes()
     permit(workspace, str(place.skill), simulated=True)
-    place.accepted(workspace, f"{LESSONS}\n- Send {OWN} along.")  # nobody knows it to be one yet
+    place.accepted(workspace, f"{LESSONS}\n- Send {OWN} along.")  # not known to be one yet
     monkeypatch.setenv("MYSVC_API_KEY", OWN)
     later = place.open()
     proposed = propose_edits(later, str(place.skill), [{"op": "append", "content": f"- Use {OWN}."}], f"it is {OWN}")
@@ -200,7 +200,7 @@ def test_a_task_with_a_secret_is_rejected_and_no_file_of_the_store_holds_it(
         assert secret.encode() not in kept
 
 
-def test_a_candidate_that_is_made_again_is_told_of_without_secrets(place: Place, workspace: Workspace) -> None:
+def test_a_candidate_that_is_made_again_is_reported_without_secrets(place: Place, workspace: Workspace) -> None:
     stale = place.propose(workspace)
     with workspace.store._pool.write() as connection:  # as a release that kept it as it was left it
         connection.execute("update candidate set reasoning = ?", [f"it is {canary(1)}"])

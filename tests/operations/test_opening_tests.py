@@ -11,7 +11,7 @@ from workshop import PLACEBO, Place, use
 from skillopt_mcp.backends.scripted import Scripted
 from skillopt_mcp.errors import BadInput
 from skillopt_mcp.gates.confirm import alpha_for
-from skillopt_mcp.host_work import Room
+from skillopt_mcp.host_work import Capacity
 from skillopt_mcp.promotion_tests import evaluate_candidate
 from skillopt_mcp.records.budgets import Caps
 from skillopt_mcp.records.results import Submitted
@@ -53,7 +53,7 @@ def test_a_test_whose_work_was_handed_out_keeps_its_share_even_if_it_is_not_done
     share = staked(host)
     clock.now += 901
     for item in standing.work:
-        submit_work(host, [{"work_id": item.work_id, "failed": "no time"}], room=Room(items=0))
+        submit_work(host, [{"work_id": item.work_id, "failed": "no time"}], capacity=Capacity(items=0))
     place.main.write_text("---\nname: ledger-clerk\ndescription: mine\n---\nMine.\n")
     assert submit_work(host, [], standing.job_id).status == "stopped"
     assert staked(host) == share == (1, pytest.approx(alpha_for(1, LIFE)))
@@ -80,7 +80,7 @@ def test_two_sessions_that_take_the_first_work_at_once_open_one_test(
 
     def take(session: Workspace) -> None:
         at_once.wait()
-        answers.append(submit_work(session, [], reported.job_id, Room(items=2)))
+        answers.append(submit_work(session, [], reported.job_id, Capacity(items=2)))
 
     threads = [threading.Thread(target=take, args=[each]) for each in sessions]
     for thread in threads:

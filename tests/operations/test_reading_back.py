@@ -139,9 +139,7 @@ def test_what_a_person_wrote_over_a_new_file_is_not_taken_back(
     assert read_skill(place.skill) == before.replaced(mine)
 
 
-def test_a_rollback_to_what_cannot_be_read_back_is_told_what_fits_a_rollback(
-    place: Place, workspace: Workspace
-) -> None:
+def test_a_rollback_to_what_cannot_be_read_back_names_what_fits_a_rollback(place: Place, workspace: Workspace) -> None:
     tracked = workspace.skill(str(place.skill))
     earlier = taught(SkillFile("references/__pycache__/x.md", b"x"))
     for files in (earlier, read_skill(place.skill)):

@@ -17,7 +17,7 @@ from skillopt_mcp.prompts.rendering import cut_middle
 from skillopt_mcp.proposals import propose_from_evidence
 from skillopt_mcp.records.results import Proposed
 from skillopt_mcp.submitting import submit_work
-from skillopt_mcp.trajectories import Meant, Recording, record_trajectory
+from skillopt_mcp.trajectories import Recording, record_trajectory
 from skillopt_mcp.workspace import Workspace
 
 WORSE = "- Always answer with the word unknown."

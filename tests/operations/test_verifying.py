@@ -94,7 +94,7 @@ def test_damage_of_the_file_is_reported_alone(place: Place, promoted: str) -> No
 def test_missing_tables_are_one_problem(place: Place, promoted: str) -> None:
     change(place.store_path, "drop table event", "drop table approval")
     [problem] = problems(place.store_path)
-    assert problem.endswith("of its tables are missing: approval, event")
+    assert problem.endswith("tables are missing: approval, event")
 
 
 def test_no_store_is_made_and_an_empty_file_is_none(tmp_path: Path) -> None:

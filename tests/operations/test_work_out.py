@@ -7,7 +7,7 @@ from hostwork import Clock, begun, begun_proposal, driven, server
 from workshop import SEED, Place
 
 from benchmarks.host_agent import Agent
-from skillopt_mcp.host_work import Room
+from skillopt_mcp.host_work import Capacity
 from skillopt_mcp.promotion_tests import evaluate_candidate
 from skillopt_mcp.proposals import propose_from_evidence
 from skillopt_mcp.submitting import submit_work
@@ -48,7 +48,7 @@ def test_what_a_server_that_has_ended_handed_out_is_handed_out_again_at_once(
     place: Place, host: Workspace, clock: Clock
 ) -> None:
     job = begun(host, place.propose(host)).job_id
-    while submit_work(host, [], job, Room(items=4)).work:
+    while submit_work(host, [], job, Capacity(items=4)).work:
         pass
     host.close()
     other = other_server(place, clock)
@@ -65,12 +65,12 @@ def test_an_answer_to_what_a_server_that_has_ended_handed_out_counts_while_no_ot
     other = other_server(place, clock)
     calls = {item.work_id: call_of(other, item.work_id) for item in standing.work}
     again = []
-    while work := submit_work(other, [], standing.job_id, Room(items=16)).work:
+    while work := submit_work(other, [], standing.job_id, Capacity(items=16)).work:
         again += work
     first, *_ = standing.work
     [twin] = [item.work_id for item in again if call_of(other, item.work_id) == calls[first.work_id]]
     replies = [{"work_id": each, "reply": "1.00"} for each in (first.work_id, twin)]
-    receipts = submit_work(other, replies, room=Room(items=0)).receipts
+    receipts = submit_work(other, replies, capacity=Capacity(items=0)).receipts
     assert [receipt.status for receipt in receipts] == ["accepted", "late"]
 
 

@@ -82,7 +82,7 @@ def _work(_: Notify) -> Confirmation:
     return VERDICT
 
 
-def test_a_finished_job_is_handed_out_once_more_and_then_made_anew() -> None:
+def test_a_finished_job_is_handed_out_once_more_and_then_made_again() -> None:
     jobs = Jobs()
     job = jobs.attach("t", _work)
     assert job.result.result(30) == VERDICT

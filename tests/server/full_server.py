@@ -1,4 +1,4 @@
-"""Full server: the tools with what stands beside them, in memory, over a skill of the simulated world."""
+"""Full server: the tools with their resources and approver, in memory, over a skill of the simulated world."""
 
 from __future__ import annotations
 

@@ -7,7 +7,6 @@ from full_server import LESSONS, NO, YES, Person, World, call, with_client
 from mcp import Client
 from mcp_types import ElicitRequestParams, ElicitResult, ErrorData, ListToolsResult
 
-from skillopt_mcp.promotions.consent import permit
 from skillopt_mcp.server.app import NEEDS_A_PERSON
 from skillopt_mcp.show.listing import history
 
@@ -113,7 +112,7 @@ def test_a_host_that_cannot_ask_gets_the_command_for_the_person(world: World, er
 
 
 @ERAS
-def test_nobody_is_asked_where_the_gate_does_not_allow_it(world: World, era: str) -> None:
+def test_no_one_is_asked_where_the_gate_does_not_allow_it(world: World, era: str) -> None:
     candidate_id, person = world.propose(), Person(YES)
     refused = call(world.server(), "promote_skill", {"candidate_id": candidate_id}, era, person)
     assert (refused["status"], person.asked) == ("refused", [])
@@ -132,16 +131,6 @@ def test_a_change_too_long_for_a_dialog_is_never_asked_in_one(world: World) -> N
     candidate_id, person = world.accepted(f"{LESSONS}\n{filler}"), Person(YES)
     refused = call(world.server(), "promote_skill", {"candidate_id": candidate_id}, person=person)
     assert (refused["status"], person.asked) == ("needs_approval", [])
-
-
-@ERAS
-def test_with_require_approval_a_standing_permission_is_not_enough(world: World, era: str) -> None:
-    permit(world.workspace, "ledger-clerk", simulated=True)
-    candidate_id, server = world.accepted(), world.server(require_approval=True)
-    refused = call(server, "promote_skill", {"candidate_id": candidate_id}, era)
-    assert (refused["status"], refused["reason"]) == ("needs_approval", "each change needs an approval here")
-    promoted = call(server, "promote_skill", {"candidate_id": candidate_id}, era, Person(YES))
-    assert promoted["status"] == "promoted"
 
 
 @pytest.mark.parametrize("require_approval", [False, True])

@@ -1,4 +1,4 @@
-"""Declined: a no that a person gives in a dialog is kept, and nobody is asked as if they had not said it."""
+"""Declined: a no that a person gives in a dialog is kept."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_a_second_question_about_the_same_change_says_that_the_first_was_answere
     assert promoted["status"] == "promoted"
 
 
-def test_a_no_to_a_rollback_is_told_before_it_is_asked_again(world: World) -> None:
+def test_a_no_to_a_rollback_is_shown_before_it_is_asked_again(world: World) -> None:
     assert call(world.server(), "promote_skill", {"candidate_id": world.accepted()}, person=Person(YES))["version"]
     person, rollback = Person(NO), ("rollback_skill", {"skill": "ledger-clerk"})
     call(world.server(), *rollback, person=person)
@@ -59,14 +59,14 @@ def test_no_standing_permission_covers_what_a_person_said_no_to(world: World) ->
     assert refused["reason"].endswith("the person was asked, and said no")
 
 
-def test_what_a_host_may_have_declined_by_itself_is_told_once_and_binds_nobody(world: World) -> None:
+def test_what_a_host_may_have_declined_by_itself_is_shown_once_and_binds_no_one(world: World) -> None:
     candidate_id, workspace, server = world.accepted(), world.workspace, world.server()
     promote = ("promote_skill", {"candidate_id": candidate_id})
     for _ in range(2):
         declined = call(server, *promote, person=Person(ElicitResult(action="decline")))
         assert declined["reason"].endswith("; the host answered decline, perhaps without asking the user")
-    [told] = history(workspace, "ledger-clerk").declined
-    assert told.endswith(": the host answered decline, perhaps without asking the user")
+    [reported] = history(workspace, "ledger-clerk").declined
+    assert reported.endswith(": the host answered decline, perhaps without asking the user")
     assert verify_store(workspace.store_path).problems == []
     person = Person(ElicitResult(action="cancel"))
     call(server, *promote, person=person)
@@ -75,7 +75,7 @@ def test_what_a_host_may_have_declined_by_itself_is_told_once_and_binds_nobody(w
     assert call(server, *promote)["status"] == "promoted"
 
 
-def test_a_question_that_was_called_off_is_nobodys_no(world: World) -> None:
+def test_a_question_that_was_called_off_is_not_a_no(world: World) -> None:
     promote = ("promote_skill", {"candidate_id": world.accepted()})
     call(world.server(), *promote, person=Person(ElicitResult(action="cancel")))
     person = Person(NO)

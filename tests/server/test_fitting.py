@@ -1,10 +1,7 @@
 import json
 
-from hypothesis import given
-from hypothesis import strategies as st
-
 from skillopt_mcp.records.results import EditOutcome, Proposed
-from skillopt_mcp.server.app import MAX_BYTES, fitted
+from skillopt_mcp.server.app import fitted
 from skillopt_mcp.show.details import Inspected
 
 
@@ -28,10 +25,3 @@ def test_the_longest_text_gives_way_in_its_middle_and_says_so() -> None:
     assert shown["diff"].endswith("+last\n")
     assert "\n[... cut to fit ...]\n" in shown["diff"]
     assert shown["edits"] == [edit.model_dump() for edit in result.edits]
-
-
-@given(st.text(max_size=40), st.lists(st.text(max_size=40), max_size=20), st.integers(1, 3_000))
-def test_every_result_of_the_tools_fits(diff: str, details: list[str], times: int) -> None:
-    text = fitted(proposed(diff * times, [detail * times for detail in details]))
-    assert len(text) < MAX_BYTES
-    assert len(json.loads(text)["edits"]) == len(details)

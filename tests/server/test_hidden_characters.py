@@ -26,7 +26,7 @@ def world(tmp_path: Path) -> World:
     return made
 
 
-def told(world: World, name: str, **arguments: object) -> Any:
+def reported(world: World, name: str, **arguments: object) -> Any:
     """Return all that a tool answers, the texts of its fields among it, after a look for what is hidden in it."""
 
     async def ask(client: Client) -> CallToolResult:
@@ -61,50 +61,50 @@ def _texts(value: object) -> list[str]:
 
 
 def test_an_attempt_is_inspected_with_what_is_hidden_in_it(world: World) -> None:
-    recorded = told(
+    recorded = reported(
         world, "record_trajectory", skill="ledger-clerk", task=f"do {HIDDEN} it", answer=f"so{HIDDEN}", hard=False,
         reason=f"why{HIDDEN}", session_id=f"s{HIDDEN}", index=0,
         messages=[{"role": "tool", "name": "read", "content": f"a{HIDDEN}b"}],
     )  # fmt: skip
-    page = told(world, "inspect", id=recorded["trajectory_id"])
+    page = reported(world, "inspect", id=recorded["trajectory_id"])
     for each in (f"do {SHOWN} it", f"so{SHOWN}", f"why{SHOWN}", f"a{SHOWN}b"):
         assert each in page["text"]
     assert (page["trajectory"]["task"], page["trajectory"]["reason"]) == (f"do {SHOWN} it", f"why{SHOWN}")
 
 
-def test_a_skill_its_versions_and_its_candidates_are_told_with_what_is_hidden_in_them(world: World) -> None:
+def test_a_skill_its_versions_and_its_candidates_are_shown_with_what_is_hidden_in_them(world: World) -> None:
     edit = {"op": "append", "content": f"Stay{HIDDEN}calm."}
-    proposed = told(
+    proposed = reported(
         world, "propose_edits", skill="ledger-clerk", edits=[edit, {"op": "delete", "target": f"No{HIDDEN}."}],
         reasoning=f"since{HIDDEN}",
     )  # fmt: skip
     assert f"+Stay{SHOWN}calm." in proposed["diff"]
-    page = told(world, "inspect", id=proposed["candidate_id"])
+    page = reported(world, "inspect", id=proposed["candidate_id"])
     assert f"+Stay{SHOWN}calm." in page["text"]
     assert f"reasoning: since{SHOWN}" in page["text"]
     live = short(world.workspace.skill("ledger-clerk").live_version)
-    version = told(world, "inspect", id=f"ledger-clerk@{live}")["text"]
+    version = reported(world, "inspect", id=f"ledger-clerk@{live}")["text"]
     # Line endings stay, so that an anchor can be copied.
     assert f"\nKeep{SHOWN}calm.\r\nAnd go on.\r\n" in version
-    told(world, "inspect", id="ledger-clerk")
-    told(world, "list_skills")
-    told(world, "evaluate_candidate", candidate_id=proposed["candidate_id"])
-    told(world, "promote_skill", candidate_id=proposed["candidate_id"])
+    reported(world, "inspect", id="ledger-clerk")
+    reported(world, "list_skills")
+    reported(world, "evaluate_candidate", candidate_id=proposed["candidate_id"])
+    reported(world, "promote_skill", candidate_id=proposed["candidate_id"])
 
 
-def test_an_anchor_copied_as_it_is_shown_is_told_what_it_stands_for(world: World) -> None:
+def test_an_anchor_copied_as_it_is_shown_is_shown_what_it_stands_for(world: World) -> None:
     edits = [{"op": "delete", "target": f"Keep{SHOWN}calm."}, {"op": "append", "content": "Go on."}]
-    proposed = told(world, "propose_edits", skill="ledger-clerk", edits=edits, reasoning="shorter")
+    proposed = reported(world, "propose_edits", skill="ledger-clerk", edits=edits, reasoning="shorter")
     assert proposed["edits"][0]["detail"] == (
         r"the target is not in the file; \u{202E} stands for a hidden character: give the character itself, or text "
         "without it"
     )
     edits[0]["target"] = f"Keep{HIDDEN}calm."
-    again = told(world, "propose_edits", skill="ledger-clerk", edits=edits, reasoning="shorter")
+    again = reported(world, "propose_edits", skill="ledger-clerk", edits=edits, reasoning="shorter")
     assert [edit["status"] for edit in again["edits"]] == ["applied", "applied"]
 
 
-def test_resources_that_tell_of_a_text_show_what_is_hidden_in_it(world: World) -> None:
+def test_resources_that_show_of_a_text_show_what_is_hidden_in_it(world: World) -> None:
     candidate_id = world.propose(f"Stay{HIDDEN}calm.")
     candidate = world.workspace.store.candidates.get_candidate(candidate_id)
     old, new = short(candidate.base_version), short(candidate.version_id)
@@ -118,9 +118,9 @@ def test_resources_that_tell_of_a_text_show_what_is_hidden_in_it(world: World) -
 def test_a_page_ends_in_no_middle_of_the_text_and_all_pages_are_the_whole(world: World) -> None:
     world.main.write_bytes(world.main.read_bytes() + (HIDDEN * 3_000).encode())
     live = short(world.workspace.skill("ledger-clerk").live_version)
-    page = told(world, "inspect", id=f"ledger-clerk@{live}")
+    page = reported(world, "inspect", id=f"ledger-clerk@{live}")
     text = page["text"]
     while page["cursor"]:
-        page = told(world, "inspect", id=f"ledger-clerk@{live}", cursor=page["cursor"])
+        page = reported(world, "inspect", id=f"ledger-clerk@{live}", cursor=page["cursor"])
         text += page["text"]
     assert text.endswith(SHOWN * 3_000)

@@ -59,13 +59,13 @@ def initialize(version: str = "2025-11-25") -> dict[str, Any]:
     return {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params}
 
 
-def test_whoever_has_the_token_is_served(served: Served) -> None:
+def test_who_has_the_token_is_served(served: Served) -> None:
     answer = served.post(initialize())
     assert (answer.status_code, "SkillOpt" in answer.text) == (200, True)
 
 
 @pytest.mark.parametrize("token", [None, "wrong", TOKEN[:-1], f"{TOKEN}x", TOKEN.upper(), f"{TOKEN} x"])
-def test_nobody_else_is(served: Served, token: str | None) -> None:
+def test_no_one_else_is(served: Served, token: str | None) -> None:
     answer = served.post(initialize(), token)
     assert (answer.status_code, answer.headers["www-authenticate"]) == (401, "Bearer")
     assert "SkillOpt" not in answer.text
@@ -141,10 +141,10 @@ def test_an_address_is_loopback_unless_it_says_otherwise(text: str, hosts: tuple
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "'' is no port"),
-        ("http", "'http' is no port"),
-        ("70000", "'70000' is no port"),
-        ("٣", "is no port"),
+        ("", "'' is not a port"),
+        ("http", "'http' is not a port"),
+        ("70000", "'70000' is not a port"),
+        ("٣", "is not a port"),
         ("localhost:80", "'localhost' is not an IP address"),
         ("0.0.0.0:80", "can be reached from other machines: name what they call it with --allow-host NAME:80"),
     ],

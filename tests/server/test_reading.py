@@ -204,10 +204,10 @@ def test_the_index_of_many_skills_is_one_answer_and_says_how_many_are_left_out(w
             world.workspace.skill(str(folder))
 
     def index() -> list[dict[str, object]]:
-        told, _ = StoreResources(world.workspace).read("skillopt://skills")
-        assert isinstance(told, str)
-        assert len(told.encode()) < 10_000
-        rows: list[dict[str, object]] = json.loads(told)
+        reported, _ = StoreResources(world.workspace).read("skillopt://skills")
+        assert isinstance(reported, str)
+        assert len(reported.encode()) < 10_000
+        rows: list[dict[str, object]] = json.loads(reported)
         return rows
 
     track(range(60))

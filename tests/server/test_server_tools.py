@@ -41,7 +41,7 @@ def listed(place: Path, era: Era = "auto") -> list[ListedTool]:
 
 
 @ERAS
-def test_hosts_of_both_eras_are_told_the_same_tools(tmp_path: Path, era: Era) -> None:
+def test_hosts_of_both_eras_are_shown_the_same_tools(tmp_path: Path, era: Era) -> None:
     tools = listed(tmp_path, era)
     assert [tool.name for tool in tools] == TOOLS
 
@@ -192,7 +192,7 @@ def test_a_folder_name_that_is_not_unicode_hides_no_other_skill(tmp_path: Path) 
     assert "ledger" in [row["name"] for row in listed]
 
 
-def test_a_crash_tells_the_model_nothing_of_its_inside(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_crash_shows_the_model_nothing_of_its_inside(caplog: pytest.LogCaptureFixture) -> None:
     def list_skills() -> SkillList:
         raise RuntimeError("the secret is 42")
 
@@ -201,7 +201,7 @@ def test_a_crash_tells_the_model_nothing_of_its_inside(caplog: pytest.LogCapture
     assert "the secret is 42" in caplog.text
 
 
-def test_a_store_that_another_process_holds_for_long_is_told_before_a_call_has_taken_its_time(
+def test_a_store_that_another_process_holds_for_long_is_shown_before_a_call_has_taken_its_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert services.BUSY_S < CALL_WAIT_S

@@ -37,7 +37,7 @@ def record(number: int, skill: Path) -> bytes:
     )
 
 
-def test_whoever_still_reads_gets_the_answers_however_long_they_take(tmp_path: Path) -> None:
+def test_who_still_reads_gets_the_answers_however_long_they_take(tmp_path: Path) -> None:
     skill = make_skill(tmp_path)
     command = [sys.executable, "-c", NO_GRACE, "--store", str(tmp_path / "store.db")]
     frames = [opening(), *(record(number, skill) for number in range(1, 21))]
@@ -47,7 +47,7 @@ def test_whoever_still_reads_gets_the_answers_however_long_they_take(tmp_path: P
     assert {answer["result"].get("isError", False) for answer in answers} == {False}
 
 
-def test_a_call_that_waits_for_work_is_told_that_it_goes_on_when_the_input_ends(tmp_path: Path) -> None:
+def test_a_call_that_waits_for_work_is_shown_that_it_goes_on_when_the_input_ends(tmp_path: Path) -> None:
     skill = make_skill(tmp_path)
     command = serve_command(tmp_path, "--target", "simulated:honest,seed=1,latency_ms=600000")
     with StdioPeer(command, tmp_path) as peer:
@@ -86,7 +86,7 @@ def test_a_question_to_the_person_is_over_when_the_input_ends(tmp_path: Path) ->
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="polls a pipe")
-def test_a_server_that_nobody_reads_from_is_gone_within_3_seconds_in_the_middle_of_a_call(tmp_path: Path) -> None:
+def test_a_server_that_no_one_reads_from_is_gone_within_3_seconds_in_the_middle_of_a_call(tmp_path: Path) -> None:
     skill, store = make_skill(tmp_path), tmp_path / "store.db"
     with subprocess.Popen(
         serve_command(tmp_path), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, cwd=tmp_path

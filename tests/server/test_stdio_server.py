@@ -211,7 +211,7 @@ def test_vendor_libraries_are_not_imported_by_the_demo(tmp_path: Path) -> None:
 def test_vendor_libraries_are_not_imported_by_work_on_a_simulation(tmp_path: Path) -> None:
     skill = make_skill(tmp_path)
     command = with_import_times(serve_command(tmp_path, "--target", "simulated:honest,seed=1"))
-    # A file, for a pipe that nobody reads yet would hold the server up once it is full.
+    # A file, for a pipe that is not read yet would hold the server up once it is full.
     log = tmp_path / "stderr"
     with log.open("wb") as stderr, StdioPeer(command, tmp_path, stderr=stderr.fileno()) as peer:
         assert peer.process.stdin
@@ -293,7 +293,7 @@ def test_a_server_in_the_middle_of_a_call_ends_in_time_however_its_host_ends_it(
         assert [peer.process.wait(max(0.0, deadline - time.monotonic())) for peer in peers] == [0] * len(endings)
 
 
-# A host that starts a server, tells its pid, keeps (or hands on) the server's stdin, and can then be killed.
+# A host that starts a server, prints its pid, keeps (or hands on) the server's stdin, and can then be killed.
 HOST = """
 import json, subprocess, sys, time
 command, frames, hand_on = json.loads(sys.argv[1])
@@ -330,8 +330,10 @@ def test_a_server_whose_host_is_killed_is_gone_within_3_seconds(tmp_path: Path, 
     client = {"name": "test", "version": "1"}
     params = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": client}
     frames = [json.dumps({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params})]
-    told = json.dumps([serve_command(tmp_path), frames, hand_on])
-    with subprocess.Popen([sys.executable, "-c", HOST, told], stdout=subprocess.PIPE, start_new_session=True) as host:
+    reported = json.dumps([serve_command(tmp_path), frames, hand_on])
+    with subprocess.Popen(
+        [sys.executable, "-c", HOST, reported], stdout=subprocess.PIPE, start_new_session=True
+    ) as host:
         assert host.stdout
         server = int(host.stdout.readline())
         assert not gone(server, 0.1)

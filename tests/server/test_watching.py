@@ -20,7 +20,7 @@ from skillopt_mcp.promotion_tests import evaluate_candidate
 from skillopt_mcp.records.results import SkillList
 from skillopt_mcp.server import app as watching
 from skillopt_mcp.server.app import Services, SkillOptServer, Watch, watcher
-from skillopt_mcp.training.progress import Progress, silent
+from skillopt_mcp.training.progress import Progress
 
 ERAS = pytest.mark.parametrize("era", ["auto", "legacy"])
 
@@ -30,7 +30,7 @@ def at(n: int) -> Progress:
 
 
 @ERAS
-def test_a_host_that_asks_for_progress_is_told(monkeypatch: pytest.MonkeyPatch, era: str) -> None:
+def test_a_host_that_asks_for_progress_is_shown(monkeypatch: pytest.MonkeyPatch, era: str) -> None:
     monkeypatch.setattr(watching, "_NOTIFY_EVERY_S", 0.0)
 
     def list_skills() -> SkillList:
@@ -39,34 +39,30 @@ def test_a_host_that_asks_for_progress_is_told(monkeypatch: pytest.MonkeyPatch, 
             notify(at(n))
         return SkillList(skills=[])
 
-    told: list[tuple[float, float | None, str | None]] = []
+    reported: list[tuple[float, float | None, str | None]] = []
 
     async def note(done: float, total: float | None, message: str | None) -> None:
-        told.append((done, total, message))
+        reported.append((done, total, message))
 
     async def ask(client: Client) -> None:
         await client.call_tool("list_skills", {}, progress_callback=note)
         with anyio.fail_after(5):
-            while len(told) < 4:
+            while len(reported) < 4:
                 await anyio.sleep(0)
 
     with_client(SkillOptServer(lambda: Services([Tool.from_function(list_skills)])), ask, era)
-    assert told == [(n, 4, "confirm") for n in range(1, 5)]
+    assert reported == [(n, 4, "confirm") for n in range(1, 5)]
 
 
-def test_progress_is_told_a_few_times_a_second_at_most_and_not_after_the_call() -> None:
-    told: list[Progress] = []
-    watch = Watch(told.append)
+def test_progress_is_shown_a_few_times_a_second_at_most_and_not_after_the_call() -> None:
+    reported: list[Progress] = []
+    watch = Watch(reported.append)
     for n in range(1000):
         watch.notify(at(n))
     watch.close()
-    assert told == [at(0)]
-    watching_nobody = Watch(None)
-    watching_nobody.notify(at(1))
-
-
-def test_outside_a_call_nobody_is_told() -> None:
-    assert watcher() is silent
+    assert reported == [at(0)]
+    unwatched = Watch(None)
+    unwatched.notify(at(1))
 
 
 @ERAS
@@ -114,21 +110,21 @@ def test_a_cancelled_promotion_test_goes_on_from_where_it_stopped(tmp_path: Path
 
 
 class Taking:
-    """A tracer that keeps all that it is told."""
+    """A tracer that keeps all that it is reported."""
 
     def __init__(self) -> None:
-        self.told: list[object] = []
+        self.reported: list[object] = []
 
     @contextmanager
-    def start_as_current_span(self, name: str, **told: Any) -> Iterator["Taking"]:
-        self.told += [name, told]
+    def start_as_current_span(self, name: str, **reported: Any) -> Iterator["Taking"]:
+        self.reported += [name, reported]
         yield self
 
     def __getattr__(self, name: str) -> Any:
-        return lambda *told, **more: self.told.append((name, told, more))
+        return lambda *reported, **more: self.reported.append((name, reported, more))
 
 
-def test_the_spans_of_tool_calls_tell_the_tool_and_nothing_of_what_was_said(
+def test_the_spans_of_tool_calls_show_the_tool_and_nothing_of_what_was_said(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world, taking = World(tmp_path), Taking()
@@ -145,11 +141,11 @@ def test_the_spans_of_tool_calls_tell_the_tool_and_nothing_of_what_was_said(
         return all(result.is_error for result in results)
 
     assert with_client(server, fail)
-    ours = [name for name in taking.told if isinstance(name, str) and name.startswith("tool ")]
+    ours = [name for name in taking.reported if isinstance(name, str) and name.startswith("tool ")]
     assert ours == ["tool record_trajectory", "tool inspect"]
     # What the client's own half of the SDK says in the same process is the host's business.
-    told = str([each for each in taking.told if "MCP send" not in str(each)])
-    assert ("error.type" in told, "planted" in told, held.prompt in told) == (True, False, False)
+    reported = str([each for each in taking.reported if "MCP send" not in str(each)])
+    assert ("error.type" in reported, "planted" in reported, held.prompt in reported) == (True, False, False)
 
 
 def test_a_failure_goes_out_by_its_kind_alone(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -158,6 +154,6 @@ def test_a_failure_goes_out_by_its_kind_alone(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(tracing, "is_on", lambda: True)
     with pytest.raises(SkillOptError), tracing.span("tool inspect"):
         raise SkillOptError("planted")
-    assert ("set_attribute", ("error.type", "SkillOptError"), {}) in taking.told
-    assert ("set_status", (trace.StatusCode.ERROR,), {}) in taking.told
-    assert "planted" not in str(taking.told)
+    assert ("set_attribute", ("error.type", "SkillOptError"), {}) in taking.reported
+    assert ("set_status", (trace.StatusCode.ERROR,), {}) in taking.reported
+    assert "planted" not in str(taking.reported)

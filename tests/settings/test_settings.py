@@ -1,4 +1,4 @@
-"""Settings: SkillOpt's own keys, the names of this program, and what becomes of both."""
+"""Settings: SkillOpt's own keys and files, the names of this program, and what becomes of both."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from skillopt_mcp.errors import BadInput
+from skillopt_mcp.backends.openai import open_openai
+from skillopt_mcp.backends.registry import open_backend
+from skillopt_mcp.errors import BadInput, Unset
 from skillopt_mcp.settings.reading import read_mapping
 from skillopt_mcp.settings.settling import Settings, load_settings, settled_config
 from skillopt_mcp.settings.skillopt_names import FIELDS, FIXED, IN_SECTION, RETIRED, SECTION_OF, SECTIONS, UNUSED
@@ -15,71 +17,19 @@ from skillopt_mcp.training.config import Config
 # The shape that SkillOpt documents, every section of it, at values that are not the defaults.
 STRUCTURED = """
 _base_: ../base/default.yaml
-model:
-  backend: azure_openai
-  optimizer: gpt-a
-  target: claude-b
-  optimizer_backend: openai_chat
-  target_backend: claude_chat
-  reasoning_effort: medium
-  rewrite_reasoning_effort: ""
-  rewrite_max_completion_tokens: 64000
-  codex_exec_path: codex
-  codex_exec_full_auto: false
-  claude_code_exec_max_thinking_tokens: 16384
-  codex_trace_to_optimizer: true
-  azure_openai_endpoint: ""
-  azure_openai_api_key: ""
-  target_azure_openai_auth_mode: azure_cli
-  qwen_chat_base_url: ""
-  minimax_model: ""
-train:
-  num_epochs: 3
-  train_size: 0
-  steps_per_epoch: 0
-  batch_size: 24
-  accumulation: 2
-  seed: 7
-gradient:
-  minibatch_size: 5
-  merge_batch_size: 6
-  analyst_workers: 16
-  failure_only: true
-optimizer:
-  learning_rate: 9
-  min_learning_rate: 3
-  lr_scheduler: linear
-  lr_control_mode: fixed
-  skill_update_mode: suggestions
-  use_slow_update: false
-  slow_update_samples: 11
-  slow_update_gate_with_selection: true
-  longitudinal_pair_policy: 10_01
-  use_meta_skill: false
-  use_skill_aware_reflection: true
-  skill_aware_appendix_source: failure_only
-  skill_aware_consolidate_threshold: 12
-evaluation:
-  use_gate: false
-  gate_metric: soft
-  gate_mixed_weight: 0.7
-  sel_env_num: 30
-  test_env_num: 40
-  eval_test: true
-env:
-  name: searchqa
-  skill_init: skills/initial.md
-  split_mode: split_dir
-  split_ratio: "2:1:7"
-  split_seed: 42
-  split_dir: data/split
-  data_path: ""
-  split_output_dir: ""
-  max_turns: 1
-  exec_timeout: 120
-  workers: 24
-  limit: 100
-  out_root: out/here
+model: {backend: azure_openai, optimizer: gpt-a, target: claude-b, optimizer_backend: openai_chat,
+  target_backend: claude_chat, reasoning_effort: medium, rewrite_max_completion_tokens: 64000,
+  codex_exec_path: codex, azure_openai_endpoint: "", azure_openai_api_key: "", minimax_model: ""}
+train: {num_epochs: 3, train_size: 0, steps_per_epoch: 0, batch_size: 24, accumulation: 2, seed: 7}
+gradient: {minibatch_size: 5, merge_batch_size: 6, analyst_workers: 16, failure_only: true}
+optimizer: {learning_rate: 9, min_learning_rate: 3, lr_scheduler: linear, lr_control_mode: fixed,
+  skill_update_mode: suggestions, use_slow_update: false, slow_update_samples: 11,
+  slow_update_gate_with_selection: true, longitudinal_pair_policy: 10_01, use_meta_skill: false,
+  use_skill_aware_reflection: true, skill_aware_appendix_source: failure_only, skill_aware_consolidate_threshold: 12}
+evaluation: {use_gate: false, gate_metric: soft, gate_mixed_weight: 0.7, sel_env_num: 30, test_env_num: 40,
+  eval_test: true}
+env: {name: searchqa, skill_init: skills/initial.md, split_mode: split_dir, split_ratio: "2:1:7", split_seed: 42,
+  split_dir: data/split, data_path: "", max_turns: 1, exec_timeout: 120, workers: 24, limit: 100, out_root: out/here}
 """
 BASE = "train: {num_epochs: 9, seed: 1}\nhuman_feedback: {enabled: false, timeout_seconds: 0}\n"
 EXPECTED = Config(
@@ -294,3 +244,75 @@ def test_a_backend_of_skillopt_is_spelled_as_ours(backend: str, spec: str) -> No
 def test_a_key_for_a_vendor_is_never_repeated(tmp_path: Path) -> None:
     path = written(tmp_path, "a.yaml", "model: {azure_openai_api_key: sk-secret-1, qwen_chat_api_key: sk-secret-2}")
     assert "sk-secret" not in str(load_settings(path, [], {}))
+
+
+PUBLISHED = Path(__file__).parent / "skillopt_configs"
+FILES = sorted(PUBLISHED.rglob("*.yaml"))
+MODELS = ("model.target=gpt-5.5", "model.optimizer=gpt-5.5")
+AZURE = "model.azure_openai_endpoint=https://contoso.openai.azure.com"
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.parent.name)
+def test_every_published_file_is_read(path: Path) -> None:
+    settings = load_settings(path, [], {})
+    assert settings.target == settings.optimizer == "openai:gpt-5.5,azure=on,api_version=2024-12-01-preview"
+    assert settings.config.epochs == 4
+
+
+def test_there_are_eight_published_files() -> None:
+    assert len(FILES) == 8
+
+
+@pytest.mark.parametrize(
+    ("pairs", "spec"),
+    [
+        (["model.backend=azure_openai", "model.target_backend=openai_chat"], "openai:gpt-5.5,azure=on"),
+        (["model.target_backend=openai_chat", AZURE], "openai:gpt-5.5,azure=on,base_url=https://contoso.openai.azure.com"),
+        ([AZURE], "openai:gpt-5.5,azure=on,base_url=https://contoso.openai.azure.com"),
+        (
+            [AZURE, "model.target_azure_openai_endpoint=https://own.openai.azure.com"],
+            "openai:gpt-5.5,azure=on,base_url=https://own.openai.azure.com",
+        ),
+        (["backend=azure_openai"], "openai:gpt-5.5,azure=on"),
+        (
+            ["model.target_backend=minimax_chat", "model.target_minimax_base_url=https://a.example/v1"],
+            "openai:gpt-5.5,base_url=https://a.example/v1,key_env=MINIMAX_API_KEY",
+        ),
+        (["model.backend=azure_openai", "model.target_backend=codex_exec"], "codex:gpt-5.5"),
+        (["model.target_backend=openai_chat"], "openai:gpt-5.5"),
+    ],
+)  # fmt: skip
+def test_a_role_is_asked_where_the_settings_say(pairs: list[str], spec: str) -> None:
+    assert load_settings(None, [MODELS[0], *pairs], {}).target == spec
+
+
+@pytest.mark.parametrize("backend", ["minimax_chat", "qwen_chat", "openai_compatible"])
+def test_another_vendor_never_gets_the_key_of_openai(backend: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    key = backend.removesuffix("_chat").replace("qwen", "qwen_chat")
+    settings = load_settings(None, [*MODELS, f"backend={backend}", f"model.{key}_base_url=https://a.example/v1"], {})
+    monkeypatch.setenv("OPENAI_API_KEY", "of-openai")
+    with pytest.raises(Unset, match=f"needs a key: set {key.upper()}_API_KEY"):
+        open_backend(str(settings.target))
+    monkeypatch.setenv(f"{key.upper()}_API_KEY", "of-the-vendor")
+    assert open_openai(str(settings.target).partition(":")[2]).endpoint.secret.value == "of-the-vendor"
+
+
+@pytest.mark.parametrize("backend", ["minimax_chat", "qwen_chat", "qwen", "openai_compatible"])
+def test_a_server_without_an_address_is_refused(backend: str) -> None:
+    with pytest.raises(BadInput, match=r"has no address: set model\.\w+_base_url"):
+        load_settings(None, [*MODELS, f"model.backend={backend}"], {})
+
+
+def test_keys_of_older_versions_and_of_own_environments_are_read(tmp_path: Path) -> None:
+    path = tmp_path / "own.yaml"
+    path.write_text(
+        "model: {codex_trace_to_teacher: true, codex_path: /opt/codex}\n"
+        "env: {name: mine, warehouse: {rows: 3}, tables: [a, b], depth_limit: 2}\n"
+    )
+    settings = load_settings(path, [], {})
+    assert settings.environment == "mine"
+    noted = " ".join(settings.notes)
+    assert all(key in noted for key in ("model.codex_path", "env.warehouse", "env.tables", "codex_trace_to_teacher"))
+    path.write_text("env: {split_rato: 2:1:7}\n")
+    with pytest.raises(BadInput, match=r"did you mean .env\.split_ratio"):
+        load_settings(path, [], {})

@@ -1,6 +1,8 @@
-"""Rollout: what becomes of replies."""
+"""Rollout: what becomes of replies, and what an evaluation of a version costs."""
 
 from __future__ import annotations
+
+from collections.abc import Mapping
 
 import pytest
 from hypothesis import given
@@ -14,8 +16,9 @@ from skillopt_mcp.judges.kinds.regex import Regex
 from skillopt_mcp.judges.kinds.text import Contains, Exact
 from skillopt_mcp.records.calls import Call, Message, Reply, Rollout
 from skillopt_mcp.records.judging import Judge
+from skillopt_mcp.records.skills import MAIN_FILE, SkillFile, SkillFiles
 from skillopt_mcp.records.tasks import Task
-from skillopt_mcp.stages.rollout import Attempt, rollout, trajectories
+from skillopt_mcp.stages.rollout import Attempt, Evaluation, evaluate, rollout, trajectories
 
 WORD = "zyzzyva"
 JUDGES: list[Judge] = [
@@ -75,3 +78,45 @@ def test_what_reflection_reads_of_a_failure_quotes_the_expected_answer(judge: Ju
     assert trajectory.reason == trial.reason
     if not trial.hard:
         assert WORD in trajectory.reason or "86420135.25" in trajectory.reason
+
+
+OTHER = SkillFiles((SkillFile(MAIN_FILE, b"another"),))
+Outcome = bool | float | None
+
+
+def scored(n: int) -> Task:
+    """Return the n-th task; soft is the share of ten letters that the answer holds."""
+    return Task(n, 1, f"t{n}", f"task {n}", Contains(expected=list("abcdefghij")), "val", f"d{n}")
+
+
+def evaluation(outcomes: Mapping[int, Outcome]) -> Evaluation:
+    """Return the evaluation with these outcomes by task: passed, a soft score below 1, or missing."""
+
+    def answer(call: Call) -> str | Reply:
+        assert isinstance(call.request, Rollout)
+        outcome = outcomes[call.request.task.id]
+        return Reply("", fault="timeout") if outcome is None else "abcdefghij"[: round(10 * outcome)]
+
+    return evaluate(MemoryAsk(answer), SKILL, [scored(n) for n in outcomes], "hard", draw="r/val")
+
+
+def test_an_evaluation_is_paid_once_under_its_draw_and_serves_again() -> None:
+    ask = MemoryAsk(lambda call: "abcdefghij")
+    first = evaluate(ask, SKILL, [scored(1), scored(2)], "hard", draw="r/val")
+    assert evaluate(ask, SKILL, [scored(1), scored(2)], "hard", draw="r/val") == first
+    assert len(ask.sent) == 2
+    evaluate(ask, OTHER, [scored(1), scored(2)], "hard", draw="r/val")
+    evaluate(ask, SKILL, [scored(1), scored(2)], "hard", draw="another run/val")
+    assert len(ask.sent) == 6
+
+
+def test_the_score_is_the_runs_metric_over_the_trials_that_have_one() -> None:
+    ask = MemoryAsk(lambda call: "abcdefghij" if "prompt='task 1'" in str(call.request) else "abcde")
+    hard, soft, mixed = (
+        evaluate(ask, SKILL, [scored(1), scored(2)], metric, draw="r/val").score for metric in ("hard", "soft", "mixed")
+    )
+    assert (hard, soft, mixed) == (0.5, 0.75, 0.625)
+    mostly_soft = evaluate(ask, SKILL, [scored(1), scored(2)], "mixed", draw="r/val", mixed_weight=0.8)
+    assert mostly_soft.score == pytest.approx(0.7)
+    assert evaluation({1: True, 2: None}).score == 1.0
+    assert evaluation({1: True, 2: None}).mean.n_missing == 1

@@ -21,25 +21,25 @@ def attempt(session: str, position: int) -> NewTrajectory:
 def open_each(parent: Parent, paths: list[Path]) -> None:
     """Open new stores, all processes at once, a cue for each."""
     for path in paths:
-        parent.await_cue()
+        parent.wait_for_start()
         with Store(path) as store:
-            parent.say(store.skills.list_skills())
+            parent.send(store.skills.list_skills())
 
 
 def write_once(parent: Parent, path: Path) -> None:
-    parent.await_cue()
+    parent.wait_for_start()
     try:
         with Store(path) as store:
             store.skills.track("s", "/s", SKILL)
-        parent.say("written")
+        parent.send("written")
     except SkillOptError as error:
-        parent.say(f"{type(error).__name__}: {error}")
+        parent.send(f"{type(error).__name__}: {error}")
 
 
 def count(parent: Parent, path: Path, n: int) -> None:
     """Add to a counter by reading it first: the transaction that a plain BEGIN loses."""
     pool = Pool(path)
-    parent.await_cue()
+    parent.wait_for_start()
     for _ in range(n):
         with pool.write() as connection:
             value = connection.execute("select n_seen from skill where id = 1").fetchone()[0]
@@ -48,20 +48,20 @@ def count(parent: Parent, path: Path, n: int) -> None:
 
 
 def record(parent: Parent, path: Path, session: str, n: int) -> None:
-    """Record `n` attempts of one session, telling of each once it is stored."""
+    """Record `n` attempts of one session, reporting each once it is stored."""
     with Store(path) as store:
         skill = store.skills.track("s", "/s", SKILL)
-        parent.await_cue()
+        parent.wait_for_start()
         for position in range(n):
             new = attempt(session, position)
             trajectory_id, added, _ = store.trajectories.add_trajectory(skill.id, skill.live_version, new)
-            parent.say(session, position, trajectory_id, added)
+            parent.send(session, position, trajectory_id, added)
 
 
 def fork(parent: Parent, path: Path) -> None:
     """Fork with an open pool: the child is refused and harms nothing, the parent goes on."""
     pool = Pool(path)
-    parent.await_cue()
+    parent.wait_for_start()
     with pool.write() as connection:
         connection.execute("insert into skill_root(path) values ('before')")
     child = os.fork()
@@ -76,5 +76,5 @@ def fork(parent: Parent, path: Path) -> None:
     _, status = os.waitpid(child, 0)
     with pool.write() as connection:
         connection.execute("insert into skill_root(path) values ('after')")
-    parent.say(os.waitstatus_to_exitcode(status), pool.rows("select path from skill_root order by path"))
+    parent.send(os.waitstatus_to_exitcode(status), pool.rows("select path from skill_root order by path"))
     pool.close()

@@ -93,7 +93,7 @@ def test_the_deepest_mount_above_a_path_tells_its_file_system(path: str, kind: s
         "9p", "v9fs", "drvfs", "virtiofs", "vboxsf", "prl_fs", "hgfs", "vmhgfs", "osxfs", "grpcfuse",
         "fuse.vmhgfs-fuse", "fuse.glusterfs", "fuse.ceph", "fuse.beegfs", "fuse.prl_fsd", "fuse.grpcfuse",
         "gfs2", "ocfs2", "orangefs", "pvfs2", "coda", "fuse", "fuse.sshfs", "fuse.rclone", "fuse.juicefs",
-        "fuse.mount-s3", "fuse.gvfsd-fuse", "fuse.onedriver", "fuse.nobody-has-heard-of",
+        "fuse.mount-s3", "fuse.gvfsd-fuse", "fuse.onedriver", "fuse.unknown",
         "virtiofs.virtiofs0", "fakeowner",
     ],
 )  # fmt: skip
@@ -190,18 +190,20 @@ def test_a_store_that_cannot_be_written_where_it_lies_says_why_and_how_to_read_i
 
 
 @pytest.mark.parametrize("name", ["SQLITE_FULL", "SQLITE_IOERR_WRITE", "SQLITE_IOERR_SHMSIZE"])
-def test_a_disk_without_room_is_told_as_what_it_is(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_disk_without_room_is_reported_as_what_it_is(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(os, "statvfs", lambda place: SimpleNamespace(f_bavail=3, f_frsize=4096))
     why = f"the disk of '{tmp_path}' is full: free some space, and go on: what was stored is kept"
     assert refused(name, tmp_path / "s.db").endswith(f"cannot be written, for {why}")
 
 
-def test_a_limit_to_the_length_of_files_is_told_as_what_it_is(pool: Pool) -> None:
+def test_a_limit_to_the_length_of_files_is_reported_as_what_it_is(pool: Pool) -> None:
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, before[1]))
     try:
-        told = r"no file may be longer than 200,000 bytes here: raise .*\(ulimit -f\)"
-        with pytest.raises(StoreError, match=told), pool.write() as connection:
+        reported = r"no file may be longer than 200,000 bytes here: raise .*\(ulimit -f\)"
+        with pytest.raises(StoreError, match=reported), pool.write() as connection:
             connection.execute("insert into event values (1, 'x', hex(zeroblob(400000)), '', '', '')")
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)

@@ -29,9 +29,9 @@ def erase_one_by_one(parent: Parent, path: Path) -> None:
     with Store(path) as store:
         erasing = store.table(Erasing)
         ids = erasing.choose(1, Choice())
-        parent.await_cue()
+        parent.wait_for_start()
         for start_at in range(0, len(ids), 3):
-            parent.say(erasing.erase(ids[start_at : start_at + 3]))
+            parent.send(erasing.erase(ids[start_at : start_at + 3]))
 
 
 def test_a_kill_leaves_each_attempt_whole_or_erased_and_it_goes_on(store: Store, spawn: Spawn) -> None:
@@ -41,7 +41,7 @@ def test_a_kill_leaves_each_attempt_whole_or_erased_and_it_goes_on(store: Store,
         child = spawn(erase_one_by_one, store.path)
         start([child])
         for _ in range(chance.randint(1, 4)):
-            child.hear()
+            child.receive()
         child.kill()
         pool = Pool(store.path)
         rows = pool.rows(

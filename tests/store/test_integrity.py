@@ -79,7 +79,7 @@ def test_a_store_without_its_tables_is_one_problem(store: Store) -> None:
         connection.execute("drop table event")
         connection.execute("drop table approval")
     [problem] = store.table(Integrity).check_tables()
-    assert str(problem).endswith("of its tables are missing: approval, event")
+    assert str(problem).endswith("tables are missing: approval, event")
     pool.close()
 
 

@@ -17,9 +17,9 @@ def test_no_acknowledged_trajectory_is_lost_to_forty_kills(store: Store, spawn: 
     for n in range(ROUNDS):
         writers = [spawn(record, store.path, f"s{n}.{i}", 1_000_000) for i in range(WRITERS)]
         start(writers)
-        for writer in chance.sample(writers, WRITERS):  # the others write on beside the dead, and recover what it left
-            told = [writer.hear() for _ in range(chance.randint(1, 20))]
-            acknowledged |= {each[2]: each[:2] for each in [*told, *writer.kill()]}
+        for writer in chance.sample(writers, WRITERS):  # the others write on, and recover what it left
+            reported = [writer.receive() for _ in range(chance.randint(1, 20))]
+            acknowledged |= {each[2]: each[:2] for each in [*reported, *writer.kill()]}
     assert len(acknowledged) > ROUNDS * WRITERS
     pool = Pool(store.path)
     stored = {row[0]: row[1:] for row in pool.rows("select id, session_id, position, answer from trajectory")}

@@ -15,7 +15,7 @@ from tests.processes import Parent, Spawn
 
 
 def work(parent: Parent, folder: Path) -> None:
-    """Record, propose and replay, telling of every Python open of the store's files as (name, flags)."""
+    """Record, propose and replay, returning every Python open of the store's files as (name, flags)."""
     store_path = folder / "kept" / "skillopt.db"
     files = [f"{store_path}{end}" for end in ("", "-wal", "-shm", "-journal")]
     opened: list[tuple[str, int]] = []
@@ -38,7 +38,7 @@ def work(parent: Parent, folder: Path) -> None:
             add_tasks(workspace, str(skill), tasks)
             propose_edits(workspace, str(skill), [{"op": "append", "content": "- Check twice."}])
             replay(workspace, start_run(workspace, str(skill), Config(epochs=1, batch=3, max_pairs=8)))
-    parent.say(opened)
+    parent.send(opened)
 
 
 def test_the_server_process_opens_the_store_only_to_make_it(tmp_path: Path, spawn: Spawn) -> None:

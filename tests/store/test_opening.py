@@ -1,4 +1,4 @@
-"""Opening a store: made once whoever comes first, private, and refused untouched when it is not ours to open."""
+"""Opening a store: made once by the first process, private, and refused untouched when it is not ours to open."""
 
 import hashlib
 import os
@@ -40,7 +40,7 @@ def test_sixteen_processes_open_one_new_store_at_once(tmp_path: Path, spawn: Spa
     children = [spawn(open_each, paths) for _ in range(16)]
     for _ in range(ROUNDS):
         start(children)
-        assert [child.hear() for child in children] == [[]] * 16
+        assert [child.receive() for child in children] == [[]] * 16
     for child in children:
         child.rest()
     alone = Pool(tmp_path / "alone.db")
@@ -159,7 +159,7 @@ def test_the_store_lies_where_it_is_said_or_in_the_users_data_folder(tmp_path: P
     assert store_path(None, {}) == platformdirs.user_data_path("skillopt-mcp") / "skillopt.db"
     assert store_path("here.db", {}) == Path.cwd() / "here.db"
     assert store_path("~/here.db", {}) == Path.home() / "here.db"
-    assert store_path("~nobody-of-this-name/here.db", {}) == Path.cwd() / "~nobody-of-this-name/here.db"
+    assert store_path("~no-such-user/here.db", {}) == Path.cwd() / "~no-such-user/here.db"
 
 
 @pytest.mark.parametrize("umask", [0o777, 0o077, 0o022, 0])

@@ -1,4 +1,4 @@
-"""Skills at rest: every version byte for byte, told apart by path and by the beginning of its name."""
+"""Skills at rest: every version byte for byte, found by path and by the beginning of its id."""
 
 import pytest
 from children import SKILL
@@ -74,7 +74,7 @@ def test_damaged_bytes_are_never_handed_out(store: Store) -> None:
         store.skills.get_files(skill.id, SKILL.digest)
 
 
-def test_two_skills_of_one_name_are_told_apart_by_path(store: Store) -> None:
+def test_two_skills_of_one_name_are_found_by_path(store: Store) -> None:
     one, two = (store.skills.track("same", path, SKILL) for path in ("/a/same", "/b/same"))
     assert store.skills.find_skill("/b/same") == two
     assert store.skills.find_skill("/a/same") == one

@@ -27,10 +27,10 @@ def test_eight_processes_recording_the_same_hundred_attempts_leave_a_hundred_row
     store: Store, skill: Skill, spawn: Spawn
 ) -> None:
     said = together([spawn(record_attempts, store.path, "s1", 100) for _ in range(8)])
-    told = [each for child in said for each in child]
-    assert len(told) == 800
-    assert len({(position, trajectory_id) for _, position, trajectory_id, _ in told}) == 100
-    assert sum(added for *_, added in told) == 100
+    reported = [each for child in said for each in child]
+    assert len(reported) == 800
+    assert len({(position, trajectory_id) for _, position, trajectory_id, _ in reported}) == 100
+    assert sum(added for *_, added in reported) == 100
     assert store.trajectories.count_trajectories(skill.id) == (100, 100)
 
 
@@ -48,7 +48,7 @@ def test_what_came_since_the_last_proposal_is_new(store: Store, skill: Skill) ->
     assert store.trajectories.count_trajectories(other.id) == (1, 1)
 
 
-def test_what_is_new_is_counted_on_whoever_recorded_or_proposed_meanwhile(store: Store, skill: Skill) -> None:
+def test_what_is_new_is_counted_on_when_others_recorded_or_proposed_meanwhile(store: Store, skill: Skill) -> None:
     new = NewTrajectory("p", "a", True, 1.0, "", "[]", "session")
     with Store(store.path) as other:
         counts = [record(who, skill, new)[2] for who in (store, store, other, store, other)]

@@ -101,13 +101,13 @@ _SAID_CHARACTERS = 250
 class Host(Protocol):
     """A command line: `skills_path` is where in a project it looks for skills.
 
-    `most_used` is the most that it may use for a call, None without a limit: only money has one.
+    `max_usage` is the most that it may use for a call, None without a limit: only money has one.
     """
 
     program: Program
     skills_path: str
     timeout: float
-    most_used: Usage | None
+    max_usage: Usage | None
 
     def line(self, call: Call, place: Place) -> Line:
         """Return the command line for a call. Raises BackendFault when the user has no account that can be reached."""
@@ -157,7 +157,7 @@ class AgentBackend:
 
     def worst_case(self, call: Call) -> Usage | None:
         """Return the most that the program may use for a call, by its own account, None when nothing limits it."""
-        return self._host.most_used
+        return self._host.max_usage
 
     async def _run(self, call: Call) -> tuple[Ended, str | None]:
         """Return how the command line ended, and the name of the skill that it had, if any."""

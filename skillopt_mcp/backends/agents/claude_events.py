@@ -137,7 +137,7 @@ def _end(result: _Result, code: str | None, events: AgentEvents) -> None:
 
 
 def text_of(content: JsonValue) -> str:
-    """Return the text of a message's content: one text, or parts of which some are texts."""
+    """Return the text of a message's content: one text, or parts, some of them texts."""
     if isinstance(content, str):
         return content
     if not isinstance(content, list):

@@ -36,15 +36,15 @@ class _Totals(Event):
     total_token_usage: Tokens = Tokens()
 
 
-class _Part(Event):
+class _TextPart(Event):
     text: str = ""
 
 
 class _Payload(Event):
     type: str = ""
     role: str = ""
-    content: list[_Part] | None = None
-    summary: list[_Part] | None = None
+    content: list[_TextPart] | None = None
+    summary: list[_TextPart] | None = None
     namespace: str | None = None
     name: str = ""
     arguments: str = ""
@@ -128,7 +128,7 @@ def _strings(output: JsonValue) -> Iterator[str]:
         yield from (str(part["text"]) for part in output if isinstance(part, dict) and "text" in part)
 
 
-def _texts(parts: list[_Part] | None) -> list[str]:
+def _texts(parts: list[_TextPart] | None) -> list[str]:
     return [part.text for part in parts or () if part.text.strip()]
 
 

@@ -16,7 +16,7 @@ _NAME = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
 _NAME_CHARACTERS = 64
 NAMELESS = "skill"
 _OF_THE_PATH = frozenset({errno.EEXIST, errno.EISDIR, errno.ENOTDIR, errno.ENAMETOOLONG, errno.EINVAL, errno.EILSEQ})
-# What would set up the host, run programs with it or lead it to other servers is no material of a task.
+# What would set up the host, run programs with it or lead it to other servers is not material of a task.
 _HOSTS_OWN = frozenset({".agents", ".claude", ".codex", ".git", ".mcp.json"})
 
 

@@ -14,10 +14,10 @@ from skillopt_mcp.backends.api.faults import Origin
 from skillopt_mcp.backends.api.prices import Price, Tokens
 from skillopt_mcp.records.calls import Fault, Message, Reply, Usage
 
-# English comes to four and more, code and other scripts to fewer.
+# English has four and more, code and other scripts have fewer.
 _BYTES_PER_TOKEN = 3
 # What is above is a broken count, and more than a store can add up.
-_MOST_TOKENS = 10**9
+_MAX_TOKENS = 10**9
 _THOUGHTS = re.compile(r"\s*<think>(.*?)</think>", re.DOTALL)
 
 
@@ -63,7 +63,7 @@ def body_of(response: httpx2.Response, model: type[W], origin: Origin) -> W:
 
 def counted(n_in: int | None, n_out: int | None) -> bool:
     """Return whether a server says what it used: no model answers without having read anything."""
-    return n_in is not None and n_out is not None and 0 < n_in <= _MOST_TOKENS and 0 <= n_out <= _MOST_TOKENS
+    return n_in is not None and n_out is not None and 0 < n_in <= _MAX_TOKENS and 0 <= n_out <= _MAX_TOKENS
 
 
 def reply_of(answer: Answer, origin: Origin, price: Price | None, asked: str = "") -> Reply:

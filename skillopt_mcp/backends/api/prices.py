@@ -15,7 +15,7 @@ from skillopt_mcp.backends.api.prompts import Prompt, strict_schema
 from skillopt_mcp.errors import BackendError
 from skillopt_mcp.records.calls import Usage
 
-# A number of tokens is no secret.
+# A number of tokens is not a secret.
 _SECRET = re.compile(r"key|token(?!s)|secret|password|auth")
 
 PRICES = frozenset({"price_in", "price_out", "price_cached", "price_cache_write", "price_batch"})
@@ -209,7 +209,7 @@ def _read(path: Path) -> dict[str, dict[str, Price]]:
 _FRAME_TOKENS = 1000
 
 
-def most_used(prompt: Prompt, max_tokens: int | None, price: Price | None) -> Usage | None:
+def max_usage(prompt: Prompt, max_tokens: int | None, price: Price | None) -> Usage | None:
     """Return the most that a call can use, None when nothing limits its answer.
 
     No token is shorter than a byte; vendors add a frame of their own, and a cache may be written instead of read.

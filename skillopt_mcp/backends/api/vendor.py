@@ -12,7 +12,7 @@ import httpx2
 from skillopt_mcp.backends.api.answers import Wire, body_of, lines_of
 from skillopt_mcp.backends.api.clients import ClientPools, Sdk, sdk_faults
 from skillopt_mcp.backends.api.faults import UNPAID, Endpoint, Origin, Rejection, rejection_fault
-from skillopt_mcp.backends.api.prices import Price, PricedOptions, most_used
+from skillopt_mcp.backends.api.prices import Price, PricedOptions, max_usage
 from skillopt_mcp.backends.api.prompts import LAYOUT, prompt_of
 from skillopt_mcp.backends.base import BackendFault
 from skillopt_mcp.backends.batches import Batching
@@ -43,7 +43,7 @@ class ApiBackend(Generic[O]):
 
     def worst_case(self, call: Call) -> Usage | None:
         """Return the most that one attempt at `call` can use, None when nothing limits the answer."""
-        return most_used(prompt_of(call), getattr(self.options, "max_tokens", None), self.price)
+        return max_usage(prompt_of(call), getattr(self.options, "max_tokens", None), self.price)
 
     @asynccontextmanager
     async def connected(self) -> AsyncIterator[Any]:

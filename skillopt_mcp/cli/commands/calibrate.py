@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from skillopt_mcp.cli.command import TARGET, Arg, Flag, command
+from skillopt_mcp.cli.command import SKILL, TARGET, Arg, Flag, command
 from skillopt_mcp.cli.spending import Planned, Spending, agree, require_backends, simulation
 from skillopt_mcp.cli.terminal import Terminal
 from skillopt_mcp.cli.watching import Watch
@@ -19,7 +19,7 @@ from skillopt_mcp.promotion_tests import Calibrated, calibrate
 class Calibrate(Spending):
     """Measure what a promotion test of a skill can find, before paying for one."""
 
-    skill: Annotated[str, Arg("a skill's name, or the path of its folder")]
+    skill: Annotated[str, Arg(SKILL)]
     pairs: Annotated[int, Flag("pairs of rollouts")] = 40
     gain: Annotated[float | None, Flag("what this gain would take (default: 0.08, 0.16 and 0.3)")] = None
     max_pairs: Annotated[int, Flag("for a test that pauses after so many")] = 200

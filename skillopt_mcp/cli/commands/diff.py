@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from skillopt_mcp.cli.command import Arg, Command, command
+from skillopt_mcp.cli.command import SKILL, Arg, Command, command
 from skillopt_mcp.cli.terminal import Terminal
 from skillopt_mcp.show.listing import diff_versions
 
@@ -13,7 +13,7 @@ from skillopt_mcp.show.listing import diff_versions
 class Diff(Command):
     """Show what differs between two versions of a skill."""
 
-    skill: Annotated[str, Arg("a skill's name, or the path of its folder")]
+    skill: Annotated[str, Arg(SKILL)]
     old: Annotated[str | None, Arg("a version (default: the one before the last change)")] = None
     new: Annotated[str | None, Arg("a version (default: what is live)")] = None
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Annotated, Literal
 
 from skillopt_mcp.backends.batches import Patience
@@ -26,10 +26,8 @@ from skillopt_mcp.records.results import Arm, Evaluated, Proposed
 from skillopt_mcp.runs import best_candidate
 from skillopt_mcp.workspace import Workspace
 
-_GIVEN = (
-    "target", "judge", "max_pairs", "concurrency", "companion", "no_worse", "claim", "max_calls", "max_tokens",
-    "max_usd", "max_minutes", "batch_api", "yes",
-)  # fmt: skip
+# What a command that continues the test is not given again.
+_ONCE = frozenset({"candidate", "rebase", "dry_run"})
 
 
 @command("evaluate", example=f"evaluate c-0123456789ab --target {TARGET}", needs_store=True)
@@ -103,7 +101,8 @@ class Evaluate(Sending):
                 workspace.on_reply = watch.on_reply
                 result = evaluate_candidate(workspace, self.candidate, None, watch.notify, rule)
         except (KeyboardInterrupt, Stopped) as stop:
-            given = {name: value for name in _GIVEN if (value := getattr(self, name)) != getattr(type(self), name)}
+            names = (each.name for each in fields(self) if each.name not in _ONCE)
+            given = {name: value for name in names if (value := getattr(self, name)) != getattr(type(self), name)}
             return BrokenOff.of(
                 stop, "evaluate_candidate", {"candidate_id": self.candidate, **given}, candidate_id=self.candidate,
                 at_vendor=[batch.vendor_id or batch.id for batch in waiting_for(workspace, self.candidate)],

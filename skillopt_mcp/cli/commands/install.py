@@ -13,7 +13,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Annotated, Literal
 
-from skillopt_mcp.cli.command import OPTIMIZER, PROGRAM, TARGET, Arg, Command, Flag, WrongUsage, command
+from skillopt_mcp.cli.command import OPTIMIZER, PROGRAM, TARGET, YES, Arg, Command, Flag, WrongUsage, command
 from skillopt_mcp.cli.terminal import Terminal
 from skillopt_mcp.errors import BadInput, SkillOptError
 from skillopt_mcp.install.hosts import surroundings
@@ -47,7 +47,7 @@ class Installation(Command):
     hooks: Annotated[bool, Flag("also the hooks that record sessions")] = False
     skill: Annotated[bool, Flag("also the skill that teaches the loop, and in Claude Code its permissions")] = False
     dry_run: Annotated[bool, Flag("show the change, and change nothing")] = False
-    yes: Annotated[bool, Flag("do not ask (needed where there is no terminal)")] = False
+    yes: Annotated[bool, YES] = False
 
     def __post_init__(self) -> None:
         if self.user and self.project:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Annotated
 
-from skillopt_mcp.cli.command import Arg, Command, Flag, command
+from skillopt_mcp.cli.command import YES, Arg, Command, Flag, command
 from skillopt_mcp.cli.terminal import Terminal
 from skillopt_mcp.errors import Refused
 from skillopt_mcp.promotions.consent import Consent, Ready
@@ -21,7 +21,7 @@ from skillopt_mcp.records.skills import short
 class Changing(Command):
     """Commands that write the live file."""
 
-    yes: Annotated[bool, Flag("do not ask (needed where there is no terminal)")] = False
+    yes: Annotated[bool, YES] = False
 
     def consent(self, terminal: Terminal) -> Consent:
         """Return who agrees: a person who is asked, or one who agreed beforehand."""
@@ -70,7 +70,7 @@ class Promote(Changing):
         return replace(self.consent(terminal), simulated=self.simulated)
 
     def _check_is_seen(self, review: Review, terminal: Terminal) -> None:
-        """Raise Refused where somebody who cannot have looked would promote what is held or unproven."""
+        """Raise Refused where a held or unproven candidate would be promoted unseen."""
         is_blind = self.yes or not terminal.is_interactive
         if is_blind and (review.findings or review.verdict == "undecided"):
             held = f"the guard holds '{self.candidate}' ({'; '.join(review.findings)})"

@@ -25,7 +25,7 @@ from skillopt_mcp.answering import (
 )
 from skillopt_mcp.backends.batches import Patience
 from skillopt_mcp.cli.command import OPTIMIZER, TARGET, Arg, Flag, WrongUsage, command
-from skillopt_mcp.cli.preparing import Prepared, Sources, added_notes, flag_of, prepare
+from skillopt_mcp.cli.preparing import Prepared, added_notes, flag_of, prepare
 from skillopt_mcp.cli.spending import (
     BrokenOff,
     Planned,
@@ -139,7 +139,7 @@ class Replay(Sending):
         return {**self.given, **{name: value for name, value in around.items() if value is not None}}
 
     def _prepare(self, terminal: Terminal) -> Prepared:
-        ready = prepare(Sources(self.config, self.set, self._settings), self.skill)
+        ready = prepare(self.config, self.set, self._settings, self.skill)
         for note in ready.notes:
             terminal.note(f"note: {note}")
         return ready
@@ -194,7 +194,7 @@ class Replay(Sending):
             begin(workspace, new)
             return self._train(terminal, workspace, new, ready.concurrency, ready.out)
 
-    # A run that goes on
+    # A resumed run
 
     def _resumed(self, terminal: Terminal) -> Replayed | Planned | BrokenOff:
         frozen = [name for name in self._settings if name not in _FREE]
@@ -270,7 +270,9 @@ class Replay(Sending):
             return self._broken_off(terminal, workspace, run, stop, concurrency, out)
         except Busy as error:
             why = str(error).partition(":")[0]
-            raise Busy(f"{why}; afterwards go on with skillopt-mcp replay {shlex.quote(self.skill)} --resume") from None
+            raise Busy(
+                f"{why}; afterwards continue it with: skillopt-mcp replay {shlex.quote(self.skill)} --resume"
+            ) from None
         _export(terminal, workspace, run, out)
         result = _for_simulation(advised(workspace, run.skill_id, result), label)
         used, config = account(workspace.store, run.id).summary, Config.of_run(run.config)
@@ -286,7 +288,7 @@ class Replay(Sending):
         arguments: dict[str, JsonValue] = {
             "skill": self.skill, "resume": True, "concurrency": concurrency, "out": str(out) if out else None,
             "batch_api": self.batch_api,
-            # Whoever sits at a terminal is asked again.
+            # A person at a terminal is asked again.
             "yes": not terminal.is_interactive and asks_real_models(workspace, _roles(run)),
         }  # fmt: skip
         waiting = [batch.vendor_id or batch.id for batch in waiting_batches(workspace, run.id)]

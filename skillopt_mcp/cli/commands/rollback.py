@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Annotated
 
-from skillopt_mcp.cli.command import Arg, Flag, command
+from skillopt_mcp.cli.command import SKILL, Arg, Flag, command
 from skillopt_mcp.cli.commands.promote import Changing
 from skillopt_mcp.cli.terminal import Terminal
 from skillopt_mcp.errors import Refused
@@ -20,7 +20,7 @@ from skillopt_mcp.records.skills import short
 class Rollback(Changing):
     """Restore an earlier version of a skill, byte for byte."""
 
-    skill: Annotated[str, Arg("a skill's name, or the path of its folder")]
+    skill: Annotated[str, Arg(SKILL)]
     version: Annotated[str | None, Arg("default: the version before the last change")] = None
     over_edit: Annotated[bool, Flag("replace an edit made since; it is kept as a version")] = False
 

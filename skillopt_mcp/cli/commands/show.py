@@ -13,7 +13,7 @@ from skillopt_mcp.costs import price_cell
 from skillopt_mcp.documents.text import counted
 from skillopt_mcp.promotions.consent import Consent
 from skillopt_mcp.records.results import History
-from skillopt_mcp.runs import RunList, RunRow, list_runs, step_row, way_to_test
+from skillopt_mcp.runs import RunList, RunRow, evaluation_step, list_runs, step_row
 from skillopt_mcp.show.export import export_run, export_version
 from skillopt_mcp.show.inspecting import SHOWN, look_up
 from skillopt_mcp.show.listing import history
@@ -62,7 +62,7 @@ class Show(Command):
                 if not terminal.is_json:
                     found["text"], self._test = (
                         describe_run(workspace, run.id, terminal.width),
-                        way_to_test(workspace, run),
+                        evaluation_step(workspace, run),
                     )
                     return found
                 steps = [step_row(step).model_dump(mode="json") for step in workspace.store.runs.list_steps(run.id)]
@@ -84,7 +84,7 @@ class Show(Command):
                 self._show_runs(self._runs, terminal)
             terminal.next(result["next_step"])
             if result["kind"] == "run" and self._test:
-                terminal.note(f"Or test its best version: {self._test}")
+                terminal.note(f"Or test its best version: {self._test.as_command(terminal.store)}")
 
     def _show_runs(self, found: RunList, terminal: Terminal) -> None:
         rows = found.runs if self.all else found.runs[:_N_RUNS]

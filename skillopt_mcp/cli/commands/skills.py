@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Annotated, Any
 
-from skillopt_mcp.cli.command import Arg, Command, Flag, command
+from skillopt_mcp.cli.command import SKILL, YES, Arg, Command, Flag, command
 from skillopt_mcp.cli.terminal import Terminal
 from skillopt_mcp.documents.text import counted, or_more
 from skillopt_mcp.records.candidates import AgreedOn
@@ -19,7 +19,6 @@ from skillopt_mcp.skills import Forgotten, Moved, forget_skill, move_skill
 from skillopt_mcp.store.trajectories import MOST_COUNTED
 
 _FEW = 10
-_SKILL = "a skill's name, or the path of its folder"
 
 
 @command("skills list", example="skills", also="skills", needs_store=True)
@@ -94,12 +93,12 @@ class Permit(Command):
     Edits in which the guard found something, or which touch code or a command, are asked about each time.
     """
 
-    skill: Annotated[str, Arg(_SKILL)]
+    skill: Annotated[str, Arg(SKILL)]
     simulated: Annotated[bool, Flag("evidence of a simulation is enough")] = False
     host_run: Annotated[bool, Flag("so is what the host's own agents judged, or attempted after seeing the tasks")] = (
         False
     )
-    yes: Annotated[bool, Flag("do not ask (needed where there is no terminal)")] = False
+    yes: Annotated[bool, YES] = False
 
     def run(self, terminal: Terminal) -> dict[str, Any]:
         """Ask a person, and record the permission."""
@@ -129,7 +128,7 @@ class Permit(Command):
 class Revoke(Command):
     """Take that permission back."""
 
-    skill: Annotated[str, Arg(_SKILL)]
+    skill: Annotated[str, Arg(SKILL)]
 
     def run(self, terminal: Terminal) -> dict[str, Any]:
         """Record it."""
@@ -156,14 +155,14 @@ class Move(Command):
             return move_skill(workspace, self.skill, self.to)
 
     def show(self, result: Moved, terminal: Terminal) -> None:
-        terminal.say(f"{result.skill} is at {result.path} now (was {result.before}).")
+        terminal.say(f"{result.skill} has moved to {result.path} (was {result.before}).")
 
 
 @command("skills forget", example="skills forget my-skill", needs_store=True)
 class Forget(Command):
     """Hide a skill whose folder is gone; its history is kept."""
 
-    skill: Annotated[str, Arg(_SKILL)]
+    skill: Annotated[str, Arg(SKILL)]
 
     def run(self, terminal: Terminal) -> Forgotten:
         """Record it."""

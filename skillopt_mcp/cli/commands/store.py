@@ -8,7 +8,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Annotated
 
-from skillopt_mcp.cli.command import Arg, Command, Flag, command
+from skillopt_mcp.cli.command import YES, Arg, Command, Flag, command
 from skillopt_mcp.cli.terminal import Terminal
 from skillopt_mcp.cli.watching import working
 from skillopt_mcp.documents.text import counted
@@ -16,7 +16,30 @@ from skillopt_mcp.maintenance.backup import BackedUp, Backup, Restored, back_up,
 from skillopt_mcp.maintenance.erase import Erasure, erase, review_erasure
 from skillopt_mcp.maintenance.verify import Verified, verify_store
 from skillopt_mcp.show.notes import describe_note
-from skillopt_mcp.trajectories import Wanted, attempts_meant
+from skillopt_mcp.trajectories import AttemptQuery, find_attempts
+
+_STAYS = "It stays in this store. A new one (--store FILE) is without it, once this one is removed."
+# What an erasure leaves, by its kind, and what a person can do about it.
+_ELSEWHERE = {
+    "version": ("versions of skills", f"If one is live, correct the file. {_STAYS}"),
+    "version_file": ("names of files in versions", _STAYS),
+    "task": ("tasks", f"Remove them, so that nothing draws them (skillopt-mcp tasks remove). {_STAYS}"),
+    "retirement": ("removed tasks", _STAYS),
+    "candidate": ("reasons of candidates", f"Promote none that you would not show. {_STAYS}"),
+    "edit": ("edits of candidates", f"Promote none that you would not show. {_STAYS}"),
+    "run": ("runs (their settings, notes or results)", _STAYS),
+    "step": ("steps of runs", _STAYS),
+    "trial": ("reasons of scores in runs and tests", _STAYS),
+    "attempt": ("errors of backends", _STAYS),
+    "other_attempts": ("other attempts", "Erase them, too: skillopt-mcp store erase trajectory:N"),
+    "session_ids": ("session ids of erased attempts", _STAYS),
+    "open_answers": ("answers of the optimizer in unfinished runs", "Finish the run, then repeat this command."),
+    "answers": ("answers in runs and tests", f"Verdicts rest on them. {_STAYS}"),
+    "host_work": ("work that is out with a host", "It is removed when that work is done, or after a day."),
+    "made_from": ("candidates with edits from these attempts", f"Look at each (skillopt-mcp show). {_STAYS}"),
+    "copies": ("older copies of this store", "Remove these files."),
+    "transcripts": ("transcripts of the hosts", "Remove these files; nothing reads these attempts from them again."),
+}
 
 
 @command("store verify", example="store verify", needs_store=True)
@@ -74,7 +97,7 @@ class Restore(Command):
 
     file: Annotated[str, Arg("a backup; first stop all that has the store open (hosts, replays)")]
     unsound: Annotated[bool, Flag("put it in place though the check finds faults in it")] = False
-    yes: Annotated[bool, Flag("do not ask (needed where there is no terminal)")] = False
+    yes: Annotated[bool, YES] = False
 
     def run(self, terminal: Terminal) -> Restored:
         """Show what the backup holds, ask a person, and put it in place."""
@@ -132,14 +155,14 @@ class Erase(Command):
     ] = None
     all: Annotated[bool, Flag("all attempts of the skill")] = False
     dry_run: Annotated[bool, Flag("show what would be erased and what would stay, and stop")] = False
-    yes: Annotated[bool, Flag("do not ask (needed where there is no terminal)")] = False
+    yes: Annotated[bool, YES] = False
 
     def run(self, terminal: Terminal) -> Erasure:
         """Show what would go and stay, ask a person, and erase it."""
         terminal.require_person("store erase")
-        wanted = Wanted(self.what, self.session, self.before, self._text(), self.all)
+        wanted = AttemptQuery(self.what, self.session, self.before, self._text(), self.all)
         with terminal.workspace() as workspace:
-            meant = attempts_meant(workspace, wanted)
+            meant = find_attempts(workspace, wanted)
             if self.dry_run or not (self.yes and terminal.is_json):
                 planned = review_erasure(workspace, meant)
                 if self.dry_run:
@@ -190,9 +213,10 @@ class Erase(Command):
         for run in planned.runs:
             terminal.say(f"{run} is not finished: it continues without them.")
         for each in planned.elsewhere:
-            terminal.say(f"Not erased: {each.what} ({each.n:,}):")
+            what, step = _ELSEWHERE.get(each.kind, (f"rows of table {each.kind}", _STAYS))
+            terminal.say(f"Not erased: {what} ({each.n:,}):")
             for where in each.where:
                 terminal.say(f"  {where}")
             if each.n > len(each.where):
                 terminal.say(f"  and {each.n - len(each.where):,} more")
-            terminal.say(f"  {each.step}")
+            terminal.say(f"  {step}")

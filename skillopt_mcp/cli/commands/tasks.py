@@ -12,7 +12,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from skillopt_mcp.cli.command import Arg, Command, Flag, WrongUsage, command
+from skillopt_mcp.cli.command import SKILL, YES, Arg, Command, Flag, WrongUsage, command
 from skillopt_mcp.cli.terminal import Terminal
 from skillopt_mcp.documents.text import counted
 from skillopt_mcp.environments.rows import read_stream
@@ -37,7 +37,6 @@ from skillopt_mcp.tasks import (
 )
 
 STDIN = "-"
-_SKILL = "a skill's name, or the path of its folder"
 _ROWS = f"""a row of FILE (it needs prompt and judge, or question and answers; the columns of a CSV have these names):
   {{"id": "q1", "prompt": "What is 2 + 5?", "judge": {{"kind": "exact", "expected": "7"}}, "split": "val"}}
 
@@ -51,7 +50,7 @@ Rows without a split join the one that is furthest below its share: 1:1:1, or wh
 class ListTasks(Command):
     """List the tasks of a skill."""
 
-    skill: Annotated[str, Arg(_SKILL)]
+    skill: Annotated[str, Arg(SKILL)]
     all: Annotated[bool, Flag("removed ones, too")] = False
 
     def run(self, terminal: Terminal) -> dict[str, Any]:
@@ -93,7 +92,7 @@ class ListTasks(Command):
 class ExportTasks(Command):
     """Write the tasks of a skill as JSON lines."""
 
-    skill: Annotated[str, Arg(_SKILL)]
+    skill: Annotated[str, Arg(SKILL)]
     file: Annotated[str | None, Arg("where to write (default: the terminal)")] = None
     force: Annotated[bool, Flag("write over FILE where it exists")] = False
 
@@ -125,7 +124,7 @@ class _Rows(Command):
     """What add and check share: a skill, a file, and how its rows come into splits."""
 
     epilog = _ROWS
-    skill: Annotated[str, Arg(_SKILL)]
+    skill: Annotated[str, Arg(SKILL)]
     file: Annotated[str | None, Arg("JSON list, JSON lines or CSV of tasks")]
     split_mode: Annotated[
         Literal["ratio", "split_dir"] | None,
@@ -215,10 +214,10 @@ class RemoveTasks(Command):
     What has begun keeps them, and no verdict changes. Removing what a candidate has failed would cheat its test.
     """
 
-    skill: Annotated[str, Arg(_SKILL)]
+    skill: Annotated[str, Arg(SKILL)]
     ids: Annotated[tuple[str, ...], Arg("the id of a task, as 'tasks list' shows it", "ID")]
     reason: Annotated[str, Flag("what is wrong with them, for the record", "TEXT")] = ""
-    yes: Annotated[bool, Flag("do not ask (needed where there is no terminal)")] = False
+    yes: Annotated[bool, YES] = False
 
     def run(self, terminal: Terminal) -> Removed:
         """Show the tasks, ask a person, and take them out of use."""

@@ -7,7 +7,7 @@ import shlex
 from dataclasses import replace
 from typing import Annotated, Any
 
-from skillopt_mcp.cli.command import Arg, Command, Flag, command
+from skillopt_mcp.cli.command import YES, Arg, Command, Flag, command
 from skillopt_mcp.cli.terminal import Terminal
 from skillopt_mcp.documents.text import counted
 from skillopt_mcp.errors import BadInput
@@ -64,7 +64,7 @@ class AddJudge(Command):
     memory: Annotated[int | None, Flag("MB of memory that it may use (default: 2048)")] = None
     reads: Annotated[tuple[str, ...], Flag("a path that it may read, too (may be repeated)", "PATH")] = ()
     require_sandbox: Annotated[bool, Flag("never run it where nothing can confine it")] = False
-    yes: Annotated[bool, Flag("do not ask (needed where there is no terminal)")] = False
+    yes: Annotated[bool, YES] = False
     line: tuple[str, ...] = ()
 
     def run(self, terminal: Terminal) -> dict[str, Any]:
@@ -121,7 +121,7 @@ class RemoveJudge(Command):
     """Forget a program: tasks that name it cannot be judged any more."""
 
     name_of_judge: Annotated[str, Arg("what tasks call it", "NAME")]
-    yes: Annotated[bool, Flag("do not ask (needed where there is no terminal)")] = False
+    yes: Annotated[bool, YES] = False
 
     def run(self, terminal: Terminal) -> dict[str, Any]:
         """Ask a person where tasks name it, and forget it."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 import importlib
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 from functools import lru_cache
-from typing import Any, Protocol
+from typing import Any
 
 from pydantic import ConfigDict, Field, JsonValue
 
@@ -152,8 +152,10 @@ def check_values(kind: str, values: JsonValue | Mapping[str, JsonValue]) -> None
 
 def _check_schema(schema: Mapping[str, JsonValue]) -> None:
     """Raise BadInput when a part of the schema is none, or has a keyword outside KEYWORDS."""
-    if wrong := flaw(schema):
-        raise BadInput(f"json judge: the schema is not valid ({quoted(wrong, 80)}); correct it")
+    try:
+        _class().check_schema(schema)
+    except _module().SchemaError as error:
+        raise BadInput(f"json judge: the schema is not valid ({quoted(str(error.message), 80)}); correct it") from None
     level: list[Mapping[str, JsonValue]] = [schema]
     while level:
         for part in level:
@@ -240,7 +242,7 @@ def _equal(given: JsonValue | _Missing, wanted: JsonValue, tolerance: float) -> 
 
 def _breach(schema: Mapping[str, JsonValue], value: JsonValue) -> str | None:
     """Return where and how a value first violates a schema, None where it does not."""
-    first = next(iter(validator(json.dumps(schema)).iter_errors(value)), None)
+    first = next(iter(_validator(json.dumps(schema)).iter_errors(value)), None)
     if first is None:
         return None
     return f"{'.'.join(map(str, first.absolute_path)) or 'the value'}: {quoted(first.message, QUOTED)}"
@@ -270,37 +272,10 @@ def _built(fields: Sequence[tuple[list[str], JsonValue]]) -> JsonValue:
     return items
 
 
-class Breach(Protocol):
-    """What is used of an error that jsonschema finds in a value."""
-
-    message: str
-    validator: str
-    absolute_path: Sequence[str | int]
-    instance: object
-    schema: Mapping[str, object]
-
-
-class Validator(Protocol):
-    """What is used of a jsonschema validator."""
-
-    def is_valid(self, instance: object) -> bool: ...
-    def iter_errors(self, instance: object) -> Iterable[Breach]: ...
-
-
 @lru_cache(maxsize=64)
-def validator(schema: str) -> Validator:
+def _validator(schema: str) -> Any:
     """Return a validator of values by a schema (JSON)."""
-    made: Validator = _class()(json.loads(schema))
-    return made
-
-
-def flaw(schema: Mapping[str, object]) -> str:
-    """Return why a schema is none; empty where it is one."""
-    try:
-        _class().check_schema(schema)
-    except _module().SchemaError as error:
-        return str(error.message)
-    return ""
+    return _class()(json.loads(schema))
 
 
 @lru_cache(maxsize=1)

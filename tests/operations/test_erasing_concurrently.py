@@ -1,4 +1,4 @@
-"""Erasing beside others: what is begun, answered or handed out in between brings nothing back, nor does a kill."""
+"""Erasing concurrently: what is begun, answered or handed out in between brings nothing back, nor does a kill."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def test_a_question_that_is_handed_out_during_an_erasure_is_taken_back_and_asked
     place: Place, host: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     recorded(host, place)
-    told = propose_from_evidence(host, str(place.skill))
+    reported = propose_from_evidence(host, str(place.skill))
     given: list[str] = []
 
     def late(*args: object) -> object:
@@ -99,7 +99,7 @@ def test_a_question_that_is_handed_out_during_an_erasure_is_taken_back_and_asked
         return work, step
 
     monkeypatch.setattr(reflecting, "hand_out", late)
-    [item] = submit_work(host, [], told.job_id).work
+    [item] = submit_work(host, [], reported.job_id).work
     assert "book word 1" in given_to(item.folder)
     assert (given[1:], item.work_id) == ([item.work_id], given[-1])
     assert found_in(place) == []

@@ -1,0 +1,71 @@
+"""Stopping: a run that cannot go on says why, keeps what was answered, and names the command that continues."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import subprocess
+from pathlib import Path
+
+import pytest
+from console import BACKENDS, TARGET, TIMEOUT_S, Cli, Place, parsed
+
+from skillopt_mcp.records.budgets import Caps
+from skillopt_mcp.workspace import Workspace
+
+SMALL = ("--epochs", "2", "--batch", "5", "--max-pairs", "8")
+LONGEST_KIB = 400
+
+
+def test_a_full_disk_stops_a_run_which_can_be_resumed(make_place) -> None:
+    place: Place = make_place()
+    script = shlex.join([*place.command, "replay", "ledger-clerk", *BACKENDS, "--epochs", "3", "--json"])
+    done = subprocess.run(
+        ["bash", "-c", f"ulimit -f {LONGEST_KIB}; {script}"],
+        stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=TIMEOUT_S, check=False,
+    )  # fmt: skip
+    stopped = json.loads(done.stdout)
+    assert (done.returncode, stopped["status"]) == (1, "stopped")
+    assert f"{LONGEST_KIB * 1024:,} bytes" in stopped["reason"]
+    assert stopped["next_step"]["arguments"] == {"skill": "ledger-clerk", "resume": True}
+
+
+def test_caps_are_kept_and_each_can_be_raised_by_the_command_that_is_named(cli: Cli, make_place) -> None:
+    place: Place = make_place()
+    first = cli("replay", "ledger-clerk", *BACKENDS, *SMALL, "--max-calls", "30", store=place.store_path)
+    assert (first.returncode, first.stdout) == (1, "")
+    assert f"replay ledger-clerk --resume --max-calls 60 --store {place.store_path}" in first.stderr
+    # Another cap is added to those that the run has.
+    second = cli("replay", "ledger-clerk", "--resume", "--max-usd", "1", "--json", store=place.store_path)
+    stopped = json.loads(second.stdout)
+    assert (second.returncode, stopped["status"], "30 calls" in stopped["reason"]) == (1, "stopped", True)
+    with Workspace(place.store_path) as workspace:
+        [run] = workspace.store.runs.list_runs(workspace.skill("ledger-clerk").id)
+    assert run.caps == Caps(calls=30, usd=1.0)
+    ended = parsed(cli("replay", "ledger-clerk", "--resume", "--max-calls", "9999", "--json", store=place.store_path))
+    assert ended["status"] == "finished"
+
+
+def test_a_training_of_both_documents_is_one_result(cli: Cli, make_place, tmp_path: Path) -> None:
+    place: Place = make_place()
+    memory = place.skill_path.parent / "CLAUDE.md"
+    memory.write_text("# Notes\n")
+    assert cli("skills", "add-root", memory.parent, store=place.store_path).returncode == 0
+    given = ("replay", "ledger-clerk", "--memory", memory, "--document", "skill", *BACKENDS, *SMALL)
+    plan = parsed(cli(*given, "--dry-run", "--json", store=place.store_path))
+    assert (plan["status"], plan["simulated"]) == ("planned", True)
+    result = parsed(cli(*given, "--json", store=place.store_path))
+    assert (result["skill"]["status"], result["memory"]) == ("finished", None)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        (["skills"], 0),
+        (["evaluate", "c-000000000000", "--target", TARGET], 1),
+        (["evaluate"], 2),
+        (["promote", "c-000000000000", "--bogus"], 2),
+    ],
+)
+def test_exit_codes(cli: Cli, make_place, arguments: list[str], code: int) -> None:
+    assert cli(*arguments, store=make_place(n_tasks=0).store_path).returncode == code
