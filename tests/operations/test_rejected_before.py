@@ -1,4 +1,4 @@
-"""Rejected before: a proposal shows the edits that came to nothing, and none of them comes back as a new one."""
+"""Rejected before: a proposal is told of the edits that came to nothing, and none of them comes back as a new one."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 from hostwork import begun_proposal
-from workshop import LESSONS, Place, as_if_real, use
+from workshop import LESSONS, PLACEBO, Place, as_if_real, use
 
 from skillopt_mcp.maintenance.erase import erase
 from skillopt_mcp.promotion_tests import evaluate_candidate
@@ -17,7 +17,7 @@ from skillopt_mcp.prompts.rendering import cut_middle
 from skillopt_mcp.proposals import propose_from_evidence
 from skillopt_mcp.records.results import Proposed
 from skillopt_mcp.submitting import submit_work
-from skillopt_mcp.trajectories import Recording, record_trajectory
+from skillopt_mcp.trajectories import FoundAttempts, Recording, record_trajectory
 from skillopt_mcp.workspace import Workspace
 
 WORSE = "- Always answer with the word unknown."
@@ -25,11 +25,11 @@ WORSE = "- Always answer with the word unknown."
 
 def recorded(host: Workspace, place: Place, n: int = 6) -> list[str]:
     """Record failed attempts, and return their ids."""
-    reported = [
+    told = [
         Recording(task=f"{n}: book it (needs: currency)", answer="1", hard=False, reason="no", session_id=f"s{n}")
         for n in range(n)
     ]
-    return [str(record_trajectory(host, str(place.skill), each).trajectory_id) for each in reported]
+    return [str(record_trajectory(host, str(place.skill), each).trajectory_id) for each in told]
 
 
 def evidence(standing: Proposed) -> str:
@@ -64,7 +64,7 @@ def rejected(place: Place, content: str = WORSE) -> str:
     return candidate
 
 
-def test_a_proposal_is_about_the_edits_that_a_test_rejected_and_what_a_person_rolled_back(
+def test_a_proposal_is_told_of_the_edits_that_a_test_rejected_and_what_a_person_rolled_back(
     place: Place, host: Workspace
 ) -> None:
     undone = place.accepted(place.open())
@@ -72,8 +72,8 @@ def test_a_proposal_is_about_the_edits_that_a_test_rejected_and_what_a_person_ro
     rollback_skill(place.open(), "ledger-clerk", None, Consent.PERSON)
     rejected(place)
     recorded(host, place)
-    reported = evidence(begun_proposal(host, str(place.skill)))
-    history = reported.partition("## Earlier steps")[2].partition("## Evidence")[0]
+    told = evidence(begun_proposal(host, str(place.skill)))
+    history = told.partition("## Earlier steps")[2].partition("## Evidence")[0]
     assert "Edits of earlier candidates of this skill that came to nothing, the latest first:" in history
     rows = [json.loads(line) for line in history.splitlines() if line.startswith("{")]
     appended = {"op": "append", "path": "SKILL.md"}
@@ -96,7 +96,7 @@ def test_what_is_rejected_once_a_proposal_has_begun_does_not_change_what_it_read
     assert answered(host, standing, "- Round once.").status == "candidate"
 
 
-def test_nothing_knows_a_candidate_made_from_an_attempt_that_was_erased(place: Place, host: Workspace) -> None:
+def test_nothing_is_told_of_a_candidate_made_from_an_attempt_that_was_erased(place: Place, host: Workspace) -> None:
     ids = [int(recorded_id.partition(":")[2]) for recorded_id in recorded(host, place)]
     made = answered(host, begun_proposal(host, str(place.skill)), WORSE)
     workspace = place.open()
@@ -104,15 +104,24 @@ def test_nothing_knows_a_candidate_made_from_an_attempt_that_was_erased(place: P
     while (result := evaluate_candidate(workspace, str(made.candidate_id))).verdict == "undecided":
         pass
     assert result.verdict == "reject"
-    reported = propose_from_evidence(host, str(place.skill))
-    assert WORSE in evidence(begun_again(host, reported))
-    erase(place.open(), Meant(ids[:3]))
-    assert WORSE not in evidence(begun_again(host, reported))
+    told = propose_from_evidence(host, str(place.skill))
+    assert WORSE in evidence(begun_again(host, told))
+    erase(place.open(), FoundAttempts(ids[:3]))
+    assert WORSE not in evidence(begun_again(host, told))
 
 
-def begun_again(host: Workspace, reported: Proposed) -> Proposed:
+def begun_again(host: Workspace, told: Proposed) -> Proposed:
     """Return a proposal with the work that is out."""
-    return reported.model_copy(update={"work": submit_work(host, [], reported.job_id).work[-1:]})
+    return told.model_copy(update={"work": submit_work(host, [], told.job_id).work[-1:]})
+
+
+def test_a_simulation_rejects_nothing_for_a_host(place: Place, host: Workspace) -> None:
+    workspace = place.open()
+    candidate = place.propose(workspace, PLACEBO)
+    while evaluate_candidate(workspace, candidate).verdict == "undecided":
+        pass
+    recorded(host, place)
+    assert "## Earlier steps" not in evidence(begun_proposal(host, str(place.skill)))
 
 
 def test_a_reflected_proposal_says_that_it_repeats_what_a_person_rolled_back(place: Place, host: Workspace) -> None:
