@@ -489,14 +489,15 @@ def _found(places: Sequence[str], tracked: Sequence[str]) -> list[str]:
 
 
 def _names(store: Store | None, roots: Sequence[Path], name: str) -> str:
-    """Return the names that there are, those that are most like a name first."""
+    """Return the name that is most like `name`, or else the names that there are."""
     tracked = {skill.name for skill in store.skills.list_listed()} if store else set[str]()
     names = tracked | {path.name for path in find_skill_folders(roots) if not is_as_shipped(path)}
     likeness = {each: _likeness(name, each) for each in names}
     shown = sorted(names, key=lambda each: (-likeness[each], each))[:NAMES_SHOWN]
+    if shown and likeness[shown[0]]:
+        return f"did you mean {quoted(shown[0])}?"
     more = f" and {len(names) - NAMES_SHOWN} more" if len(names) > NAMES_SHOWN else ""
-    found = ", ".join(map(quoted, shown)) + more or "none"
-    return f"did you mean {quoted(shown[0])}? found: {found}" if shown and likeness[shown[0]] else f"found: {found}"
+    return f"found: {', '.join(map(quoted, shown)) + more or 'none'}"
 
 
 def _likeness(one: str, other: str) -> float:

@@ -215,10 +215,13 @@ def prepare(connection: Connection, path: Path) -> None:
 
 def has_schema(connection: Connection, path: Path) -> bool:
     """Return whether a file is a store, False when it is empty. Raises StoreError when it is anything else."""
-    version = int(connection.execute("pragma user_version").fetchone()[0])
-    owner = int(connection.execute("pragma application_id").fetchone()[0])
+    # One statement, one moment: between two, another process may make the store.
+    owner, version, n_objects = connection.execute(
+        "select (select application_id from pragma_application_id), (select user_version from pragma_user_version),"
+        " (select count(*) from sqlite_schema)"
+    ).fetchone()
     if owner != APPLICATION_ID:
-        if owner or version or connection.execute("select count(*) from sqlite_schema").fetchone()[0]:
+        if owner or version or n_objects:
             raise StoreError(f"'{path}' is a database of another program: name another file with --store")
         return False
     if version != schema_id():

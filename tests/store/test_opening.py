@@ -4,6 +4,8 @@ import hashlib
 import os
 import stat
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import platformdirs
 import pytest
@@ -13,7 +15,7 @@ from skillopt_mcp.errors import StoreError, UnsafeStore
 from skillopt_mcp.store import driver
 from skillopt_mcp.store.files import store_path
 from skillopt_mcp.store.opening import Store
-from skillopt_mcp.store.pool import APPLICATION_ID, Pool, schema_id
+from skillopt_mcp.store.pool import APPLICATION_ID, Pool, has_schema, schema_id
 from tests.processes import Spawn, start, together
 
 ROUNDS = 8
@@ -53,6 +55,25 @@ def test_sixteen_processes_open_one_new_store_at_once(tmp_path: Path, spawn: Spa
         assert pool.row("pragma integrity_check") == ("ok",)
         pool.close()
     alone.close()
+
+
+def test_a_store_that_another_process_makes_during_the_look_at_it_is_not_refused(path: Path) -> None:
+    class Interrupted:
+        """A connection to an empty file, which another process makes a store after each statement."""
+
+        def __init__(self) -> None:
+            self.real = driver.connect(path)
+
+        def execute(self, sql: str) -> Any:
+            rows = self.real.execute(sql).fetchall()
+            Pool(path).close()
+            return SimpleNamespace(fetchone=lambda: rows[0])
+
+    path.parent.mkdir(parents=True, exist_ok=True)
+    connection = Interrupted()
+    assert not has_schema(connection, path)  # type: ignore[arg-type]
+    assert has_schema(connection, path)  # type: ignore[arg-type]
+    connection.real.close()
 
 
 def test_folder_and_files_are_for_the_user_alone(path: Path) -> None:

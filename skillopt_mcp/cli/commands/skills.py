@@ -51,7 +51,7 @@ class ListSkills(Command):
             terminal.command("skillopt-mcp skills track PATH/TO/SKILL")
 
 
-@command("skills add-root", example="skills add-root ~/work/skills")
+@command("skills add-root", example="skills add-root ~/code/skills")
 class AddRoot(Command):
     """Allow promotions into the skills of a folder."""
 
@@ -141,7 +141,7 @@ class Revoke(Command):
         terminal.say(f"A person has to agree to each promotion of {result['skill']} again.")
 
 
-@command("skills move", example="skills move my-skill ~/work/skills/new-name", needs_store=True)
+@command("skills move", example="skills move my-skill ~/code/skills/new-name", needs_store=True)
 class Move(Command):
     """Record that a skill's folder was renamed or moved: its history goes with it."""
 
