@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import TypeVar
@@ -18,8 +18,6 @@ from skillopt_mcp.calls.rounds import OF_THE_CALL, REJECTIONS, Breaker, OnReply
 from skillopt_mcp.calls.spending import POLICIES, Budget, Pause, usage_of
 from skillopt_mcp.documents.text import counted
 from skillopt_mcp.errors import BackendError, BadInput, Outage, Refused, Stopped, TurnedDown
-from skillopt_mcp.gates.confirm import ConfirmRule
-from skillopt_mcp.gates.recompute import ConfirmInputs, confirmed
 from skillopt_mcp.records.budgets import Cost, Spent
 from skillopt_mcp.records.calls import (
     NOTHING,
@@ -32,13 +30,9 @@ from skillopt_mcp.records.calls import (
     storable,
     storable_messages,
 )
-from skillopt_mcp.records.tasks import Task
 from skillopt_mcp.redaction.redacting import Redactor
 from skillopt_mcp.store.batches import Batch, Collected, NewBatch
 from skillopt_mcp.store.calls import Attempt, Settlement
-from skillopt_mcp.store.decisions import ConfirmationRow
-from skillopt_mcp.store.opening import Store
-from skillopt_mcp.training.confirmation import USUAL, Pace, fresh_tasks, paused_at
 from skillopt_mcp.training.progress import WAIT, Notify, Progress, silent
 from skillopt_mcp.workspace import Workspace
 
@@ -391,8 +385,6 @@ def _parts(calls: Mapping[int, Call], vendor: Batching) -> Iterator[dict[int, Ca
         yield part
 
 
-# Each wave may take a day, and what is ahead of the deciding pair is done in vain.
-BATCH_PAIRS = 40
 T = TypeVar("T")
 
 
@@ -430,11 +422,6 @@ class Sender:
         self.notify(Progress(WAIT, 0, 0, 0, note=str(pause)))
 
 
-def pace_of(backends: Mapping[Role, Backend]) -> Pace:
-    """Return how far ahead a promotion test asks its pairs."""
-    return Pace(BATCH_PAIRS) if any(map(batching, backends.values())) else USUAL
-
-
 def check_batch(workspace: Workspace, backends: Mapping[Role, Backend]) -> None:
     """Raise BadInput when calls are to be asked by batch, and neither target nor judge has a batch API."""
     if workspace.batch and not any(map(batching, backends.values())):
@@ -452,7 +439,7 @@ def waiting_batches(workspace: Workspace, budget: str) -> list[Batch]:
 def waiting_for(workspace: Workspace, candidate_id: str) -> list[Batch]:
     """Return the batches at a vendor that hold calls of a candidate's promotion tests."""
     candidate = workspace.store.candidates.get_candidate(candidate_id)
-    tests = workspace.store.decisions.list_tests(candidate.skill_id)
+    tests = workspace.store.tests.list_of_skill(candidate.skill_id)
     scopes = [row.id for row in tests if row.version_id == candidate.version_id]
     found = {batch.id: batch for scope in scopes for batch in workspace.store.batches.list_waiting(scope)}
     return list(found.values())
@@ -478,40 +465,3 @@ def _nothing_waits(workspace: Workspace, scope: str) -> None:
     waiting = workspace.store.batches.list_waiting(scope)
     if waiting:
         raise Refused(f"{describe_waiting(waiting)}: go on with --batch-api, so that nothing is paid twice")
-
-
-def pairs_of_new(store: Store, tasks: Sequence[Task], rule: ConfirmRule) -> int:
-    """Return after how many pairs a test pauses that is yet to be opened on these tasks: fresh ones may be fewer."""
-    return rule.max_pairs if rule.claim == "these" else min(rule.max_pairs, len(_fresh(store, tasks)))
-
-
-def pairs_of_open(
-    store: Store, rows: Sequence[ConfirmationRow], tasks: Sequence[Task], n_turn: int, since: int | None = None
-) -> int:
-    """Return how many more pairs any of these tests draws in a turn of `n_turn`, begun at its last pause or at `since`.
-
-    One that has decided draws none; one of the claim `like_these` each of its tasks once, and the fresh of `tasks`.
-    """
-    left = _fresh(store, tasks) if any(row.claim == "like_these" for row in rows) else ()
-    return max((_more(store, row, n_turn, since, left) for row in rows), default=0)
-
-
-def has_decided(store: Store, row: ConfirmationRow) -> bool:
-    """Return whether a test has accepted or rejected: it draws no more pairs."""
-    last = store.decisions.latest_in(row.id)
-    if last is None or last.verdict != "undecided":
-        return last is not None
-    inputs = ConfirmInputs.model_validate_json(last.inputs)
-    return confirmed(store.decisions.list_pairs(row.id), inputs).is_over
-
-
-def _more(store: Store, row: ConfirmationRow, n_turn: int, since: int | None, left: Collection[int]) -> int:
-    if has_decided(store, row):
-        return 0
-    limit = (paused_at(row, store) if since is None else since) + n_turn
-    limit = min(limit, len({*row.tasks, *left})) if row.claim == "like_these" else limit
-    return max(0, limit - len(store.decisions.list_pairs(row.id)))
-
-
-def _fresh(store: Store, tasks: Sequence[Task]) -> set[int]:
-    return {task.id for task in fresh_tasks(store, tasks[0].skill_id, tasks)} if tasks else set()

@@ -11,23 +11,20 @@ from pydantic import BaseModel, ConfigDict
 from skillopt_mcp.answering import answering, changed_since, run_backends, tasks_of
 from skillopt_mcp.backends.base import Backend, concurrency_of
 from skillopt_mcp.backends.batches import batching
-from skillopt_mcp.dispatch import pairs_of_new, pairs_of_open
-from skillopt_mcp.evidence import n_votes, origins
-from skillopt_mcp.promotion_tests import chosen_tasks, promotion_tasks, target_tasks, tasks_to_test
+from skillopt_mcp.evidence import evidence_of, n_votes
+from skillopt_mcp.judges.checking import families
+from skillopt_mcp.promotion_tests import chosen_tasks
 from skillopt_mcp.prompts.rendering import MAX_REASKS
 from skillopt_mcp.records.budgets import FREE_STAGE
 from skillopt_mcp.records.calls import Role
 from skillopt_mcp.records.runs import Run
-from skillopt_mcp.records.skills import Skill
 from skillopt_mcp.records.tasks import SPLITS, Task
 from skillopt_mcp.runs import planned
-from skillopt_mcp.skill_folders import known
 from skillopt_mcp.skills import check_merged
-from skillopt_mcp.store.decisions import ConfirmationRow
 from skillopt_mcp.store.ledger import Usual
 from skillopt_mcp.training.config import Config
-from skillopt_mcp.training.confirmation import held_out
 from skillopt_mcp.training.plan import epoch_batches, steps
+from skillopt_mcp.training.promotion_test import BETTER, Test, held_out, plan_of
 from skillopt_mcp.workspace import Workspace
 
 
@@ -96,14 +93,14 @@ class Estimate(BaseModel):
     train_rollouts: int
     val_rollouts: int
     optimizer_calls: int
-    promotion_pairs: int
+    promotion_runs: int
     judge_calls: int = 0
-    pair_judge_calls: int = 0
+    run_judge_calls: int = 0
 
     @property
     def target_calls(self) -> int:
         """Return the rollouts of training, search gate and promotion test together."""
-        return self.train_rollouts + self.val_rollouts + 2 * self.promotion_pairs
+        return self.train_rollouts + self.val_rollouts + self.promotion_runs
 
     @property
     def calls(self) -> dict[Role, int]:
@@ -120,7 +117,7 @@ def estimate_run(workspace: Workspace, skill: str, config: Config, only: Collect
     check_merged(workspace.store.skills.get_files(tracked.id, tracked.live_version))
     n_sessions = len(workspace.store.trajectories.recent_trajectories(tracked.id, config.sessions))
     tasks = chosen_tasks(workspace, tracked, config, only)
-    ending = _ending(workspace, tracked.live_version, tracked.id, tasks, config)
+    ending = _ending(workspace, tracked.live_version, tracked.id, tasks)
     return _estimate(tasks, n_sessions, config, ending)
 
 
@@ -130,33 +127,31 @@ def estimate_rest(workspace: Workspace, run: Run) -> dict[Role, int]:
     Where a backend has changed, the earlier answers serve finished steps alone: the other steps are asked in full.
     """
     store, tasks, config = workspace.store, tasks_of(workspace, run), Config.of_run(run.config)
-    ending = _ending(workspace, run.base_version, run.skill_id, _in_use(workspace, run), config)
-    begun = store.runs.list_finishes(run.id)
+    ending = _ending(workspace, run.base_version, run.skill_id, _in_use(workspace, run))
     if len(run.answering) > 1 or changed_since(workspace, run, answering(run_backends(workspace, run))):
         return _estimate(tasks, len(run.sessions), config, ending, _rest(workspace, run)).calls
-    if begun:
+    if store.runs.list_finishes(run.id):
         return estimate_end(workspace, run)
     whole = _estimate(tasks, len(run.sessions), config, ending)
-    n_pairs = whole.promotion_pairs
     answered: Counter[str] = Counter()
     for row in store.ledger.list_rows(run.id):
         answered[row.role] += row.n_calls if row.stage != FREE_STAGE else 0
-    in_test: dict[Role, int] = {"target": 2 * n_pairs, "optimizer": 0, "judge": n_pairs * whole.pair_judge_calls}
+    in_test: dict[Role, int] = {
+        "target": whole.promotion_runs, "optimizer": 0, "judge": whole.promotion_runs * whole.run_judge_calls,
+    }  # fmt: skip
     return {role: max(n_calls - answered[role], in_test[role]) for role, n_calls in whole.calls.items()}
 
 
 def estimate_end(workspace: Workspace, run: Run) -> dict[Role, int]:
     """Return what a run whose search is over may still ask of each role at most: its promotion test."""
-    store, config, tasks = workspace.store, Config.of_run(run.config), _in_use(workspace, run)
-    ending = _ending(workspace, run.base_version, run.skill_id, tasks, config)
-    begun, steps = dict(store.runs.list_finishes(run.id)), store.runs.list_steps(run.id)
-    n_pairs = ending.n_pairs if steps and steps[-1].best_version != run.base_version else 0
-    if begun:
-        rows = {row.id: row for row in store.decisions.list_tests(run.skill_id)}
-        n_pairs = sum(
-            pairs_of_open(store, [rows[test]], tasks, config.max_pairs, since) for test, since in begun.items()
-        )
-    return {"target": 2 * n_pairs, "optimizer": 0, "judge": n_pairs * ending.votes}
+    store, steps = workspace.store, workspace.store.runs.list_steps(run.id)
+    ending = _ending(workspace, run.base_version, run.skill_id, _in_use(workspace, run))
+    n_runs = ending.n_runs if steps and steps[-1].best_version != run.base_version else 0
+    if begun := store.runs.list_finishes(run.id):
+        row = store.tests.find(begun[-1])
+        is_over = row is None or store.decisions.latest_in(row.id) is not None
+        n_runs = 0 if is_over or row is None else row.plan.most_runs - store.tests.count_attempts(row.id)
+    return {"target": n_runs, "optimizer": 0, "judge": n_runs * ending.votes}
 
 
 def _in_use(workspace: Workspace, run: Run) -> list[Task]:
@@ -194,30 +189,20 @@ def _rest(workspace: Workspace, run: Run) -> _Training:
 
 
 class _Ending(NamedTuple):
-    """The promotion test that a run may end with: its pairs at most, and the judge's calls of each."""
+    """The promotion test that a run may end with: its attempts at most, and the judge's calls of each."""
 
-    n_pairs: int
+    n_runs: int
     votes: int
 
 
-def _ending(workspace: Workspace, base: str, skill_id: int, tasks: Sequence[Task], config: Config) -> _Ending:
-    """Return the test of a run on these tasks: its best version is a new candidate, or one whose test is open."""
-    store, rule, target = workspace.store, config.promotion_rule, workspace.backend("target").fingerprint
-    rows = [
-        row for row in store.decisions.list_tests(skill_id)
-        if row.base_version == base and origins(row.backend)[0].startswith(target)
-        # For another claim than `these` only a test goes on that was begun for it.
-        and rule.claim in ("these", row.claim)
-    ]  # fmt: skip
-    n_pairs = max(pairs_of_new(store, tasks, rule), pairs_of_open(store, rows, tasks, rule.max_pairs))
-    return _Ending(n_pairs, _pair_votes(workspace, skill_id, held_out(tasks), rows))
-
-
-def _pair_votes(workspace: Workspace, skill_id: int, held: Sequence[Task], rows: Sequence[ConfirmationRow]) -> int:
-    """Return how often a judge model is asked about one pair on these tasks, or on those of an open test, at most."""
-    drawn = {task_id for row in rows for task_id in row.tasks}
-    others = [task for task in workspace.store.tasks.list_tasks(skill_id) if task.id in drawn] if drawn else []
-    return 2 * max(map(n_votes, (*held, *others)), default=0)
+def _ending(workspace: Workspace, base: str, skill_id: int, tasks: Sequence[Task]) -> _Ending:
+    """Return the test of a run on these tasks, whose best version is a new candidate."""
+    held = held_out(tasks)
+    if not held:
+        return _Ending(0, 0)
+    earlier = workspace.store.tests.scores_of(skill_id, base, evidence_of(workspace.backends_for(held)))
+    plan = plan_of([family[0] for family in families(held)], earlier, BETTER, 1)
+    return _Ending(plan.most_runs, max(map(n_votes, held)))
 
 
 def _estimate(
@@ -242,12 +227,12 @@ def _estimate(
         optimizer_calls=sum(_reasoning(size + n_sessions, config, n > 0) for n, size in enumerate(sizes))
         + n_slow
         + n_meta,
-        promotion_pairs=ending.n_pairs,
+        promotion_runs=ending.n_runs,
         judge_calls=n_epochs * config.repeats * votes["train"]
         + (train_rollouts - n_planned) * most_votes
         + n_evaluated * votes["val"]
-        + ending.n_pairs * ending.votes,
-        pair_judge_calls=ending.votes,
+        + ending.n_runs * ending.votes,
+        run_judge_calls=ending.votes,
     )
 
 
@@ -261,23 +246,10 @@ def estimate_proposal(run: Run, tasks: Sequence[Task]) -> dict[Role, int]:
     }
 
 
-def estimate_test(workspace: Workspace, candidate_id: str, n_pairs: int) -> dict[Role, int]:
-    """Return the calls that so many pairs of a candidate's promotion test ask of each role. Raises NotFound."""
-    store, candidate = workspace.store, workspace.store.candidates.get_candidate(known(candidate_id))
-    tasks = target_tasks(workspace, candidate.skill_id, retired=True)
-    _, held = tasks_to_test(workspace, candidate, tasks)
-    rows = store.decisions.list_confirmations(candidate.skill_id, candidate.base_version, candidate.version_id)
-    return {"target": 2 * n_pairs, "judge": n_pairs * _pair_votes(workspace, candidate.skill_id, held, rows)}
-
-
-def estimate_calibration(workspace: Workspace, skill: Skill, n_pairs: int) -> dict[Role, int]:
-    """Return the calls that so many pairs of a skill against itself ask of each role at most. Raises BadInput."""
-    return _drawn(promotion_tasks(workspace, skill.id), 2 * n_pairs)
-
-
-def _drawn(tasks: Sequence[Task], n_rollouts: int) -> dict[Role, int]:
-    """Return the calls of so many rollouts of tasks by chance: each may be of the one that is judged most often."""
-    return {"target": n_rollouts, "judge": n_rollouts * max(map(n_votes, tasks), default=0)}
+def estimate_test(test: Test, done: int = 0) -> dict[Role, int]:
+    """Return the calls that a promotion test may still ask of each role at most, so many attempts being done."""
+    left = max(0, test.row.plan.most_runs - done)
+    return {"target": left, "judge": left * max(map(n_votes, test.tasks))}
 
 
 def _evaluations(n_steps: int, n_slow: int, config: Config) -> int:

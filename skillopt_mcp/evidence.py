@@ -15,6 +15,7 @@ from skillopt_mcp.judges.kinds.command import Command
 from skillopt_mcp.judges.kinds.rubric import Rubric
 from skillopt_mcp.judges.programs import NO_COMMANDS, CommandRunner
 from skillopt_mcp.records.calls import Role
+from skillopt_mcp.records.evidence import EvidenceKind
 from skillopt_mcp.records.tasks import Task
 from skillopt_mcp.store.opening import Store
 
@@ -81,6 +82,18 @@ def origins(evidence: str) -> list[str]:
 def is_host_run(evidence: str) -> bool:
     """Return whether a text of `evidence_of` names a host, as target or as judge."""
     return any(map(_is_of_host, origins(evidence)))
+
+
+def is_simulated(evidence: str) -> bool:
+    """Return whether a text of `evidence_of` names a simulation or a script: it says nothing about a real model."""
+    return any(origin.startswith(("simulated", "scripted")) for origin in origins(evidence))
+
+
+def kind_of(evidence: str) -> EvidenceKind:
+    """Return who made the attempts: our own processes ran the target and the judges, or a host's agents did."""
+    if is_simulated(evidence):
+        return "simulated"
+    return "host" if is_host_run(evidence) else "own"
 
 
 def is_attempted_by_host(evidence: str) -> bool:

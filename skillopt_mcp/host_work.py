@@ -22,7 +22,6 @@ from skillopt_mcp.documents.edits import apply_patch
 from skillopt_mcp.documents.text import counted, quoted
 from skillopt_mcp.errors import BadInput
 from skillopt_mcp.evidence import fewest_votes, is_attempted_by_host, is_host_run, is_judged_by_host, n_votes
-from skillopt_mcp.gates.confirm import fewest_more
 from skillopt_mcp.judges.judging import leaves
 from skillopt_mcp.judges.kinds.reported import ByHost, host_evaluation
 from skillopt_mcp.limits import PATCH_EDITS
@@ -33,13 +32,13 @@ from skillopt_mcp.records.candidates import Candidate
 from skillopt_mcp.records.edits import Edit, Patch
 from skillopt_mcp.records.next_step import NextStep
 from skillopt_mcp.records.replies import AwareReply, PatchReply
-from skillopt_mcp.records.results import Receipt, WorkEstimate, WorkItem
+from skillopt_mcp.records.results import Foreseen, Receipt, WorkEstimate, WorkItem
 from skillopt_mcp.records.skills import SkillFiles
 from skillopt_mcp.records.tasks import Task
 from skillopt_mcp.store.leases import Answered, Failing, GivenUp, Lease, Offer, Taken, Term
 from skillopt_mcp.store.opening import Store
 from skillopt_mcp.store.pending import Pending
-from skillopt_mcp.training.confirmation import Pace, Test, paused_at
+from skillopt_mcp.training.promotion_test import Test
 from skillopt_mcp.workspace import Workspace, shortened
 
 
@@ -215,51 +214,22 @@ def withdraw(workspace: Workspace, scope: str) -> None:
     workspace.work_folders.remove(workspace.store.leases.withdraw(scope))
 
 
-def is_untouched(test: Test, store: Store) -> bool:
-    """Return whether a test has not begun, or not gone on since it paused: its estimate comes before any work."""
-    if not test.is_open:
-        return True
-    n_pairs = len(store.decisions.list_pairs(test.row.id))
-    is_worn = test.row.claim == "like_these" and n_pairs >= len(test.tasks)
-    is_paused = 0 < n_pairs == paused_at(test.row, store) and not is_worn
-    if not is_paused or store.leases.unanswered_of(test.row.id):
-        return False
-    return max(store.decisions.count_replies(test.row.id), default=0) < n_pairs
-
-
-def pace_for(workspace: Workspace, test: Test, capacity: Capacity) -> Pace:
-    """Return how many pairs ahead a host is asked: one batch of one version, and as many as other sessions hold."""
-    store, paused = workspace.store, paused_at(test.row, workspace.store)
-    sure = paused + fewest_more(store.decisions.list_pairs(test.row.id)[:paused], test.rule)
-    n_elsewhere = sum(lease.session != workspace.session for lease in leases_in_time(workspace, test.row.id))
-    return Pace(capacity.items, sure, n_elsewhere)
-
-
-def estimate_host_test(test: Test, store: Store) -> WorkEstimate:
-    """Return what the next turn of a host's test takes.
-
-    The least is computed from the evidence at the last pause, so that it does not reveal how single pairs were scored.
-    """
-    pairs, paused = store.decisions.list_pairs(test.row.id), paused_at(test.row, store)
-    n_done, pause = len(pairs), paused + test.rule.max_pairs
-    pause = min(pause, len(test.tasks)) if test.row.claim == "like_these" else pause
-    left = max(1, pause - n_done)
-    fewest = max(1, paused + fewest_more(pairs[:paused], test.rule) - n_done)
-    by_host = is_attempted_by_host(test.row.backend)
-    replies = store.decisions.count_replies(test.row.id) if by_host else {}
-    # Replies that are in no pair yet are not made again.
-    to_make = [max(0, 2 - replies.get(n, 0)) for n in range(n_done, n_done + left)]
-    attempts = (max(1, sum(to_make[:fewest])), max(1, sum(to_make)))
+def estimate_host_test(test: Test, store: Store, foreseen: Foreseen | None) -> WorkEstimate:
+    """Return what is left of a host's test: its shortest mean course and its longest, less what is done."""
+    n_done = 0 if test.foreseen else store.tests.count_attempts(test.row.id)
+    shortest = min((row.runs for row in foreseen.power), default=test.row.plan.most_runs) if foreseen else 1
+    attempts = max(1, shortest - n_done), max(1, test.row.plan.most_runs - n_done)
     n_tasks = len(test.tasks)
     votes = [math.ceil(n * sum(map(count, test.tasks)) / n_tasks) for n, count in zip(attempts, _VOTES, strict=True)]
     n_read = len(test.base.text) + max(len(task.prompt) for task in test.tasks)
     return WorkEstimate(
-        pairs_done=n_done,
-        pause_at=pause,
         attempts=attempts,
         judgements=(votes[0], votes[1]),
         tokens_each=n_read // 4,
-        by_host=[*["target"] * by_host, *["judge"] * (votes[1] > 0 and is_judged_by_host(test.row.backend))],
+        by_host=[
+            *["target"] * is_attempted_by_host(test.row.backend),
+            *["judge"] * (votes[1] > 0 and is_judged_by_host(test.row.backend)),
+        ],
     )
 
 
@@ -507,7 +477,7 @@ def host_tests(workspace: Workspace, candidates: Sequence[Candidate]) -> dict[st
     found = workspace.store.table(Pending).list_begun(first.skill_id, first.base_version, list(names))
     return {
         each.version_id: f"the test of {names[each.version_id]} by a host ({each.id}) is under way, "
-        f"{counted(each.n_pairs, 'pair')} done"
+        f"{counted(each.n_attempts, 'attempt')} done"
         for each in found
-        if each.n_pairs and is_host_run(each.backend)
+        if each.n_attempts and is_host_run(each.backend)
     }

@@ -33,50 +33,40 @@ from skillopt_mcp.calls.owners import lock_run
 from skillopt_mcp.calls.rounds import OnReply
 from skillopt_mcp.calls.spending import Budget
 from skillopt_mcp.costs import Accounted, Used, account, add_up, check_caps, used_by
-from skillopt_mcp.dispatch import Sender, check_batch, pace_of
+from skillopt_mcp.dispatch import Sender, check_batch
 from skillopt_mcp.documents.text import counted
 from skillopt_mcp.errors import BackendError, BadInput, CapReached, NotFound, Refused, Waiting
-from skillopt_mcp.evidence import evidence_of, judge_named, try_programs
+from skillopt_mcp.evidence import evidence_of, is_simulated, judge_named, try_programs
+from skillopt_mcp.gates.promotion import GATE
 from skillopt_mcp.gates.search import metric_value
 from skillopt_mcp.guard.capabilities import findings
 from skillopt_mcp.guard.findings import carried
 from skillopt_mcp.host_work import describe_leases
-from skillopt_mcp.judges.judging import is_form_alone
 from skillopt_mcp.next_step import BACKENDS, resuming
-from skillopt_mcp.promotion_tests import (
-    check_claimed,
-    chosen_tasks,
-    is_simulated,
-    only_here,
-    prospect,
-    tasks_to_test,
-)
+from skillopt_mcp.promotion_tests import chosen_tasks, only_here, opened, report_of, tasks_to_test, test_now
 from skillopt_mcp.prompts.loading import Prompts, load_prompts, stored_prompts
 from skillopt_mcp.records.budgets import Caps, Cost
 from skillopt_mcp.records.calls import Call, Reply, Role
 from skillopt_mcp.records.candidates import Candidate, NewCandidate, candidate_id
-from skillopt_mcp.records.evidence import Confirmation, Mean
+from skillopt_mcp.records.evidence import Mean, TestReport, Verdict
 from skillopt_mcp.records.next_step import NextStep
 from skillopt_mcp.records.results import Replayed, Result, StepRow
 from skillopt_mcp.records.runs import Run, RunKind, RunStatus, StepRecord
 from skillopt_mcp.records.skills import Skill, SkillFiles, short
 from skillopt_mcp.skill_folders import called
 from skillopt_mcp.skills import check_merged
-from skillopt_mcp.tasks import describe_near_train
 from skillopt_mcp.tracing import span
 from skillopt_mcp.training.config import Config
-from skillopt_mcp.training.confirmation import GATE, check_claim, held_out, open_test, paused_at, run_test
 from skillopt_mcp.training.gating import measured
 from skillopt_mcp.training.loop import train
 from skillopt_mcp.training.plan import Plan, check_splits
 from skillopt_mcp.training.progress import Notify, silent
+from skillopt_mcp.training.promotion_test import Asked, Test, run_test, test_of
 from skillopt_mcp.workspace import Workspace
 
 TOPPED = "the current version scores 1.00 on the val tasks, so the gate accepts no candidate"
 NO_BETTER = "no candidate did better than the live version on the val tasks"
 T = TypeVar("T")
-ALL_RETIRED = "all held-out tasks of the run were retired since it began, so that nothing can be tested"
-FORM_ALONE = "the held-out tasks judge the form of answers alone (length, heading), which promotes nothing"
 _RUN_ID = re.compile(r"r-[0-9a-f]{12}")
 _NAMED = 5
 
@@ -101,12 +91,8 @@ def begin(workspace: Workspace, new: Run) -> None:
 
 
 def check_new(workspace: Workspace, new: Run) -> None:
-    """Raise BadInput for a new run that cannot be trained on, Refused when its test could accept nothing."""
-    config = planned(workspace, new).config
-    chosen = set(new.tasks)
-    tasks = [task for task in workspace.store.tasks.list_tasks(new.skill_id) if task.id in chosen]
-    evidence = evidence_of(workspace.backends_for(tasks))
-    check_claim(workspace.store, new.skill_id, tasks, evidence, config.promotion_rule)
+    """Raise BadInput for a new run that cannot be trained on."""
+    planned(workspace, new)
 
 
 def check_able(workspace: Workspace) -> None:
@@ -311,37 +297,36 @@ class Best(NamedTuple):
 def finish(run: Run, skill: Skill, plan: Plan, best: Best, sender: Sender) -> Replayed:
     """Return the outcome: the best version becomes a candidate, and the promotion gate looks at it once."""
     workspace, store = sender.workspace, sender.workspace.store
-    made = None
-    confirmation: Confirmation | str = why_none(store.runs.list_steps(run.id))
+    made, outcome = None, why_none(store.runs.list_steps(run.id))
     if best.files != plan.base:
         made = _candidate(workspace, run, plan.base, best)
-        everything = tasks_of(workspace, run)
-        tasks, held = tasks_to_test(workspace, made, everything)
-        if is_form_alone(held) or (held_out(everything) and not held):
-            return replayed(workspace, run, skill, made, FORM_ALONE if held else ALL_RETIRED)
         if untested := why_untested(workspace, run, skill, made):
             return replayed(workspace, run, skill, made, untested)
-        backends = workspace.backends_for(held)
+        asked = Asked(graded=plan.config.metric == "soft")
         try:
-            rule = plan.config.promotion_rule
-            test = open_test(store, (plan.base, best.files), tasks, evidence_of(backends), rule)
-            check_claimed(test, rule, made.id)
-        except Refused as error:
-            # Other promotion tests have drawn its fresh tasks since the run began, or it was tested for another claim.
+            held = tasks_to_test(workspace, run.skill_id, tasks_of(workspace, run))
+        except (BadInput, Refused) as error:
             return replayed(workspace, run, skill, made, str(error))
-        twins = describe_near_train(store, skill.id, test.tasks, everything)
-        test = replace(test, pace=pace_of(backends), origin=test.origin + (twins and f"; {twins}"))
-        paused = paused_at(test.row, store)
+        test = _own_test(store, run, made) or test_now(workspace, made, asked, among=held)
+        if test.foreseen:
+            test = opened(workspace, made, asked, held)
+        # A process may die between the verdict and the end of its run: its test is not another one then.
+        store.runs.add_finish(run.id, test.row.id)
+        backends = workspace.backends_for(test.tasks)
         with only_here(store, test, sender.notify):
-            # A process may die between the verdict and the end of its run: what goes on then draws no second turn.
-            since = store.runs.begin_finish(run.id, test.row.id, paused)
-            confirmation = answered(
-                sender.send(backends, test.row.id, lambda ask: run_test(test, store, ask, sender.notify, since))
+            standing = answered(
+                sender.send(
+                    backends, test.row.id, lambda ask: run_test(test, store, ask, sender.notify, workspace.clock)
+                )
             )
-        why = prospect(workspace, run.skill_id, run.base_version, test.rule)
-        if why and not confirmation.is_over:
-            confirmation = replace(confirmation, reason=f"{confirmation.reason}; {why}")
-    return replayed(workspace, run, skill, made, confirmation)
+        return replayed(workspace, run, skill, made, report_of(workspace, test, standing))
+    return replayed(workspace, run, skill, made, outcome)
+
+
+def _own_test(store: Store, run: Run, made: Candidate) -> Test | None:
+    """Return the test that a run began before it stopped, None without one."""
+    rows = [row for test_id in store.runs.list_finishes(run.id) if (row := store.tests.find(test_id))]
+    return next((test_of(store, row) for row in reversed(rows) if row.version_id == made.version_id), None)
 
 
 def best_candidate(workspace: Workspace, run_id: str) -> Candidate:
@@ -385,7 +370,7 @@ def _accepted(workspace: Workspace, run: Run, version: str) -> list[Candidate]:
 def why_untested(workspace: Workspace, run: Run, skill: Skill, made: Candidate) -> str:
     """Return why a run buys no test of its best version: it could not be promoted, and no verdict stands; else ""."""
     decided = workspace.store.decisions.latest(skill.id, GATE, made.base_version, made.version_id)
-    moved = "" if decided and decided.verdict != "undecided" else _moved(workspace, run, skill, made)
+    moved = "" if decided else _moved(workspace, run, skill, made)
     return f"it was not tested, as it could not be promoted: {moved}" if moved else ""
 
 
@@ -400,10 +385,10 @@ def _moved(workspace: Workspace, run: Run, skill: Skill, made: Candidate) -> str
 
 
 def replayed(
-    workspace: Workspace, run: Run, skill: Skill, made: Candidate | None, outcome: Confirmation | str
+    workspace: Workspace, run: Run, skill: Skill, made: Candidate | None, outcome: TestReport | str
 ) -> Replayed:
     """Return what became of a run; `outcome` is what its promotion test found, or why there was none."""
-    confirmation = None if isinstance(outcome, str) else outcome
+    test = None if isinstance(outcome, str) else outcome
     store = workspace.store
     used = account(store, run.id)
     own, tests = add_up(used.own), used.of_tests
@@ -416,11 +401,9 @@ def replayed(
         steps=[step_row(step) for step in steps],
         best_version=short(made.version_id if made else run.base_version),
         candidate_id=made.id if made else None,
-        verdict=confirmation.verdict if confirmation else None,
-        reason=outcome if isinstance(outcome, str) else outcome.reason,
-        test_before=confirmation.base_mean if confirmation else None,
-        test_after=confirmation.candidate_mean if confirmation else None,
-        n_pairs=confirmation.n_pairs if confirmation else 0,
+        verdict=test.verdict if test else None,
+        reason=outcome if isinstance(outcome, str) else "",
+        test=test,
         n_calls=own.n_calls,
         n_missing=own.n_missing,
         tokens_in=own.tokens_in,
@@ -436,7 +419,7 @@ def replayed(
         baseline_hard=start.hard if start else None,
         baseline_soft=start.soft if start else None,
         simulated=is_simulated(evidence_of(run_backends(workspace, run))),
-        next_step=_next_step(workspace, run, skill, made, confirmation),
+        next_step=_next_step(workspace, run, skill, made, test.verdict if test else None),
     )
 
 
@@ -473,7 +456,7 @@ def stored_baseline(workspace: Workspace, run: Run) -> Mean | None:
 
 
 def _next_step(
-    workspace: Workspace, run: Run, skill: Skill, made: Candidate | None, confirmation: Confirmation | None
+    workspace: Workspace, run: Run, skill: Skill, made: Candidate | None, verdict: Verdict | None
 ) -> NextStep:
     """Return what to do after a run with its best version, which may have been promoted before the run ended."""
     if made is None:
@@ -481,17 +464,14 @@ def _next_step(
     changes = workspace.store.promotions.list_promotions(made.skill_id)
     if any(change.to_version == made.version_id for change in changes):
         return NextStep(action="inspect", arguments={"id": made.id}, why="the best version was promoted before")
-    verdict = confirmation.verdict if confirmation else ""
     arguments: dict[str, JsonValue] = {"candidate_id": made.id}
-    if verdict != "reject" and (moved := _moved(workspace, run, skill, made)):
-        return NextStep(action="evaluate_candidate", arguments={**arguments, "rebase": True}, why=moved)
     decided = workspace.store.decisions.latest(made.skill_id, GATE, made.base_version, made.version_id)
-    if verdict == "accept" or (confirmation is None and decided and decided.verdict == "accept"):
+    is_accepted = "better" in (verdict, decided.verdict if decided else None)
+    if (is_accepted or verdict is None) and (moved := _moved(workspace, run, skill, made)):
+        return NextStep(action="evaluate_candidate", arguments={**arguments, "rebase": True}, why=moved)
+    if is_accepted:
         return NextStep(action="promote_skill", arguments=arguments, why="accepted")
-    if verdict == "undecided":
-        why = "several models answered: name a dated one" if confirmation and confirmation.is_mixed else "undecided"
-        return NextStep(action="evaluate_candidate", arguments=arguments, why=why)
-    why = "its best version brings no useful gain" if verdict else "nothing to promote"
+    why = "its best version was not accepted" if verdict else "nothing to promote"
     return NextStep(action="inspect", arguments={"id": run.id}, why=why)
 
 
@@ -516,7 +496,7 @@ def step_row(step: StepRecord) -> StepRow:
 
 
 class RunRow(Accounted):
-    """One run as a table row. Scores are the run's metric on val; `test_before` and `test_after` of the finish.
+    """One run as a table row. Scores are the run's metric on val.
 
     `n_calls`, `tokens` and `usd` (None where the price of one call is not known) are of the run itself,
     `n_test_calls`, `test_tokens` and `test_usd` of its whole promotion test. `config` holds the settings that differ
@@ -535,8 +515,6 @@ class RunRow(Accounted):
     best_version: str
     best: float | None
     verdict: str | None
-    test_before: float | None
-    test_after: float | None
     n_calls: int
     tokens: int
     usd: float | None
@@ -550,7 +528,7 @@ class RunRow(Accounted):
 
 
 class RunList(Result):
-    """Runs, the newest first; `tests` are the promotion tests and calibrations of the store, each with its cost."""
+    """Runs, the newest first; `tests` are the promotion tests of the store, each with its cost."""
 
     runs: list[RunRow]
     tests: list[Used] = Field(default_factory=list)
@@ -627,7 +605,7 @@ def describe_running(workspace: Workspace, name: str) -> str:
 
 def tests_of(workspace: Workspace, run: Run) -> list[str]:
     """Return the promotion tests of a run: one, or none."""
-    return [test_id for test_id, _ in workspace.store.runs.list_finishes(run.id)]
+    return workspace.store.runs.list_finishes(run.id)
 
 
 def _row(workspace: Workspace, skill: str, run: Run, started_at: str) -> RunRow:
@@ -652,8 +630,6 @@ def _row(workspace: Workspace, skill: str, run: Run, started_at: str) -> RunRow:
         best_version=short(last.best_version if last else run.base_version),
         best=last.best if last else (result.baseline if result else None),
         verdict=result.verdict if result else None,
-        test_before=result.test_before if result else None,
-        test_after=result.test_after if result else None,
         n_calls=own.n_calls,
         tokens=own.tokens_in + own.tokens_out,
         usd=own.usd,

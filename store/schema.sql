@@ -21,12 +21,12 @@ create table skill (
     created_at text not null default (strftime('%Y-%m-%dT%H:%M:%fZ'))
 ) strict;
 
--- One row per standing permission: accepted candidates of a skill without findings are promoted without asking.
+-- One row per standing permission: candidates of a skill that are better by evidence of our own processes, and without
+-- findings, are promoted without asking.
 create table permission (
     skill_id integer primary key references skill(id),
     granted_by text not null,
     simulated integer not null default 0 check (simulated in (0, 1)), -- also on evidence from a simulation
-    host_run integer not null default 0 check (host_run in (0, 1)), -- also on evidence that a host judged, or knew
     created_at text not null default (strftime('%Y-%m-%dT%H:%M:%fZ'))
 ) strict;
 
@@ -98,17 +98,8 @@ create table retirement (
     task_id integer primary key references task(id),
     name text not null,             -- the task's name, which is free for another one
     reason text not null,
-    n_tests integer not null,       -- promotion tests that the skill had by then
-    n_looks integer not null,       -- of them, those that had drawn it
     created_at text not null default (strftime('%Y-%m-%dT%H:%M:%fZ'))
 ) strict;
-
--- One row per task that a session of a host knows with its judge: evidence from that session is exposed.
-create table exposure (
-    task_id integer not null references task(id),
-    session text not null,
-    primary key (task_id, session)
-) strict, without rowid;
 
 -- One row per program that a person registered as a judge. A task can only name one.
 create table command (
@@ -351,7 +342,7 @@ create table candidate (
     skill_id integer not null references skill(id),
     base_version text not null,
     version_id text not null,
-    origin text not null check (origin in ('host', 'step', 'run')),
+    origin text not null check (origin in ('host', 'step', 'run', 'person')),
     run_id text references run(id),
     reasoning text not null,
     findings text not null default '[]', -- json: what the guard found; not empty holds it for a person
@@ -360,6 +351,13 @@ create table candidate (
     foreign key (skill_id, base_version) references version(skill_id, id),
     foreign key (skill_id, version_id) references version(skill_id, id)
 ) strict;
+
+-- One row per session of a host that proposed or saw a candidate: attempts of that session are labelled.
+create table candidate_session (
+    candidate_id text not null references candidate(id),
+    session text not null,
+    primary key (candidate_id, session)
+) strict, without rowid;
 
 -- One row per edit of a candidate, applied or not.
 create table edit (
@@ -379,42 +377,47 @@ create table edit (
 
 -- Promotion tests and changes of live files
 
--- One row per promotion test: a base and a candidate, and its share of the skill's lifetime error rate.
-create table confirmation (
+-- One row per promotion test of two versions: what is fixed when it opens, before its first attempt.
+create table promotion_test (
     id text primary key,
     skill_id integer not null references skill(id),
     base_version text not null,
     version_id text not null,
-    j integer not null,             -- the j-th test of this skill
-    alpha real not null,            -- its error rate
-    backend text not null,          -- the target's fingerprint
-    tasks text not null,            -- json: the ids of the held-out tasks, in order
-    claim text not null default 'these' check (claim in ('these', 'like_these')), -- better on these tasks, or such
-    rule text,                      -- json: what is asked of its pairs, chosen before the first of them
-    joined text not null default '[]', -- json: [tasks that joined later, pairs that it had by then] each time
+    release integer not null,       -- promotions of the skill before it: the tests between two share an error budget
+    number integer not null,        -- of the release's tests, from 1; 0: outside of that budget
+    backend text not null,          -- the fingerprints of the target and of the judges
+    salt text not null,             -- 16 bytes in hex: they order the units, and draw the task of each
+    tasks text not null,            -- json: the ids of the tasks, one per unit, in order
+    plan text not null,             -- json: error rate, attempts per arm, known base, margin
     created_at text not null default (strftime('%Y-%m-%dT%H:%M:%fZ')),
-    unique (skill_id, base_version, version_id, backend),
-    unique (skill_id, j)
+    foreign key (skill_id, base_version) references version(skill_id, id),
+    foreign key (skill_id, version_id) references version(skill_id, id)
 ) strict;
 
--- One row per pair of a promotion test, in drawn order. A null score is missing after all tries.
-create table pair (
-    confirmation_id text not null references confirmation(id),
-    n integer not null,
-    task_id integer not null references task(id),
-    base real,
-    candidate real,
-    primary key (confirmation_id, n)
+create index promotion_test_by_skill on promotion_test(skill_id);
+
+create trigger promotion_test_is_frozen before update on promotion_test
+begin select raise(abort, 'a promotion test is never rewritten'); end;
+
+-- One row per attempt of a promotion test at the task of a unit. What has no answer has a score by its cause.
+create table test_attempt (
+    test_id text not null references promotion_test(id),
+    unit integer not null,          -- from 0, in the order of the test
+    arm text not null check (arm in ('base', 'candidate')),
+    number integer not null,        -- from 0, of the arm at the unit
+    score real not null check (score between 0 and 1),
+    cause text not null check (cause in ('', 'target', 'bounded')), -- failed by itself; lost, and counted against it
+    n_again integer not null default 0, -- how often it was lost and repeated
+    call_id integer not null references call(id),
+    answered_at real not null,      -- seconds since 1970
+    primary key (test_id, unit, arm, number)
 ) strict, without rowid;
 
-create index pair_by_task on pair(task_id);
-
--- One row per run that reached the promotion test of its best version: how many pairs that test had by then.
+-- One row per run that reached the promotion test of its best version.
 create table finish (
     run_id text not null references run(id),
-    confirmation_id text not null references confirmation(id),
-    n_pairs integer not null,
-    primary key (run_id, confirmation_id)
+    test_id text not null references promotion_test(id),
+    primary key (run_id, test_id)
 ) strict, without rowid;
 
 -- One row per verdict of a gate, with the inputs that it recomputes from.

@@ -6,7 +6,7 @@ select s.name, s.path, substr(s.live_version, 1, 12) as live_version, substr(s.b
     (select count(*) from task where skill_id = s.id and id not in (select task_id from retirement)) as n_tasks,
     (select count(*) from trajectory where skill_id = s.id) as n_attempts,
     (select count(*) from run where skill_id = s.id) as n_runs,
-    (select count(*) from confirmation where skill_id = s.id) as n_promotion_tests,
+    (select count(*) from promotion_test where skill_id = s.id) as n_promotion_tests,
     s.is_hidden, s.created_at
 from skill s;
 
@@ -18,12 +18,17 @@ select s.name as skill, st.run_id, st.n as step, st.epoch, st.verdict, st.candid
 from step st join run r on r.id = st.run_id join skill s on s.id = r.skill_id
 left join candidate c on c.id = st.candidate_id;
 
--- One row per pair of a promotion test: which task got better, which worse.
+-- One row per unit of a promotion test: the mean scores of both arms, and so which task got better, which worse.
 create view test_tasks as
-select s.name as skill, p.confirmation_id as test, p.n, t.name as task, p.base, p.candidate,
-    round(p.candidate - p.base, 6) as gain, t.prompt
-from pair p join confirmation c on c.id = p.confirmation_id join skill s on s.id = c.skill_id
-join task t on t.id = p.task_id;
+select s.name as skill, p.id as test, a.unit, t.name as task,
+    avg(case when a.arm = 'base' then a.score end) as base,
+    avg(case when a.arm = 'candidate' then a.score end) as candidate,
+    round(avg(case when a.arm = 'candidate' then a.score end) - avg(case when a.arm = 'base' then a.score end), 6)
+        as gain,
+    count(*) as n_attempts, t.prompt
+from test_attempt a join promotion_test p on p.id = a.test_id join skill s on s.id = p.skill_id
+join task t on t.id = json_extract(p.tasks, '$[' || a.unit || ']')
+group by p.id, a.unit;
 
 -- One row per verdict of a gate.
 create view verdicts as

@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from skillopt_mcp.records.evidence import Metric
+from skillopt_mcp.records.evidence import EvidenceKind, Metric, TestReport, Verdict
 from skillopt_mcp.records.next_step import NextStep
 from skillopt_mcp.records.notes import Note
 
@@ -87,13 +87,11 @@ class WorkItem(BaseModel):
 
 
 class WorkEstimate(BaseModel):
-    """What the next turn takes, each as (least, most): attempts at tasks, and judgements of them.
+    """What a proposal or a test takes, each as (least, most): attempts at tasks, and judgements of them.
 
     `by_host` names the roles that the host's agents fill: each is an agent run of `tokens_each` tokens or more.
     """
 
-    pairs_done: int = 0
-    pause_at: int = 0
     attempts: tuple[int, int] = (0, 0)
     judgements: tuple[int, int] = (0, 0)
     questions: tuple[int, int] = (0, 0)
@@ -130,36 +128,57 @@ class Proposed(Result):
     work: list[WorkItem] = Field(default_factory=list)
 
 
-class Arm(BaseModel):
-    """One version's mean score over `n` held-out runs; none while a host works, which would see how each was scored."""
+class PowerRow(BaseModel):
+    """The chance that a test finds a gain in the share of solved tasks, and the attempts that it makes on average."""
 
-    version: str
-    mean: float | None
-    n: int
+    gain: float
+    chance: float
+    runs: int
+
+
+class Foreseen(BaseModel):
+    """What a promotion test can find, and what it takes, before its first attempt; nothing was asked.
+
+    Where the live version was tried on these tasks before (`known_base`), a screen ends most vain tests early.
+    `tokens_each` is what an attempt took on average, None before the first one.
+    """
+
+    units: int
+    attempts_per_arm: int
+    test_in_release: int
+    alpha: float
+    known_base: bool
+    power: list[PowerRow]
+    most_runs: int
+    few_tasks: bool
+    tokens_each: int | None = None
 
 
 class Evaluated(Result):
-    """The state of a candidate's promotion test. `pairs_expected`: how many more pairs a verdict will likely take.
+    """The state of a promotion test: whether it accepted the candidate is all that its author learns.
 
-    The means of `base` and `candidate` are taken where the test stopped: on average they overstate the gain or loss.
+    `test` is for people alone: the server leaves it out. With `same_session` a session that proposed or saw the edit
+    made attempts of its test.
     """
 
     status: Literal["verdict", "running", "work"]
     candidate_id: str
-    verdict: Literal["accept", "reject", "undecided"] | None
-    base: Arm
-    candidate: Arm
-    pairs_done: int
-    pairs_expected: int | None
-    alpha: float
-    claim: str = ""
-    reason: str = ""
-    backend: str = ""
-    evidence: Literal["", "host-run", "host-run, exposed"] = ""
+    accepted: bool | None = None
+    evidence: EvidenceKind = "own"
+    same_session: bool = False
+    attempts_done: int = 0
+    foreseen: Foreseen | None = None
+    test: TestReport | None = None
     notes: list[Note] = Field(default_factory=list)
     estimate: WorkEstimate | None = None
     job_id: str = ""
     work: list[WorkItem] = Field(default_factory=list)
+
+    def for_agents(self) -> Evaluated:
+        """Return it without what only a person sees."""
+        return self.model_copy(
+            update={"test": None, "attempts_done": 0 if self.status == "verdict" else self.attempts_done}
+        )
 
 
 class Receipt(BaseModel):
@@ -274,11 +293,10 @@ class StepRow(BaseModel):
 
 
 class Replayed(Result):
-    """The outcome of a run. `verdict` is the promotion gate's on the best version.
+    """The outcome of a run. `verdict` is the promotion test's on the best version, and `test` all of that test.
 
     Scores on val are by the run's `metric` (hard, soft or mixed): `baseline`, the live version's before the first step,
-    and `current`, `candidate` and `best` of the steps. Those that say so are means of `hard` or `soft`; `test_before`
-    and `test_after` are of `hard`, taken where the test stopped: on average they overstate its gain or loss.
+    and `current`, `candidate` and `best` of the steps. Those that say so are means of `hard` or `soft`.
     `simulated`: a simulation attempted or judged the tasks. None is what was unknown when the run ended.
 
     `n_calls` are the run's own calls that have ended: answered, or given up (`n_missing`); `n_test_calls`,
@@ -291,11 +309,9 @@ class Replayed(Result):
     steps: list[StepRow]
     best_version: str
     candidate_id: str | None
-    verdict: Literal["accept", "reject", "undecided"] | None
+    verdict: Verdict | None
     reason: str
-    test_before: float | None
-    test_after: float | None
-    n_pairs: int
+    test: TestReport | None = None
     n_calls: int
     n_missing: int
     tokens_in: int

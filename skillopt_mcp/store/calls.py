@@ -228,10 +228,14 @@ class Calls:
             forgotten = connection.execute(_FORGET, given).fetchall()
             end_claims(connection, [call_id for [call_id] in forgotten])
 
-    def n_restarts(self, call_ids: Sequence[int]) -> dict[int, int]:
-        """Return how often calls were claimed again without an answer, by their ids, where they were."""
+    def n_lost(self, call_ids: Sequence[int]) -> dict[int, int]:
+        """Return how often calls were lost while they were under way, by their ids, where they were.
+
+        Their process died, or a host let its lease run out: nobody saw what became of them.
+        """
         rows = self._pool.rows(
-            "select id, n_claims - 1 from call where id in (select value from json_each(?)) and n_claims > 1",
+            "select id, n_claims - 1 - (select count(*) from attempt a where a.call_id = call.id and a.claim < n_claims)"
+            " as n from call where id in (select value from json_each(?)) and n > 0",
             [json.dumps(list(call_ids))],
         )
         return dict(cast(list[tuple[int, int]], rows))

@@ -39,7 +39,7 @@ class Candidates:
     def _describe_missing(self, id: str) -> str:
         """Return that an id is not a candidate's, and what it is instead, where that is known."""
         of_test = self._pool.row(
-            "select c.id from confirmation t left join candidate c using (skill_id, base_version, version_id)"
+            "select c.id from promotion_test t left join candidate c using (skill_id, base_version, version_id)"
             " where t.id = ?",
             [id],
         )
@@ -59,9 +59,23 @@ class Candidates:
         steps, too.
         """
         rows = self._pool.rows(
-            f"{_CANDIDATE} where skill_id = ? and (origin in ('host', 'run') or ?) order by rowid", [skill_id, steps]
+            f"{_CANDIDATE} where skill_id = ? and (origin <> 'step' or ?) order by rowid", [skill_id, steps]
         )
         return [_candidate(row) for row in rows]
+
+    def note_seen(self, candidate_id: str, session: str) -> None:
+        """Note that a session of a host proposed or saw a candidate."""
+        with self._pool.write(evidence=True) as connection:
+            sql = "insert into candidate_session(candidate_id, session) values (?, ?) on conflict do nothing"
+            connection.execute(sql, [candidate_id, session])
+
+    def is_answered_by_author(self, candidate_id: str, test_id: str) -> bool:
+        """Return whether a session that proposed or saw a candidate made attempts of its test."""
+        sql = (
+            "select 1 from lease l join candidate_session s on s.session = l.session"
+            " where s.candidate_id = ? and l.scope = ? and l.state = 'answered' limit 1"
+        )
+        return self._pool.row(sql, [candidate_id, test_id]) is not None
 
     def list_edits(self, candidate_id: str) -> list[tuple[Edit, EditReport]]:
         """Return the edits of a candidate with what became of each."""

@@ -29,16 +29,6 @@ _WITHDRAW = (
     " and call_id in (select value from json_each(?))"
 )
 _LEASES = "select id from lease where call_id in (select value from json_each(?))"
-_BLANKS = "char(9, 10, 11, 12, 13, 32)"
-_OF_TASK, _OF_ATTEMPT = f"trim(k.prompt, {_BLANKS})", f"trim(t.prompt, {_BLANKS})"
-# A session still knows what it knew. By the index task_by_prompt.
-_STILL_KNOWN = (
-    "insert into exposure(task_id, session) select k.id, t.session_id from trajectory t join task k"
-    f" on k.skill_id = t.skill_id and length({_OF_TASK}) = length({_OF_ATTEMPT})"
-    f" and substr({_OF_TASK}, -32) = substr({_OF_ATTEMPT}, -32) and {_OF_TASK} = {_OF_ATTEMPT}"
-    " where t.id in (select value from json_each(?)) and t.session_id is not null and t.position is not null"
-    " on conflict do nothing"
-)
 _EMPTY = (
     "update trajectory set prompt = '', answer = '', reason = '', messages = '[]'"
     " where id in (select value from json_each(?)) and id not in (select trajectory_id from erased)"
@@ -209,7 +199,6 @@ class Erasing:
             if any(run not in held for run, _ in connection.execute(_HOLDING, [json.dumps(ids)]).fetchall()):
                 return None
             chosen = json.dumps(ids)
-            connection.execute(_STILL_KNOWN, [chosen])
             n = connection.execute(_EMPTY, [chosen]).rowcount
             connection.execute(_NOTE_ERASED, [chosen])
             return n
@@ -224,10 +213,9 @@ _NAMED = {
     "blob": "sha256",
     "command": "name",
     "edit": "candidate_id",
-    "exposure": "session",
+    "candidate_session": "session",
     "finish": "run_id",
     "meta_note": "run_id",
-    "pair": "confirmation_id",
     "permission": "(select name from skill where id = skill_id)",
     "reply": "(select scope from call where id = call_id)",
     "call": "scope",

@@ -21,8 +21,7 @@ KINDS = {
     "permission_withdrawn": "permission",
     "command_registered": "command",
     "command_removed": "command",
-    "test_opened": "confirmation",
-    "test_widened": "confirmation",
+    "test_opened": "promotion_test",
     "decision_taken": "decision",
     "approval_given": "approval",
     "approval_withdrawn": "approval",
@@ -35,11 +34,11 @@ KINDS = {
 
 ROWS = {
     "skill_root": "select path, created_at from skill_root where path = ?",
-    "permission": "select skill_id, granted_by, simulated, host_run, created_at from permission where skill_id = ?",
+    "permission": "select skill_id, granted_by, simulated, created_at from permission where skill_id = ?",
     "command": "select name, argv, sha256, limits, reads, require_sandbox, created_at from command where name = ?",
-    "confirmation": (
-        "select id, skill_id, base_version, version_id, j, alpha, backend, tasks, claim, rule, joined, created_at"
-        " from confirmation where id = ?"
+    "promotion_test": (
+        "select id, skill_id, base_version, version_id, release, number, backend, salt, tasks, plan, created_at"
+        " from promotion_test where id = ?"
     ),
     "decision": (
         "select id, skill_id, gate, base_version, version_id, scope, verdict, reason, inputs, created_at"

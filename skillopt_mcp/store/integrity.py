@@ -26,23 +26,22 @@ _KEYS = {
     "skill_root": "select path from skill_root",
     "permission": "select skill_id from permission",
     "command": "select name from command",
-    "confirmation": "select id from confirmation",
+    "promotion_test": "select id from promotion_test",
     "decision": "select id from decision",
     "approval": "select id from approval",
     "promotion": "select id from promotion",
 }
-_PAIRS = (
-    "select t.id, p.n, t.base_version, p.base, t.version_id, p.candidate from confirmation t"
-    " join pair p on p.confirmation_id = t.id order by t.id, p.n"
-)
-# The draws of a test begin with its name and the number of the pair.
-_SCORED = (
-    "select c.scope, cast(substr(c.draw, length(c.scope) + 2) as integer), t.version_id, cast(t.hard as real)"
-    " from trial t join call c on c.id = t.call_id where c.scope in (select id from confirmation)"
-)
+# An answer has its trial's score, by the version and the task that its row says; none counts by its cause.
+_UNLIKE = """
+select a.test_id, a.unit, a.arm, a.number from test_attempt a join promotion_test p on p.id = a.test_id
+left join trial t on t.call_id = a.call_id and t.task_id = json_extract(p.tasks, '$[' || a.unit || ']')
+    and t.version_id = case a.arm when 'base' then p.base_version else p.version_id end
+where case a.cause when '' then t.hard is null or a.score not in (t.hard, t.soft)
+    when 'target' then a.score <> 0 else a.score <> (a.arm = 'base') end
+"""
 _LEARNED = (
-    "select distinct t.id from confirmation c, json_each(c.tasks) tested join task t on t.id = tested.value"
-    " where t.split = 'train'"
+    "select distinct t.id from promotion_test p, json_each(p.tasks) tested join task t on t.id = tested.value"
+    " where t.split <> 'test'"
 )
 _TEXTS = {
     "file": "SQLite: {detail}",
@@ -52,8 +51,8 @@ _TEXTS = {
     "content": "the content {where} is not what that digest names",
     "version": "the files of version {where} are not what that digest names",
     "task": "task {where} is not what its digest names",
-    "split": "task {where} of a promotion test is a train task",
-    "pair": "pair {where} is not what its trials scored",
+    "split": "task {where} of a promotion test is not held out",
+    "attempt": "attempt {where} is not what its trial scored",
     "event": "event {where} does not follow from the one before it: the chain is broken",
     "changed": "{where} is not what event {detail} recorded",
     "no_event": "{where} has no event: it was written by other means",
@@ -105,7 +104,7 @@ class Integrity:
             yield Damage(code="schema", where=f"{kind!s} '{name!s}'")
 
     def check_digests(self) -> Iterator[Damage]:
-        """Yield rows unlike the digest that names them, tested tasks to train on, and pairs unlike their trials."""
+        """Yield rows unlike the digest that names them, tested tasks to train on, and attempts unlike their trials."""
         for row in self._walk("select sha256, size, encoding, content from blob where sha256 > ? order by sha256", ""):
             if not _is_its_content(row):
                 yield Damage(code="content", where=str(row[0]))
@@ -115,11 +114,8 @@ class Integrity:
                 yield Damage(code="task", where=str(row[0]))
         for [task_id] in self._pool.rows(_LEARNED):
             yield Damage(code="split", where=str(task_id))
-        scored = set(self._pool.rows(_SCORED))
-        for test, n, base_version, base, version, candidate in self._pool.rows(_PAIRS):
-            arms = ((base_version, base), (version, candidate))
-            if any(score is not None and (test, n, arm, score) not in scored for arm, score in arms):
-                yield Damage(code="pair", where=f"{n!s} of test {test!s}")
+        for test, unit, arm, number in self._pool.rows(_UNLIKE):
+            yield Damage(code="attempt", where=f"{number!s} of the {arm!s} at unit {unit!s} of test {test!s}")
 
     def check_chain(self, events: Events) -> Iterator[Damage]:
         """Yield where the chain of events is broken, and which rows are not what their last event recorded."""

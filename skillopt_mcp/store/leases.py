@@ -12,7 +12,6 @@ from skillopt_mcp.records.calls import Reply, Role
 from skillopt_mcp.store.calls import CHUNK, Bill, charge, claim_again, insert_reply, listed, n_affordable
 from skillopt_mcp.store.driver import Connection
 from skillopt_mcp.store.pool import Pool, Row
-from skillopt_mcp.store.tasks import KNOWS
 
 LeaseState = Literal["out", "answered", "failed", "withdrawn"]
 Answered = Literal["accepted", "duplicate", "late", "withdrawn"]
@@ -227,10 +226,7 @@ _TAKE = (
     "insert into lease(id, call_id, scope, task_id, session, taken_at, expires_at, state)"
     " values (?, ?, ?, ?, ?, ?, ?, 'out')"
 )
-_ANSWER = (
-    f"update lease as l set state = 'answered', session = case when {KNOWS.format(who='?3')} then ?3"
-    " else l.session end where l.id = ?1"
-)
+_ANSWER = "update lease set state = 'answered', session = ?2 where id = ?1"
 _FREE_AT = "update lease set expires_at = ?2 - 1 where id = ?1 and state = 'out' and expires_at >= ?2"
 _NOTE = (
     "insert into lease(id, call_id, scope, task_id, session, taken_at, expires_at, state)"

@@ -15,10 +15,11 @@ from skillopt_mcp.store.leases import Leases
 from skillopt_mcp.store.ledger import Ledger
 from skillopt_mcp.store.permissions import Commands, Permissions
 from skillopt_mcp.store.pool import Pool
+from skillopt_mcp.store.promotion_tests import PromotionTests
 from skillopt_mcp.store.promotions import Approvals, Promotions
 from skillopt_mcp.store.runs import Runs
 from skillopt_mcp.store.skills import Skills
-from skillopt_mcp.store.tasks import Exposures, Retirements, Tasks
+from skillopt_mcp.store.tasks import Retirements, Tasks
 from skillopt_mcp.store.trajectories import Trajectories
 
 _Table = TypeVar("_Table")
@@ -39,12 +40,12 @@ class Store:
         self.calls = Calls(self._pool)
         self.ledger = Ledger(self._pool)
         self.leases = Leases(self._pool)
-        self.exposures = Exposures(self._pool)
         self.batches = Batches(self._pool)
         self.budgets = Budgets(self._pool)
         self.runs = Runs(self._pool)
         self.candidates = Candidates(self._pool)
         self.decisions = Decisions(self._pool)
+        self.tests = PromotionTests(self._pool)
         self.promotions = Promotions(self._pool)
         self.approvals = Approvals(self._pool)
         self.commands = Commands(self._pool)

@@ -10,17 +10,17 @@ from typing import NamedTuple, cast
 
 from skillopt_mcp.gates.recompute import PERSON
 from skillopt_mcp.records.candidates import candidate_id
+from skillopt_mcp.records.evidence import ACCEPTED
 from skillopt_mcp.records.next_step import CandidateState, SkillState
-from skillopt_mcp.store.decisions import IS_SIMULATED
 from skillopt_mcp.store.leases import WAITED_FOR
 from skillopt_mcp.store.pool import Pool, Row
+from skillopt_mcp.store.promotion_tests import IS_SIMULATED
 from skillopt_mcp.store.trajectories import IS_THERE, MOST_COUNTED
 
 MAX_UNSCORED = 100
+OPEN = (None, *ACCEPTED)
 _CHOSEN = "in (select value from json_each(?1))"
-_UNDECIDED = (
-    "coalesce((select verdict from decision where scope = c.id order by id desc limit 1), 'undecided') = 'undecided'"
-)
+_UNDECIDED = "not exists (select 1 from decision where scope = c.id)"
 _IS_HOSTS = "({0} = 'host' or {0} glob 'host:*')"
 
 _SKILLS = f"""
@@ -52,24 +52,24 @@ with recursive edited(skill_id, id) as (
 select made.skill_id, made.id, made.version_id, made.base_version <> skill.live_version,
     (select verdict from decision where decision.skill_id = made.skill_id and gate = ?2
         and decision.base_version = made.base_version and decision.version_id = made.version_id
-        order by {IS_SIMULATED}, verdict = 'undecided', decision.id desc limit 1),
+        order by {IS_SIMULATED}, decision.id desc limit 1),
     json_array_length(made.findings),
     exists (select 1 from decision d where d.skill_id = made.skill_id and d.version_id = made.version_id and gate = ?3
         and d.base_version = made.base_version and verdict = 'declined' and json_extract(inputs, '$.kind') = 'promote')
 from edited cross join candidate made on made.skill_id = edited.skill_id and made.base_version = edited.id
 join skill on skill.id = made.skill_id
-where +made.origin in ('host', 'run') and made.version_id <> skill.live_version and not exists (
+where +made.origin <> 'step' and made.version_id <> skill.live_version and not exists (
     select 1 from promotion p where p.skill_id = made.skill_id and p.state = 'done' and p.to_version = made.version_id)
 order by made.rowid
 """
 _TESTS = f"""
 select c.skill_id, c.version_id, c.id, (select count(*) from lease l where l.scope = c.id and {WAITED_FOR})
-from skill cross join confirmation c on c.skill_id = skill.id and c.base_version = skill.live_version
+from skill cross join promotion_test c on c.skill_id = skill.id and c.base_version = skill.live_version
 where skill.id {_CHOSEN} and {_UNDECIDED} and (
     exists (select 1 from lease l where l.scope = c.id and {WAITED_FOR})
     or (c.backend glob 'host*' or c.backend glob '* judged by host*')
-        and exists (select 1 from pair where confirmation_id = c.id))
-order by c.j
+        and exists (select 1 from test_attempt where test_id = c.id))
+order by c.rowid
 """
 _RUNS = f"""
 select skill.id, run.id, kind, (select count(*) from lease l where l.scope = run.id and {WAITED_FOR})
@@ -86,19 +86,19 @@ select skill_id, kind, from_version, to_version from approval
 where skill_id {_CHOSEN} and not exists (select 1 from promotion where approval_id = approval.id) order by id
 """
 _BEGUN = (
-    "select version_id, id, backend, (select count(*) from pair where confirmation_id = c.id) from confirmation c"
+    "select version_id, id, backend, (select count(*) from test_attempt where test_id = c.id) from promotion_test c"
     " where skill_id = ? and base_version = ? and version_id in (select value from json_each(?))"
-    f" and {_UNDECIDED} order by j"
+    f" and {_UNDECIDED} order by rowid"
 )
 
 
 class Begun(NamedTuple):
-    """An undecided promotion test: its version, its id, its backend, and how many pairs it has."""
+    """An undecided promotion test: its version, its id, its backend, and how many attempts it has."""
 
     version_id: str
     id: str
     backend: str
-    n_pairs: int
+    n_attempts: int
 
 
 class Pending:
@@ -123,7 +123,7 @@ class Pending:
             agreed = tuple(dict.fromkeys(_agreed(each) for each in approved[skill]))
             under_test = {str(version): (str(test), cast(int, n)) for _, version, test, n in tests[skill]}
             current = [each for each in candidates[skill] if not each[3]]
-            stale = [each for each in candidates[skill] if each[4] != "reject"]
+            stale = [each for each in candidates[skill] if each[4] in OPEN]
             first = _chosen(current or stale, agreed, under_test)
             job, n_open = under_test.get(str(first[2]), ("", 0)) if first else ("", 0)
             proposals = [(str(run), cast(int, n)) for _, run, kind, n in runs[skill] if kind == "proposal"]
@@ -141,7 +141,7 @@ class Pending:
                 open_job=job or None,
                 n_open=n_open,
                 stopped_run=next((str(run) for _, run, kind, _ in runs[skill] if kind == "replay"), None),
-                n_candidates=sum(each[4] != "reject" for each in current),
+                n_candidates=sum(each[4] in OPEN for each in current),
                 candidate=_candidate(first) if first else None,
                 approved=agreed,
             )
@@ -170,8 +170,8 @@ def _chosen(rows: Sequence[Row], agreed: Sequence[str], under_test: dict[str, tu
 
     def rank(row: Row) -> tuple[bool, ...]:
         _, made, version, _, verdict, n_findings, is_declined = row
-        is_accepted = verdict == "accept" and not is_declined
-        is_open = verdict in (None, "undecided")
+        is_accepted = verdict in ACCEPTED and not is_declined
+        is_open = verdict is None
         out = under_test.get(str(version))
         return (
             not (is_accepted and made in agreed), not is_accepted, not (is_open and out and out[1]),

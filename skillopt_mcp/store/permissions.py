@@ -16,11 +16,10 @@ from skillopt_mcp.store.pool import Pool, Row
 
 @dataclass(frozen=True, slots=True)
 class Permission:
-    """A standing permission: who gave it, and whether evidence from a simulation is enough, or a host's own."""
+    """A standing permission: who gave it, and whether evidence from a simulation is enough."""
 
     granted_by: str
     simulated: bool
-    host_run: bool = False
 
 
 class Permissions:
@@ -40,16 +39,15 @@ class Permissions:
         """Return the registered skill roots."""
         return [str(row[0]) for row in self._pool.rows("select path from skill_root order by path")]
 
-    def grant(self, skill_id: int, granted_by: str, *, simulated: bool = False, host_run: bool = False) -> None:
-        """Keep a person's standing permission to promote this skill's clean, accepted candidates.
+    def grant(self, skill_id: int, granted_by: str, *, simulated: bool = False) -> None:
+        """Keep a person's standing permission to promote this skill's candidates that are better, without findings.
 
-        Only with `simulated` does it cover verdicts that rest on a simulation, and only with `host_run` those that a
-        host's own agents judged, or made in a session that had seen the tasks.
+        Only with `simulated` does it cover verdicts that rest on a simulation.
         """
         with self._pool.write() as connection:
             connection.execute(
-                "insert or replace into permission(skill_id, granted_by, simulated, host_run) values (?, ?, ?, ?)",
-                [skill_id, granted_by, int(simulated), int(host_run)],
+                "insert or replace into permission(skill_id, granted_by, simulated) values (?, ?, ?)",
+                [skill_id, granted_by, int(simulated)],
             )
             append(connection, "permission_set", skill_id)
 
@@ -60,14 +58,14 @@ class Permissions:
 
     def get(self, skill_id: int) -> Permission | None:
         """Return the standing permission, or None."""
-        row = self._pool.row("select granted_by, simulated, host_run from permission where skill_id = ?", [skill_id])
-        return Permission(str(row[0]), bool(row[1]), bool(row[2])) if row else None
+        row = self._pool.row("select granted_by, simulated from permission where skill_id = ?", [skill_id])
+        return Permission(str(row[0]), bool(row[1])) if row else None
 
 
 def is_granted(connection: Connection, skill_id: int, permission: Permission) -> bool:
     """Return, within the caller's transaction, whether a standing permission still stands as it was given."""
-    sql = "select 1 from permission where skill_id = ? and granted_by = ? and simulated = ? and host_run = ?"
-    values = [skill_id, permission.granted_by, int(permission.simulated), int(permission.host_run)]
+    sql = "select 1 from permission where skill_id = ? and granted_by = ? and simulated = ?"
+    values = [skill_id, permission.granted_by, int(permission.simulated)]
     return connection.execute(sql, values).fetchone() is not None
 
 

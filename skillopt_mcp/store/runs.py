@@ -159,21 +159,15 @@ class Runs:
             values = [target, optimizer, judge, run_id]
             connection.execute("update run set target = ?, optimizer = ?, judge = ? where id = ?", values)
 
-    def list_finishes(self, run_id: str) -> list[tuple[str, int]]:
-        """Return the promotion tests that a run has reached, each with the pairs that it had then."""
-        rows = self._pool.rows("select confirmation_id, n_pairs from finish where run_id = ?", [run_id])
-        return [(str(test_id), cast(int, n_pairs)) for test_id, n_pairs in rows]
+    def list_finishes(self, run_id: str) -> list[str]:
+        """Return the ids of the promotion tests that a run has reached."""
+        return [str(row[0]) for row in self._pool.rows("select test_id from finish where run_id = ?", [run_id])]
 
-    def begin_finish(self, run_id: str, confirmation_id: str, n_pairs: int) -> int:
-        """Return how many pairs a promotion test had when the run first reached it: `n_pairs`, if that is now."""
+    def add_finish(self, run_id: str, test_id: str) -> None:
+        """Note that a run has reached the promotion test of its best version."""
         with self._pool.write() as connection:
-            key = [run_id, confirmation_id]
-            connection.execute(
-                "insert into finish(run_id, confirmation_id, n_pairs) values (?, ?, ?) on conflict do nothing",
-                [*key, n_pairs],
-            )
-            found = connection.execute("select n_pairs from finish where run_id = ? and confirmation_id = ?", key)
-            return int(found.fetchone()[0])
+            sql = "insert into finish(run_id, test_id) values (?, ?) on conflict do nothing"
+            connection.execute(sql, [run_id, test_id])
 
     def add_step(self, run_id: str, outcome: StepOutcome) -> None:
         """Store a finished step with its candidate, trials and decision, all or nothing."""

@@ -14,20 +14,6 @@ from skillopt_mcp.store.driver import Connection
 from skillopt_mcp.store.permissions import withdraw
 from skillopt_mcp.store.pool import Pool, Row
 
-KIN = (
-    "with recursive named(id, skill_id) as (select id, skill_id from version union all select parent_id, skill_id from"
-    " version where parent_id is not null),"
-    " shared(id) as materialized (select id from named group by id having min(skill_id) < max(skill_id)),"
-    " held(id, skill_id) as materialized (select distinct id, skill_id from named where id in (select id from shared)),"
-    " kin(id) as (values (?1) union select its.skill_id from kin join held own on own.skill_id = kin.id"
-    " join held its on its.id = own.id) select id from kin"
-)
-"""The ids of a skill (?1) and of all that share a version with it, or the parent of one, and so on: renamed, copied.
-
-Versions are never deleted, so what is kin stays kin.
-"""
-
-
 _SKILL = "select id, name, path, live_version, best_version from skill"
 _LISTED = "is_hidden = 0"
 _VERSION = "select id, skill_id, parent_id, origin, created_at from version"
@@ -38,7 +24,7 @@ select 'tasks', count(*) from task where skill_id = ?1
 union all select 'attempts', count(*) from trajectory where skill_id = ?1
 union all select 'runs', count(*) from run where skill_id = ?1
 union all select 'candidates', count(*) from candidate where skill_id = ?1
-union all select 'promotion tests', count(*) from confirmation where skill_id = ?1
+union all select 'promotion tests', count(*) from promotion_test where skill_id = ?1
 union all select 'changes of the live file', count(*) from promotion where skill_id = ?1
 union all select 'standing permissions', count(*) from permission where skill_id = ?1
 """
@@ -190,6 +176,16 @@ class Skills:
             [skill_id, n],
         )
         return [str(row[0]) for row in rows]
+
+    def first_recorded(self, skill_id: int) -> str:
+        """Return the first version of a skill that was seen on disk."""
+        sql = "select id from version where skill_id = ? and origin = 'recorded' order by created_at limit 1"
+        return self._pool.text(sql, [skill_id])
+
+    def add_version(self, skill_id: int, files: SkillFiles) -> None:
+        """Store files that a person named as a version."""
+        with self._pool.write() as connection:
+            add_version(connection, skill_id, files, parent_id=None, origin="edited")
 
     def find_parent(self, version: Version) -> Version | None:
         """Return the version of the same skill that one follows from, None where there is none, or another skill's."""

@@ -1,9 +1,8 @@
-"""Tasks at rest: in a split that stays, with the promotion tests that drew them; which were removed, and why."""
+"""Tasks at rest: in a split that stays; which were removed, and why."""
 
 from __future__ import annotations
 
 import json
-import string
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple, cast
 
@@ -13,7 +12,6 @@ from skillopt_mcp.records.tasks import SPLITS, NewTask, Split, Task, TaskFile
 from skillopt_mcp.splits import Placed, StoredTask, default_name, files_json, place
 from skillopt_mcp.store.driver import Connection
 from skillopt_mcp.store.pool import Pool, Row
-from skillopt_mcp.store.skills import KIN
 
 _ASKED, _GIVEN = (f"trim({text}, char(9, 10, 11, 12, 13, 32))" for text in ("prompt", "?2"))
 ASKS = (
@@ -21,50 +19,6 @@ ASKS = (
     f" and {_ASKED} = {_GIVEN}"
 )
 """Whether a row of task is one of skill ?1 that asks ?2, whatever blanks surround it; for the index task_by_prompt."""
-# A session knows a task that it added, or recorded an attempt at. Attempts without a place in their session are in
-# exposure alone: without it no index finds them, and a store may hold a million.
-KNOWS = (
-    "(exists (select 1 from exposure e where e.task_id = l.task_id and e.session = {who})"
-    " or exists (select 1 from task k join trajectory t on t.skill_id = k.skill_id"
-    " where k.id = l.task_id and t.session_id = {who} and t.session_id is not null and t.position is not null"
-    " and trim(t.prompt, ?2) = trim(k.prompt, ?2)))"
-)
-"""Whether the session {who} knows the task of lease `l`; ?2 are all blanks."""
-_EXPOSED = (
-    f"select 1 from lease l where l.scope = ?1 and l.state = 'answered' and {KNOWS.format(who='l.session')} limit 1"
-)
-_NEWLY_KNOWN = (
-    f"select id from task where {ASKS} and not exists (select 1 from exposure where task_id = task.id and session = ?3)"
-)
-
-
-class Exposures:
-    """Table exposure."""
-
-    def __init__(self, pool: Pool) -> None:
-        self._pool = pool
-
-    def expose(self, skill_id: int, digests: Iterable[str], session: str) -> None:
-        """Note that a session knows the tasks of a skill that have these digests."""
-        with self._pool.write() as connection:
-            connection.executemany(
-                "insert into exposure(task_id, session) select id, ? from task where skill_id = ? and digest = ?"
-                " on conflict do nothing",
-                [(session, skill_id, digest) for digest in digests],
-            )
-
-    def exposed(self, scope: str) -> bool:
-        """Return whether a session that answered for a scope knew a task that it was given there."""
-        return self._pool.row(_EXPOSED, [scope, string.whitespace]) is not None
-
-
-def expose_asked(connection: Connection, skill_id: int, prompt: str, session: str) -> None:
-    """Note within the caller's transaction that a session knows the tasks of a skill that ask this."""
-    asked = connection.execute(_NEWLY_KNOWN, [skill_id, prompt, session]).fetchall()
-    for [task_id] in asked:
-        connection.execute("insert into exposure(task_id, session) values (?, ?)", [task_id, session])
-
-
 _TASK = (
     "select id, skill_id, coalesce(retirement.name, task.name), prompt, judge, split, digest, tags, files from task"
     " left join retirement on task_id = id"
@@ -84,10 +38,7 @@ class Tasks:
             placed = place(tasks, [StoredTask(*row) for row in rows], shares)
             for task, each in zip(tasks, placed, strict=True):
                 if each.is_new:
-                    task_id = insert_task(connection, skill_id, task, each.split)
-                    if each.predecessor:
-                        # Who knew the old one knows what this one asks.
-                        connection.execute(_KNOWN_TOO, [task_id, each.predecessor])
+                    insert_task(connection, skill_id, task, each.split)
         return placed
 
     def count_tasks(self, skill_id: int) -> dict[Split, int]:
@@ -106,14 +57,6 @@ class Tasks:
         sql = f"{_TASK} where skill_id = ? and retirement.task_id is null order by id"
         return [_task(row) for row in self._pool.rows(sql, [skill_id])]
 
-    def list_spent(self, skill_id: int) -> list[Task]:
-        """Return the tasks, not in use by this skill, that would be no new evidence: retired ones and its kin's.
-
-        They are train and val tasks, and test tasks that a promotion test has drawn. Kin are the skills that share a
-        version with it, or with its kin.
-        """
-        return [_task(row) for row in self._pool.rows(_SPENT, [skill_id])]
-
     def get_task(self, task_id: int) -> Task | None:
         """Return a task by the id of its row, or None."""
         row = self._pool.row(f"{_TASK} where id = ?", [task_id])
@@ -123,18 +66,6 @@ class Tasks:
         """Return whether a val or test task has this prompt, whatever blanks surround it."""
         row = self._pool.row(f"select 1 from task where {ASKS} and split <> 'train' limit 1", [skill_id, prompt])
         return row is not None
-
-    def list_looks(self, skill_id: int) -> dict[int, int]:
-        """Return in how many promotion tests each test task in use was drawn, by task id; those never drawn are 0.
-
-        What a retired task asked counts as drawn for the one in use that asks the same.
-        """
-        return {cast(int, task_id): cast(int, n) for task_id, n in self._pool.rows(_LOOKS, [skill_id])}
-
-    def count_looks(self, task_ids: Iterable[int]) -> dict[int, int]:
-        """Return how many promotion tests have drawn each of these tasks, by task id."""
-        sql = "select count(distinct confirmation_id) from pair where task_id = ?"
-        return {each: self._pool.number(sql, [each]) for each in task_ids}
 
 
 def insert_task(connection: Connection, skill_id: int, task: NewTask, split: Split) -> int:
@@ -159,21 +90,6 @@ _PLACED = (
     "select id, coalesce(retirement.name, task.name), prompt, files, split, digest, task_id is not null from task"
     " left join retirement on task_id = id where skill_id = ? order by id"
 )
-_KNOWN_TOO = (
-    "insert into exposure(task_id, session) select ?, session from exposure where task_id = ? on conflict do nothing"
-)
-_BLANKS = "char(9, 10, 11, 12, 13, 32)"
-_SPENT = (
-    f"{_TASK} where skill_id in ({KIN}) and (skill_id <> ?1 or retirement.task_id is not null)"
-    " and (split <> 'test' or exists (select 1 from pair where pair.task_id = task.id)) order by id"
-)
-_LOOKS = (
-    f"with old(id, asked) as (select id, trim(prompt, {_BLANKS}) from retirement join task on id = task_id"
-    " where skill_id = ?1)"
-    " select id, (select count(distinct confirmation_id) from pair where task_id = task.id or task_id in"
-    f" (select old.id from old where asked = trim(task.prompt, {_BLANKS})))"
-    " from task where skill_id = ?1 and split = 'test' and id not in (select task_id from retirement) order by id"
-)
 
 
 def _task(row: Row) -> Task:
@@ -192,13 +108,11 @@ def _task(row: Row) -> Task:
 
 
 class Retirement(NamedTuple):
-    """How a task was taken out of use: the skill had `n_tests` promotion tests, and `n_looks` had drawn it."""
+    """How a task was taken out of use."""
 
     name: str
     split: Split
     reason: str
-    n_tests: int
-    n_looks: int
     at: str
 
 
@@ -216,7 +130,7 @@ class Retirements:
     def list_retired(self, skill_id: int) -> dict[int, Retirement]:
         """Return how tasks of a skill were taken out of use, by task id, in the order in which they were."""
         rows = self._pool.rows(
-            "select task_id, retirement.name, split, reason, n_tests, n_looks, retirement.created_at from retirement"
+            "select task_id, retirement.name, split, reason, retirement.created_at from retirement"
             " join task on id = task_id where skill_id = ? order by retirement.created_at, task_id",
             [skill_id],
         )
@@ -234,8 +148,6 @@ def retire_task(connection: Connection, skill_id: int, task_id: int, reason: str
 
 
 _RETIRE = (
-    "insert into retirement(task_id, name, reason, n_tests, n_looks) select id, name, ?,"
-    " (select coalesce(max(j), 0) from confirmation where skill_id = task.skill_id),"
-    " (select count(distinct confirmation_id) from pair where task_id = task.id)"
-    " from task where id = ? and skill_id = ? on conflict do nothing"
+    "insert into retirement(task_id, name, reason) select id, name, ? from task where id = ? and skill_id = ?"
+    " on conflict do nothing"
 )

@@ -11,7 +11,6 @@ from skillopt_mcp.records.evidence import Trajectory
 from skillopt_mcp.store.driver import Connection
 from skillopt_mcp.store.events import now
 from skillopt_mcp.store.pool import Pool, Row
-from skillopt_mcp.store.tasks import expose_asked
 
 IS_THERE = "id not in (select trajectory_id from erased)"
 WHOLE = (
@@ -102,8 +101,6 @@ class Trajectories:
                     "select id from trajectory where skill_id = ? and session_id = ? and position = ?",
                     [skill_id, new.session_id, new.position],
                 ).fetchone()[0]
-            if new.known_to:
-                expose_asked(connection, skill_id, prompt or new.task_name or new.prompt, new.known_to)
         if added:
             known = known._replace(last_id=trajectory_id, n=min(known.n + 1, MOST_COUNTED))
             self._counted[skill_id] = known

@@ -23,9 +23,8 @@ from pydantic_core import PydanticCustomError
 
 from skillopt_mcp.documents.text import quoted
 from skillopt_mcp.errors import BadInput
-from skillopt_mcp.gates.confirm import ConfirmRule
 from skillopt_mcp.prompts.rendering import UpdateMode
-from skillopt_mcp.records.evidence import Claim, Metric, PairPolicy, SearchGate
+from skillopt_mcp.records.evidence import Metric, PairPolicy, SearchGate
 from skillopt_mcp.stages.reflect import NotesFrom
 
 T = TypeVar("T")
@@ -101,13 +100,6 @@ class Config(BaseModel):
     )
     seed: int = Field(default=42, ge=0, lt=2**32, description="Seed of every shuffle")
     sessions: int = Field(default=8, ge=0, le=1000, description="Recorded trajectories mixed into every reflection")
-    alpha: float = Field(default=0.05, gt=0, lt=1, description="Lifetime error rate of the promotion gate")
-    max_pairs: int = Field(default=200, ge=1, le=100_000, description="Pairs after which the promotion gate pauses")
-    claim: Claim = Field(
-        default="these",
-        description="What the promotion gate shows: better on these held-out tasks; or like_these: on tasks like them, "
-        "each fresh test task drawn once",
-    )
     limit_train: int = Field(default=0, ge=0, le=1_000_000, description="Train tasks of the run at most; 0: all")
     limit_val: int = Field(default=0, ge=0, le=1_000_000, description="Val tasks of the run at most; 0: all")
     limit_test: int = Field(default=0, ge=0, le=1_000_000, description="Test tasks of the run at most; 0: all")
@@ -116,11 +108,6 @@ class Config(BaseModel):
     def of_run(cls, text: str) -> Config:
         """Return the config of a run's row (json)."""
         return cls.model_validate(json.loads(text))
-
-    @property
-    def promotion_rule(self) -> ConfirmRule:
-        """Return the rule of the promotion test that a run ends with."""
-        return ConfirmRule(alpha=self.alpha, max_pairs=self.max_pairs, claim=self.claim)
 
     def model_copy(self, *, update: Mapping[str, object] | None = None, deep: bool = False) -> Self:
         """Return a copy with other values in the places of these. Raises BadInput for what cannot be set."""

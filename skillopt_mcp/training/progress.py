@@ -11,9 +11,8 @@ class Progress:
     """Where a run stands: `n_done` of `n_total` steps, its scores on val by its metric.
 
     The stage baseline has no score yet: `current` of the stage after it is the score that a new run starts from. In the
-    stage confirm it is pairs of the promotion test that are done, and the scores are means of `hard` on its tasks,
-    whatever the metric: `current` that of the live version, `best` that of the candidate, `note` the verdict once there
-    is one. `run_id` is set by `train` of the Python package.
+    stage promotion it is attempts of the promotion test that are done, without scores; `note` is whether it accepted
+    once that is decided. `run_id` is set by `train` of the Python package.
     """
 
     stage: str

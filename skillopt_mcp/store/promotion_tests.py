@@ -1,0 +1,193 @@
+"""Promotion tests at rest: what is fixed when one opens, and its attempts."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Literal, cast
+
+from skillopt_mcp.errors import Busy
+from skillopt_mcp.gates.promotion import Plan
+from skillopt_mcp.records.calls import models_in
+from skillopt_mcp.records.evidence import Arm, TestAttempt, Trial
+from skillopt_mcp.store.candidates import insert_trials
+from skillopt_mcp.store.events import append
+from skillopt_mcp.store.pool import Pool, Row, Value
+
+_TEST = (
+    "select id, skill_id, base_version, version_id, release, number, backend, salt, tasks, plan, created_at"
+    " from promotion_test"
+)
+# Whether a simulation or a script attempted or judged: `evidence.is_simulated`, for a column.
+_SIMULATED = "(' judged by ' || {0} glob '* judged by simulated*' or ' judged by ' || {0} glob '* judged by scripted*')"
+IS_SIMULATED = (
+    f"exists (select 1 from promotion_test pt where pt.id = decision.scope and {_SIMULATED.format('pt.backend')})"
+)
+_N_PROMOTIONS = "select count(*) from promotion where skill_id = ? and kind = 'promote' and state = 'done'"
+# Those of real models and those of simulations are apart: neither takes of the other's budget.
+_N_IN_RELEASE = (
+    "select count(*) from promotion_test where skill_id = ?1 and release = ?2 and number > 0"
+    f" and {_SIMULATED.format('backend')} = {_SIMULATED.format('?3')}"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class NewTest:
+    """A promotion test before it opens: its arms, and the backend's name as evidence."""
+
+    skill_id: int
+    base_version: str
+    version_id: str
+    backend: str
+
+
+@dataclass(frozen=True, slots=True)
+class TestRow:
+    """A promotion test: the `number`-th of its release; `tasks` are one per unit, in order.
+
+    One that is in rounds is outside the budget of a release: its number is 0.
+    """
+
+    id: str
+    skill_id: int
+    base_version: str
+    version_id: str
+    release: int
+    number: int
+    backend: str
+    salt: str
+    tasks: tuple[int, ...]
+    plan: Plan
+    created_at: str = ""
+
+
+Draft = Callable[[str, int], tuple[str, Sequence[int], Plan]]
+"""Given a test's id and its number, returns its salt, the tasks of its units, and its plan."""
+
+
+class PromotionTests:
+    """Tables promotion_test and test_attempt."""
+
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
+
+    def open(self, new: NewTest, draft: Draft) -> TestRow:
+        """Return a new promotion test, which takes its share of the release's error rate with its row.
+
+        Raises Busy when one of its tasks was removed meanwhile.
+        """
+        with self._pool.write() as connection:
+            row = self._drafted(lambda sql, values: int(connection.execute(sql, values).fetchone()[0]), new, draft)
+            sql = "select 1 from retirement where task_id in (select value from json_each(?))"
+            if connection.execute(sql, [json.dumps(row.tasks)]).fetchone():
+                raise Busy("tasks were removed just when the promotion test was to open: call again")
+            connection.execute(
+                "insert into promotion_test(id, skill_id, base_version, version_id, release, number, backend, salt,"
+                " tasks, plan) values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                [row.id, row.skill_id, row.base_version, row.version_id, row.release, row.number, row.backend,
+                 row.salt, json.dumps(row.tasks), row.plan.model_dump_json(exclude_defaults=True)],
+            )  # fmt: skip
+            append(connection, "test_opened", row.id)
+        return row
+
+    def foresee(self, new: NewTest, draft: Draft) -> TestRow:
+        """Return the promotion test that `open` would open now; nothing is stored."""
+        return self._drafted(self._pool.number, new, draft)
+
+    def _drafted(self, number: Callable[[str, list[Value]], int], new: NewTest, draft: Draft) -> TestRow:
+        release = number(_N_PROMOTIONS, [new.skill_id])
+        n = number(_N_IN_RELEASE, [new.skill_id, release, new.backend])
+        ordinal = number("select count(*) from promotion_test", [])
+        name = f"{new.skill_id}:{new.base_version}:{new.version_id}:{ordinal}"
+        test_id = f"t-{hashlib.sha256(name.encode()).hexdigest()[:12]}"
+        salt, tasks, plan = draft(test_id, n + 1)
+        return TestRow(
+            test_id, new.skill_id, new.base_version, new.version_id, release, 0 if plan.in_rounds else n + 1,
+            new.backend, salt, tuple(tasks), plan,
+        )  # fmt: skip
+
+    def find(self, test_id: str) -> TestRow | None:
+        """Return a promotion test by its id, or None."""
+        row = self._pool.row(f"{_TEST} where id = ?", [test_id])
+        return _test(row) if row else None
+
+    def list_of_skill(self, skill_id: int) -> list[TestRow]:
+        """Return the promotion tests of a skill, in the order in which they were opened."""
+        return [_test(row) for row in self._pool.rows(f"{_TEST} where skill_id = ? order by rowid", [skill_id])]
+
+    def list_of(self, skill_id: int, base_version: str, version_id: str) -> list[TestRow]:
+        """Return the promotion tests of a version against a base, newest first."""
+        where = "where skill_id = ? and base_version = ? and version_id = ? order by rowid desc"
+        return [_test(row) for row in self._pool.rows(f"{_TEST} {where}", [skill_id, base_version, version_id])]
+
+    def promotions_on(self, tasks: Iterable[int]) -> int:
+        """Return how many promotions rest on tests of any of these tasks: their later tests have less power."""
+        sql = (
+            "select count(*) from promotion p where p.kind = 'promote' and p.state = 'done' and exists ("
+            " select 1 from promotion_test t, json_each(t.tasks) drawn where t.skill_id = p.skill_id"
+            " and t.base_version = p.from_version and t.version_id = p.to_version"
+            " and drawn.value in (select value from json_each(?)))"
+        )
+        return self._pool.number(sql, [json.dumps(list(tasks))])
+
+    def scores_of(self, skill_id: int, version: str, backend: str) -> dict[int, list[float]]:
+        """Return the scores of a version's attempts in earlier tests with a backend, by task, the oldest first."""
+        rows = self._pool.rows(
+            "select json_extract(t.tasks, '$[' || a.unit || ']'), a.score from promotion_test t"
+            " join test_attempt a on a.test_id = t.id"
+            " where t.skill_id = ?1 and t.backend = ?3"
+            " and ?2 = case a.arm when 'base' then t.base_version else t.version_id end"
+            " order by t.rowid, a.unit, a.number",
+            [skill_id, version, backend],
+        )
+        found: dict[int, list[float]] = {}
+        for task_id, score in rows:
+            found.setdefault(cast(int, task_id), []).append(cast(float, score))
+        return found
+
+    def add_attempts(self, test_id: str, attempts: Sequence[TestAttempt], trials: Sequence[Trial]) -> None:
+        """Store attempts of a test with the trials they come from; one that is there stays as it is."""
+        with self._pool.write() as connection:
+            insert_trials(connection, trials)
+            connection.executemany(
+                "insert into test_attempt(test_id, unit, arm, number, score, cause, n_again, call_id, answered_at)"
+                " values (?, ?, ?, ?, ?, ?, ?, ?, ?) on conflict do nothing",
+                [
+                    (test_id, each.unit, each.arm, each.number, each.score, each.cause, each.n_again, each.call_id,
+                     each.at)
+                    for each in attempts
+                ],
+            )  # fmt: skip
+
+    def list_attempts(self, test_id: str) -> list[TestAttempt]:
+        """Return the attempts of a test, by unit, arm and number."""
+        rows = self._pool.rows(
+            "select a.arm, a.unit, a.number, a.score, a.cause, a.n_again, a.call_id, s.name, a.answered_at"
+            " from test_attempt a left join reply r on r.call_id = a.call_id left join served s on s.id = r.served"
+            " where a.test_id = ? order by a.unit, a.arm, a.number",
+            [test_id],
+        )
+        return [_attempt(row) for row in rows]
+
+    def count_attempts(self, test_id: str) -> int:
+        """Return how many attempts of a test are stored."""
+        return self._pool.number("select count(*) from test_attempt where test_id = ?", [test_id])
+
+
+def _test(row: Row) -> TestRow:
+    test_id, skill_id, base, version, release, number, backend, salt, tasks, plan, created_at = row
+    return TestRow(
+        str(test_id), cast(int, skill_id), str(base), str(version), cast(int, release), cast(int, number),
+        str(backend), str(salt), tuple(json.loads(str(tasks))), Plan.model_validate_json(str(plan)), str(created_at),
+    )  # fmt: skip
+
+
+def _attempt(row: Row) -> TestAttempt:
+    arm, unit, number, score, cause, n_again, call_id, served, at = row
+    return TestAttempt(
+        cast(Arm, arm), cast(int, unit), cast(int, number), cast(float, score),
+        cast(Literal["", "target", "bounded"], cause), cast(int, n_again), cast(int, call_id),
+        tuple(models_in(str(served))) if served else (), cast(float, at),
+    )  # fmt: skip

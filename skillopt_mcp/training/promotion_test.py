@@ -1,0 +1,303 @@
+"""The promotion test's runner: which units a test has, their attempts wave by wave, and what a lost one counts."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import secrets
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict
+
+from skillopt_mcp.errors import BadInput, Outage, Waiting
+from skillopt_mcp.gates.promotion import (
+    GATE,
+    MAX_AGAIN,
+    Plan,
+    alpha_of,
+    attempts_per_arm,
+    next_wave,
+    stand,
+)
+from skillopt_mcp.gates.rounds import MAX_PAIRS, SMALL_SUITE_PAIRS
+from skillopt_mcp.judges.checking import families
+from skillopt_mcp.records.calls import Ask, Fault
+from skillopt_mcp.records.candidates import Decision
+from skillopt_mcp.records.evidence import Arm, Standing, TestAttempt, Trial
+from skillopt_mcp.records.skills import SkillFiles
+from skillopt_mcp.records.tasks import Task
+from skillopt_mcp.stages.rollout import Attempt
+from skillopt_mcp.store.opening import Store
+from skillopt_mcp.store.promotion_tests import Draft, NewTest, TestRow
+from skillopt_mcp.training.outage import LOST, rollout_with_retries
+from skillopt_mcp.training.progress import Notify, Progress, silent
+
+OF_THE_TARGET: frozenset[Fault] = frozenset(
+    {"timeout", "refusal", "truncated", "context_too_long", "malformed", "empty"}
+)
+"""The faults that a target brings about itself, as our own backends see: its attempt has failed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What is asked of a test: with a `margin` whether a text is no worse, by at most `max_pairs`; or whether it is
+    better. `graded` compares soft scores; a `salt` is given where a result is to come about again (simulations).
+    """
+
+    margin: float | None = None
+    max_pairs: int | None = None
+    graded: bool = False
+    salt: str | None = None
+
+
+BETTER = Asked()
+
+
+@dataclass(frozen=True, slots=True)
+class Test:
+    """A promotion test: its row, both texts, and the task of each unit. One `foreseen` is not in the store."""
+
+    row: TestRow
+    base: SkillFiles
+    candidate: SkillFiles
+    tasks: tuple[Task, ...]
+    foreseen: bool = False
+
+    def files(self, arm: Arm) -> SkillFiles:
+        """Return the text of an arm."""
+        return self.candidate if arm == "candidate" else self.base
+
+
+def held_out(tasks: Sequence[Task]) -> tuple[Task, ...]:
+    """Return the tasks of promotion tests: those of split `test`."""
+    return tuple(task for task in tasks if task.split == "test")
+
+
+def open_test(
+    store: Store, arms: tuple[SkillFiles, SkillFiles], tasks: Sequence[Task], backend: str, asked: Asked = BETTER
+) -> Test:
+    """Return a new promotion test of (base, candidate) on the held-out ones of these tasks of one skill.
+
+    It takes its share of the release's error rate now, whatever becomes of it. Raises BadInput without a held-out task.
+    """
+    new, draft = _draft(store, arms, tasks, backend, asked)
+    return _on(store.tests.open(new, draft), arms, tasks)
+
+
+def foreseen_test(
+    store: Store, arms: tuple[SkillFiles, SkillFiles], tasks: Sequence[Task], backend: str, asked: Asked = BETTER
+) -> Test:
+    """Return the promotion test that `open_test` would open now. Raises what that raises."""
+    new, draft = _draft(store, arms, tasks, backend, asked)
+    return _on(store.tests.foresee(new, draft), arms, tasks, foreseen=True)
+
+
+def test_of(store: Store, row: TestRow) -> Test:
+    """Return a stored test with its texts and tasks."""
+    base, candidate = (store.skills.get_files(row.skill_id, each) for each in (row.base_version, row.version_id))
+    return _on(row, (base, candidate), store.tasks.list_tasks(row.skill_id))
+
+
+def in_order(tasks: Sequence[Task], salt: str) -> list[Task]:
+    """Return one task of each family, in the order that the salt decides: SHA-256(salt/digest), the least first."""
+
+    def place(task: Task) -> bytes:
+        return hashlib.sha256(f"{salt}/{task.digest}".encode()).digest()
+
+    drawn = [(min(map(place, family)), min(family, key=place)) for family in families(tasks)]
+    return [task for _, task in sorted(drawn, key=lambda each: each[0])]
+
+
+def run_test(
+    test: Test, store: Store, ask: Ask, notify: Notify = silent, clock: Callable[[], float] = time.time
+) -> Standing:
+    """Return the verdict of a test, asking wave by wave; each attempt is stored, so that it resumes where it stopped.
+
+    Raises Waiting while a deferred backend is to answer, Outage where answers were lost on the way or not judged: the
+    test waits then, and nothing is counted.
+    """
+    attempts, plan = store.tests.list_attempts(test.row.id), test.row.plan
+    while (standing := stand(plan, attempts)).verdict is None:
+        notify(Progress(GATE, 0, len(attempts), plan.most_runs))
+        there = {(each.arm, each.unit, each.number) for each in attempts}
+        wanted = [each for each in next_wave(plan, attempts) if each not in there]
+        wave = _Wave(test, store, ask, clock(), MAX_AGAIN - standing.lost.asked_again)
+        store.tests.add_attempts(test.row.id, wave.attempts(wanted), wave.trials)
+        if wave.lost:
+            raise _outage(store, test.row.id, wave.lost)
+        attempts = store.tests.list_attempts(test.row.id)
+    store.decisions.add_decision(decision_of(test.row, standing, attempts))
+    notify(Progress(GATE, 0, len(attempts), plan.most_runs, note="accepted" if standing.accepted else "not accepted"))
+    return standing
+
+
+def standing_of(test: Test, store: Store) -> Standing:
+    """Return where a test stands by its stored attempts; nothing is asked."""
+    return stand(test.row.plan, () if test.foreseen else store.tests.list_attempts(test.row.id))
+
+
+class PromotionInputs(BaseModel):
+    """What the decision of a test keeps: its standing, and the digest of the attempts that it recomputes from."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
+    standing: Standing
+    attempts: str
+
+
+def decision_of(row: TestRow, standing: Standing, attempts: Sequence[TestAttempt]) -> Decision:
+    """Return the decision of a test, which follows from its plan and its attempts."""
+    rows = sorted(
+        (each.unit, each.arm, each.number, each.score, each.cause, each.n_again, each.models) for each in attempts
+    )
+    digest = hashlib.sha256(json.dumps(rows).encode()).hexdigest()
+    units = standing.units
+    return Decision(
+        skill_id=row.skill_id,
+        gate=GATE,
+        base_version=row.base_version,
+        version_id=row.version_id,
+        scope=row.id,
+        verdict=standing.verdict or "",
+        reason=f"{units.better} better, {units.worse} worse, {units.same} same; {units.seen} of {units.of} seen",
+        inputs=PromotionInputs(standing=standing, attempts=digest).model_dump_json(exclude_defaults=True),
+    )
+
+
+class _Wave:
+    """The attempts of one wave: asked, and scored by what became of them; what is to be asked again is `lost`."""
+
+    def __init__(self, test: Test, store: Store, ask: Ask, now: float, n_left: int) -> None:
+        self._test, self._store, self._ask, self._now = test, store, ask, now
+        self._n_left = n_left  # repeats that are left for causes that nobody verified
+        self.trials: list[Trial] = []
+        self.lost: list[Trial] = []
+
+    def attempts(self, wanted: Sequence[tuple[Arm, int, int]]) -> list[TestAttempt]:
+        """Return those of the wanted attempts that have a score. Raises Waiting when none has one yet."""
+        test = self._test
+        asked = sorted(wanted, key=lambda each: (each[1], each[2], self._coin(*each)))
+        calls = [
+            Attempt(test.files(arm), test.tasks[unit], f"{test.row.id}/{unit}/{arm}/{number}")
+            for arm, unit, number in asked
+        ]
+        trials, waiting = self._answered(calls)
+        found = []
+        for place, call, trial in zip(asked, calls, trials, strict=True):
+            if trial is None:
+                continue
+            try:
+                attempt = self._scored(*place, call, trial)
+            except Waiting as error:
+                waiting = error
+            else:
+                found += [attempt] if attempt else []
+        if waiting and not found and not self.lost:
+            raise waiting
+        return found
+
+    def _coin(self, arm: Arm, unit: int, number: int) -> bytes:
+        """Return what orders the two arms of an attempt: neither is always first."""
+        return hashlib.sha256(f"{self._test.row.salt}/{unit}/{number}/{arm}".encode()).digest()
+
+    def _answered(self, calls: Sequence[Attempt]) -> tuple[list[Trial | None], Waiting | None]:
+        try:
+            return [*rollout_with_retries(self._ask, calls)], None
+        except Waiting as error:
+            waiting = error
+        trials: list[Trial | None] = []
+        for call in calls:  # each, so that a judge that is a host finds what it can judge already
+            try:
+                trials += rollout_with_retries(self._ask, [call])
+            except Waiting:
+                trials.append(None)
+        return trials, waiting
+
+    def _scored(self, arm: Arm, unit: int, number: int, call: Attempt, trial: Trial) -> TestAttempt | None:
+        """Return an attempt with its score; None where it is lost, and asked again when the test resumes."""
+        n_again = self._n_lost(trial)
+        while trial.missing and trial.reply.missing and trial.reply.fault not in OF_THE_TARGET | LOST:
+            n_again += 1
+            if n_again > self._n_left:
+                break
+            again = Attempt(call.files, call.task, f"{call.draw}/again{n_again}")
+            trial = rollout_with_retries(self._ask, [again])[0]
+            n_again += self._n_lost(trial)
+        cause: Literal["", "target", "bounded"] = ""
+        score = trial.soft if self._test.row.plan.graded else trial.hard
+        if n_again > self._n_left:
+            cause, score = "bounded", float(arm == "base")
+        elif trial.missing and trial.reply.fault in OF_THE_TARGET:
+            cause, score = "target", 0.0
+        if score is None:
+            self.lost.append(trial)
+            return None
+        self._n_left -= 0 if cause == "bounded" else n_again
+        self.trials.append(trial)
+        return TestAttempt(arm, unit, number, float(score), cause, n_again, trial.reply.id, at=self._now)
+
+    def _n_lost(self, trial: Trial) -> int:
+        """Return how often the attempt was under way when its process died, or its lease ran out."""
+        return self._store.calls.n_lost([trial.reply.id]).get(trial.reply.id, 0)
+
+
+def _outage(store: Store, test_id: str, lost: Sequence[Trial]) -> Outage:
+    """Return why a test waits; what was lost is forgotten, so that it is asked again."""
+    unjudged = [trial for trial in lost if not trial.reply.missing]
+    store.calls.forget(test_id, {trial.reply.id for trial in lost}, {trial.draw for trial in unjudged})
+    reason = lost[-1].reason.strip().rstrip(".")
+    what = "could not be judged" if unjudged else "were lost on the way"
+    return Outage(f"{len(lost)} attempts of the test {what}, the last one because: {reason}; resume when that is fixed")
+
+
+def _draft(
+    store: Store, arms: tuple[SkillFiles, SkillFiles], tasks: Sequence[Task], backend: str, asked: Asked
+) -> tuple[NewTest, Draft]:
+    base, candidate = arms
+    held = held_out(tasks)
+    if not held:
+        raise BadInput("the skill has no held-out task (split test): add tasks with add_tasks or 'tasks add'")
+    skill_id = held[0].skill_id
+    earlier = store.tests.scores_of(skill_id, base.digest, backend)
+
+    def draft(test_id: str, number: int) -> tuple[str, list[int], Plan]:
+        salt = hashlib.sha256(f"{asked.salt}/{test_id}".encode()).hexdigest()[:32] if asked.salt else _salt()
+        units = in_order(held, salt)
+        return salt, [task.id for task in units], plan_of(units, earlier, asked, number)
+
+    return NewTest(skill_id, base.digest, candidate.digest, backend), draft
+
+
+def _salt() -> str:
+    return secrets.token_hex(16)
+
+
+def plan_of(units: Sequence[Task], earlier: Mapping[int, Sequence[float]], asked: Asked, number: int) -> Plan:
+    """Return what a test fixes when it opens, by the base's `earlier` scores at each task: its attempts, its screen."""
+    alpha, n_units = alpha_of(number), len(units)
+    if asked.margin is not None:
+        max_pairs = asked.max_pairs or MAX_PAIRS
+        return Plan(
+            n_units=n_units, attempts=1, alpha=alpha, margin=asked.margin, max_pairs=max_pairs, graded=asked.graded
+        )
+    by_unit = [earlier.get(task.id, ()) for task in units]
+    attempts = attempts_per_arm(by_unit)
+    is_known = all(len(scores) >= attempts for scores in by_unit)
+    plan = Plan(
+        n_units=n_units,
+        attempts=attempts,
+        alpha=alpha,
+        graded=asked.graded,
+        known=tuple(tuple(scores[:attempts]) for scores in by_unit) if is_known else None,
+    )
+    if plan.in_rounds:
+        pairs = asked.max_pairs or SMALL_SUITE_PAIRS
+        return plan.model_copy(update={"attempts": 1, "known": None, "max_pairs": pairs})
+    return plan
+
+
+def _on(row: TestRow, arms: tuple[SkillFiles, SkillFiles], tasks: Collection[Task], *, foreseen: bool = False) -> Test:
+    by_id = {task.id: task for task in tasks}
+    return Test(row, *arms, tuple(by_id[task_id] for task_id in row.tasks), foreseen)

@@ -1,0 +1,142 @@
+"""Verdicts in words: two lines and a picture of a promotion test, and its mathematics for who asks."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from skillopt_mcp.documents.text import counted
+from skillopt_mcp.records.evidence import TestReport, Verdict
+
+LABELS: dict[Verdict, str] = {
+    "better": "BETTER",
+    "not_better": "NO GAIN IN SIGHT",
+    "cant_tell": "CAN'T TELL",
+    "no_worse": "NO WORSE",
+    "worse": "WORSE",
+    "better_here": "BETTER ON THESE CASES",
+}
+WORN_AFTER = 5
+_WIDTH = 24
+_Z_FOUND = 3.3  # of the boundary and of a power of 80 %, in standard errors
+_MOST_TO_ADD = 300
+_VOID = {
+    "models": "The two texts were answered by different models ({models}): name a dated model, and test again.",
+    "hours": "More than a day lay between attempts that are compared: test again in one go.",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class UnitOutcome:
+    """One unit of a test: the task that stood for it, and the mean scores of both texts."""
+
+    task: str
+    before: float
+    after: float
+
+
+def label(report: TestReport) -> str:
+    """Return the verdict as people read it; a test that goes on has none."""
+    return LABELS[report.verdict] if report.verdict else "RUNNING"
+
+
+def describe(report: TestReport) -> list[str]:
+    """Return a verdict in two sentences: what is so, and how sure that is or what to do."""
+    units, solved = report.units, report.solved
+    shown = f"{_percent(solved.before)} → {_percent(solved.after)} of 100" if solved else "nothing scored yet"
+    if report.void:
+        return [_VOID[report.void].format(models=", ".join(report.models))]
+    if report.verdict is None:
+        return [f"{units.seen} of {units.of} tasks so far."]
+    if report.verdict == "better":
+        gain = report.gain
+        likely = f" (real gain likely {_percent(gain.low)} to {_percent(gain.high)})" if gain else ""
+        return [
+            f"On tasks like your {units.of} the new text solves more: {shown}{likely}.",
+            f"If it changed nothing, fewer than 1 test in {_one_in(report.p_bound)} would say this.",
+        ]
+    if report.verdict == "not_better":
+        return [f"No gain in sight after {units.seen} of {units.of} tasks; stopped. Nothing was changed."]
+    if report.verdict == "cant_tell":
+        add = _tasks_to_add(report)
+        advice = f"Add about {add} tasks and test again, or drop it." if add else "Drop it."
+        return [f"{units.better} better, {units.worse} worse, {units.same} same.", advice]
+    if report.verdict == "no_worse":
+        return [f"On these {units.of} tasks a loss of {_percent(report.margin or 0)} points is ruled out."]
+    more = "more" if report.verdict == "better_here" else "fewer"
+    sure = f"If it changed nothing, at most 1 test in {_one_in(report.p_bound)} would say this."
+    if report.verdict == "better_here":
+        sure += " Of other tasks it says nothing."
+    return [f"On these {units.of} tasks the new text solves {more}: {shown}.", sure]
+
+
+def caveats(report: TestReport) -> list[str]:
+    """Return what a person should know besides, a line each; mostly none."""
+    lost = report.lost
+    found = []
+    if report.few_tasks and report.verdict in ("better", "not_better", "cant_tell"):
+        found.append(f"Few tasks ({report.units.of}): large gains only.")
+    if report.promotions_here >= WORN_AFTER:
+        found.append(f"{report.promotions_here} promotions rest on these tasks: replace half of them.")
+    if lost.target or lost.bounded:
+        what = counted(lost.target, "attempt") + " failed without an answer"
+        bound = f"; {lost.bounded} lost for unknown causes count against the new text" if lost.bounded else ""
+        found.append(f"{what}{bound}.")
+    return found
+
+
+def bars(report: TestReport) -> list[str]:
+    """Return the units that got better, stayed the same and got worse as three bars."""
+    units = report.units
+    counts = (("better", units.better), ("same", units.same), ("worse", units.worse))
+    most = max(1, *(n for _, n in counts))
+    return [f"  {name:<6} {'█' * math.ceil(n * _WIDTH / most):<{_WIDTH}} {n}" for name, n in counts]
+
+
+def explain(report: TestReport) -> list[str]:
+    """Return the mathematics of a test, a line each."""
+    units, runs = report.units, report.runs
+    place = f"test {report.test_in_release} since the last promotion" if report.test_in_release else "outside the budget"
+    lines = [
+        f"Test {report.test_id}: {place}, error rate {report.alpha:.2%}.",
+        f"{counted(units.seen, 'unit')} of {units.of} seen; a unit is a family of tasks, of which one is drawn.",
+        f"{report.attempts_per_arm} attempts per text and unit; {runs.base} of the old text, {runs.candidate} of the new.",
+        f"Lost: {report.lost.target} failed by themselves, {report.lost.asked_again} asked again, "
+        f"{report.lost.bounded} counted against the new text.",
+    ]
+    if report.screened:
+        lines.append("Ended by the screen against earlier attempts of the old text, at 20 %: it cannot accept.")
+    if report.p_bound is not None:
+        lines.append(f"Chance of this verdict if nothing were better: at most {report.p_bound:.4f}.")
+    if report.gain:
+        gain = report.gain
+        lines.append(f"Gain {gain.mean:+.3f}, 90 % interval {gain.low:+.3f} to {gain.high:+.3f}.")
+    if report.models:
+        lines.append(f"Answered by {', '.join(report.models)}.")
+    return lines
+
+
+def changed_tasks(outcomes: Sequence[UnitOutcome], *, worse: bool) -> list[str]:
+    """Return the tasks that got worse, or better, the largest change first, as "name (0.33 → 1.00)"."""
+    changed = [each for each in outcomes if (each.after < each.before if worse else each.after > each.before)]
+    changed.sort(key=lambda each: -abs(each.after - each.before))
+    return [f"{each.task} ({each.before:.2f} → {each.after:.2f})" for each in changed]
+
+
+def _percent(share: float) -> int:
+    return round(100 * share)
+
+
+def _one_in(p_bound: float | None) -> int:
+    return math.floor(1 / p_bound + 1e-9) if p_bound else 0
+
+
+def _tasks_to_add(report: TestReport) -> int:
+    """Return how many more tasks would probably show the gain, were it the one that was measured; 0 for too many."""
+    gain, n = report.gain, report.units.seen
+    if gain is None or gain.mean <= 0 or n < 2:
+        return 0
+    sd = (gain.mean - gain.low) * math.sqrt(n + 2) / 1.645
+    more = math.ceil((_Z_FOUND * sd / gain.mean) ** 2) - report.units.of
+    return max(8, -(-more // 5) * 5) if more <= _MOST_TO_ADD else 0
