@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 
 from pydantic import BaseModel, ConfigDict
 
@@ -100,12 +100,16 @@ class Account:
         return add_up([row for _, rows in self.tests for row in rows])
 
     @property
+    def charged_itself(self) -> Spent:
+        """Return what the run was charged for its own calls, with all its seconds."""
+        tests, charged = self.of_tests, self.charged
+        tokens, usd = tests.tokens_in + tests.tokens_out, tests.usd_known
+        return Spent(0, max(0, charged.tokens - tokens), max(0.0, charged.usd - usd), charged.seconds)
+
+    @property
     def summary(self) -> Accounted:
         """Return what became of what the run sent itself."""
-        tests = self.of_tests
-        tokens, usd = tests.tokens_in + tests.tokens_out, tests.usd_known
-        own = Spent(0, max(0, self.charged.tokens - tokens), max(0.0, self.charged.usd - usd), self.charged.seconds)
-        return accounted(add_up(self.own), own, self.n_untaken)
+        return accounted(add_up(self.own), self.charged_itself, self.n_untaken)
 
     @property
     def table(self) -> list[UsedRow]:
@@ -131,12 +135,13 @@ class Used(Accounted):
         return "; ".join(filter(None, (sums, describe_repeats(self))))
 
 
-def account(store: Store, run_id: str) -> Account:
-    """Return what a run used so far, and its promotion tests."""
+def account(store: Store, run_id: str, *, is_sealed: bool = False) -> Account:
+    """Return what a run used so far, and its promotion tests; of a sealed one no test, and no seconds."""
     tests = tuple((test, tuple(store.ledger.list_rows(test))) for test, _ in store.runs.list_finishes(run_id))
     own = tuple(store.ledger.list_rows(run_id))
     n_untaken = store.ledger.count_untaken(run_id, HOST) if any(row.n_open for row in own) else 0
-    return Account(own, tests, store.budgets.get_spent(run_id), n_untaken)
+    found = Account(own, tests, store.budgets.get_spent(run_id), n_untaken)
+    return replace(found, tests=(), charged=found.charged_itself._replace(seconds=0.0)) if is_sealed else found
 
 
 def used_by(store: Store, name: str) -> Used:

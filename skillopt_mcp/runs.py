@@ -499,8 +499,9 @@ class RunRow(Accounted):
     """One run as a table row. Scores are the run's metric on val.
 
     `n_calls`, `tokens` and `usd` (None where the price of one call is not known) are of the run itself,
-    `n_test_calls`, `test_tokens` and `test_usd` of its whole promotion test. `config` holds the settings that differ
-    from the defaults; `work` says what a host has in hand, `changes` after which steps a backend changed.
+    `n_test_calls`, `test_tokens` and `test_usd` of its whole promotion test (0 for an agent). `config` holds the
+    settings that differ from the defaults; `work` says what a host has in hand, `changes` after which steps a backend
+    changed.
     """
 
     id: str
@@ -547,7 +548,8 @@ def list_runs(workspace: Workspace, skill: str | None = None) -> RunList:
     ]
     started.sort(key=lambda row: row[0].started_at, reverse=True)
     tests = list(dict.fromkeys(test_id for _, run in started for test_id in tests_of(workspace, run)))
-    used = [used_by(store, name) for name in dict.fromkeys([*store.budgets.list_without_run(), *tests])]
+    names = () if workspace.is_agents else dict.fromkeys([*store.budgets.list_without_run(), *tests])
+    used = [used_by(store, name) for name in names]
     on = next((run for _, run in started if resume_step(workspace, run)), None)
     step = NextStep(action="replay", why="no run yet")
     if started:
@@ -611,10 +613,11 @@ def tests_of(workspace: Workspace, run: Run) -> list[str]:
 def _row(workspace: Workspace, skill: str, run: Run, started_at: str) -> RunRow:
     store = workspace.store
     steps = store.runs.list_steps(run.id)
-    used = account(store, run.id)
+    used = account(store, run.id, is_sealed=workspace.is_agents)
     own, test = add_up(used.own), used.of_tests
     # A proposal ends in another kind of result, and has no verdict.
     result = Replayed.model_validate_json(run.result) if run.result and run.kind == "replay" else None
+    result = result.sealed() if result and workspace.is_agents else result
     last = steps[-1] if steps else None
     return RunRow(
         **used.summary.model_dump(),

@@ -206,6 +206,8 @@ class Workspace:
         self.lease_s = LEASE_S
         # Whom a command line acts for: what they agree to is kept with their name.
         self.login = ""
+        # Whether an agent reads what is shown: then scores, costs and tasks of promotion tests are left out.
+        self.is_agents = False
         # Who counts what comes in for contests and promotion tests: a person may watch.
         self.on_reply: Callable[[Call, Reply], None] | None = None
         self._hands_out = hands_out

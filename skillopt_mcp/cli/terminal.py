@@ -53,7 +53,7 @@ class Terminal:
         from skillopt_mcp.workspace import Workspace  # noqa: PLC0415
 
         with Workspace(self.store_path, **options) as workspace:
-            workspace.login = _login()
+            workspace.login, workspace.is_agents = _login(), self.is_agents
             yield workspace
 
     def require_store(self) -> None:
@@ -143,14 +143,18 @@ class Terminal:
         """Return whether a person sits at both ends: what they are shown and what they answer."""
         return sys.stdin.isatty() and results().isatty() and not self.is_json
 
+    @property
+    def is_agents(self) -> bool:
+        """Return whether this is a shell of an agent, which is shown nothing that is held out."""
+        return bool(_agent_shell())
+
     def require_person(self, command: str) -> None:
-        """Raise Refused in a shell of an agent: what only a person may say, a model must not say for them."""
-        for name in _AGENT_SHELLS:
-            if os.environ.get(name):
-                raise Refused(
-                    f"'{command}' is for a person, and this shell belongs to an agent ({name} is set): run it in a "
-                    "terminal of your own"
-                )
+        """Raise Refused in a shell of an agent: only a person may agree, and see what is held out."""
+        if self.is_agents:
+            raise Refused(
+                f"'{command}' is for a person, and this shell belongs to an agent ({_agent_shell()} is set): run it in "
+                "a terminal of your own"
+            )
 
     def ask(self, question: str, *, yes: bool, declined: str = "Nothing was changed.") -> None:
         """Go on if the person agrees. Raises Declined where they do not, Refused where no person can be asked."""
@@ -162,6 +166,11 @@ class Terminal:
         sys.stderr.flush()
         if sys.stdin.readline().strip().lower() not in ("y", "yes"):
             raise Declined(declined)
+
+
+def _agent_shell() -> str:
+    """Return the variable by which a host marks the shell of its model; "" in a person's."""
+    return next((name for name in _AGENT_SHELLS if os.environ.get(name)), "")
 
 
 def _login() -> str:

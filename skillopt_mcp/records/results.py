@@ -327,3 +327,9 @@ class Replayed(Result):
     baseline_hard: float | None = None
     baseline_soft: float | None = None
     simulated: bool | None = None
+
+    def sealed(self) -> Replayed:
+        """Return it as an agent may see it: of its promotion test the verdict alone, other figures None, 0 or ""."""
+        untested = {"test_before": None, "test_after": None, "test_usd": None}
+        reason = "" if self.verdict else self.reason
+        return self.model_copy(update={**untested, "n_pairs": 0, "n_test_calls": 0, "test_tokens": 0, "reason": reason})

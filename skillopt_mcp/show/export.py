@@ -12,7 +12,7 @@ from pathlib import Path
 
 from skillopt_mcp.documents.diffs import unified_diff
 from skillopt_mcp.errors import BadInput
-from skillopt_mcp.records.results import Result
+from skillopt_mcp.records.results import Replayed, Result
 from skillopt_mcp.records.runs import Run, StepRecord
 from skillopt_mcp.records.skills import MAIN_FILE, SkillFiles, short
 from skillopt_mcp.show.run_report import describe_run, figures_of, n_tasks_of
@@ -111,7 +111,10 @@ def _contents(workspace: Workspace, run: Run, steps: list[StepRecord], best: Ski
     yield "history.json", _json([step.model_dump(mode="json") for step in steps])
     yield "report.md", f"```\n{describe_run(workspace, run.id)}\n```\n".encode()
     if run.result:
-        yield "summary.json", _json(json.loads(run.result) | figures_of(workspace, run))
+        result = json.loads(run.result)
+        if workspace.is_agents and run.kind == "replay":
+            result = Replayed.model_validate(result).sealed().model_dump(mode="json")
+        yield "summary.json", _json(result | figures_of(workspace, run))
     versions = {run.base_version}
     yield "skills/skill_v0000.md", _files(workspace, run, run.base_version).main
     for step in steps:

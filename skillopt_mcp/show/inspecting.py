@@ -357,7 +357,7 @@ def _candidate(workspace: Workspace, id: str) -> Thing:
         run_id=candidate.run_id,
         standing=row.standing,
         verdict=row.verdict,
-        reason=decision.reason if decision else "",
+        reason="" if workspace.is_agents or not decision else decision.reason,
         held=row.held,
         approved=bool(approvals),
         declined=describe_declined(workspace, candidate),
@@ -370,7 +370,7 @@ def _candidate(workspace: Workspace, id: str) -> Thing:
     lines = [
         f"candidate {id} of skill '{skill.name}' (from {' '.join(filter(None, (candidate.origin, candidate.run_id)))})",
         f"base {row.base} -> version {row.version}",
-        f"verdict: {f'{decision.verdict} ({decision.reason})' if decision else 'none yet'}",
+        f"verdict: {decision.verdict if decision else 'none yet'}{f' ({detail.reason})' if detail.reason else ''}",
     ]
     for test in tests:
         work = describe_leases(workspace, test.id)
@@ -456,9 +456,12 @@ def _test(workspace: Workspace, id: str) -> Thing:
     verdict = f"{test.verdict}: {test.reason}{describe_redraws(workspace.store, row)}" if test.verdict else "none yet"
     answers = describe_answers(workspace.store, id)
     own_work = describe_own_leases(workspace, id)
-    lines = [
+    head = [
         f"promotion test {id} of skill '{test.skill}', candidate {test.candidate_id or '-'}",
         f"base {test.base.version} -> version {test.candidate.version}",
+    ]
+    work = [*filter(None, [describe_leases(workspace, id)]), *own_work]
+    lines = [
         f"test {test.test_number} in the skill's life{_describe_earlier(workspace, row)}, at an error rate (alpha) of "
         f"{test.alpha:g}",
         f"verdict: {verdict}",
@@ -467,9 +470,9 @@ def _test(workspace: Workspace, id: str) -> Thing:
         f"answered by: {test.backend}{simulated}",
         *describe_served(test.served),
         *([f"handed in: {answers}; pairs count in order, once both versions are judged"] if answers else []),
-        *filter(None, [describe_leases(workspace, id)]),
-        *own_work,
     ]
+    if workspace.is_agents:
+        lines = [f"verdict: {test.verdict or 'none yet'}; all else of the test is shown to a person alone"]
 
     def step(consent: Consent) -> Step:
         if own_work:
@@ -477,7 +480,8 @@ def _test(workspace: Workspace, id: str) -> Thing:
         candidate = _tested_candidate(workspace, row)
         return next_step(workspace, candidate, consent) if candidate else None
 
-    return Thing(id, "test", shown("\n".join(lines)), test, step)
+    detail = None if workspace.is_agents else test
+    return Thing(id, "test", shown("\n".join([*head, *lines, *work])), detail, step)
 
 
 def _test_row(workspace: Workspace, id: str) -> ConfirmationRow:

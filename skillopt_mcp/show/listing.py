@@ -167,7 +167,8 @@ def history(workspace: Workspace, skill: str) -> History:
         )
         for each in workspace.store.promotions.list_promotions(tracked.id)
     ]
-    retired = [_retired(each) for each in workspace.store.retirements.list_retired(tracked.id).values()]
+    gone = workspace.store.retirements.list_retired(tracked.id).values()
+    retired = [_retired(each) for each in gone if not (workspace.is_agents and each.split == "test")]
     return History(
         skill=tracked.name, rows=rows, retired=retired[::-1],
         declined=declined_changes(workspace, tracked.id),

@@ -46,7 +46,7 @@ def describe_run(workspace: Workspace, id: str, width: int | None = None) -> str
     """
     store = workspace.store
     run = store.runs.get_run(id)
-    used, steps = account(store, run.id), store.runs.list_steps(id)
+    used, steps = account(store, run.id, is_sealed=workspace.is_agents), store.runs.list_steps(id)
     kind = " (a proposal that was asked for in a session)" if run.kind == "proposal" else ""
     judge = f"; judge {run.judge}" if run.judge else ""
     lines = [
@@ -58,13 +58,14 @@ def describe_run(workspace: Workspace, id: str, width: int | None = None) -> str
         f"config: {json.dumps(json.loads(run.config))}",
         f"{counted(len(run.tasks), 'task')}, "
         f"{counted(len(run.sessions), 'recorded trajectory', 'recorded trajectories')}",
-        *filter(None, [_outcome(run), describe_leases(workspace, run.id)]),
+        *filter(None, [_outcome(workspace, run), describe_leases(workspace, run.id)]),
         *describe_own_leases(workspace, run.id),
     ]
     if run.caps != NO_CAPS:
         spent = used.charged
         charged = f"{counted(spent.calls, 'send')}, {describe_most(spent)}, {spent.seconds / 60:.1f} minutes"
-        lines.append(f"caps: {run.caps.options}; charged {charged}")
+        # What is charged is that of its promotion test, too.
+        lines.append(f"caps: {run.caps.options}{'' if workspace.is_agents else f'; charged {charged}'}")
     failures = store.calls.failures([run.id, *(test_id for test_id, _ in used.tests)])
     if failures.n:
         lines.append(describe_failures(failures))
@@ -75,7 +76,7 @@ def describe_run(workspace: Workspace, id: str, width: int | None = None) -> str
 
 def figures_of(workspace: Workspace, run: Run) -> dict[str, object]:
     """Return the figures of a run's tables as fields: the sizes of its splits, what was sent, and what used it."""
-    used = account(workspace.store, run.id)
+    used = account(workspace.store, run.id, is_sealed=workspace.is_agents)
     return {
         "n_tasks": n_tasks_of(workspace, run).model_dump(),
         **used.summary.model_dump(mode="json"),
@@ -140,19 +141,20 @@ def _narrowed(table: Sequence[str], spare: Sequence[str], width: int | None) -> 
     return [*rows, f"(too narrow for: {', '.join(dropped)})"] if dropped else rows
 
 
-def _outcome(run: Run) -> str:
+def _outcome(workspace: Workspace, run: Run) -> str:
     if not run.result:
         return ""
     if run.kind == "proposal":
         proposed = Proposed.model_validate_json(run.result)
         return f"outcome: {proposed.status}; candidate {proposed.candidate_id or '-'}"
     replayed = Replayed.model_validate_json(run.result)
+    replayed = replayed.sealed() if workspace.is_agents else replayed
     means = ""
     if replayed.test_before is not None and replayed.test_after is not None:
         pairs = counted(replayed.n_pairs, "pair")
         means = f"; live {replayed.test_before:.3f}, candidate {replayed.test_after:.3f} in {pairs}"
     verdict, candidate = replayed.verdict or "no verdict", replayed.candidate_id or "-"
-    return f"outcome: {verdict}; candidate {candidate}{means}; {replayed.reason}"
+    return "; ".join(filter(None, (f"outcome: {verdict}; candidate {candidate}{means}", replayed.reason)))
 
 
 def _base_scores(run: Run, steps: Sequence[StepRecord]) -> list[str]:

@@ -52,6 +52,7 @@ class Promote(Changing):
 
     def run(self, terminal: Terminal) -> Promoted:
         """Show the change and its evidence, ask a person, write what they saw."""
+        terminal.require_person("promote")
         with terminal.workspace() as workspace:
             review = review_candidate(workspace, self.candidate)
             self._show_review(review, terminal)
@@ -59,7 +60,6 @@ class Promote(Changing):
             if not isinstance(check_promotion(workspace, self.candidate, consent), Ready):
                 return promote_skill(workspace, self.candidate, consent)  # refused, with the reason
             self._check_is_seen(review, terminal)
-            terminal.require_person("promote")
             question = "Adopt this, labelled unproven, over" if review.verdict == "undecided" else "Write this over"
             terminal.ask(f"{question} {review.skill_path}?", yes=self.yes)
             return promote_skill(workspace, self.candidate, consent)

@@ -275,6 +275,7 @@ class Replay(Sending):
             ) from None
         _export(terminal, workspace, run, out)
         result = _for_simulation(advised(workspace, run.skill_id, result), label)
+        result = result.sealed() if terminal.is_agents else result
         used, config = account(workspace.store, run.id).summary, Config.of_run(run.config)
         self._spent = describe_price(used)
         self._aside, self._label = describe_failed(used), label
@@ -327,7 +328,7 @@ class Replay(Sending):
                 arguments |= {"document": self.document, "resume": True} | _as_json(self.given)
                 return BrokenOff.of(stop, "replay", arguments)
         trained = {
-            name: _for_simulation(each, self._label) if each else None
+            name: _for_simulation(each.sealed() if terminal.is_agents else each, self._label) if each else None
             for name, each in (("skill", result.skill), ("memory", result.memory))
         }
         return result.model_copy(update=trained)
@@ -407,7 +408,8 @@ def _show_verdict(result: Replayed, label: str, terminal: Terminal) -> None:
         return
     pairs, why = counted(result.n_pairs, "pair"), result.reason.rstrip(".")
     means = f"Live {result.test_before or 0:.2f}, candidate {result.test_after or 0:.2f}"
-    terminal.say(f"Verdict: {result.verdict.upper()}. {means} on {pairs} of held-out runs; {why}.")
+    shown = "" if terminal.is_agents else f" {means} on {pairs} of held-out runs; {why}."
+    terminal.say(f"Verdict: {result.verdict.upper()}.{shown}")
     if label:
         terminal.say(f"{label}: this says nothing about a real model.")
 

@@ -49,6 +49,8 @@ class Show(Command):
                     return export_version(workspace, *version, folder)
                 return export_run(workspace, self.id, folder)
             thing = look_up(workspace, self.id, None if terminal.is_json else SHOWN)
+            if thing.kind == "test":
+                terminal.require_person(f"show {thing.id}")
             step = thing.next_step(Consent.PERSON)
             found: dict[str, Any] = {"id": self.id, "kind": thing.kind, "text": thing.text, "next_step": step}
             if thing.kind == "skill":

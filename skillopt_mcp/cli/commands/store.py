@@ -81,6 +81,7 @@ class Save(Command):
 
     def run(self, terminal: Terminal) -> BackedUp:
         """Return what the backup holds."""
+        terminal.require_person("store backup")
         with working(terminal) as progress:
             file = Path(self.file).expanduser()
             return back_up(terminal.store_path, file, unsound=self.unsound, advance=progress)

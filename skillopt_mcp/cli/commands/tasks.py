@@ -37,6 +37,7 @@ from skillopt_mcp.tasks import (
 )
 
 STDIN = "-"
+_SEALED = "test tasks are not shown to agents: run it in a terminal of your own"
 _ROWS = f"""a row of FILE (it needs prompt and judge, or question and answers; the columns of a CSV have these names):
   {{"id": "q1", "prompt": "What is 2 + 5?", "judge": {{"kind": "exact", "expected": "7"}}, "split": "val"}}
 
@@ -61,8 +62,10 @@ class ListTasks(Command):
             removed = store.retirements.list_retired(skill.id)
         self._path, self._n_removed = skill.path, len(removed)
         splits = Counter(task.split for task in tasks if task.id not in removed)
+        # Counted, and shown to a person alone.
+        self._n_sealed = splits["test"] if terminal.is_agents else 0
         rows = []
-        for task in tasks:
+        for task in (each for each in tasks if not (terminal.is_agents and each.split == "test")):
             row = _row(task)
             if gone := removed.get(task.id):
                 row["removed"] = {"at": gone.at, "reason": gone.reason, "n_tests": gone.n_looks}
@@ -84,6 +87,8 @@ class ListTasks(Command):
         shares = ", ".join(f"{n} {split}" for split, n in result["splits"].items())
         n = counted(sum(result["splits"].values()), "task")
         terminal.note(f"{n} of {result['skill']} ({self._path}): {shares}; judges: {judges}.")
+        if self._n_sealed:
+            terminal.note(f"{counted(self._n_sealed, 'test task')} not shown: run it in a terminal of your own.")
         if self._n_removed and not self.all:
             terminal.note(f"{self._n_removed} removed: see them with --all.")
 
@@ -98,6 +103,7 @@ class ExportTasks(Command):
 
     def run(self, terminal: Terminal) -> dict[str, Any]:
         """Write the file, or return the tasks."""
+        terminal.require_person("tasks export")
         with terminal.workspace() as workspace:
             skill = workspace.kept(self.skill)
             rows = [_row(task) for task in workspace.store.tasks.list_in_use(skill.id)]
@@ -194,7 +200,14 @@ class CheckTasks(_Rows):
         with terminal.workspace() as workspace:
             if self.file is not None:
                 return check_file(workspace, self.skill, Path(self.file).expanduser(), plan)
-            return check_stored(workspace, self.skill)
+            found = check_stored(workspace, self.skill)
+            if not terminal.is_agents:
+                return found
+            # A reason may quote what a judge expects.
+            in_use = workspace.store.tasks.list_in_use(workspace.kept(self.skill).id)
+            sealed = {task.name: {"reason": _SEALED} for task in in_use if task.split == "test"}
+            shown = [each.model_copy(update=sealed.get(each.id)) for each in found.problems]
+            return found.model_copy(update={"problems": shown})
 
     def show(self, result: Checked, terminal: Terminal) -> None:
         for line in _by_reason((each.task, each.reason) for each in result.problems):
