@@ -29,14 +29,11 @@ from skillopt_mcp.environments.base import Environment, rolls_out
 from skillopt_mcp.environments.registry import checked, open_environment
 from skillopt_mcp.environments.rows import read_rows
 from skillopt_mcp.errors import BadInput, Stopped
-from skillopt_mcp.gates.confirm import ConfirmRule
-from skillopt_mcp.gates.confirm import no_worse as no_worse_rule
 from skillopt_mcp.judges.kinds.reported import environment_evaluation
-from skillopt_mcp.promotion_tests import check_same_claim, evaluate_candidate
+from skillopt_mcp.promotion_tests import evaluate_candidate
 from skillopt_mcp.prompts.loading import load_prompts
 from skillopt_mcp.records.budgets import NO_CAPS, Caps
 from skillopt_mcp.records.calls import Call, Reply, Role, Rollout, Usage
-from skillopt_mcp.records.evidence import Claim
 from skillopt_mcp.records.judging import Score
 from skillopt_mcp.records.next_step import NextStep
 from skillopt_mcp.records.results import Evaluated, Replayed, SplitCounts, TasksAdded
@@ -53,10 +50,11 @@ from skillopt_mcp.store.files import store_path
 from skillopt_mcp.tasks import add_environment, add_tasks, parse_row
 from skillopt_mcp.training.config import Config
 from skillopt_mcp.training.progress import Notify, Progress
+from skillopt_mcp.training.promotion_test import Asked
 from skillopt_mcp.workspace import Workspace
 
 StageName = Literal[
-    "baseline", "rollout", "reflect", "aggregate", "select", "evaluate", "rescue", "step", "slow", "meta", "confirm"
+    "baseline", "rollout", "reflect", "aggregate", "select", "evaluate", "rescue", "step", "slow", "meta", "promotion"
 ]
 PathLike = str | os.PathLike[str]
 Callback = Callable[[Progress], object]
@@ -78,10 +76,7 @@ class RunUsage(Accounted):
 
 
 class Trained(Replayed):
-    """The outcome of training. The live file has not changed: `best_skill` is the best version's SKILL.md.
-
-    `test_before` and `test_after` are taken where the promotion test stopped, which favours its verdict.
-    """
+    """The outcome of training. The live file has not changed: `best_skill` is the best version's SKILL.md."""
 
     config: Config = Field(description="The settings of the run, its seed among them")
     n_tasks: SplitCounts = Field(description="How many tasks of each split the run took")
@@ -93,7 +88,8 @@ class Trained(Replayed):
 
     def __str__(self) -> str:
         """Return five lines for a person."""
-        gain = f" ({self.test_before:.2f} -> {self.test_after:.2f})" if self.test_after is not None else ""
+        solved = self.test.solved if self.test else None
+        gain = f" ({solved.before:.2f} -> {solved.after:.2f})" if solved else ""
         scores = [step.best for step in self.steps if step.best is not None]
         best = f" -> {scores[-1]:.2f}" if scores else ""
         base = "no score" if self.baseline is None else f"{self.baseline:.2f}"
@@ -136,7 +132,7 @@ def train(
             tasks without a judge of their own; or who answers rubrics, given as an optimizer is.
         config: a `Config`, or a dict with the names of settings files ("epochs", "train.num_epochs").
         callbacks: functions of one `Progress` by stage: "baseline", "rollout", "reflect", "aggregate", "select",
-            "evaluate", "rescue", "slow", "meta", "confirm" (each as it begins) and "step" (at its end). What a
+            "evaluate", "rescue", "slow", "meta", "promotion" (each as it begins) and "step" (at its end). What a
             callback raises stops the run; `Stopped` is for that.
         caps: limits of the run, over all calls that continue it.
         out: a new folder for the run as files, however it ends; `prompts`: a folder with prompts of your own.
@@ -183,7 +179,7 @@ def train(
             except (KeyboardInterrupt, Stopped) as error:
                 if isinstance(error, Stopped):
                     error.run_id = run.id
-                tests = [test_id for test_id, _ in workspace.store.runs.list_finishes(run.id)]
+                tests = workspace.store.runs.list_finishes(run.id)
                 if open_calls := describe_in_flight(workspace.store, [run.id, *tests]):
                     error.add_note(open_calls)
                 raise
@@ -200,32 +196,30 @@ def evaluate(
     *,
     target: Answerer | Environment | None = None,
     judge: Answerer | JudgeFunction | None = None,
-    max_pairs: int = 200,
     no_worse: float | None = None,
-    claim: Claim | None = None,
+    max_pairs: int | None = None,
+    graded: bool = False,
+    again: bool = False,
     callback: Callback | None = None,
     caps: Caps = NO_CAPS,
     store: PathLike | None = None,
     concurrency: int | None = None,
 ) -> Evaluated:
-    """Return the verdict on a candidate, or on the best version of a run (r-...); nothing is promoted.
+    """Return the verdict on a candidate, on the best version of a run (r-...), or on a person's edit (a skill's name).
 
-    It continues the test so far, and pauses undecided after `max_pairs` more pairs; asking again pays for nothing.
-    `no_worse=0.1` accepts a shorter skill that loses at most that; `claim` is "these" tasks or ones "like_these".
-    The other arguments, and what it raises, are those of `train`; the callback is called for every pair.
+    Nothing is promoted; a verdict stands, and asking for it again pays for nothing, unless `again` opens the next test.
+    `no_worse=0.1` asks whether at most that share of solved tasks is lost, by at most `max_pairs`; `graded` compares
+    scores instead of passes. The other arguments, and what it raises, are those of `train`.
     """
-    rule = ConfirmRule(max_pairs=max_pairs) if no_worse is None else no_worse_rule(no_worse, max_pairs=max_pairs)
-    rule = replace(rule, claim=claim or rule.claim)
-    notify = _by_stage({"confirm": callback} if callback else {})
+    asked = Asked(margin=no_worse, max_pairs=max_pairs, graded=graded)
+    notify = _by_stage({"promotion": callback} if callback else {})
     stop = threading.Event()
 
     def work() -> Evaluated:
         with _workspace(_roles(target, None, judge, None), store, caps, concurrency, stop) as workspace:
             is_run = candidate_id.startswith("r-")
             tested = best_candidate(workspace, candidate_id).id if is_run else candidate_id
-            if claim:
-                check_same_claim(workspace, tested, rule)
-            return evaluate_candidate(workspace, tested, None, notify, rule)
+            return evaluate_candidate(workspace, tested, None, notify, asked, again=again)
 
     # The test is a job of its own, which Ctrl-C does not reach: it is stopped from here.
     return _run(work, stop, always_thread=True)

@@ -14,8 +14,7 @@ from skillopt_mcp.documents.edits import apply_patch
 from skillopt_mcp.documents.lint import introduced
 from skillopt_mcp.documents.text import quoted
 from skillopt_mcp.errors import BadInput, Refused
-from skillopt_mcp.evidence import origins
-from skillopt_mcp.gates.recompute import ConfirmInputs
+from skillopt_mcp.gates.promotion import GATE
 from skillopt_mcp.guard.capabilities import findings
 from skillopt_mcp.guard.findings import carried, copied
 from skillopt_mcp.limits import PATCH_EDITS
@@ -24,13 +23,12 @@ from skillopt_mcp.records.calls import storable
 from skillopt_mcp.records.candidates import (
     Approval,
     Candidate,
-    Decision,
     NewCandidate,
     candidate_id,
     rolled_back,
 )
 from skillopt_mcp.records.edits import Applied, Edit, EditReport, Op, Patch
-from skillopt_mcp.records.evidence import Pair
+from skillopt_mcp.records.evidence import ACCEPTED
 from skillopt_mcp.records.next_step import NextStep
 from skillopt_mcp.records.results import EditOutcome, Proposed
 from skillopt_mcp.records.skills import MAIN_FILE, SkillFiles, short
@@ -39,7 +37,6 @@ from skillopt_mcp.skill_folders import handle, known
 from skillopt_mcp.skills import check_merged
 from skillopt_mcp.store.decisions import Discarding, Refusals
 from skillopt_mcp.store.opening import Store
-from skillopt_mcp.training.confirmation import GATE
 from skillopt_mcp.workspace import Workspace, fitted, shortened
 
 _FIELDS = ("op", "target", "content", "path")
@@ -196,38 +193,19 @@ def with_past(store: Store, result: Proposed, made: Candidate) -> Proposed:
         why = f"what {made.id} leads to was live before; this brings it back"
         arguments = {"skill": _handle(store, made), "version": short(made.version_id)}
         step = NextStep(action="rollback_skill", arguments=arguments, why=why)
-    elif decision and verdict == "reject":
-        status, why = "rejected", f"{made.id} was tested before and {_rejected(store, decision)}"
+    elif verdict and verdict not in ACCEPTED:
+        status, why = "rejected", f"{made.id} was tested before and not accepted"
         step = NextStep(action="propose_edits", arguments=propose, why=why)
-    elif verdict == "accept" and _is_declined(store, made):
+    elif verdict and _is_declined(store, made):
         why = f"{made.id} was accepted before, and a person said no to it: ask what they want changed"
         step = NextStep(action="propose_edits", arguments=propose, why=why)
-    elif verdict == "accept":
+    elif verdict:
         step = promotion(made.id, len(made.findings))
-    elif store.decisions.list_confirmations(made.skill_id, made.base_version, made.version_id):
+    elif store.tests.list_of(made.skill_id, made.base_version, made.version_id):
         why = "it was proposed before, and its test has not decided"
         step = NextStep(action="evaluate_candidate", arguments={"candidate_id": made.id}, why=why)
     again = describe_rolled_back_repeat(store, made) or ("" if step else describe_rejected_repeat(store, made))
     return result.model_copy(update={"status": status, "next_step": step or result.next_step, "repeats": again})
-
-
-def _rejected(store: Store, decision: Decision) -> str:
-    test = store.decisions.find_confirmation(decision.scope)
-    if test is None:
-        return "rejected"
-    n_pairs = ConfirmInputs.model_validate_json(decision.inputs).n_pairs
-    means = means_of(store.decisions.list_pairs(test.id)[:n_pairs])
-    scores = f" (mean score {means[0]:.2f} before, {means[1]:.2f} with it)" if means else ""
-    is_simulated = any(origin.startswith(("simulated", "scripted")) for origin in origins(test.backend))
-    return f"rejected{' in a simulation' if is_simulated else ''}{scores}"
-
-
-def means_of(pairs: Sequence[Pair]) -> tuple[float, float] | None:
-    """Return the mean scores of both sides over the pairs that have them; None without any."""
-    scored = [(pair.base, pair.candidate) for pair in pairs if pair.base is not None and pair.candidate is not None]
-    if not scored:
-        return None
-    return sum(was for was, _ in scored) / len(scored), sum(now for _, now in scored) / len(scored)
 
 
 def _is_declined(store: Store, candidate: Candidate) -> bool:
@@ -351,10 +329,10 @@ def describe_rolled_back_repeat(store: Store, candidate: Candidate) -> str:
 
 
 def describe_rejected_repeat(store: Store, candidate: Candidate) -> str:
-    """Return that a candidate makes an edit again that a promotion test with a real model rejected; else ""."""
+    """Return that a candidate makes an edit again that a promotion test with a real model did not accept; else ""."""
     ids = store.table(Discarding).list_rejected(candidate.skill_id, GATE, NEWEST_REJECTED)
     again = _repeat(store, candidate, (id for id in ids if id != candidate.id))
-    return f"it {again.what}, which its promotion test rejected" if again else ""
+    return f"it {again.what}, which its promotion test did not accept" if again else ""
 
 
 def _repeat(store: Store, candidate: Candidate, ids: Iterable[str]) -> Repeat | None:

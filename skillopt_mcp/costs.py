@@ -118,7 +118,7 @@ class Account:
 
 
 class Used(Accounted):
-    """What a promotion test or calibration has used so far; `usd` is None where the price of a send is not known.
+    """What a promotion test has used so far; `usd` is None where the price of a send is not known.
 
     Of `n_calls` that ended some may be missing: `n_answered` is without these. `tokens` and prices are those
     of failed sends, too.
@@ -137,7 +137,7 @@ class Used(Accounted):
 
 def account(store: Store, run_id: str, *, is_sealed: bool = False) -> Account:
     """Return what a run used so far, and its promotion tests; of a sealed one no test, and no seconds."""
-    tests = tuple((test, tuple(store.ledger.list_rows(test))) for test, _ in store.runs.list_finishes(run_id))
+    tests = tuple((test, tuple(store.ledger.list_rows(test))) for test in store.runs.list_finishes(run_id))
     own = tuple(store.ledger.list_rows(run_id))
     n_untaken = store.ledger.count_untaken(run_id, HOST) if any(row.n_open for row in own) else 0
     found = Account(own, tests, store.budgets.get_spent(run_id), n_untaken)
@@ -145,7 +145,7 @@ def account(store: Store, run_id: str, *, is_sealed: bool = False) -> Account:
 
 
 def used_by(store: Store, name: str) -> Used:
-    """Return what a promotion test or calibration has used so far, over all that asked for it."""
+    """Return what a promotion test has used so far, over all that asked for it."""
     row = add_up(store.ledger.list_rows(name))
     n_untaken = store.ledger.count_untaken(name, HOST) if row.n_open else 0
     return Used(
@@ -160,7 +160,7 @@ def used_by(store: Store, name: str) -> Used:
 def used_of_candidate(store: Store, candidate_id: str) -> Used:
     """Return the sum of what the promotion tests of a candidate have used so far; a price is known where all are."""
     candidate = store.candidates.get_candidate(candidate_id)
-    tests = [row.id for row in store.decisions.list_tests(candidate.skill_id) if row.version_id == candidate.version_id]
+    tests = [row.id for row in store.tests.list_of_skill(candidate.skill_id) if row.version_id == candidate.version_id]
     each = [used_by(store, test_id) for test_id in tests]
     sums: dict[str, object] = {"contest": ""}
     for name in Used.model_fields.keys() - sums.keys():

@@ -14,16 +14,15 @@ from pydantic import JsonValue
 from skillopt_mcp.backends.registry import open_backend
 from skillopt_mcp.backends.world import PLACEBOS, make_skill, make_tasks, right_answer
 from skillopt_mcp.errors import BadInput
-from skillopt_mcp.gates.confirm import ConfirmRule
 from skillopt_mcp.judges.judging import score
 from skillopt_mcp.judges.kinds.numeric import Numeric
 from skillopt_mcp.judges.kinds.text import Exact
-from skillopt_mcp.promotion_tests import evaluate_candidate
 from skillopt_mcp.promotions.consent import Consent
 from skillopt_mcp.promotions.promoting import promote_skill
+from skillopt_mcp.records.evidence import TestReport
 from skillopt_mcp.records.judging import Score
 from skillopt_mcp.records.next_step import NextStep
-from skillopt_mcp.records.results import Replayed, Result, SplitCounts, StepRow
+from skillopt_mcp.records.results import Result, SplitCounts, StepRow
 from skillopt_mcp.records.skills import MAIN_FILE
 from skillopt_mcp.records.tasks import Task
 from skillopt_mcp.runs import replay, start_run
@@ -37,7 +36,6 @@ SKILL = "ledger-clerk"
 STORE = "skillopt.db"
 N_TASKS = 120
 CONFIG = Config(batch=20, slow_update=False, meta_skill=False)
-MAX_PAIRS = 600
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,9 +63,7 @@ class Demonstrated(Result):
     simulation: str
     verdict: str | None
     reason: str
-    test_before: float | None
-    test_after: float | None
-    n_pairs: int
+    test: TestReport | None
     promoted: bool
     skill_path: str
     store_path: str
@@ -116,7 +112,7 @@ def run_demo(place: DemoPlace, notify: Notify = silent) -> Demonstrated:
         workspace.store.tasks.add_tasks(skill.id, make_tasks(N_TASKS, place.seed), EQUAL_SHARES)
         run = start_run(workspace, skill.path, CONFIG)
         replayed = replay(workspace, run, notify)
-        outcome = _decided(workspace, replayed, notify)
+        outcome = replayed
         promoted, diff = False, ""
         if outcome.candidate_id:
             change = promote_skill(workspace, outcome.candidate_id, Consent.DEMO)
@@ -126,9 +122,7 @@ def run_demo(place: DemoPlace, notify: Notify = silent) -> Demonstrated:
         simulation=backend,
         verdict=outcome.verdict,
         reason=outcome.reason,
-        test_before=outcome.test_before,
-        test_after=outcome.test_after,
-        n_pairs=outcome.n_pairs,
+        test=outcome.test,
         promoted=promoted,
         skill_path=str(place.skill_path / MAIN_FILE),
         store_path=str(place.store_path),
@@ -141,24 +135,6 @@ def run_demo(place: DemoPlace, notify: Notify = silent) -> Demonstrated:
         diff=diff,
         next_step=NextStep(action="inspect", arguments={"id": SKILL}),
     )
-
-
-def _decided(workspace: Workspace, replayed: Replayed, notify: Notify) -> Replayed:
-    """Return the outcome with its verdict after more pairs, as many as an undecided test may still take."""
-    while replayed.verdict == "undecided" and replayed.candidate_id and replayed.n_pairs < MAX_PAIRS:
-        rule = ConfirmRule(max_pairs=min(CONFIG.max_pairs, MAX_PAIRS - replayed.n_pairs))
-        tested = evaluate_candidate(workspace, replayed.candidate_id, None, notify, rule)
-        replayed = replayed.model_copy(
-            update={
-                "verdict": tested.verdict,
-                "reason": tested.reason,
-                "test_before": tested.base.mean,
-                "test_after": tested.candidate.mean,
-                "n_test_calls": replayed.n_test_calls + 2 * (tested.pairs_done - replayed.n_pairs),
-                "n_pairs": tested.pairs_done,
-            }
-        )
-    return replayed
 
 
 REAL = "claude-code:haiku"

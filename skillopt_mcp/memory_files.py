@@ -85,7 +85,7 @@ def consolidate(workspace: Workspace, both: Documents, training: Training) -> Co
     trained, remembered = None, None
     if both.trained != "memory":
         trained = _trained(workspace, skill, (memory, memory.live_version), training)
-        if trained.verdict == "accept" and trained.candidate_id:
+        if trained.verdict == "better" and trained.candidate_id:
             kept = workspace.store.candidates.get_candidate(trained.candidate_id).version_id
     if both.trained != "skill":
         remembered = _trained(workspace, memory, (skill, kept), training)
@@ -121,8 +121,4 @@ def _trained(workspace: Workspace, document: Skill, companion: tuple[Skill, str]
             lent, found or new, training.notify, training.on_reply, training.concurrency,
             allow_changed=training.allow_changed,
         )  # fmt: skip
-    step = outcome.next_step
-    if outcome.verdict != "undecided" or step is None:
-        return outcome
-    step = step.model_copy(update={"arguments": {**step.arguments, "companion": companion[0].path}})
-    return outcome.model_copy(update={"next_step": step})
+    return outcome

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from pydantic import JsonValue
 
+from skillopt_mcp.records.evidence import ACCEPTED
 from skillopt_mcp.records.next_step import Action, CandidateState, NextStep, SkillState
 
 MIN_TRAIN, MIN_HELD_OUT = 1, 8
@@ -19,12 +20,12 @@ def advise(state: SkillState) -> NextStep:
     if state.problem:
         action: Action = "skills move" if state.is_gone else "check"
         return NextStep(action=action, arguments={"old" if state.is_gone else "folder": skill}, why=state.problem)
-    if candidate and candidate.verdict == "accept" and not (candidate.is_declined or candidate.is_stale):
+    if candidate and candidate.verdict in ACCEPTED and not (candidate.is_declined or candidate.is_stale):
         return promotion(candidate.id, candidate.n_findings)
     if state.open_job:
         why = f"{state.n_open} answers are open"
         return NextStep(action="submit_work", arguments={"job_id": state.open_job}, why=why)
-    if candidate and not candidate.is_stale and candidate.verdict in (None, "undecided") and state.n_held_out:
+    if candidate and not candidate.is_stale and candidate.verdict is None and state.n_held_out:
         return evaluation(candidate)
     if state.stopped_run and state.is_running:
         return NextStep(action="inspect", arguments={"id": state.stopped_run}, why="it is running")
@@ -55,8 +56,7 @@ def resuming(skill: str, run_id: str, caps: Mapping[str, JsonValue] | None = Non
 
 def evaluation(candidate: CandidateState) -> NextStep:
     """Return the test of a candidate."""
-    why = "its test has not decided" if candidate.verdict else "not tested yet"
-    return NextStep(action="evaluate_candidate", arguments={"candidate_id": candidate.id}, why=why)
+    return NextStep(action="evaluate_candidate", arguments={"candidate_id": candidate.id}, why="not tested yet")
 
 
 def rebasing(candidate_id: str) -> NextStep:

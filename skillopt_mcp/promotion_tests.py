@@ -7,6 +7,7 @@ import time
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Literal
 
 from skillopt_mcp.answering import describe_own_backend
 from skillopt_mcp.backends.base import Backend, environment_name
@@ -27,12 +28,12 @@ from skillopt_mcp.guard.capabilities import findings
 from skillopt_mcp.host_work import Capacity, estimate_host_test, hand_out, withdraw
 from skillopt_mcp.judges.judging import attemptable, is_form_alone
 from skillopt_mcp.next_step import promotion
-from skillopt_mcp.records.calls import Role
+from skillopt_mcp.records.calls import Call, Reply, Role
 from skillopt_mcp.records.candidates import Candidate, NewCandidate, candidate_id, edited_on_top
-from skillopt_mcp.records.evidence import Standing, TestReport
+from skillopt_mcp.records.evidence import Arm, Standing, TestReport
 from skillopt_mcp.records.next_step import NextStep
 from skillopt_mcp.records.notes import Note
-from skillopt_mcp.records.results import Evaluated, Foreseen, PowerRow, Replayed
+from skillopt_mcp.records.results import Evaluated, Foreseen, PowerRow, Replayed, UnitRow
 from skillopt_mcp.records.runs import Run
 from skillopt_mcp.records.skills import Skill, SkillFile, SkillFiles, short
 from skillopt_mcp.records.tasks import SPLITS, Split, Task
@@ -59,8 +60,6 @@ from skillopt_mcp.workspace import Workspace
 
 _POLL_S = 0.2
 _SALT_OF_SIMULATIONS = "simulated"
-WORN_AFTER = 5
-"""From so many promotions on the same tasks on, a test has lost much of its power: replace half of them."""
 LEAST_SHORTENING = 0.05
 ON_TOP = "It was promoted, and the file was edited since: there is nothing to be done with it"
 
@@ -269,16 +268,6 @@ def opened(workspace: Workspace, candidate: Candidate, asked: Asked, held: Seque
     return open_test(workspace.store, _arms(workspace.store, candidate), held, backend, _salted(asked, backend))
 
 
-def no_worse(workspace: Workspace, candidate: Candidate, margin: float, max_pairs: int | None = None) -> Asked:
-    """Return the question whether a candidate is no worse: a reason to promote a shorter text, or for a gate.
-
-    Raises BadInput for a margin outside of 0 to 1.
-    """
-    if not 0 < margin < 1:
-        raise BadInput(f"--no-worse must be above 0 and below 1, got {margin:g}")
-    return Asked(margin=margin, max_pairs=max_pairs)
-
-
 def shortening(base: SkillFiles, candidate: SkillFiles) -> float:
     """Return what share of the base's text a candidate does without; below 0 when it is longer."""
     return 1 - len(candidate.text) / max(1, len(base.text))
@@ -377,8 +366,8 @@ def candidate_of_job(workspace: Workspace, job: str) -> str:
     raise NotFound(f"there is no job {quoted(job)}: use the job_id that came with the work")
 
 
-def _nothing_to_ask(calls: object, /) -> list[object]:
-    raise AssertionError("a decided test asks nothing")
+def _nothing_to_ask(calls: Sequence[Call], /) -> list[Reply]:
+    raise AssertionError(f"a decided test asks nothing, but asked {len(calls)} calls")
 
 
 def _run(workspace: Workspace, test: Test, waits: bool, notify: Notify) -> Standing | Outstanding:
@@ -432,6 +421,24 @@ def report_of(workspace: Workspace, test: Test, standing: Standing | None = None
         promotions_here=store.tests.promotions_on(test.row.tasks),
         backend=test.row.backend,
     )
+
+
+def unit_rows(workspace: Workspace, test: Test, standing: Standing | None = None) -> list[UnitRow]:
+    """Return the units that a test has counted, in its order."""
+    store, plan = workspace.store, test.row.plan
+    standing = standing or standing_of(test, store)
+    scores: dict[tuple[Arm, int], list[float]] = {}
+    for each in store.tests.list_attempts(test.row.id):
+        scores.setdefault((each.arm, each.unit), []).append(each.score)
+    rows = []
+    for unit in range(standing.units.seen):
+        after, before = scores.get(("candidate", unit), []), scores.get(("base", unit), [])
+        if standing.screened and plan.known:
+            before = list(plan.known[unit])
+        gain = sum(after) / max(1, len(after)) - sum(before) / max(1, len(before))
+        outcome: Literal["better", "same", "worse"] = "better" if gain > 0 else "worse" if gain < 0 else "same"
+        rows.append(UnitRow(task=test.tasks[unit].name, outcome=outcome, before=before, after=after))
+    return rows
 
 
 def _concluded(workspace: Workspace, candidate: Candidate, test: Test, standing: Standing) -> Evaluated:

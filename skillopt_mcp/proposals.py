@@ -21,6 +21,7 @@ from skillopt_mcp.costs import add_up, check_caps
 from skillopt_mcp.errors import BadInput, Busy, Refused
 from skillopt_mcp.estimates import estimate_proposal
 from skillopt_mcp.evidence import judge_named
+from skillopt_mcp.gates.promotion import GATE
 from skillopt_mcp.gates.search import mean_score
 from skillopt_mcp.host_work import Capacity, hand_out, withdraw
 from skillopt_mcp.next_step import rebasing
@@ -31,6 +32,7 @@ from skillopt_mcp.prompts.loading import load_prompts
 from skillopt_mcp.records.calls import Call, Question, Role, Rollout
 from skillopt_mcp.records.candidates import Candidate, candidate_id, rolled_back
 from skillopt_mcp.records.edits import Edit
+from skillopt_mcp.records.evidence import ACCEPTED
 from skillopt_mcp.records.next_step import NextStep
 from skillopt_mcp.records.results import (
     Proposed,
@@ -48,7 +50,6 @@ from skillopt_mcp.store.erasing import Erasing
 from skillopt_mcp.store.opening import Store
 from skillopt_mcp.tracing import span
 from skillopt_mcp.training.config import Config
-from skillopt_mcp.training.confirmation import GATE
 from skillopt_mcp.training.loop import MAX_REJECTED, Turn, guard_findings, step_work
 from skillopt_mcp.training.outcome import Work, what_failed
 from skillopt_mcp.training.plan import Plan, State, Step
@@ -354,7 +355,7 @@ def _became(standing: Standing, undone: frozenset[str]) -> str:
     """Return how a candidate was discarded; "" for any other."""
     if standing.version_id in undone:
         return "promoted, then rolled back by a person"
-    return "rejected by its promotion test" if standing.verdict == "reject" else ""
+    return "not accepted by its promotion test" if standing.verdict not in (None, *ACCEPTED) else ""
 
 
 class Outcome(NamedTuple):

@@ -55,6 +55,7 @@ from skillopt_mcp.records.runs import Run, RunKind, RunStatus, StepRecord
 from skillopt_mcp.records.skills import Skill, SkillFiles, short
 from skillopt_mcp.skill_folders import called
 from skillopt_mcp.skills import check_merged
+from skillopt_mcp.store.opening import Store
 from skillopt_mcp.tracing import span
 from skillopt_mcp.training.config import Config
 from skillopt_mcp.training.gating import measured
@@ -402,6 +403,7 @@ def replayed(
         best_version=short(made.version_id if made else run.base_version),
         candidate_id=made.id if made else None,
         verdict=test.verdict if test else None,
+        accepted=test.accepted if test else None,
         reason=outcome if isinstance(outcome, str) else "",
         test=test,
         n_calls=own.n_calls,

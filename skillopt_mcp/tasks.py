@@ -234,8 +234,6 @@ def _insert(workspace: Workspace, skill: str, plan: TaskPlan) -> TasksAdded:
     tracked, store = workspace.skill(skill), workspace.store
     tasks = list(plan.tasks.values())
     placed = plan.settle(store.tasks.add_tasks(tracked.id, tasks, plan.shares))
-    # Who adds tasks knows them: what this session answers later is exposed evidence.
-    store.exposures.expose(tracked.id, [task.digest for task in tasks], workspace.session)
     counts = store.tasks.count_tasks(tracked.id)
     state = SkillState(
         skill=handle(store, tracked), n_train=counts["train"], n_val=counts["val"], n_test=counts["test"],
@@ -609,8 +607,13 @@ def review_removal(workspace: Workspace, skill: str, ids: Sequence[str]) -> Remo
     """Return what removing these tasks would do; nothing is written. Raises NotFound for an unknown id."""
     tracked = workspace.kept(skill)
     found, already = _named(workspace, tracked, ids)
-    looks = workspace.store.tasks.count_looks(task.id for task in found)
-    rows = [RemovalRow(id=each.name, split=each.split, n_tests=looks[each.id], prompt=each.prompt) for each in found]
+    tests = workspace.store.tests.list_of_skill(tracked.id)
+    rows = [
+        RemovalRow(
+            id=each.name, split=each.split, n_tests=sum(each.id in test.tasks for test in tests), prompt=each.prompt
+        )
+        for each in found
+    ]
     under_way = _under_way(workspace, tracked, {task.id for task in found})
     return Removal(skill=tracked.name, rows=rows, already=already, under_way=under_way)
 
@@ -660,8 +663,7 @@ def _under_way(workspace: Workspace, skill: Skill, task_ids: set[int]) -> list[s
     store = workspace.store
     runs = store.runs.list_runs(skill.id)
     found = [f"run {run.id}" for run in runs if run.status != "finished" and task_ids.intersection(run.tasks)]
-    for row in store.decisions.list_tests(skill.id):
-        last = store.decisions.latest_in(row.id)
-        if task_ids.intersection(row.tasks) and (last is None or last.verdict == "undecided"):
+    for row in store.tests.list_of_skill(skill.id):
+        if task_ids.intersection(row.tasks) and not store.decisions.latest_in(row.id):
             found.append(f"promotion test {row.id}")
     return found

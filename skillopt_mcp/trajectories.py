@@ -137,7 +137,6 @@ def checked(recording: Recording, redactor: Redactor, session: str) -> NewTrajec
         session_id=session_id or (session if recording.index is None else None),
         position=recording.index,
         task_name=texts[0],
-        known_to=session,  # as its host calls it; the name that a caller gives a session is its own
     )
 
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from statistics import fmean
+from typing import Literal
 
 from skillopt_mcp.documents.text import counted
 from skillopt_mcp.records.evidence import TestReport, Verdict
+from skillopt_mcp.records.results import Foreseen, UnitRow
 
 LABELS: dict[Verdict, str] = {
     "better": "BETTER",
@@ -25,15 +27,6 @@ _VOID = {
     "models": "The two texts were answered by different models ({models}): name a dated model, and test again.",
     "hours": "More than a day lay between attempts that are compared: test again in one go.",
 }
-
-
-@dataclass(frozen=True, slots=True)
-class UnitOutcome:
-    """One unit of a test: the task that stood for it, and the mean scores of both texts."""
-
-    task: str
-    before: float
-    after: float
 
 
 def label(report: TestReport) -> str:
@@ -97,7 +90,9 @@ def bars(report: TestReport) -> list[str]:
 def explain(report: TestReport) -> list[str]:
     """Return the mathematics of a test, a line each."""
     units, runs = report.units, report.runs
-    place = f"test {report.test_in_release} since the last promotion" if report.test_in_release else "outside the budget"
+    place = (
+        f"test {report.test_in_release} since the last promotion" if report.test_in_release else "outside the budget"
+    )
     lines = [
         f"Test {report.test_id}: {place}, error rate {report.alpha:.2%}.",
         f"{counted(units.seen, 'unit')} of {units.of} seen; a unit is a family of tasks, of which one is drawn.",
@@ -117,11 +112,28 @@ def explain(report: TestReport) -> list[str]:
     return lines
 
 
-def changed_tasks(outcomes: Sequence[UnitOutcome], *, worse: bool) -> list[str]:
-    """Return the tasks that got worse, or better, the largest change first, as "name (0.33 → 1.00)"."""
-    changed = [each for each in outcomes if (each.after < each.before if worse else each.after > each.before)]
-    changed.sort(key=lambda each: -abs(each.after - each.before))
-    return [f"{each.task} ({each.before:.2f} → {each.after:.2f})" for each in changed]
+def changed_tasks(units: Sequence[UnitRow], outcome: Literal["better", "worse"]) -> list[str]:
+    """Return the tasks that got better, or worse, the largest change first, as "name (0.33 → 1.00)"."""
+    changed = [(fmean(each.before), fmean(each.after), each.task) for each in units if each.outcome == outcome]
+    changed.sort(key=lambda each: -abs(each[1] - each[0]))
+    return [f"{task} ({before:.2f} → {after:.2f})" for before, after, task in changed]
+
+
+def describe_foreseen(foreseen: Foreseen) -> list[str]:
+    """Return what a test could find and what it takes, in two or three sentences."""
+    none, *found = foreseen.power
+    chances = ", ".join(f"{_percent(row.gain)} points in {_percent(row.chance)} % ({row.runs} runs)" for row in found)
+    place = f"Test {foreseen.test_in_release} since the last promotion" if foreseen.test_in_release else "A test"
+    lines = [
+        f"{place}: {counted(foreseen.units, 'task')}, {foreseen.attempts_per_arm} attempts of each text; at most "
+        f"{foreseen.most_runs:,} runs, {none.runs:,} on average where nothing is better.",
+        f"It finds a gain of {chances}.",
+    ]
+    if not foreseen.test_in_release:
+        lines.append("Its claims are about these tasks alone.")
+    elif foreseen.few_tasks:
+        lines.append("Few tasks: large gains only.")
+    return lines
 
 
 def _percent(share: float) -> int:

@@ -29,6 +29,7 @@ from skillopt_mcp.evidence import judges_for
 from skillopt_mcp.limits import SESSION_CHARACTERS
 from skillopt_mcp.records.budgets import NO_CAPS, Caps
 from skillopt_mcp.records.calls import Call, Reply, Role
+from skillopt_mcp.records.candidates import Candidate
 from skillopt_mcp.records.results import Result
 from skillopt_mcp.records.skills import Skill, SkillFiles, is_memory
 from skillopt_mcp.records.tasks import Task
@@ -337,6 +338,11 @@ class Workspace:
     @property
     def _made(self) -> Store | None:
         return self.store if self.is_made else None
+
+    def see(self, candidate: Candidate) -> None:
+        """Note that the caller's session proposed or saw a candidate, where a host's session calls."""
+        if self.is_agents:
+            self.store.candidates.note_seen(candidate.id, self.session)
 
     def roots(self) -> list[Path]:
         """Return the skill roots, links resolved: the hosts' own folders that exist, and those that a person added."""

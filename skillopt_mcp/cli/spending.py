@@ -13,7 +13,7 @@ from skillopt_mcp.cli.terminal import Terminal
 from skillopt_mcp.documents.text import counted
 from skillopt_mcp.errors import BadInput, CapReached
 from skillopt_mcp.estimates import Forecast, forecast, most_again
-from skillopt_mcp.promotion_tests import is_simulated
+from skillopt_mcp.evidence import is_simulated
 from skillopt_mcp.records.budgets import Caps, Spent
 from skillopt_mcp.records.calls import Role
 from skillopt_mcp.records.next_step import Action, NextStep

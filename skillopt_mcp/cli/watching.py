@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol, Self
 
 from skillopt_mcp.dispatch import BATCH
 from skillopt_mcp.documents.text import counted, escaped
-from skillopt_mcp.training.confirmation import GATE
+from skillopt_mcp.gates.promotion import GATE
 from skillopt_mcp.training.progress import WAIT
 
 if TYPE_CHECKING:
@@ -103,9 +103,7 @@ class Watch:
             self._note(progress.note)
             return
         if stage == GATE:
-            if n_done:
-                self._scores = f"live {progress.current or 0:.2f}, candidate {progress.best or 0:.2f}"
-            self._update("promotion test", f"pair {n_done} of at most {n_total}", n_done, n_total)
+            self._update("promotion test", f"attempt {n_done} of at most {n_total}", n_done, n_total)
             return
         if progress.current is not None and progress.best is not None:
             self._scores = f"val {progress.current:.2f}, best {progress.best:.2f}"
@@ -114,8 +112,6 @@ class Watch:
             self._update(stage, f"at the vendor: {n_done} of {counted(n_total, 'call')}{note}", n_done, n_total)
             if progress.note:
                 self._note(f"{progress.note}: {counted(n_total, 'call')}")
-        elif stage == "calibrate":
-            self._update(stage, f"task {n_done} of at most {n_total}", n_done, n_total)
         elif stage == "step":
             self._update(stage, f"epoch {progress.epoch}, step {n_done} of {n_total}", n_done, n_total)
             if self._steps:

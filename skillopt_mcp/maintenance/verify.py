@@ -11,18 +11,18 @@ from pydantic import Field
 
 from skillopt_mcp.documents.text import quoted
 from skillopt_mcp.errors import BadInput, BadSkill, StoreError
-from skillopt_mcp.gates.recompute import ConfirmInputs, recomputed
+from skillopt_mcp.gates.promotion import GATE, stand
+from skillopt_mcp.gates.recompute import recomputed
 from skillopt_mcp.records.candidates import Decision
-from skillopt_mcp.records.evidence import Pair, Served
+from skillopt_mcp.records.evidence import ACCEPTED
 from skillopt_mcp.records.next_step import NextStep
 from skillopt_mcp.records.notes import Note
 from skillopt_mcp.records.results import Result
 from skillopt_mcp.skill_folders import read_skill
 from skillopt_mcp.store.files import check_store
 from skillopt_mcp.store.integrity import Damage, Integrity
-from skillopt_mcp.store.ledger import Servings
 from skillopt_mcp.store.opening import Store
-from skillopt_mcp.training.confirmation import GATE
+from skillopt_mcp.training.promotion_test import decision_of
 
 Advance = Callable[[str, int, int], None]
 """Called with what is done now, how much of it is done, and of how much: 0 where that is unknown."""
@@ -145,16 +145,16 @@ def _check_decisions(store: Store, verdicts: list[str]) -> Iterator[Damage]:
 
 
 def _recomputed(store: Store, decision: Decision) -> str:
-    pairs: list[Pair] = []
-    if decision.gate == GATE:
-        inputs = ConfirmInputs.model_validate_json(decision.inputs)
-        pairs = store.decisions.list_pairs(inputs.confirmation)
-        if inputs.n_pairs > len(pairs):
-            raise BadInput(f"it rests on {inputs.n_pairs} pairs, the store has {len(pairs)}")
-        row = store.decisions.find_confirmation(inputs.confirmation)
-        if row and store.table(Servings).serving(row).before(inputs.n_pairs) != (inputs.served or Served()):
-            raise BadInput("its pairs were answered by other models")
-    return recomputed(decision.gate, decision.inputs, pairs)
+    if decision.gate != GATE:
+        return recomputed(decision.gate, decision.inputs)
+    row = store.tests.find(decision.scope)
+    if row is None:
+        raise BadInput("its promotion test is not there")
+    attempts = store.tests.list_attempts(row.id)
+    again = decision_of(row, stand(row.plan, attempts), attempts)
+    if again.inputs != decision.inputs:
+        raise BadInput("the attempts of its test are not those that it was taken on")
+    return again.verdict
 
 
 def _check_promotions(store: Store) -> Iterator[Damage]:
@@ -163,7 +163,7 @@ def _check_promotions(store: Store) -> Iterator[Damage]:
         if changes and changes[0].to_version != skill.best_version:
             yield Damage(code="best_version", where=f"'{skill.name}'")
         for change in changes:
-            if change.kind != "promote" or change.verdict != "accept":
+            if change.kind != "promote" or change.verdict not in ACCEPTED:
                 continue
             if not store.decisions.is_accepted(skill.id, GATE, change.from_version, change.to_version):
                 yield Damage(code="promotion", where=f"{change.id} of '{skill.name}'")

@@ -14,17 +14,14 @@ from skillopt_mcp.candidates import describe_rolled_back_repeat
 from skillopt_mcp.documents.code_lines import code_touched
 from skillopt_mcp.documents.diffs import changes, unified_diff
 from skillopt_mcp.documents.frontmatter import block_end
-from skillopt_mcp.documents.text import counted, escaped, is_text, quoted, unreadable
+from skillopt_mcp.documents.text import escaped, is_text, quoted, unreadable
 from skillopt_mcp.errors import BadInput
-from skillopt_mcp.evidence import is_judged_by_host
-from skillopt_mcp.gates.confirm import PAIRS_AT_ONCE
-from skillopt_mcp.gates.recompute import ConfirmInputs
-from skillopt_mcp.gates.serving import describe_served
+from skillopt_mcp.evidence import is_simulated, kind_of
 from skillopt_mcp.guard.capabilities import findings
 from skillopt_mcp.judges.judging import leaves
 from skillopt_mcp.judges.kinds.reported import ByHost
 from skillopt_mcp.next_step import rebasing
-from skillopt_mcp.promotion_tests import ON_TOP, evidence_so_far, is_simulated
+from skillopt_mcp.promotion_tests import ON_TOP
 from skillopt_mcp.records.candidates import (
     AgreedBy,
     AgreedOn,
@@ -39,13 +36,13 @@ from skillopt_mcp.records.results import Promoted
 from skillopt_mcp.records.skills import Skill, SkillFiles, is_memory, short
 from skillopt_mcp.skill_folders import known, root_for
 from skillopt_mcp.skills import describe_endings
-from skillopt_mcp.store.decisions import ConfirmationRow, Refusal, Refusals
+from skillopt_mcp.store.decisions import Refusal, Refusals
 from skillopt_mcp.store.permissions import Permission
+from skillopt_mcp.store.promotion_tests import TestRow
 from skillopt_mcp.store.promotions import UnusedApproval
-from skillopt_mcp.training.confirmation import answers_alike, count_restarts, net_staked, retired_losses
 from skillopt_mcp.workspace import Workspace, fitted, shortened
 
-Status = Literal["promoted", "rolled_back", "refused", "stale", "undecided", "held", "needs_approval"]
+Status = Literal["promoted", "rolled_back", "refused", "stale", "held", "needs_approval"]
 UNPROVEN = "unproven"
 REASON_BYTES = 1_500
 LOGIN_CHARACTERS = 200
@@ -61,7 +58,7 @@ class Consent:
     agreed_by: AgreedBy
     agreed_on: AgreedOn
     simulated: bool = False  # evidence from a simulation is enough
-    unproven: bool = False  # the test may be undecided
+    unproven: bool = False  # nothing need be proven
     over_edit: bool = False  # an edit of the live file may be replaced
 
     APPROVED: ClassVar[Consent]
@@ -96,7 +93,7 @@ class Change:
     to_version: str
     candidate: Candidate | None = None
     verdict: str = ""
-    test: ConfirmationRow | None = None
+    test: TestRow | None = None
 
     @property
     def simulated(self) -> bool:
@@ -212,13 +209,15 @@ def _check_tool(workspace: Workspace, change: Change, consent: Consent) -> Check
     """Return whether an approval of exactly this change, or a standing permission, covers a tool call."""
     store = workspace.store
     if found := store.approvals.find_unused(change.approval):
-        return Ready(change, Consent.APPROVED, found[1], found[0])
+        return Ready(change, replace(Consent.APPROVED, unproven=consent.unproven), found[1], found[0])
     if change.approval.findings:
         return _needs_person(workspace, change, "held", "; ".join(change.approval.findings))
     if change.to_version in rolled_back(store.promotions.list_promotions(change.skill.id)):
         return _needs_person(workspace, change, "needs_approval", "a person rolled it back; only a person puts it back")
     if last := store.table(Refusals).last_refusal(change.approval):
         return _needs_person(workspace, change, "needs_approval", f"at {_at(last)} the person was asked, and said no")
+    if change.verdict == UNPROVEN:
+        return _needs_person(workspace, change, "needs_approval", "no gain is proven; only a person adopts it so")
     if consent.agreed_by != "permission":
         return _needs_person(workspace, change, "needs_approval", "each change needs an approval here")
     permission = store.permissions.get(change.skill.id)
@@ -228,8 +227,8 @@ def _check_tool(workspace: Workspace, change: Change, consent: Consent) -> Check
         return Ready(change, consent, permission=permission)
     permit = None
     if not beyond:
-        flags = {"simulated": change.simulated, "host_run": bool(_vouched_by_host(workspace, change.test))}
-        arguments: dict[str, JsonValue] = {"skill": change.handle, **{name: True for name in flags if flags[name]}}
+        simulated = {"simulated": True} if change.simulated else {}
+        arguments: dict[str, JsonValue] = {"skill": change.handle, **simulated}
         permit = NextStep.at_terminal("skills permit", arguments, "lets tools make such changes")
     return _needs_person(workspace, change, "needs_approval", missing or beyond, permit)
 
@@ -237,17 +236,15 @@ def _check_tool(workspace: Workspace, change: Change, consent: Consent) -> Check
 def _needs_person(
     workspace: Workspace, change: Change, status: Status, why: str, permit: NextStep | None = None
 ) -> NeedsPerson:
-    step = change.step("a person has to agree", simulated=change.simulated and change.candidate is not None)
+    flags = {"simulated": change.simulated and change.candidate is not None, "unproven": change.verdict == UNPROVEN}
+    step = change.step("a person has to agree", **flags)
     result = answer(workspace, change, status, why, step)
     return NeedsPerson(change.approval, result.model_copy(update={"permit": permit}))
 
 
 # What a standing permission covers
 
-MIN_TASKS = 6  # on fewer tasks a change can win by naming each of them
-MAX_ALPHA = 0.05
 MAX_LINES, MAX_LINE_BYTES = 60, 6_000
-_ROUNDING = 1e-9
 _SHOWN_CODE = 60
 
 
@@ -257,19 +254,7 @@ def _missing(workspace: Workspace, change: Change, permission: Permission | None
         return "no person has agreed to this change"
     if change.simulated and not permission.simulated:
         return "the evidence is from a simulation"
-    return "" if permission.host_run else _vouched_by_host(workspace, change.test)
-
-
-def _vouched_by_host(workspace: Workspace, test: ConfirmationRow | None) -> str:
-    """Return how a host vouches for evidence itself: it judged the tasks, or had seen them; empty where it does not."""
-    if test is None:
-        return ""
-    if evidence_so_far(workspace, test) == "host-run, exposed":
-        return "the evidence is host-run, exposed: a session that had seen the tasks attempted or judged them"
-    tasks = [task for task in workspace.store.tasks.list_tasks(test.skill_id) if task.id in test.tasks]
-    if any(isinstance(leaf, ByHost) for task in tasks for leaf in leaves(task.judge)):
-        return "the host itself judged its test"
-    return "the host's own agents judged its test" if is_judged_by_host(test.backend) else ""
+    return ""
 
 
 def _beyond_any_permission(workspace: Workspace, change: Change) -> str:
@@ -285,36 +270,18 @@ def _beyond_any_permission(workspace: Workspace, change: Change) -> str:
             return f"it brings back what a person should see first: {'; '.join(back)}"
     if change.candidate and (again := describe_rolled_back_repeat(store, change.candidate)):
         return again
-    weak = _weak_evidence(workspace, change.test, simulated=change.simulated) if change.test else ""
-    return weak or beyond_small_edit(*files)
+    return _weak_evidence(workspace, change) or beyond_small_edit(*files)
 
 
-def _weak_evidence(workspace: Workspace, test: ConfirmationRow, *, simulated: bool) -> str:
-    """Return why a person should look at the verdict of a test, or an empty string.
-
-    A simulation may answer alike each time.
-    """
-    store = workspace.store
-    if len(test.tasks) < MIN_TASKS:
-        return f"it was tested on {counted(len(test.tasks), 'held-out task')}, and a permission takes {MIN_TASKS}"
-    last = store.decisions.latest_in(test.id)
-    inputs = ConfirmInputs.model_validate_json(last.inputs) if last else None
-    if inputs and inputs.margin < 0:
-        return "its test asked whether it is no worse, not whether it is better"
-    if test.alpha > MAX_ALPHA or net_staked(store, test.skill_id, test.backend) > MAX_ALPHA + _ROUNDING:
-        return f"the tests of this skill have an error rate above {MAX_ALPHA}"
-    if test.claim == "like_these" and store.decisions.find_joined_late(test.id):
-        return "tasks joined its test after evidence was seen"
-    if inputs and inputs.served and inputs.served.differ:
-        return f"in its test, {describe_served(inputs.served)}"
-    if n_lost := retired_losses(store, test):
-        return f"{counted(n_lost, 'task')} that earlier candidates lost were retired before its test"
-    redraws = count_restarts(store, test)
-    if abs(redraws.candidate - redraws.base) > PAIRS_AT_ONCE:
-        return f"in its test, {redraws}: more than one interruption explains"
-    if inputs and not simulated and answers_alike(test, store.decisions.list_pairs(test.id)[: inputs.n_pairs]):
-        return "its target answers alike each time, so that its verdict rests on few answers"
-    return ""
+def _weak_evidence(workspace: Workspace, change: Change) -> str:
+    """Return why a person should look at the evidence of a change, or an empty string: own and better is enough."""
+    if change.test is None:
+        return ""
+    tasks = [task for task in workspace.store.tasks.list_tasks(change.skill.id) if task.id in change.test.tasks]
+    asks_host = any(isinstance(leaf, ByHost) for task in tasks for leaf in leaves(task.judge))
+    if kind_of(change.test.backend) == "host" or asks_host:
+        return "a host's agents made or judged the attempts of its test"
+    return "" if change.verdict == "better" else "its test does not claim that it is better"
 
 
 def beyond_small_edit(base: SkillFiles, new: SkillFiles) -> str:
@@ -344,17 +311,14 @@ def beyond_small_edit(base: SkillFiles, new: SkillFiles) -> str:
 # Giving and taking back
 
 
-def permit(
-    workspace: Workspace, skill: str, *, simulated: bool, host_run: bool = False, given_on: AgreedOn = "terminal"
-) -> Skill:
-    """Keep a standing permission to promote a skill's accepted candidates.
+def permit(workspace: Workspace, skill: str, *, simulated: bool, given_on: AgreedOn = "terminal") -> Skill:
+    """Keep a standing permission to promote a skill's candidates that are better by evidence of our own processes.
 
-    With `simulated` it covers a simulation, too; with `host_run` what a host's own agents judged, or attempted in a
-    session that had seen the tasks.
+    With `simulated` it covers a simulation, too.
     """
     tracked = workspace.skill(skill)
     by = f"{given_on}{_by_login(workspace)}"
-    workspace.store.permissions.grant(tracked.id, by, simulated=simulated, host_run=host_run)
+    workspace.store.permissions.grant(tracked.id, by, simulated=simulated)
     return tracked
 
 

@@ -16,10 +16,11 @@ from skillopt_mcp.calls.owners import lock_run
 from skillopt_mcp.candidates import bring_back, was_live
 from skillopt_mcp.documents.text import quoted
 from skillopt_mcp.errors import BadInput, BadSkill, Busy, NotFound, Refused, Stale
+from skillopt_mcp.gates.promotion import GATE
 from skillopt_mcp.guard.capabilities import secrets_added
-from skillopt_mcp.judges.judging import is_form_alone
 from skillopt_mcp.live_files import check_replaceable, replace_files
 from skillopt_mcp.next_step import promotion
+from skillopt_mcp.promotion_tests import is_reason_to_promote
 from skillopt_mcp.promotions.consent import (
     UNPROVEN,
     Change,
@@ -31,12 +32,11 @@ from skillopt_mcp.promotions.consent import (
     check_consent,
     stale,
 )
-from skillopt_mcp.records.candidates import Candidate, Decision, Promotion, edited_on_top
+from skillopt_mcp.records.candidates import Candidate, Promotion, edited_on_top
 from skillopt_mcp.records.next_step import NextStep
 from skillopt_mcp.records.results import Promoted
 from skillopt_mcp.records.skills import Skill, SkillFiles, short
 from skillopt_mcp.skill_folders import files_folder, handle, known, lock_name, settle, take_back, version_named
-from skillopt_mcp.training.confirmation import GATE
 from skillopt_mcp.workspace import Workspace, shortened
 
 VERSIONS_SHOWN = 8
@@ -71,7 +71,8 @@ def check_promotion(workspace: Workspace, candidate_id: str, consent: Consent) -
     store, candidate = workspace.store, get_guarded(workspace, candidate_id)
     skill = workspace.again(store.skills.get_skill(candidate.skill_id))
     decision = store.decisions.latest(skill.id, GATE, candidate.base_version, candidate.version_id)
-    verdict = decision.verdict if decision else "none"
+    verdict = decision.verdict if decision else ""
+    is_proven = is_reason_to_promote(store, candidate, verdict)
     change = Change(
         skill=skill,
         handle=handle(store, skill),
@@ -79,36 +80,30 @@ def check_promotion(workspace: Workspace, candidate_id: str, consent: Consent) -
         from_version=candidate.base_version,
         to_version=candidate.version_id,
         candidate=candidate,
-        verdict=UNPROVEN if consent.unproven and verdict == "undecided" else verdict,
-        test=store.decisions.find_confirmation(decision.scope) if decision else None,
+        verdict=verdict if is_proven or not consent.unproven else UNPROVEN,
+        test=store.tests.find(decision.scope) if decision else None,
     )
     if skill.live_version == candidate.version_id:
         return answer(workspace, change, "refused", "the candidate is what is live already")
     if skill.live_version != candidate.base_version:
         return stale(workspace, change)
-    return _check_evidence(workspace, change, candidate, decision) or check_consent(workspace, change, consent)
+    if not (is_proven or consent.unproven):
+        return _unproven(workspace, change, candidate, verdict, consent)
+    return check_consent(workspace, change, consent)
 
 
-def _check_evidence(
-    workspace: Workspace, change: Change, candidate: Candidate, decision: Decision | None
-) -> Promoted | None:
-    """Return what the evidence has against a promotion, None when it allows it."""
-    test = NextStep(action="evaluate_candidate", arguments={"candidate_id": candidate.id}, why="undecided so far")
-    if change.test is None or decision is None:
-        test = test.model_copy(update={"why": "not tested yet"})
-        return answer(workspace, change, "refused", "it was not evaluated against the live version", test)
-    if decision.verdict == "reject":
-        why = "it brings no useful gain"
-        propose = NextStep(action="propose_edits", arguments={"skill": change.handle}, why=why)
-        return answer(workspace, change, "refused", decision.reason, propose)
-    if change.verdict not in ("accept", UNPROVEN):
-        return answer(workspace, change, "undecided", decision.reason, test)
-    tasks = workspace.store.tasks.list_tasks(change.skill.id)
-    if is_form_alone([task for task in tasks if task.id in change.test.tasks]):
-        why = "held-out tasks need a judge of the content"
-        add = NextStep(action="add_tasks", arguments={"skill": change.handle}, why=why)
-        return answer(workspace, change, "refused", "its test judged the form of answers alone (length, heading)", add)
-    return None
+def _unproven(workspace: Workspace, change: Change, candidate: Candidate, verdict: str, consent: Consent) -> Promoted:
+    """Return that nothing is proven yet; an agent learns of a test that it did not accept, and nothing else."""
+    if not verdict:
+        test = NextStep(
+            action="evaluate_candidate", arguments={"candidate_id": candidate.id}, why="it was not tested yet"
+        )
+        return answer(workspace, change, "refused", "it was not tested against the live version", test)
+    if consent.is_of_a_tool:
+        propose = NextStep(action="propose_edits", arguments={"skill": change.handle}, why="it was not accepted")
+        return answer(workspace, change, "refused", "its promotion test did not accept it", propose)
+    why = f"no gain is proven: its promotion test says {verdict.replace('_', ' ')}"
+    return answer(workspace, change, "refused", why, change.step("adopts it all the same, on record", unproven=True))
 
 
 def get_guarded(workspace: Workspace, candidate_id: str) -> Candidate:
@@ -269,8 +264,8 @@ def next_step(workspace: Workspace, candidate: Candidate, consent: Consent) -> N
     if was_live(store, candidate):
         return restore_version(workspace, skill, candidate.version_id)
     decision = store.decisions.latest(skill.id, GATE, candidate.base_version, candidate.version_id)
-    if decision and decision.verdict == "reject":
-        why = f"{candidate.id} brings no useful gain"
+    if decision and not is_reason_to_promote(store, candidate, decision.verdict):
+        why = f"{candidate.id} was not accepted"
         return NextStep(action="propose_edits", arguments={"skill": handle(store, skill)}, why=why)
     if candidate.origin == "step":
         id = candidate.run_id or handle(store, skill)

@@ -10,31 +10,32 @@ from unicodedata import east_asian_width
 
 from pydantic import BaseModel, ConfigDict
 
-from skillopt_mcp.candidates import describe_rolled_back_repeat, means_of, repeated
+from skillopt_mcp.candidates import describe_rolled_back_repeat, repeated
 from skillopt_mcp.documents.diffs import changed_lines, unified_diff
 from skillopt_mcp.documents.lint import introduced
 from skillopt_mcp.documents.text import counted, escaped, quoted
-from skillopt_mcp.evidence import is_host_run
-from skillopt_mcp.gates.recompute import ConfirmInputs
-from skillopt_mcp.promotion_tests import is_simulated
+from skillopt_mcp.evidence import kind_of
+from skillopt_mcp.gates.promotion import GATE
+from skillopt_mcp.promotion_tests import is_reason_to_promote, report_of, unit_rows
 from skillopt_mcp.promotions.consent import Check, Consent, NeedsPerson, describe_earlier_answer
 from skillopt_mcp.promotions.promoting import check_promotion, check_rollback, get_guarded, is_edited, rollback_target
-from skillopt_mcp.records.candidates import Approval, Candidate, Decision, rolled_back
+from skillopt_mcp.records.candidates import Approval, Candidate, rolled_back
+from skillopt_mcp.records.evidence import EvidenceKind, TestReport
 from skillopt_mcp.records.skills import short
 from skillopt_mcp.skill_folders import handle
-from skillopt_mcp.store.decisions import ConfirmationRow
 from skillopt_mcp.store.opening import Store
-from skillopt_mcp.training.confirmation import GATE, answers_alike, count_restarts, drawn_pairs
+from skillopt_mcp.training.promotion_test import test_of
+from skillopt_mcp.verdicts import changed_tasks, describe, label
 from skillopt_mcp.workspace import Workspace
 
 
 class Review(BaseModel):
-    """A change under review: its diff (hidden characters shown), the verdict on it, and the guard's findings.
+    """A change under review: its diff (hidden characters shown), its promotion test, and the guard's findings.
 
-    `handle` names the skill in commands; `why` is what the edit is for and `changes` how much it changes; `evidence` is
-    what the verdict rests on. `broken` are rules of the Agent Skills specification that the new version breaks and the
+    `handle` names the skill in commands; `why` is what failed and `changes` how much it changes; `better` and `worse`
+    are tasks of its `test`. It is `proven` where the test is a reason to promote it. `broken` are rules of the Agent Skills specification that the new version breaks and the
     old one did not. A rollback may be `over_edit`: it replaces an edit made since the last change. `repeats` says
-    that the change brings again what a person rolled back, `alike` that the target answers alike each time.
+    that the change brings again what a person rolled back. With `same_session` its author made attempts of the test.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -44,9 +45,12 @@ class Review(BaseModel):
     from_version: str
     to_version: str
     diff: str
-    verdict: str | None = None
-    reason: str = ""
-    evidence: str = ""
+    test: TestReport | None = None
+    proven: bool = False
+    better: list[str] = []
+    worse: list[str] = []
+    evidence: EvidenceKind = "own"
+    same_session: bool = False
     why: str = ""
     changes: str = ""
     findings: tuple[str, ...] = ()
@@ -54,7 +58,6 @@ class Review(BaseModel):
     broken: tuple[str, ...] = ()
     over_edit: bool = False
     repeats: str = ""
-    alike: bool = False
 
 
 def review_candidate(workspace: Workspace, candidate_id: str) -> Review:
@@ -62,7 +65,10 @@ def review_candidate(workspace: Workspace, candidate_id: str) -> Review:
     store, candidate = workspace.store, get_guarded(workspace, candidate_id)
     skill = store.skills.get_skill(candidate.skill_id)
     decision = store.decisions.latest(skill.id, GATE, candidate.base_version, candidate.version_id)
-    test = store.decisions.find_confirmation(decision.scope) if decision else None
+    row = store.tests.find(decision.scope) if decision else None
+    test = test_of(store, row) if row else None
+    units = unit_rows(workspace, test) if test else []
+    kind = kind_of(row.backend) if row else "own"
     base = store.skills.get_files(skill.id, candidate.base_version)
     new = store.skills.get_files(skill.id, candidate.version_id)
     paths = [file.path for file in (*base.files, *new.files) if base.get(file.path) != new.get(file.path)]
@@ -75,16 +81,20 @@ def review_candidate(workspace: Workspace, candidate_id: str) -> Review:
         from_version=candidate.base_version,
         to_version=candidate.version_id,
         diff=unified_diff(base, new, skill.name),
-        verdict=decision.verdict if decision else None,
-        reason=decision.reason if decision else "",
-        evidence=_evidence(store, decision, test) if decision and test else "",
+        test=report_of(workspace, test) if test else None,
+        proven=decision is not None and is_reason_to_promote(store, candidate, decision.verdict),
+        better=changed_tasks(units, "better"),
+        worse=changed_tasks(units, "worse"),
+        evidence=kind,
+        same_session=row is not None
+        and kind == "host"
+        and store.candidates.is_answered_by_author(candidate.id, row.id),
         why=candidate.reasoning,
         changes=f"+{n_added} -{n_removed} lines in {', '.join(dict.fromkeys(paths))}",
         findings=candidate.findings,
-        simulated=test is not None and is_simulated(test.backend),
+        simulated=kind == "simulated",
         broken=introduced(base, new, skill.name),
         repeats=_repeats(store, candidate),
-        alike=decision is not None and test is not None and _is_alike(store, decision, test),
     )
 
 
@@ -114,35 +124,11 @@ def _repeats(store: Store, candidate: Candidate) -> str:
     return describe_rolled_back_repeat(store, candidate)
 
 
-def _evidence(store: Store, decision: Decision, test: ConfirmationRow) -> str:
-    """Return what a verdict rests on, in words: the scores first, for a host may show no more of it."""
-    pairs = store.decisions.list_pairs(test.id)
-    n = ConfirmInputs.model_validate_json(decision.inputs).n_pairs
-    # Drawn with replacement: not every task of the test is among them.
-    n_tasks = len({task_id for task_id, _ in drawn_pairs(test, pairs[:n])})
-    drawn = f"{counted(n, 'pair')} of attempts at {counted(n_tasks, 'held-out task')}"
-    means = means_of(pairs[:n])
-    if means is None:
-        return drawn
-    text = f"mean score {means[0]:.2f} before and {means[1]:.2f} with this change, over {drawn}"
-    # A host sees the pairs that came after an undecided verdict when its test pauses again.
-    if decision.verdict == "undecided" and len(pairs) > n and not is_host_run(test.backend):
-        was, now = means_of(pairs) or (0.0, 0.0)
-        text += f"; with the {counted(len(pairs) - n, 'pair')} that came since, {was:.2f} before and {now:.2f} with it"
-    redraws = str(count_restarts(store, test))
-    return f"{text}; {redraws}" if redraws else text
-
-
-def _is_alike(store: Store, decision: Decision, test: ConfirmationRow) -> bool:
-    """Return whether a real target gave the same answers each time; a simulation may."""
-    n = ConfirmInputs.model_validate_json(decision.inputs).n_pairs
-    return not is_simulated(test.backend) and answers_alike(test, store.decisions.list_pairs(test.id)[:n]) is not None
-
-
 # Claude Code shows three rows of a question, and cuts each at its window's width; others show what their window holds,
 # and cut the rest without a sign. So the first rows say all that matters, and a change that would overflow a common
 # window has to be looked at in a terminal.
 FIRST_ROWS, DIALOG_ROWS, COLUMNS = 3, 40, 72
+NAMED_TASKS = 5
 _UNDONE = "a person rolled this back"
 
 
@@ -165,8 +151,10 @@ def question_of_promotion(workspace: Workspace, candidate_id: str, consent: Cons
         mind.append(_UNDONE)
     elif earlier := repeated(workspace.store, candidate):
         mind.append(f"repeats {earlier.earlier}, rolled back")
-    if review.alike:
-        mind.append("the target answers alike")
+    if review.same_session:
+        mind.append("the session that knew the edit made the attempts")
+    if not review.proven:
+        mind.append("NO GAIN IS PROVEN, and it stays labelled unproven")
     return _question(workspace, check.approval, review, f"show {candidate_id}", mind)
 
 
@@ -188,14 +176,20 @@ def _question(
     workspace: Workspace, approval: Approval, review: Review, look: str, mind: Sequence[str] = ()
 ) -> Question | None:
     """Return what to ask about a change, which the command `look` shows in full; None: a dialog cannot hold it."""
-    what = "this" if review.verdict else "an earlier version"
+    what = "this" if approval.kind == "promote" else "an earlier version"
     versions = f"{short(review.from_version)} -> {short(review.to_version)}"
     rows = [f"Write {what} over {quoted(review.skill_path, 300)}? ({versions})"]
     rest = ["", *review.diff.splitlines()]
-    if review.verdict:
-        verdict = f"{review.verdict.upper()}{' (SIMULATION)' if review.simulated else ''}"
-        rows += [f"Verdict: {verdict}. Evidence: {review.evidence}."]
-        rest += ["", f"The gate: {escaped(review.reason)}."]
+    if report := review.test:
+        verdict = f"{label(report)}{' (SIMULATION)' if review.simulated else ''}"
+        units = report.units
+        counts = f"{units.better} tasks better, {units.worse} worse, {units.same} same"
+        rows += [f"Verdict: {verdict}. {counts} ({review.evidence} evidence)."]
+        rest += ["", *describe(report), *_named("Better", review.better), *_named("Worse", review.worse)]
+    elif approval.kind == "promote":
+        rows += ["Verdict: none, it was not tested."]
+    if review.why:
+        rest += ["", f"What failed: {escaped(review.why)}"]
     if review.repeats and _UNDONE not in mind:
         rest += [f"Mind that {review.repeats}."]
     seen_first = [*describe_earlier_answer(workspace, approval), *mind]
@@ -205,6 +199,12 @@ def _question(
     rows += [*_first_of_the_change(workspace, approval, look, FIRST_ROWS - len(rows)), *rest]
     fits = sum(-(-_width(row) // COLUMNS) or 1 for row in rows) <= DIALOG_ROWS
     return Question("\n".join(rows), approval) if fits else None
+
+
+def _named(what: str, tasks: Sequence[str]) -> list[str]:
+    """Return a row that names the first of these tasks; none without one."""
+    shown = [*tasks[:NAMED_TASKS], *([f"{len(tasks) - NAMED_TASKS} more"] if len(tasks) > NAMED_TASKS else [])]
+    return [f"{what}: {escaped(', '.join(shown))}."] if tasks else []
 
 
 def _first_of_the_change(workspace: Workspace, approval: Approval, look: str, n_rows: int) -> list[str]:

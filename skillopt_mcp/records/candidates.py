@@ -10,7 +10,7 @@ from typing import Literal
 from skillopt_mcp.records.edits import Edit, EditReport
 from skillopt_mcp.records.skills import SkillFiles
 
-CandidateOrigin = Literal["host", "step", "run"]
+CandidateOrigin = Literal["host", "step", "run", "person"]
 PromotionKind = Literal["promote", "rollback"]
 PromotionState = Literal["pending", "undoing", "done", "undone"]
 AgreedBy = Literal["person", "permission", "none"]

@@ -118,11 +118,11 @@ class SkillState:
     n_open: int = 0  # answers of it that are still open
     stopped_run: str | None = None  # the newest run, a replay that has not finished
     is_running: bool = False  # a process advances it
-    n_candidates: int = 0  # made from the live version and not rejected
+    n_candidates: int = 0  # made from the live version, open or accepted
     candidate: CandidateState | None = None
     approved: tuple[str, ...] = ()  # candidates, or versions to roll back to, that a person agreed to
 
     @property
     def n_held_out(self) -> int:
-        """Return how many tasks no optimizer sees."""
-        return self.n_val + self.n_test
+        """Return how many tasks promotion tests have."""
+        return self.n_test

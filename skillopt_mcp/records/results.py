@@ -136,6 +136,18 @@ class PowerRow(BaseModel):
     runs: int
 
 
+class UnitRow(BaseModel):
+    """A unit of a promotion test: the task that stands for it, and the scores of its attempts with both texts.
+
+    Of a test that its screen ended, those of the old text are the known ones.
+    """
+
+    task: str
+    outcome: Literal["better", "same", "worse"]
+    before: list[float]
+    after: list[float]
+
+
 class Foreseen(BaseModel):
     """What a promotion test can find, and what it takes, before its first attempt; nothing was asked.
 
@@ -208,7 +220,7 @@ class Promoted(Result):
     `undo` takes it back. `permit` would let tools make such changes from now on, where a person agrees to it once.
     """
 
-    status: Literal["promoted", "rolled_back", "refused", "stale", "undecided", "held", "needs_approval"]
+    status: Literal["promoted", "rolled_back", "refused", "stale", "held", "needs_approval"]
     skill: str
     skill_path: str
     version: str
@@ -310,6 +322,7 @@ class Replayed(Result):
     best_version: str
     candidate_id: str | None
     verdict: Verdict | None
+    accepted: bool | None = None
     reason: str
     test: TestReport | None = None
     n_calls: int
@@ -329,7 +342,6 @@ class Replayed(Result):
     simulated: bool | None = None
 
     def sealed(self) -> Replayed:
-        """Return it as an agent may see it: of its promotion test the verdict alone, other figures None, 0 or ""."""
-        untested = {"test_before": None, "test_after": None, "test_usd": None}
-        reason = "" if self.verdict else self.reason
-        return self.model_copy(update={**untested, "n_pairs": 0, "n_test_calls": 0, "test_tokens": 0, "reason": reason})
+        """Return it without what only a person sees of its promotion test."""
+        unseen = {"test": None, "verdict": None, "n_test_calls": 0, "test_tokens": 0, "test_usd": None}
+        return self.model_copy(update=unseen)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import anyio
@@ -113,7 +114,8 @@ class DialogApprover:
     def _question(self, tool: str, given: Mapping[str, Any]) -> Question | None:
         """Return what to ask a person before this call changes a file."""
         if tool == "promote_skill":
-            return question_of_promotion(self._workspace, given["candidate_id"], self._consent)
+            consent = replace(self._consent, unproven=bool(given.get("unproven")))
+            return question_of_promotion(self._workspace, given["candidate_id"], consent)
         return question_of_rollback(self._workspace, given["skill"], given.get("version") or None, self._consent)
 
     def _settle(self, asked: Question, given: ElicitationResult[Agreement]) -> Answer:

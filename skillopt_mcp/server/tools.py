@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Annotated, Any
 
 from mcp.server.mcpserver.tools import Tool
@@ -139,10 +140,13 @@ class Tools:
             return propose_from_evidence(self._workspace, skill, rollouts, CALL_WAIT_S, notify=watcher())
         return propose_edits(self._workspace, skill, edits, reasoning)
 
-    def evaluate_candidate(self, candidate_id: CandidateId) -> Evaluated:
-        """Test a candidate against the live version on held-out tasks. While status is `running`, call again; `work` is
-        for fresh agents. Verdicts: accept, reject, undecided."""
-        return evaluate_candidate(self._workspace, candidate_id, CALL_WAIT_S, watcher())
+    def evaluate_candidate(
+        self,
+        candidate_id: Annotated[str, Field(description="From propose_edits; or a skill whose file a person edited")],
+    ) -> Evaluated:
+        """Test a candidate against the live version on held-out tasks, in the background; call again to see how far
+        it is. You learn whether it was accepted; the user sees all of it with `skillopt-mcp show`."""
+        return evaluate_candidate(self._workspace, candidate_id, CALL_WAIT_S, watcher()).for_agents()
 
     def submit_work(
         self,
@@ -154,12 +158,19 @@ class Tools:
         """Hand in finished work and take more, or take work without handing in. Each item is for one fresh agent that
         knows nothing else. Submitting twice does no harm."""
         capacity = Capacity(max_items, max_chars)
-        return submit_work(self._workspace, replies or [], job_id, capacity, CALL_WAIT_S, watcher())
+        submitted = submit_work(self._workspace, replies or [], job_id, capacity, CALL_WAIT_S, watcher())
+        if submitted.evaluated is None:
+            return submitted
+        return submitted.model_copy(update={"evaluated": submitted.evaluated.for_agents()})
 
-    def promote_skill(self, candidate_id: CandidateId) -> Promoted:
+    def promote_skill(
+        self,
+        candidate_id: CandidateId,
+        unproven: Annotated[bool, Field(description="Ask the user to adopt it though nothing is proven")] = False,
+    ) -> Promoted:
         """Write an accepted candidate to the live skill file. Needs an accepting verdict and the user's permission
         (the host asks them, or they give it in a terminal); otherwise says what is missing and changes nothing."""
-        return promote_skill(self._workspace, candidate_id, self._consent)
+        return promote_skill(self._workspace, candidate_id, replace(self._consent, unproven=unproven))
 
     def rollback_skill(
         self,

@@ -9,7 +9,8 @@ from pydantic import BaseModel, ConfigDict
 
 from skillopt_mcp.documents.text import shown
 from skillopt_mcp.records.candidates import CandidateOrigin, PromotionKind
-from skillopt_mcp.records.results import Arm, EditOutcome, Result, SplitCounts
+from skillopt_mcp.records.evidence import EvidenceKind, TestReport
+from skillopt_mcp.records.results import EditOutcome, Result, SplitCounts, UnitRow
 from skillopt_mcp.records.skills import Origin
 from skillopt_mcp.workspace import shortened
 
@@ -39,12 +40,11 @@ class CandidateRow(BaseModel):
 
 
 class Permitted(BaseModel):
-    """A standing permission; `simulated`: evidence from a simulation is enough; `host_run`: a host's own is."""
+    """A standing permission; `simulated`: evidence from a simulation is enough."""
 
     model_config = ConfigDict(frozen=True)
     given_by: str
     simulated: bool
-    host_run: bool = False
 
 
 class ApprovalRow(BaseModel):
@@ -110,35 +110,26 @@ class CandidateDetail(Detail):
 
 
 class ServedRow(BaseModel):
-    """A model as its vendor names it (`gpt-5-2026-08-01/fp_abc`), and for whom it answered `n` times."""
+    """A model as its vendor names it (`gpt-5-2026-08-01/fp_abc`), and in which role it answered `n` times."""
 
     model_config = ConfigDict(frozen=True)
-    whose: str
+    role: str
     name: str
     n: int
 
 
 class PromotionTest(Detail):
-    """Promotion test number `test_number` of a skill, at error rate `alpha`, with its last `verdict`.
-
-    Means are of the pairs with both scores; None while a host works, which must not see how each was scored.
-    """
+    """A promotion test: its report, and its units with the scores of their attempts. For people alone."""
 
     id: str
     skill: str
     candidate_id: str | None
-    base: Arm
-    candidate: Arm
-    test_number: int
-    alpha: float
-    pairs_done: int
-    pairs_missing: int
-    verdict: str | None
-    reason: str
-    claim: str
-    backend: str
-    simulated: bool
-    evidence: Literal["", "host-run", "host-run, exposed"] = ""
+    base: str
+    version: str
+    report: TestReport
+    units: list[UnitRow]
+    evidence: EvidenceKind
+    same_session: bool = False
     served: list[ServedRow] = []
 
 

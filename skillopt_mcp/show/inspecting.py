@@ -14,18 +14,17 @@ from skillopt_mcp.documents.diffs import unified_diff
 from skillopt_mcp.documents.lint import introduced
 from skillopt_mcp.documents.text import counted, quoted, shown
 from skillopt_mcp.errors import NotFound
-from skillopt_mcp.evidence import is_host_run, shown_origin
-from skillopt_mcp.gates.confirm import claimed
-from skillopt_mcp.gates.recompute import ConfirmInputs
+from skillopt_mcp.evidence import kind_of, shown_origin
+from skillopt_mcp.gates.promotion import GATE
 from skillopt_mcp.host_work import describe_answers, describe_leases, describe_own_leases, host_tests
-from skillopt_mcp.promotion_tests import describe_redraws, evidence_so_far, is_simulated
+from skillopt_mcp.promotion_tests import report_of, unit_rows
 from skillopt_mcp.promotions.consent import UNPROVEN, Consent, describe_declined, unused_approvals
 from skillopt_mcp.promotions.promoting import next_step, restore_version
 from skillopt_mcp.records.candidates import Candidate, Decision, Promotion, rolled_back
 from skillopt_mcp.records.edits import UNSHOWN, Edit
-from skillopt_mcp.records.evidence import Pair
+from skillopt_mcp.records.evidence import ACCEPTED, as_told_to_agents
 from skillopt_mcp.records.next_step import NextStep
-from skillopt_mcp.records.results import Arm, EditOutcome, SplitCounts
+from skillopt_mcp.records.results import EditOutcome, SplitCounts, UnitRow
 from skillopt_mcp.records.skills import Skill, short
 from skillopt_mcp.runs import resume_step
 from skillopt_mcp.show.details import (
@@ -39,7 +38,6 @@ from skillopt_mcp.show.details import (
     Permitted,
     PromotionTest,
     RunState,
-    ServedRow,
     SkillDetail,
     TrajectoryDetail,
     VersionDetail,
@@ -50,11 +48,12 @@ from skillopt_mcp.show.details import (
 from skillopt_mcp.show.listing import skill_row
 from skillopt_mcp.show.run_report import describe_run, describe_served, served_rows
 from skillopt_mcp.skill_folders import handle, id_meant, is_version, known, version_named
-from skillopt_mcp.store.decisions import ConfirmationRow
 from skillopt_mcp.store.erasing import Erasing
 from skillopt_mcp.store.ledger import Servings
 from skillopt_mcp.store.permissions import Permission
-from skillopt_mcp.training.confirmation import GATE, described
+from skillopt_mcp.store.promotion_tests import TestRow
+from skillopt_mcp.training.promotion_test import test_of
+from skillopt_mcp.verdicts import bars, caveats, describe, label
 from skillopt_mcp.workspace import ANSWER_BYTES, LEAST_BYTES, Workspace, page_end, page_start
 
 SHOWN = 20
@@ -211,17 +210,13 @@ _STANDINGS: dict[CandidateStanding, str] = {
 
 
 def _permitted(permission: Permission) -> Permitted:
-    by, host_run = permission.granted_by, permission.host_run
-    return Permitted(given_by=by, simulated=permission.simulated, host_run=host_run)
+    return Permitted(given_by=permission.granted_by, simulated=permission.simulated)
 
 
 def _describe_permission(permission: Permitted | None) -> str:
     if permission is None:
         return "none"
-    flags = [
-        flag for flag, is_set in (("--simulated", permission.simulated), ("--host-run", permission.host_run)) if is_set
-    ]
-    return f"given at the {' with '.join([permission.given_by, *flags])}"
+    return f"given at the {permission.given_by}{' with --simulated' if permission.simulated else ''}"
 
 
 def _approvals(workspace: Workspace, skill_id: int) -> list[ApprovalRow]:
@@ -244,7 +239,7 @@ def _candidate_rows(workspace: Workspace, skill: Skill, n: int | None) -> list[C
     """Return the `n` newest candidates of a skill (None: all), the newest first."""
     changes = workspace.store.promotions.list_promotions(skill.id)
     candidates = workspace.store.candidates.list_candidates(skill.id)[::-1]
-    return [_candidate_row(skill, each, _decision(workspace, each), changes) for each in candidates[:n]]
+    return [_candidate_row(workspace, skill, each, changes) for each in candidates[:n]]
 
 
 def _decision(workspace: Workspace, candidate: Candidate) -> Decision | None:
@@ -252,9 +247,16 @@ def _decision(workspace: Workspace, candidate: Candidate) -> Decision | None:
     return workspace.store.decisions.latest(candidate.skill_id, GATE, *versions)
 
 
+def _verdict(workspace: Workspace, decision: Decision | None) -> str | None:
+    """Return a verdict as whoever looks may know it."""
+    verdict = decision.verdict if decision else None
+    return as_told_to_agents(verdict) if workspace.is_agents else verdict
+
+
 def _candidate_row(
-    skill: Skill, candidate: Candidate, decision: Decision | None, changes: Sequence[Promotion]
+    workspace: Workspace, skill: Skill, candidate: Candidate, changes: Sequence[Promotion]
 ) -> CandidateRow:
+    decision = _decision(workspace, candidate)
     verdict = decision.verdict if decision else None
     standing: CandidateStanding = "open"
     if candidate.version_id == skill.live_version:
@@ -267,12 +269,12 @@ def _candidate_row(
         standing = "step"
     elif candidate.base_version != skill.live_version:
         standing = "stale"
-    elif verdict == "reject":
+    elif verdict and verdict not in ACCEPTED:
         standing = "rejected"
     return CandidateRow(
         id=candidate.id,
         standing=standing,
-        verdict=verdict,
+        verdict=_verdict(workspace, decision),
         held=bool(candidate.findings),
         base=short(candidate.base_version),
         version=short(candidate.version_id),
@@ -331,7 +333,7 @@ def _is_unproven(workspace: Workspace, skill_id: int, version: str) -> bool:
 
 
 def _label(*, unproven: bool) -> str:
-    return ", UNPROVEN: a person adopted it on an undecided test" if unproven else ""
+    return ", UNPROVEN: a person adopted it without proof" if unproven else ""
 
 
 # A candidate
@@ -344,8 +346,9 @@ def _candidate(workspace: Workspace, id: str) -> Thing:
     workspace.trouble(skill)  # a person may have changed its files meanwhile
     skill = store.skills.get_skill(skill.id)
     decision = _decision(workspace, candidate)
-    row = _candidate_row(skill, candidate, decision, store.promotions.list_promotions(skill.id))
-    tests = store.decisions.list_confirmations(skill.id, candidate.base_version, candidate.version_id)
+    workspace.see(candidate)
+    row = _candidate_row(workspace, skill, candidate, store.promotions.list_promotions(skill.id))
+    tests = store.tests.list_of(skill.id, candidate.base_version, candidate.version_id)
     edits = store.candidates.list_edits(id)
     approvals = [each for each in _approvals(workspace, skill.id) if each.id == id]
     detail = CandidateDetail(
@@ -370,11 +373,11 @@ def _candidate(workspace: Workspace, id: str) -> Thing:
     lines = [
         f"candidate {id} of skill '{skill.name}' (from {' '.join(filter(None, (candidate.origin, candidate.run_id)))})",
         f"base {row.base} -> version {row.version}",
-        f"verdict: {decision.verdict if decision else 'none yet'}{f' ({detail.reason})' if detail.reason else ''}",
+        f"verdict: {row.verdict or 'none yet'}{f' ({detail.reason})' if detail.reason else ''}",
     ]
     for test in tests:
         work = describe_leases(workspace, test.id)
-        lines.append(f"promotion test {test.id}: test {test.j} of the skill{f'; {work}' if work else ''}")
+        lines.append(f"promotion test {test.id}{f'; {work}' if work else ''}")
     lines += [
         *_describe_approvals(approvals),
         *(f"declined: {each}" for each in detail.declined),
@@ -422,57 +425,50 @@ def _describe_attempts(ids: Sequence[str]) -> str:
 def promotion_test(workspace: Workspace, id: str) -> PromotionTest:
     """Return what the store holds of a promotion test. Raises NotFound."""
     store, row = workspace.store, _test_row(workspace, id)
+    test = test_of(store, row)
     candidate = _tested_candidate(workspace, row)
-    decision = store.decisions.latest_in(id)
-    rule = ConfirmInputs.model_validate_json(decision.inputs).rule if decision else None
-    pairs, has_means = _counted_pairs(workspace, row, decision)
-    scored = [pair for pair in pairs if not pair.missing]
-    by_id = {task.id: task for task in store.tasks.list_tasks(row.skill_id)}
-    where = described(row.claim, [by_id[task_id] for task_id in row.tasks])
+    kind = kind_of(row.backend)
     return PromotionTest(
         id=id,
         skill=store.skills.get_skill(row.skill_id).name,
         candidate_id=candidate.id if candidate else None,
-        base=_arm(row.base_version, [pair.base for pair in scored] if has_means else []),
-        candidate=_arm(row.version_id, [pair.candidate for pair in scored] if has_means else []),
-        test_number=row.j,
-        alpha=round(row.alpha, 6),
-        pairs_done=len(pairs),
-        pairs_missing=len(pairs) - len(scored),
-        verdict=decision.verdict if decision else None,
-        reason=decision.reason if decision else "",
-        claim=f"{claimed(rule)} {where}" if rule else where,
-        backend=shown_origin(row.backend),
-        simulated=is_simulated(row.backend),
-        evidence=evidence_so_far(workspace, row),
-        served=_served_in_test(workspace, row),
+        base=short(row.base_version),
+        version=short(row.version_id),
+        report=report_of(workspace, test),
+        units=unit_rows(workspace, test),
+        evidence=kind,
+        same_session=candidate is not None
+        and kind == "host"
+        and store.candidates.is_answered_by_author(candidate.id, id),
+        served=served_rows([each for each in store.table(Servings).list_of_scope(id) if each.role != "target"]),
     )
 
 
 def _test(workspace: Workspace, id: str) -> Thing:
     test, row = promotion_test(workspace, id), _test_row(workspace, id)
-    missing = f", {test.pairs_missing} of them without a score" if test.pairs_missing else ""
-    simulated = " (a SIMULATION: it says nothing about a real model)" if test.simulated else ""
-    verdict = f"{test.verdict}: {test.reason}{describe_redraws(workspace.store, row)}" if test.verdict else "none yet"
-    answers = describe_answers(workspace.store, id)
-    own_work = describe_own_leases(workspace, id)
-    head = [
-        f"promotion test {id} of skill '{test.skill}', candidate {test.candidate_id or '-'}",
-        f"base {test.base.version} -> version {test.candidate.version}",
-    ]
-    work = [*filter(None, [describe_leases(workspace, id)]), *own_work]
+    report, own_work = test.report, describe_own_leases(workspace, id)
     lines = [
-        f"test {test.test_number} in the skill's life{_describe_earlier(workspace, row)}, at an error rate (alpha) of "
-        f"{test.alpha:g}",
-        f"verdict: {verdict}",
-        f"asked: {test.claim}",
-        f"pairs so far: {test.pairs_done}{missing}; base {_mean(test.base)}, candidate {_mean(test.candidate)}",
-        f"answered by: {test.backend}{simulated}",
-        *describe_served(test.served),
-        *([f"handed in: {answers}; pairs count in order, once both versions are judged"] if answers else []),
+        f"promotion test {id} of skill '{test.skill}', candidate {test.candidate_id or '-'}",
+        f"base {test.base} -> version {test.version}",
     ]
     if workspace.is_agents:
-        lines = [f"verdict: {test.verdict or 'none yet'}; all else of the test is shown to a person alone"]
+        verdict = as_told_to_agents(report.verdict) or "none yet"
+        lines.append(f"verdict: {verdict}; all else of the test is shown to a person alone")
+    else:
+        author = ", same session" if test.same_session else ""
+        simulated = " (a SIMULATION: it says nothing about a real model)" if test.evidence == "simulated" else ""
+        answers = describe_answers(workspace.store, id)
+        lines += [
+            f"{label(report)}{simulated}",
+            *describe(report),
+            *bars(report),
+            *caveats(report),
+            f"answered by: {shown_origin(row.backend)} ({test.evidence} evidence{author})",
+            *describe_served(test.served),
+            *([f"handed in: {answers}"] if answers else []),
+            *_unit_lines(test.units),
+        ]
+    lines += [*filter(None, [describe_leases(workspace, id)]), *own_work]
 
     def step(consent: Consent) -> Step:
         if own_work:
@@ -481,61 +477,32 @@ def _test(workspace: Workspace, id: str) -> Thing:
         return next_step(workspace, candidate, consent) if candidate else None
 
     detail = None if workspace.is_agents else test
-    return Thing(id, "test", shown("\n".join([*head, *lines, *work])), detail, step)
+    return Thing(id, "test", shown("\n".join(lines)), detail, step)
 
 
-def _test_row(workspace: Workspace, id: str) -> ConfirmationRow:
-    row = workspace.store.decisions.find_confirmation(id)
+def _unit_lines(units: Sequence[UnitRow]) -> list[str]:
+    """Return the units of a test, worse first, then better, then same, each with the scores of its attempts."""
+    order = {"worse": 0, "better": 1, "same": 2}
+    rows = sorted(units, key=lambda each: order[each.outcome])
+    return [f"{each.outcome:<6} {each.task}: {_scores(each.before)} -> {_scores(each.after)}" for each in rows]
+
+
+def _scores(scores: Sequence[float]) -> str:
+    return " ".join(f"{score:g}" for score in scores) or "known"
+
+
+def _test_row(workspace: Workspace, id: str) -> TestRow:
+    row = workspace.store.tests.find(id)
     if row is None:
         raise NotFound(f"no promotion test {quoted(id)}: use an id of evaluate_candidate, or begin it with submit_work")
     return row
 
 
-def _tested_candidate(workspace: Workspace, row: ConfirmationRow) -> Candidate | None:
+def _tested_candidate(workspace: Workspace, row: TestRow) -> Candidate | None:
     """Return the newest candidate with the text that a promotion test is of."""
     versions = (row.base_version, row.version_id)
     candidates = workspace.store.candidates.list_candidates(row.skill_id)
     return next((each for each in reversed(candidates) if (each.base_version, each.version_id) == versions), None)
-
-
-def _describe_earlier(workspace: Workspace, row: ConfirmationRow) -> str:
-    """Return how many earlier tests were of other folders of the skill, or at error rates of their own."""
-    before = [each for each in workspace.store.decisions.list_tests(row.skill_id) if each.j < row.j]
-    n_elsewhere = row.j - 1 - len(before)
-    simulated = is_simulated(row.backend)
-    n_apart = sum(is_simulated(each.backend) is not simulated for each in before)
-    kind = "real models" if simulated else "a simulation"
-    parts = [f"{n_elsewhere} before it in other folders that have held one version with it"] if n_elsewhere else []
-    parts += [f"{n_apart} before it with {kind}, at error rates apart"] if n_apart else []
-    return f" ({'; '.join(parts)})" if parts else ""
-
-
-def _counted_pairs(workspace: Workspace, row: ConfirmationRow, decision: Decision | None) -> tuple[list[Pair], bool]:
-    """Return the pairs that count so far, and whether their means may be shown."""
-    pairs = workspace.store.decisions.list_pairs(row.id)
-    n_judged = ConfirmInputs.model_validate_json(decision.inputs).n_pairs if decision else 0
-    if decision and decision.verdict != "undecided":
-        return pairs[:n_judged], True
-    return pairs, not is_host_run(row.backend) or len(pairs) == n_judged
-
-
-def _arm(version: str, scores: Sequence[float | None]) -> Arm:
-    scored = [score for score in scores if score is not None]
-    mean = round(math.fsum(scored) / len(scored), 4) if scored else None
-    return Arm(version=short(version), mean=mean, n=len(scored))
-
-
-def _mean(arm: Arm) -> str:
-    return "no mean yet" if arm.mean is None else f"{arm.mean:.4g}"
-
-
-def _served_in_test(workspace: Workspace, row: ConfirmationRow) -> list[ServedRow]:
-    """Return the models that attempted tasks with either version, and those of other roles."""
-    servings = workspace.store.table(Servings)
-    names = {"base": "live", "candidate": "candidate"}
-    arms = [each._replace(whose=names[each.whose]) for each in servings.list_of_test(row)]
-    arms.sort(key=lambda each: each.whose, reverse=True)
-    return served_rows([*arms, *(each for each in servings.list_of_scope(row.id) if each.whose != "target")])
 
 
 # A run, an attempt, a piece of work

@@ -13,7 +13,7 @@ from pydantic import JsonValue
 from skillopt_mcp.calls.owners import lock_run
 from skillopt_mcp.documents.diffs import unified_diff
 from skillopt_mcp.errors import BadSkill
-from skillopt_mcp.gates.confirm import GATE
+from skillopt_mcp.gates.promotion import GATE
 from skillopt_mcp.next_step import advise
 from skillopt_mcp.records.next_step import NextStep, SkillState
 from skillopt_mcp.records.results import History, HistoryRow, SkillList, SkillRow, SplitCounts
@@ -191,9 +191,8 @@ def _undo(workspace: Workspace, skill: Skill, last: HistoryRow) -> NextStep:
 
 
 def _retired(retirement: Retirement) -> str:
-    drawn = f", drawn by {retirement.n_looks} promotion tests before" if retirement.n_looks else ""
     reason = f": {retirement.reason}" if retirement.reason else ""
-    return f"{retirement.at} task '{retirement.name}' ({retirement.split}{drawn}){reason}"
+    return f"{retirement.at} task '{retirement.name}' ({retirement.split}){reason}"
 
 
 def diff_versions(workspace: Workspace, skill: str, old: str | None = None, new: str | None = None) -> str:

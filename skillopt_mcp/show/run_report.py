@@ -28,6 +28,7 @@ from skillopt_mcp.records.skills import short
 from skillopt_mcp.show.details import ServedRow
 from skillopt_mcp.store.ledger import LedgerRow, ServedBy, Servings
 from skillopt_mcp.training.config import Config
+from skillopt_mcp.verdicts import describe
 from skillopt_mcp.workspace import Workspace
 
 # Heads of the two tables, and the columns that go first where a terminal is narrow.
@@ -101,12 +102,12 @@ def served_in_run(workspace: Workspace, run_id: str) -> list[ServedRow]:
 
 def served_rows(found: Sequence[ServedBy]) -> list[ServedRow]:
     """Return rows of the store as they are shown."""
-    return [ServedRow(whose=each.whose, name=each.name, n=each.n) for each in found]
+    return [ServedRow(role=each.role, name=each.name, n=each.n) for each in found]
 
 
 def describe_served(rows: Sequence[ServedRow]) -> list[str]:
     """Return one line that lists the first models; none where no name is known."""
-    names = [f"{row.whose} {row.name} ({row.n:,})" for row in rows[:_MAX_NAMES]]
+    names = [f"{row.role} {row.name} ({row.n:,})" for row in rows[:_MAX_NAMES]]
     if len(rows) > _MAX_NAMES:
         names.append(f"{len(rows) - _MAX_NAMES:,} more")
     return [f"models that answered, as they named themselves: {', '.join(names)}"] if names else []
@@ -149,12 +150,11 @@ def _outcome(workspace: Workspace, run: Run) -> str:
         return f"outcome: {proposed.status}; candidate {proposed.candidate_id or '-'}"
     replayed = Replayed.model_validate_json(run.result)
     replayed = replayed.sealed() if workspace.is_agents else replayed
-    means = ""
-    if replayed.test_before is not None and replayed.test_after is not None:
-        pairs = counted(replayed.n_pairs, "pair")
-        means = f"; live {replayed.test_before:.3f}, candidate {replayed.test_after:.3f} in {pairs}"
-    verdict, candidate = replayed.verdict or "no verdict", replayed.candidate_id or "-"
-    return "; ".join(filter(None, (f"outcome: {verdict}; candidate {candidate}{means}", replayed.reason)))
+    verdict, candidate = str(replayed.verdict or "no verdict"), replayed.candidate_id or "-"
+    if workspace.is_agents and replayed.accepted is not None:
+        verdict = "accepted" if replayed.accepted else "not accepted"
+    shown = " ".join(describe(replayed.test)) if replayed.test else replayed.reason
+    return "; ".join(filter(None, (f"outcome: {verdict}; candidate {candidate}", shown)))
 
 
 def _base_scores(run: Run, steps: Sequence[StepRecord]) -> list[str]:

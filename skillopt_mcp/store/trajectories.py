@@ -39,8 +39,7 @@ def trajectory_of(trajectory_id: int, row: Row) -> Trajectory:
 class NewTrajectory:
     """A trajectory before it is stored; `messages` is json as `records.calls.messages_json` writes it.
 
-    Where a stored task of the skill is called `task_name`, that task's prompt is what was asked, and not `prompt`. The
-    session `known_to` knows the tasks that ask the same: a `task_name` that is none is what was asked, unredacted.
+    Where a stored task of the skill is called `task_name`, that task's prompt is what was asked, and not `prompt`.
     """
 
     prompt: str
@@ -52,7 +51,6 @@ class NewTrajectory:
     session_id: str | None = None
     position: int | None = None
     task_name: str | None = None
-    known_to: str | None = None
 
 
 Scoring = Literal["scored", "corrected", "same", "unexplained", "learned from", "erased"]

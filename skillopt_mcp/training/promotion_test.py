@@ -52,6 +52,12 @@ class Asked:
     graded: bool = False
     salt: str | None = None
 
+    def __post_init__(self) -> None:
+        if self.margin is not None and not 0 < self.margin < 1:
+            raise BadInput(f"no_worse must be above 0 and below 1, got {self.margin:g}")
+        if self.max_pairs is not None and self.max_pairs < 1:
+            raise BadInput(f"max_pairs must be 1 or more, got {self.max_pairs}")
+
 
 BETTER = Asked()
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 from skillopt_mcp.cli.command import Command, Flag, command
+from skillopt_mcp.cli.reports import show_report
 from skillopt_mcp.cli.terminal import Terminal
 from skillopt_mcp.cli.watching import Watch
 from skillopt_mcp.demo import SKILL, Demonstrated, prepare_demo, run_demo
@@ -71,13 +72,7 @@ class Demo(Command):
             if outcome.fillers:
                 terminal.say(f"\nFiller, which neither helps nor harms: {len(outcome.fillers)} of these lines.")
         terminal.say("\nVerdict on held-out test tasks (simulated)", "bold")
-        if outcome.verdict is None:
-            terminal.say(f"none: {outcome.reason}.")
-        else:
-            terminal.say(
-                f"{outcome.verdict.upper()}: {outcome.test_before or 0:.2f} before, {outcome.test_after or 0:.2f} "
-                f"after, on {outcome.n_pairs} pairs of runs; {outcome.reason.rstrip('.')}."
-            )
+        show_report(terminal, outcome.test, simulated=True)
         terminal.say(f"Promoted: {outcome.skill_path}" if outcome.promoted else "Not promoted: the file is unchanged.")
         terminal.say(f"\nThe simulation took {result.wall_s:.1f} s and {outcome.n_calls:,} simulated calls. See it:")
         terminal.command(f"skillopt-mcp show {SKILL} --store {shlex.quote(os.fspath(result.store_path))}")

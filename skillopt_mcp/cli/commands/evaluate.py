@@ -1,71 +1,86 @@
-"""Evaluate: test a candidate against the live version on held-out tasks, pair by pair."""
+"""Evaluate: test one text of a skill against another on held-out tasks."""
 
 from __future__ import annotations
 
 from contextlib import ExitStack
-from dataclasses import fields, replace
-from typing import Annotated, Literal
+from dataclasses import fields
+from pathlib import Path
+from typing import Annotated
 
 from skillopt_mcp.backends.batches import Patience
 from skillopt_mcp.candidates import rebase_candidate
-from skillopt_mcp.cli.command import TARGET, Arg, Flag, command
+from skillopt_mcp.cli.command import TARGET, Arg, Flag, WrongUsage, command
+from skillopt_mcp.cli.reports import show_foreseen, show_report
 from skillopt_mcp.cli.spending import BrokenOff, Planned, Sending, agree, require_backends, simulation
 from skillopt_mcp.cli.terminal import Terminal
 from skillopt_mcp.cli.watching import Watch
 from skillopt_mcp.costs import used_of_candidate
 from skillopt_mcp.demo import advised
 from skillopt_mcp.dispatch import waiting_for
-from skillopt_mcp.documents.text import counted
 from skillopt_mcp.errors import Stopped
 from skillopt_mcp.estimates import estimate_test
-from skillopt_mcp.gates.confirm import ConfirmRule, no_worse
 from skillopt_mcp.host_work import host_tests
 from skillopt_mcp.memory_files import with_companion
-from skillopt_mcp.promotion_tests import check_same_claim, check_testable, evaluate_candidate, most_pairs, twins_in_test
-from skillopt_mcp.records.results import Arm, Evaluated, Proposed
+from skillopt_mcp.promotion_tests import (
+    candidate_named,
+    candidate_of_files,
+    check_testable,
+    evaluate_candidate,
+    foresee,
+    test_now,
+)
+from skillopt_mcp.records.candidates import Candidate
+from skillopt_mcp.records.results import Evaluated, Foreseen, Proposed
 from skillopt_mcp.runs import best_candidate
+from skillopt_mcp.tasks import describe_near_train
+from skillopt_mcp.training.promotion_test import Asked
 from skillopt_mcp.workspace import Workspace
 
 # What a command that continues the test is not given again.
-_ONCE = frozenset({"candidate", "rebase", "dry_run"})
+_ONCE = frozenset({"subject", "file", "against", "rebase", "dry_run"})
+
+
+class PlannedTest(Planned):
+    """What a test would ask at most, and what it could find; nothing was asked."""
+
+    foreseen: Foreseen
 
 
 @command("evaluate", example=f"evaluate c-0123456789ab --target {TARGET}", needs_store=True)
 class Evaluate(Sending):
-    """Test a candidate against the live version on held-out tasks."""
+    """Test one text of a skill against another on held-out tasks: better, worse, or can't tell."""
 
-    candidate: Annotated[str, Arg("its id, c-...; or a run's, r-...: its best version")]
-    max_pairs: Annotated[int, Flag("pause undecided after so many more pairs")] = 200
-    no_worse: Annotated[
-        float | None,
-        Flag("for a candidate 5 % shorter or more: accept it when a loss above this (at most 0.1) is excluded"),
-    ] = None
-    claim: Annotated[
-        Literal["these", "like_these"] | None,
-        Flag("these (default): better on these held-out tasks; like_these: on tasks like them, each drawn once"),
-    ] = None
+    subject: Annotated[str, Arg("c-...; r-...: a run's best version; SKILL: the edit that you made to its file")]
+    file: Annotated[str | None, Flag("the new text of SKILL: a SKILL.md or a skill folder", "NEW")] = None
+    against: Annotated[str | None, Flag("the old text (default: the live version)", "OLD")] = None
+    no_worse: Annotated[float | None, Flag("ask whether the share of solved tasks falls by less than this")] = None
+    max_pairs: Annotated[int | None, Flag("most pairs of attempts with --no-worse, or on fewer than 8 tasks")] = None
+    graded: Annotated[bool, Flag("compare scores from 0 to 1 instead of passed or not")] = False
+    again: Annotated[bool, Flag("test again what has a verdict: the next test of the release")] = False
+    explain: Annotated[bool, Flag("show the mathematics")] = False
     companion: Annotated[str | None, Flag("a skill or memory file that every attempt sees, too", "PATH")] = None
     rebase: Annotated[
         bool, Flag("make the candidate again on top of an edit of the live file; with --target, also test it")
     ] = False
 
-    def run(self, terminal: Terminal) -> Evaluated | Proposed | Planned | BrokenOff:
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.against and not self.file:
+            raise WrongUsage("--against needs --file")
+
+    def run(self, terminal: Terminal) -> Evaluated | Proposed | PlannedTest | BrokenOff:
         """Return the state of the test."""
-        rule = ConfirmRule(max_pairs=self.max_pairs)
-        if self.no_worse is not None:
-            rule = no_worse(self.no_worse, max_pairs=self.max_pairs)
-        rule = replace(rule, claim=self.claim or rule.claim)
         if self.rebase:
             with terminal.workspace() as workspace:
-                made = rebase_candidate(workspace, self.candidate)
+                made = rebase_candidate(workspace, self.subject)
             if made.candidate_id is None or not self.target:
                 return made
             _show_rebased(made, terminal)
-            self.candidate = made.candidate_id
-        if self.candidate.startswith("r-"):
+            self.subject = made.candidate_id
+        if self.subject.startswith("r-"):
             with terminal.workspace() as workspace:
-                run = workspace.store.runs.get_run(self.candidate)
-                self.candidate = best_candidate(workspace, run.id).id
+                run = workspace.store.runs.get_run(self.subject)
+                self.subject = best_candidate(workspace, run.id).id
                 self.target, self.judge = self.target or run.target, self.judge or run.judge or None
         with ExitStack() as stack:
             workspace = stack.enter_context(
@@ -77,53 +92,64 @@ class Evaluate(Sending):
             if self.companion:
                 companion = workspace.skill(self.companion)
                 workspace = stack.enter_context(with_companion(workspace, companion, companion.live_version))
-            return self._test(workspace, rule, terminal)
+            return self._test(workspace, terminal)
 
-    def _test(self, workspace: Workspace, rule: ConfirmRule, terminal: Terminal) -> Evaluated | Planned | BrokenOff:
-        candidate = workspace.store.candidates.get_candidate(self.candidate)
+    def _candidate(self, workspace: Workspace) -> Candidate:
+        if self.file:
+            against = Path(self.against) if self.against else None
+            return candidate_of_files(workspace, self.subject, Path(self.file), against)
+        return candidate_named(workspace, self.subject)
+
+    def _test(self, workspace: Workspace, terminal: Terminal) -> Evaluated | PlannedTest | BrokenOff:
+        candidate = self._candidate(workspace)
         check_testable(workspace, candidate)
         require_backends(target=self.target)
-        label = simulation(workspace)
-        if self.claim:
-            check_same_claim(workspace, self.candidate, rule)
+        asked = Asked(self.no_worse, self.max_pairs, self.graded)
+        self._label = simulation(workspace)
+        store, test = workspace.store, test_now(workspace, candidate, asked, again=self.again)
         warnings = (
-            workspace.locked(workspace.store.skills.get_skill(candidate.skill_id)),
+            workspace.locked(store.skills.get_skill(candidate.skill_id)),
             host_tests(workspace, [candidate]).get(candidate.version_id),
-            twins_in_test(workspace, self.candidate, rule.claim),
+            describe_near_train(store, candidate.skill_id, test.tasks),
         )
         for warning in filter(None, warnings):
             terminal.note(f"warning: {warning}.")
-        calls = estimate_test(workspace, self.candidate, most_pairs(workspace, self.candidate, rule))
+        done = 0 if test.foreseen else store.tests.count_attempts(test.row.id)
+        is_decided = not test.foreseen and store.decisions.latest_in(test.row.id) is not None
+        foreseen = foresee(workspace, test)
+        if not is_decided:
+            show_foreseen(terminal, foreseen)
+        calls = estimate_test(test, test.row.plan.most_runs if is_decided else done)
         if planned := agree(terminal, workspace, calls, self, concurrency=self.concurrency):
-            return planned
+            return PlannedTest(**planned.model_dump(), foreseen=foreseen)
         try:
-            with Watch(terminal, "SIMULATION" if label else "") as watch:
+            with Watch(terminal, "SIMULATION" if self._label else "") as watch:
                 workspace.on_reply = watch.on_reply
-                result = evaluate_candidate(workspace, self.candidate, None, watch.notify, rule)
+                result = evaluate_candidate(workspace, candidate.id, None, watch.notify, asked, again=self.again)
         except (KeyboardInterrupt, Stopped) as stop:
             names = (each.name for each in fields(self) if each.name not in _ONCE)
             given = {name: value for name in names if (value := getattr(self, name)) != getattr(type(self), name)}
+            given.pop("again", None)  # the test that it opened goes on
             return BrokenOff.of(
-                stop, "evaluate_candidate", {"candidate_id": self.candidate, **given}, candidate_id=self.candidate,
-                at_vendor=[batch.vendor_id or batch.id for batch in waiting_for(workspace, self.candidate)],
+                stop, "evaluate_candidate", {"candidate_id": candidate.id, **given}, candidate_id=candidate.id,
+                at_vendor=[batch.vendor_id or batch.id for batch in waiting_for(workspace, candidate.id)],
             )  # fmt: skip
-        self._used = used_of_candidate(workspace.store, self.candidate)
-        return advised(workspace, candidate.skill_id, result)
+        self._used = used_of_candidate(store, candidate.id)
+        return advised(workspace, candidate.skill_id, result.for_agents() if terminal.is_agents else result)
 
-    def show(self, result: Evaluated | Proposed | Planned | BrokenOff, terminal: Terminal) -> None:
-        if isinstance(result, Planned | BrokenOff):
+    def show(self, result: Evaluated | Proposed | PlannedTest | BrokenOff, terminal: Terminal) -> None:
+        if isinstance(result, PlannedTest | BrokenOff):
             return result.show(terminal)
         if isinstance(result, Proposed):
             return _show_rebased(result, terminal)
-        terminal.say(
-            f"Verdict: {(result.verdict or result.status).upper()}. Live {_mean(result.base)}, candidate "
-            f"{_mean(result.candidate)} after {counted(result.pairs_done, 'pair')}, {result.claim}; "
-            f"{result.reason.rstrip('.')}."
-        )
-        terminal.say(f"Used in all: {self._used}.")
+        if result.test:
+            show_report(terminal, result.test, simulated=bool(self._label), explained=self.explain)
+            terminal.say(f"Tasks: skillopt-mcp show {result.test.test_id}. Used in all: {self._used}.")
+        else:
+            terminal.say("Accepted." if result.accepted else "Not accepted.")
         return None
 
-    def exit_code(self, result: Evaluated | Proposed | Planned | BrokenOff) -> int:
+    def exit_code(self, result: Evaluated | Proposed | PlannedTest | BrokenOff) -> int:
         if isinstance(result, BrokenOff):
             return result.exit_code
         return int(isinstance(result, Proposed) and result.candidate_id is None)
@@ -139,7 +165,3 @@ def _show_rebased(made: Proposed, terminal: Terminal) -> None:
         terminal.say(f"GUARD: {finding}", "bold red")
     if made.candidate_id:
         terminal.say(f"Candidate {made.candidate_id} of {made.skill}.")
-
-
-def _mean(arm: Arm) -> str:
-    return "-" if arm.mean is None else f"{arm.mean:.2f}"

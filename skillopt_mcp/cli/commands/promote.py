@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Annotated
 
 from skillopt_mcp.cli.command import YES, Arg, Command, Flag, command
+from skillopt_mcp.cli.reports import show_report
 from skillopt_mcp.cli.terminal import Terminal
 from skillopt_mcp.errors import Refused
 from skillopt_mcp.promotions.consent import Consent, Ready
@@ -48,7 +49,7 @@ class Promote(Changing):
 
     candidate: Annotated[str, Arg("its id, c-...")]
     simulated: Annotated[bool, Flag("accept evidence that comes from a simulation")] = False
-    unproven: Annotated[bool, Flag("adopt an undecided candidate; it stays labelled unproven")] = False
+    unproven: Annotated[bool, Flag("adopt what is untested or not accepted; it stays labelled unproven")] = False
 
     def run(self, terminal: Terminal) -> Promoted:
         """Show the change and its evidence, ask a person, write what they saw."""
@@ -60,19 +61,19 @@ class Promote(Changing):
             if not isinstance(check_promotion(workspace, self.candidate, consent), Ready):
                 return promote_skill(workspace, self.candidate, consent)  # refused, with the reason
             self._check_is_seen(review, terminal)
-            question = "Adopt this, labelled unproven, over" if review.verdict == "undecided" else "Write this over"
+            question = "Write this over" if review.proven else "Adopt this, labelled unproven, over"
             terminal.ask(f"{question} {review.skill_path}?", yes=self.yes)
             return promote_skill(workspace, self.candidate, consent)
 
     def _consent(self, review: Review, terminal: Terminal) -> Consent:
-        if self.unproven and review.verdict == "undecided":
+        if self.unproven and not review.proven:
             return replace(Consent.PERSON, unproven=True)
         return replace(self.consent(terminal), simulated=self.simulated)
 
     def _check_is_seen(self, review: Review, terminal: Terminal) -> None:
         """Raise Refused where a held or unproven candidate would be promoted unseen."""
         is_blind = self.yes or not terminal.is_interactive
-        if is_blind and (review.findings or review.verdict == "undecided"):
+        if is_blind and (review.findings or not review.proven):
             held = f"the guard holds '{self.candidate}' ({'; '.join(review.findings)})"
             why = held if review.findings else f"no gain of '{self.candidate}' is proven"
             raise Refused(f"{why}: a person has to look at it, at a terminal and without --yes")
@@ -81,7 +82,7 @@ class Promote(Changing):
         versions = f"{short(review.from_version)} -> {short(review.to_version)}"
         terminal.say(f"Candidate {self.candidate} of {review.skill}: {versions}")
         if review.why:
-            terminal.say(f"Why: {review.why}")
+            terminal.say(f"What failed: {review.why}")
         undo = NextStep(action="rollback_skill", arguments={"skill": review.handle})
         terminal.say(f"Changes: {review.changes}. Undo: {undo.as_command(terminal.store)}")
         terminal.say()
@@ -93,7 +94,9 @@ class Promote(Changing):
             terminal.say(f"REPEATED: {review.repeats}", "bold yellow")
         for problem in review.broken:
             terminal.say(f"LINT: {problem}", "yellow")
-        verdict = f"{review.verdict.upper()}: {review.reason}" if review.verdict else "none yet"
-        terminal.say(f"Verdict: {verdict}{' (SIMULATION)' if review.simulated else ''}")
-        if review.evidence:
-            terminal.say(f"Evidence: {review.evidence}")
+        show_report(terminal, review.test, simulated=review.simulated)
+        for what, tasks in (("Better", review.better), ("Worse", review.worse)):
+            if tasks:
+                terminal.say(f"{what}: {', '.join(tasks)}")
+        if review.same_session:
+            terminal.say("SAME SESSION: the session that knew the edit made the attempts.", "bold yellow")

@@ -26,6 +26,7 @@ from skillopt_mcp.answering import (
 from skillopt_mcp.backends.batches import Patience
 from skillopt_mcp.cli.command import OPTIMIZER, TARGET, Arg, Flag, WrongUsage, command
 from skillopt_mcp.cli.preparing import Prepared, added_notes, flag_of, prepare
+from skillopt_mcp.cli.reports import show_report
 from skillopt_mcp.cli.spending import (
     BrokenOff,
     Planned,
@@ -46,7 +47,6 @@ from skillopt_mcp.documents.text import counted
 from skillopt_mcp.errors import BadInput, Busy, Refused, SkillOptError, Stopped, StoreError
 from skillopt_mcp.estimates import estimate_rest, estimate_run
 from skillopt_mcp.memory_files import Consolidated, Training, consolidate, documents
-from skillopt_mcp.promotion_tests import run_prospect, twins_in_run
 from skillopt_mcp.records.calls import Role
 from skillopt_mcp.records.next_step import NextStep
 from skillopt_mcp.records.results import Replayed
@@ -175,8 +175,6 @@ class Replay(Sending):
             warnings = (
                 describe_running(workspace, self.skill),
                 workspace.locked(workspace.recorded(self.skill)),
-                twins_in_run(workspace, self.skill, config, only),
-                run_prospect(workspace, self.skill, config, only),
             )
             for warning in filter(None, warnings):
                 terminal.note(f"warning: {warning}.")
@@ -187,7 +185,7 @@ class Replay(Sending):
                 f"Steps: {estimate.n_steps} (epochs {config.epochs}, train tasks {estimate.n_train}, "
                 f"{min(config.batch, estimate.n_train)} a step). At most {describe_calls(estimate.calls)} "
                 f"({estimate.train_rollouts:,} attempts in training, {estimate.val_rollouts:,} on val tasks, "
-                f"{2 * estimate.promotion_pairs:,} in the promotion test)."
+                f"{estimate.promotion_runs:,} in the promotion test)."
             )
             if planned := agree(terminal, workspace, estimate.calls, self, text, ready.concurrency):
                 return planned
@@ -403,13 +401,12 @@ def _for_simulation(result: Replayed, label: str) -> Replayed:
 
 
 def _show_verdict(result: Replayed, label: str, terminal: Terminal) -> None:
-    if result.verdict is None:
+    if result.test:
+        show_report(terminal, result.test, simulated=bool(label))
+    elif result.accepted is not None:
+        terminal.say("Accepted." if result.accepted else "Not accepted.")
+    else:
         terminal.say(f"No verdict: {result.reason.rstrip('.')}.")
-        return
-    pairs, why = counted(result.n_pairs, "pair"), result.reason.rstrip(".")
-    means = f"Live {result.test_before or 0:.2f}, candidate {result.test_after or 0:.2f}"
-    shown = "" if terminal.is_agents else f" {means} on {pairs} of held-out runs; {why}."
-    terminal.say(f"Verdict: {result.verdict.upper()}.{shown}")
     if label:
         terminal.say(f"{label}: this says nothing about a real model.")
 

@@ -23,7 +23,7 @@ from skillopt_mcp.skill_folders import known, version_named
 _N_RUNS = 20
 _BRIEF = ("run", "began", "status", "best", "verdict", "skill")
 # What a column shows where it says nothing: a column of these alone is left out.
-_SPARE = {"test": "-", "answered": "all", "settings": "-"}
+_SPARE = {"answered": "all", "settings": "-"}
 
 
 @command("show", example="show c-0123456789ab", needs_store=True)
@@ -100,7 +100,7 @@ class Show(Command):
             terminal.note(f"{len(found.runs) - len(rows):,} older: --all shows them")
         # They are of the whole store, whichever skill is shown.
         if found.tests and not self.id:
-            terminal.note(f"Promotion tests and calibrations: {len(found.tests)}; --json lists them")
+            terminal.note(f"Promotion tests: {len(found.tests)}; --json lists them")
 
 
 def _show_history(past: History, terminal: Terminal) -> None:
@@ -116,7 +116,6 @@ def _show_history(past: History, terminal: Terminal) -> None:
 
 
 def _cells(row: RunRow) -> dict[str, str]:
-    is_tested = row.test_before is not None and row.test_after is not None
     settings = (f"{name}={v if isinstance(v, str) else json.dumps(v)}" for name, v in row.config.items())
     return {
         "run": row.id,
@@ -125,7 +124,6 @@ def _cells(row: RunRow) -> dict[str, str]:
         "status": row.status if row.kind == "replay" else f"{row.status} (proposal)",
         "steps": str(row.n_steps),
         "best": "-" if row.best is None else f"{row.best:.3f}",
-        "test": f"{row.test_before:.3f} > {row.test_after:.3f}" if is_tested else "-",
         "verdict": row.verdict or "-",
         "sent": f"{row.n_sent:,}",
         "answered": "all" if row.n_answered == row.n_sent else f"{row.n_answered:,}",

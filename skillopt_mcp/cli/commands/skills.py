@@ -88,16 +88,13 @@ class Track(Command):
 
 @command("skills permit", example="skills permit my-skill")
 class Permit(Command):
-    """Let an agent promote small, clean, accepted edits of words without asking.
+    """Let an agent promote small edits of words without asking that are better by our own runs of the target.
 
-    Edits in which the guard found something, or which touch code or a command, are asked about each time.
+    Attempts that a host's agents made are asked about each time. Edits in which the guard found something, or which touch code or a command, are asked about each time.
     """
 
     skill: Annotated[str, Arg(SKILL)]
     simulated: Annotated[bool, Flag("evidence of a simulation is enough")] = False
-    host_run: Annotated[bool, Flag("so is what the host's own agents judged, or attempted after seeing the tasks")] = (
-        False
-    )
     yes: Annotated[bool, YES] = False
 
     def run(self, terminal: Terminal) -> dict[str, Any]:
@@ -108,16 +105,15 @@ class Permit(Command):
         with terminal.workspace() as workspace:
             skill = workspace.skill(self.skill)
             more = ["simulated ones"] * self.simulated
-            more += ["those that its own agents judged, or had seen the tasks of"] * self.host_run
             self._covers = f"small accepted edits of {skill.name} that touch no code{', also '.join(['', *more])}"
             terminal.ask(
                 f"May an agent promote, without asking, {self._covers}?", yes=self.yes,
                 declined="Nothing was permitted.",
             )  # fmt: skip
             on: AgreedOn = "command" if self.yes and not terminal.is_interactive else "terminal"
-            permit(workspace, self.skill, simulated=self.simulated, host_run=self.host_run, given_on=on)
+            permit(workspace, self.skill, simulated=self.simulated, given_on=on)
             self._handle = shlex.quote(handle(workspace.store, skill))
-        return {"skill": skill.name, "permitted": True, "simulated": self.simulated, "host_run": self.host_run}
+        return {"skill": skill.name, "permitted": True, "simulated": self.simulated}
 
     def show(self, result: dict[str, Any], terminal: Terminal) -> None:
         terminal.say(f"An agent may promote, without asking, {self._covers}. Take it back with:")

@@ -68,7 +68,7 @@ class ListTasks(Command):
         for task in (each for each in tasks if not (terminal.is_agents and each.split == "test")):
             row = _row(task)
             if gone := removed.get(task.id):
-                row["removed"] = {"at": gone.at, "reason": gone.reason, "n_tests": gone.n_looks}
+                row["removed"] = {"at": gone.at, "reason": gone.reason}
             rows.append(row)
         return {"skill": skill.name, "splits": {split: splits[split] for split in SPLITS}, "tasks": rows}
 
