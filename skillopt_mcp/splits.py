@@ -15,7 +15,7 @@ from typing import NamedTuple
 from skillopt_mcp.errors import BadInput
 from skillopt_mcp.records.tasks import SPLITS, NewTask, Split, Task
 
-EQUAL_SHARES: dict[Split, float] = {"train": 1.0, "val": 1.0, "test": 1.0}
+DEFAULT_SHARES: dict[Split, float] = {"train": 1.0, "test": 2.0}
 
 
 class StoredTask(NamedTuple):
@@ -162,4 +162,4 @@ def _check(shares: Mapping[Split, float]) -> None:
         if not math.isfinite(share) or share < 0:
             raise BadInput(f'share "{share}" of split "{split}" is not possible; use a number >= 0')
     if not any(share > 0 for share in shares.values()):
-        raise BadInput("no split has a share; give at least one a number above 0, such as train=1, val=1, test=1")
+        raise BadInput("no split has a share; give at least one a number above 0, such as train=1, test=2")

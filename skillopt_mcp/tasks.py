@@ -53,7 +53,7 @@ from skillopt_mcp.records.tasks import SPLITS, NewTask, Split, Task, TaskFile
 from skillopt_mcp.redaction.redacting import KnownSecrets, find_secrets, redact
 from skillopt_mcp.settings.reading import SplitPlan
 from skillopt_mcp.skill_folders import called, handle, known, read_skill
-from skillopt_mcp.splits import EQUAL_SHARES, Placed, StoredTask, default_name, files_json, place, shuffled
+from skillopt_mcp.splits import DEFAULT_SHARES, Placed, StoredTask, default_name, files_json, place, shuffled
 from skillopt_mcp.store.opening import Store
 from skillopt_mcp.workspace import Workspace, shortened
 
@@ -78,7 +78,7 @@ class TaskPlan:
     n_rows: int
     tasks: dict[int, NewTask]
     rejected: dict[int, str]
-    shares: Mapping[Split, float] = field(default_factory=lambda: EQUAL_SHARES)
+    shares: Mapping[Split, float] = field(default_factory=lambda: DEFAULT_SHARES)
 
     def settle(self, placed: Sequence[Placed]) -> dict[int, Placed]:
         """Reject what could not be placed; return where the others went."""
@@ -295,7 +295,7 @@ def add_environment(workspace: Workspace, skill: str, environment: Environment) 
     new = list(first.values())
     plan = parse_rows(new, store, workspace.known)
     stored = [_stored(task, is_removed=task.id in removed_ids) for task in store.tasks.list_tasks(skill_id)]
-    plan.settle(place(plan.tasks.values(), stored, EQUAL_SHARES))
+    plan.settle(place(plan.tasks.values(), stored, DEFAULT_SHARES))
     if plan.rejected:
         at = min(plan.rejected)
         raise BadInput(
@@ -395,11 +395,10 @@ def _tasks_of(workspace: Workspace, store: Store | None, skill: str) -> tuple[li
 
 def _few(tasks: Sequence[Task]) -> list[Note]:
     counts = Counter(task.split for task in tasks)
-    n_held_out = counts["val"] + counts["test"]
-    empty = [split for split in SPLITS if not counts[split]]
+    empty = [split for split in ("train", "test") if not counts[split]]
     notes = [Note(code="empty_splits", numbers={"n": len(empty)}, ids=list(empty))] if empty else []
-    few = Note(code="few_held_out", numbers={"n": n_held_out, "enough": ENOUGH_HELD_OUT})
-    return [*notes, few] if n_held_out < ENOUGH_HELD_OUT else notes
+    few = Note(code="few_held_out", numbers={"n": counts["test"], "enough": ENOUGH_HELD_OUT})
+    return [*notes, few] if counts["test"] < ENOUGH_HELD_OUT else notes
 
 
 def _problems(
@@ -586,8 +585,8 @@ class Removal(BaseModel):
 
     @property
     def n_held_out(self) -> int:
-        """Return how many of them are val or test tasks."""
-        return sum(row.split != "train" for row in self.rows)
+        """Return how many of them are test tasks."""
+        return sum(row.split == "test" for row in self.rows)
 
     @property
     def n_drawn(self) -> int:

@@ -13,7 +13,7 @@ from skillopt_mcp.errors import BadInput
 from skillopt_mcp.judges.judging import parse_judge
 from skillopt_mcp.records.tasks import SPLITS, NewTask, Split
 from skillopt_mcp.splits import (
-    EQUAL_SHARES,
+    DEFAULT_SHARES,
     StoredTask,
     assign_split,
     batches,
@@ -39,6 +39,13 @@ def fill(keys: list[str], shares: dict[Split, float]) -> Counter[Split]:
 @given(KEYS, SHARES)
 def test_no_split_stays_empty_once_there_are_three_tasks(keys: list[str], shares: dict[Split, float]) -> None:
     assert all(fill(keys[:3], shares)[split] == 1 for split in SPLITS)
+
+
+@given(KEYS)
+def test_a_third_of_the_tasks_are_to_learn_from_and_the_others_held_out(keys: list[str]) -> None:
+    counts = fill(keys, DEFAULT_SHARES)
+    assert abs(counts["train"] - len(keys) / 3) < 1
+    assert counts["val"] == 0
 
 
 @given(KEYS, SHARES)
@@ -98,6 +105,7 @@ PROMPTS = st.builds(
     st.sampled_from("xy"),
     st.sampled_from([None, "one", "two"]),
     st.sampled_from([None, *SPLITS]),
+    st.sampled_from(["", "g", "h"]),
 )
 
 
@@ -106,7 +114,7 @@ def test_no_prompt_is_in_two_splits_and_no_task_there_twice(calls: list[list[tup
     stored: list[StoredTask] = []
     split_of: dict[str, Split] = {}
     for rows in calls:
-        placed = place([task for task, _ in rows], stored, EQUAL_SHARES)
+        placed = place([task for task, _ in rows], stored, DEFAULT_SHARES)
         for (task, is_removed), each in zip(rows, placed, strict=True):
             if each.is_new:
                 name = default_name(task)

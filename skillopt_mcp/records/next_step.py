@@ -124,5 +124,5 @@ class SkillState:
 
     @property
     def n_held_out(self) -> int:
-        """Return how many tasks no optimizer sees."""
-        return self.n_val + self.n_test
+        """Return how many tasks no part of a search sees."""
+        return self.n_test

@@ -122,7 +122,7 @@ class Tools:
     def add_tasks(
         self, skill: SkillName, tasks: Tasks = None, file: Annotated[str, Field(description="Path, JSON or JSONL")] = ""
     ) -> TasksAdded:
-        """Add tasks with judges, given here or in a file. They decide whether an edit helps: val and test tasks are
+        """Add tasks with judges, given here or in a file. They decide whether an edit helps: test tasks are
         held out, so 30 or more of them give a verdict sooner. Duplicates are skipped."""
         return add_tasks(self._workspace, skill, tasks, file or None)
 

@@ -44,14 +44,10 @@ from skillopt_mcp.store.opening import Store
 from skillopt_mcp.training.outage import Draw, buffer_pairs, rollout_with_retries, score
 from skillopt_mcp.training.progress import Notify, Progress, silent
 
-FEW_TASKS = 30
-
 
 def held_out(tasks: Sequence[Task]) -> tuple[Task, ...]:
-    """Return the tasks of a promotion test: the test split, and val with it while both together are below 30."""
-    test = tuple(task for task in tasks if task.split == "test")
-    val = tuple(task for task in tasks if task.split == "val")
-    return test if test and len(test) + len(val) >= FEW_TASKS else val + test
+    """Return the tasks of a promotion test: the test split."""
+    return tuple(task for task in tasks if task.split == "test")
 
 
 def fresh(tasks: Sequence[Task], looks: Mapping[int, int], spent: Sequence[Task] = ()) -> tuple[Task, ...]:

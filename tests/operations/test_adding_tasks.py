@@ -48,7 +48,7 @@ def empty(place: Place) -> Workspace:
 def test_tasks_are_balanced_over_the_splits_and_added_once(place: Place, empty: Workspace) -> None:
     first = add_tasks(empty, str(place.skill), tasks(90))
     assert (first.added, first.rejected, first.notes) == (90, [], [])
-    assert first.splits == SplitCounts(train=30, val=30, test=30)
+    assert first.splits == SplitCounts(train=30, val=0, test=60)
     assert (first.next_step.action, first.next_step.arguments) == (
         "propose_edits", {"skill": "ledger-clerk", "rollouts": 8},
     )  # fmt: skip

@@ -43,7 +43,7 @@ _ROWS = f"""a row of FILE (it needs prompt and judge, or question and answers; t
 judge kinds:
   {", ".join(kinds())}
 
-Rows without a split join the one that is furthest below its share: 1:1:1, or what --split-mode ratio says."""
+Rows without a split join the one that is furthest below its share: 1:0:2, or what --split-mode ratio says."""
 
 
 @command("tasks list", example="tasks list my-skill", needs_store=True)
