@@ -68,7 +68,7 @@ def documents(workspace: Workspace, skill: str, memory: str, trained: Document =
         raise BadInput(f"the skill '{found.name}' has a file with the name of the memory file: rename one of them")
     store = workspace.store
     tasks = [
-        NewTask(task.prompt, task.judge, task.name, task.split, task.tags, task.files)
+        NewTask(task.prompt, task.judge, task.name, task.split, task.tags, task.files, task.group)
         for task in store.tasks.list_in_use(found.id)
     ]
     if trained != "skill":

@@ -24,6 +24,7 @@ from skillopt_mcp.environments.rows import (
     ALIASES,
     check_left,
     is_question,
+    parse_group,
     question_task,
     read_rows,
     read_splits,
@@ -64,8 +65,8 @@ MAX_CHECKED = 2_000
 """So many tasks at most are checked as they are added: more would take too long."""
 MAX_COMMANDS = 4
 IDS_SHOWN = 10
-_FIELDS = ("prompt", "judge", "id", "split", "tags", "files")
-_SHAPE = "{prompt, judge: {kind, ...}, id?, split?, tags?, files?}"
+_FIELDS = ("prompt", "judge", "id", "split", "group", "tags", "files")
+_SHAPE = "{prompt, judge: {kind, ...}, id?, split?, group?, tags?, files?}"
 
 
 # Rows
@@ -115,7 +116,7 @@ def parse_rows(
 def _usable(task: NewTask, registered: Collection[str], secrets: KnownSecrets) -> NewTask:
     """Return the task. Raises BadInput where it contains a secret, or its judge program is not registered."""
     files = (text for file in task.files for text in (file.path, file.content))
-    text = "\n".join((task.prompt, task.name or "", *task.tags, *files, judge_json(task.judge)))
+    text = "\n".join((task.prompt, task.name or "", task.group, *task.tags, *files, judge_json(task.judge)))
     if found := find_secrets(text.encode("utf-8", "replace"), secrets):
         raise BadInput(f"contains a secret ({found[0].kind}): use a made-up value")
     if lacking := missing_programs(task.judge, registered):
@@ -154,6 +155,7 @@ def parse_task(value: object) -> NewTask:
         split=cast(Split | None, split),
         tags=_tags(value.get("tags") or ()),
         files=_files(value.get("files") or {}),
+        group=parse_group(value.get("group")),
     )
 
 
@@ -313,7 +315,8 @@ def add_environment(workspace: Workspace, skill: str, environment: Environment) 
 
 
 def _stored(task: Task, *, is_removed: bool) -> StoredTask:
-    return StoredTask(task.id, task.name, task.prompt, files_json(task), task.split, task.digest, is_removed)
+    files = files_json(task)
+    return StoredTask(task.id, task.name, task.prompt, files, task.split, task.digest, task.group, is_removed)
 
 
 # Checking
@@ -354,7 +357,8 @@ def check_file(workspace: Workspace, skill: str, path: Path, splits: SplitPlan |
     for position, task in plan.tasks.items():
         if placed[position].is_new:
             name, split = default_name(task), placed[position].split
-            in_use.append(Task(-1 - position, 0, name, task.prompt, task.judge, split, task.digest, files=task.files))
+            facts = (name, task.prompt, task.judge, split, task.digest, task.tags, task.files, task.group)
+            in_use.append(Task(-1 - position, 0, *facts))
             names[task.digest] = name
         positions.setdefault(names[task.digest], position)
     found = list(plan.rejected.items())

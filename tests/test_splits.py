@@ -98,8 +98,8 @@ def test_a_stratified_choice_has_the_size_asked_for_and_every_kind_in_its_share(
 
 
 PROMPTS = st.builds(
-    lambda text, expected, name, split: NewTask(
-        text, parse_judge({"kind": "exact", "expected": expected}), name, cast(Split | None, split)
+    lambda text, expected, name, split, group: NewTask(
+        text, parse_judge({"kind": "exact", "expected": expected}), name, cast(Split | None, split), group=group
     ),
     st.sampled_from(["a", " a\n", "b", "c", "d"]),
     st.sampled_from("xy"),
@@ -110,7 +110,9 @@ PROMPTS = st.builds(
 
 
 @given(st.lists(st.lists(st.tuples(PROMPTS, st.booleans()), min_size=1, max_size=6), max_size=5))
-def test_no_prompt_is_in_two_splits_and_no_task_there_twice(calls: list[list[tuple[NewTask, bool]]]) -> None:
+def test_no_prompt_and_no_group_is_in_two_splits_and_no_task_there_twice(
+    calls: list[list[tuple[NewTask, bool]]],
+) -> None:
     stored: list[StoredTask] = []
     split_of: dict[str, Split] = {}
     for rows in calls:
@@ -118,9 +120,9 @@ def test_no_prompt_is_in_two_splits_and_no_task_there_twice(calls: list[list[tup
         for (task, is_removed), each in zip(rows, placed, strict=True):
             if each.is_new:
                 name = default_name(task)
-                stored.append(
-                    StoredTask(len(stored), name, task.prompt, files_json(task), each.split, task.digest, is_removed)
-                )
+                facts = (name, task.prompt, files_json(task), each.split, task.digest, task.group, is_removed)
+                stored.append(StoredTask(len(stored), *facts))
+                assert not task.group or split_of.setdefault(f"group {task.group}", each.split) == each.split
                 assert split_of.setdefault(task.prompt.strip(), each.split) == each.split
                 assert task.split in (None, each.split)
         assert len({each.digest for each in stored}) == len(stored)

@@ -214,7 +214,7 @@ def _shown(path: Path) -> str:
 
 DEFAULT_TYPE = "qa"
 _ANSWERS = ("answers", "answer", "ground_truth")
-_FIELDS = frozenset({"id", "question", "context", "task_type", "task_description", "split", *_ANSWERS})
+_FIELDS = frozenset({"id", "question", "context", "task_type", "task_description", "split", "group", *_ANSWERS})
 
 
 def is_question(item: object) -> bool:
@@ -248,7 +248,15 @@ def question_task(item: Mapping[str, object], split: Split | None = None) -> New
         name=storable(str(name)) if name not in (None, "") else None,
         split=split,
         tags=(storable(_text_items(item, "task_type")) or DEFAULT_TYPE,),
+        group=parse_group(item.get("group")),
     )
+
+
+def parse_group(value: object) -> str:
+    """Return the group of a task, "" for none. Raises BadInput where it is no text, or too long."""
+    if not isinstance(value, str | None) or len(value or "") > limits.GROUP_CHARACTERS:
+        raise BadInput(f"group must be a text of up to {limits.GROUP_CHARACTERS} characters")
+    return storable(value or "")
 
 
 def _answers(item: Mapping[str, object]) -> str | list[str]:

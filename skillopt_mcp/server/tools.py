@@ -39,6 +39,7 @@ _TASK = {
         },
         "id": _STRING,
         "split": {"type": "string", "enum": ["train", "val", "test"], "description": "leave out to balance"},
+        "group": {**_STRING, "description": "the same for tasks that belong together"},
         "tags": {"type": "array", "items": _STRING},
         "files": {"type": "object", "description": "{relative path: text}"},
     },

@@ -268,6 +268,6 @@ def _row(task: Task) -> dict[str, Any]:
     """Return a task as `tasks add` reads it."""
     row = {
         "id": task.name, "prompt": task.prompt, "judge": json.loads(judge_json(task.judge)), "split": task.split,
-        "tags": list(task.tags), "files": {file.path: file.content for file in task.files},
+        "group": task.group, "tags": list(task.tags), "files": {file.path: file.content for file in task.files},
     }  # fmt: skip
     return {name: value for name, value in row.items() if value}
