@@ -27,7 +27,7 @@ from skillopt_mcp.records.skills import MAIN_FILE
 from skillopt_mcp.records.tasks import Task
 from skillopt_mcp.runs import replay, start_run
 from skillopt_mcp.skill_folders import handle
-from skillopt_mcp.splits import EQUAL_SHARES
+from skillopt_mcp.splits import DEFAULT_SHARES
 from skillopt_mcp.training.config import Config
 from skillopt_mcp.training.progress import Notify, silent
 from skillopt_mcp.workspace import Workspace
@@ -109,7 +109,7 @@ def run_demo(place: DemoPlace, notify: Notify = silent) -> Demonstrated:
     with Workspace(place.store_path, target=backend, optimizer=backend, project=place.folder) as workspace:
         workspace.store.permissions.add_root(str(place.skill_path.parent))
         skill = workspace.skill(str(place.skill_path))
-        workspace.store.tasks.add_tasks(skill.id, make_tasks(N_TASKS, place.seed), EQUAL_SHARES)
+        workspace.store.tasks.add_tasks(skill.id, make_tasks(N_TASKS, place.seed), DEFAULT_SHARES)
         run = start_run(workspace, skill.path, CONFIG)
         replayed = replay(workspace, run, notify)
         outcome = replayed

@@ -18,12 +18,12 @@ from skillopt_mcp.prompts.rendering import MAX_REASKS
 from skillopt_mcp.records.budgets import FREE_STAGE
 from skillopt_mcp.records.calls import Role
 from skillopt_mcp.records.runs import Run
-from skillopt_mcp.records.tasks import SPLITS, Task
+from skillopt_mcp.records.tasks import Task
 from skillopt_mcp.runs import planned
 from skillopt_mcp.skills import check_merged
 from skillopt_mcp.store.ledger import Usual
 from skillopt_mcp.training.config import Config
-from skillopt_mcp.training.plan import epoch_batches, steps
+from skillopt_mcp.training.plan import epoch_batches, search_splits, steps
 from skillopt_mcp.training.promotion_test import BETTER, Test, held_out, plan_of
 from skillopt_mcp.workspace import Workspace
 
@@ -209,15 +209,14 @@ def _estimate(
     tasks: list[Task], n_sessions: int, config: Config, ending: _Ending, training: _Training | None = None
 ) -> Estimate:
     """Return what a training asks at most, the whole one if none is given, and the test that it ends with."""
-    counts = Counter(task.split for task in tasks)
-    votes = Counter({split: sum(n_votes(task) for task in tasks if task.split == split) for split in SPLITS})
-    n_train, n_val = counts["train"], counts["val"]
+    train, val = search_splits(tasks, config)
+    n_train, n_val = len(train), len(val)
     sizes, n_slow, n_meta, n_measured, n_epochs = training or _whole(n_train, config)
     n_compared = 2 * n_slow * (n_train if config.slow_pairs == "changed" else min(config.slow_samples, n_train))
     n_planned = n_epochs * n_train * config.repeats
     n_evaluated = n_measured + _evaluations(len(sizes), n_slow, config)
     train_rollouts = sum(sizes) + n_compared
-    most_votes = max((n_votes(task) for task in tasks if task.split == "train"), default=0)
+    most_votes = max(map(n_votes, train), default=0)
     return Estimate(
         n_steps=len(sizes),
         n_train=n_train,
@@ -228,9 +227,9 @@ def _estimate(
         + n_slow
         + n_meta,
         promotion_runs=ending.n_runs,
-        judge_calls=n_epochs * config.repeats * votes["train"]
+        judge_calls=n_epochs * config.repeats * sum(map(n_votes, train))
         + (train_rollouts - n_planned) * most_votes
-        + n_evaluated * votes["val"]
+        + n_evaluated * sum(map(n_votes, val))
         + ending.n_runs * ending.votes,
         run_judge_calls=ending.votes,
     )

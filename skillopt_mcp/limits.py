@@ -54,6 +54,7 @@ PROMPT_CHARACTERS = 256 * KIB
 """The longest prompt of a task."""
 
 NAME_CHARACTERS = 200
+GROUP_CHARACTERS = 128
 """The longest id that a caller may give a task."""
 
 TASKS_PER_CALL = 10_000

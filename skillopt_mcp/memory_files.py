@@ -16,7 +16,7 @@ from skillopt_mcp.records.results import Replayed, Result
 from skillopt_mcp.records.skills import Skill, is_memory
 from skillopt_mcp.records.tasks import NewTask
 from skillopt_mcp.runs import begin, furthest, last_finished, new_run, replay
-from skillopt_mcp.splits import EQUAL_SHARES
+from skillopt_mcp.splits import DEFAULT_SHARES
 from skillopt_mcp.training.config import Config
 from skillopt_mcp.training.progress import Notify, silent
 from skillopt_mcp.workspace import Workspace
@@ -68,11 +68,11 @@ def documents(workspace: Workspace, skill: str, memory: str, trained: Document =
         raise BadInput(f"the skill '{found.name}' has a file with the name of the memory file: rename one of them")
     store = workspace.store
     tasks = [
-        NewTask(task.prompt, task.judge, task.name, task.split, task.tags, task.files)
+        NewTask(task.prompt, task.judge, task.name, task.split, task.tags, task.files, task.group)
         for task in store.tasks.list_in_use(found.id)
     ]
     if trained != "skill":
-        store.tasks.add_tasks(other.id, tasks, EQUAL_SHARES)
+        store.tasks.add_tasks(other.id, tasks, DEFAULT_SHARES)
     return Documents(found, other, trained)
 
 

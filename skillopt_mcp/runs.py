@@ -60,7 +60,7 @@ from skillopt_mcp.tracing import span
 from skillopt_mcp.training.config import Config
 from skillopt_mcp.training.gating import measured
 from skillopt_mcp.training.loop import train
-from skillopt_mcp.training.plan import Plan, check_splits
+from skillopt_mcp.training.plan import Plan, check_splits, search_splits
 from skillopt_mcp.training.progress import Notify, silent
 from skillopt_mcp.training.promotion_test import Asked, Test, run_test, test_of
 from skillopt_mcp.workspace import Workspace
@@ -270,15 +270,17 @@ def planned(workspace: Workspace, run: Run) -> Plan:
     store = workspace.store
     by_id = {task.id: task for task in store.tasks.list_tasks(run.skill_id)}
     tasks = [by_id[task_id] for task_id in run.tasks]
+    config = Config.of_run(run.config)
+    train_tasks, val_tasks = search_splits(tasks, config) if run.kind == "replay" else (tuple(tasks), ())
     found = (store.trajectories.get_trajectory(trajectory_id) for trajectory_id in run.sessions)
     plan = Plan(
         run_id=run.id,
         skill_id=run.skill_id,
         base=store.skills.get_files(run.skill_id, run.base_version),
-        config=Config.of_run(run.config),
+        config=config,
         prompts=stored_prompts(run.prompts),
-        train=tuple(task for task in tasks if task.split == "train"),
-        val=tuple(task for task in tasks if task.split == "val"),
+        train=train_tasks,
+        val=val_tasks,
         sessions=tuple(each[1] for each in found if each),
         note=run.note,
         known=workspace.known,

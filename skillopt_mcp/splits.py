@@ -15,7 +15,7 @@ from typing import NamedTuple
 from skillopt_mcp.errors import BadInput
 from skillopt_mcp.records.tasks import SPLITS, NewTask, Split, Task
 
-EQUAL_SHARES: dict[Split, float] = {"train": 1.0, "val": 1.0, "test": 1.0}
+DEFAULT_SHARES: dict[Split, float] = {"train": 1.0, "test": 2.0}
 
 
 class StoredTask(NamedTuple):
@@ -27,6 +27,7 @@ class StoredTask(NamedTuple):
     files: str
     split: Split
     digest: str
+    group: str
     is_removed: bool
 
 
@@ -51,17 +52,19 @@ class Placed:
 def place(new: Iterable[NewTask], stored: Iterable[StoredTask], shares: Mapping[Split, float]) -> list[Placed]:
     """Return where each new task goes, in order.
 
-    A split is frozen: no prompt is in two splits, and a task that corrects a removed one, by its prompt or its name,
-    joins the split of that.
+    A split is frozen: no prompt and no group is in two splits, and a task that corrects a removed one, by its prompt or
+    its name, joins the split of that.
     """
     by_digest: dict[str, StoredTask | None] = {}
     taken, removed_names = set[str](), dict[str, Split]()
     split_of: dict[tuple[str, str], Split] = {}
+    group_splits: dict[str, Split] = {}
     removed: dict[str, StoredTask] = {}
     counts = Counter[Split]()
     for each in stored:
         by_digest[each.digest] = each
         prompt = each.prompt.strip(string.whitespace)
+        group_splits.setdefault(each.group, each.split)
         if each.is_removed:
             removed_names[each.name], removed[prompt] = each.split, each
         else:
@@ -74,9 +77,14 @@ def place(new: Iterable[NewTask], stored: Iterable[StoredTask], shares: Mapping[
         asked, old = (prompt, files_json(task)), removed.get(prompt)
         bound = split_of.get(asked) or (old.split if old else None)
         there = by_digest.get(digest)
-        split = task.split or bound or removed_names.get(name) or assign_split(counts, shares, digest)
+        of_group = group_splits.get(task.group) if task.group else None
+        split = task.split or bound or of_group or removed_names.get(name) or assign_split(counts, shares, digest)
         if bound and split != bound:
             placed.append(Placed(split, f"split must be {bound}, where the same prompt is, got {split}"))
+        elif of_group and split != of_group:
+            placed.append(Placed(split, f'split must be {of_group}, where the group "{task.group}" is, got {split}'))
+        elif there and not there.is_removed and task.group and task.group != there.group:
+            placed.append(Placed(split, f'this task is stored with the group "{there.group}", which never changes'))
         elif there and there.is_removed:
             placed.append(Placed(split, "this task was removed: change its prompt, judge or files"))
         elif digest in by_digest:
@@ -88,6 +96,7 @@ def place(new: Iterable[NewTask], stored: Iterable[StoredTask], shares: Mapping[
             by_digest[digest], split_of[asked] = None, split
             counts[split] += 1
             taken.add(name)
+            group_splits.setdefault(task.group, split)
     return placed
 
 
@@ -162,4 +171,4 @@ def _check(shares: Mapping[Split, float]) -> None:
         if not math.isfinite(share) or share < 0:
             raise BadInput(f'share "{share}" of split "{split}" is not possible; use a number >= 0')
     if not any(share > 0 for share in shares.values()):
-        raise BadInput("no split has a share; give at least one a number above 0, such as train=1, val=1, test=1")
+        raise BadInput("no split has a share; give at least one a number above 0, such as train=1, test=2")

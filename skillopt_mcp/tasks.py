@@ -24,6 +24,7 @@ from skillopt_mcp.environments.rows import (
     ALIASES,
     check_left,
     is_question,
+    parse_group,
     question_task,
     read_rows,
     read_splits,
@@ -53,7 +54,7 @@ from skillopt_mcp.records.tasks import SPLITS, NewTask, Split, Task, TaskFile
 from skillopt_mcp.redaction.redacting import KnownSecrets, find_secrets, redact
 from skillopt_mcp.settings.reading import SplitPlan
 from skillopt_mcp.skill_folders import called, handle, known, read_skill
-from skillopt_mcp.splits import EQUAL_SHARES, Placed, StoredTask, default_name, files_json, place, shuffled
+from skillopt_mcp.splits import DEFAULT_SHARES, Placed, StoredTask, default_name, files_json, place, shuffled
 from skillopt_mcp.store.opening import Store
 from skillopt_mcp.workspace import Workspace, shortened
 
@@ -64,8 +65,8 @@ MAX_CHECKED = 2_000
 """So many tasks at most are checked as they are added: more would take too long."""
 MAX_COMMANDS = 4
 IDS_SHOWN = 10
-_FIELDS = ("prompt", "judge", "id", "split", "tags", "files")
-_SHAPE = "{prompt, judge: {kind, ...}, id?, split?, tags?, files?}"
+_FIELDS = ("prompt", "judge", "id", "split", "group", "tags", "files")
+_SHAPE = "{prompt, judge: {kind, ...}, id?, split?, group?, tags?, files?}"
 
 
 # Rows
@@ -78,7 +79,7 @@ class TaskPlan:
     n_rows: int
     tasks: dict[int, NewTask]
     rejected: dict[int, str]
-    shares: Mapping[Split, float] = field(default_factory=lambda: EQUAL_SHARES)
+    shares: Mapping[Split, float] = field(default_factory=lambda: DEFAULT_SHARES)
 
     def settle(self, placed: Sequence[Placed]) -> dict[int, Placed]:
         """Reject what could not be placed; return where the others went."""
@@ -115,7 +116,7 @@ def parse_rows(
 def _usable(task: NewTask, registered: Collection[str], secrets: KnownSecrets) -> NewTask:
     """Return the task. Raises BadInput where it contains a secret, or its judge program is not registered."""
     files = (text for file in task.files for text in (file.path, file.content))
-    text = "\n".join((task.prompt, task.name or "", *task.tags, *files, judge_json(task.judge)))
+    text = "\n".join((task.prompt, task.name or "", task.group, *task.tags, *files, judge_json(task.judge)))
     if found := find_secrets(text.encode("utf-8", "replace"), secrets):
         raise BadInput(f"contains a secret ({found[0].kind}): use a made-up value")
     if lacking := missing_programs(task.judge, registered):
@@ -154,6 +155,7 @@ def parse_task(value: object) -> NewTask:
         split=cast(Split | None, split),
         tags=_tags(value.get("tags") or ()),
         files=_files(value.get("files") or {}),
+        group=parse_group(value.get("group")),
     )
 
 
@@ -293,7 +295,7 @@ def add_environment(workspace: Workspace, skill: str, environment: Environment) 
     new = list(first.values())
     plan = parse_rows(new, store, workspace.known)
     stored = [_stored(task, is_removed=task.id in removed_ids) for task in store.tasks.list_tasks(skill_id)]
-    plan.settle(place(plan.tasks.values(), stored, EQUAL_SHARES))
+    plan.settle(place(plan.tasks.values(), stored, DEFAULT_SHARES))
     if plan.rejected:
         at = min(plan.rejected)
         raise BadInput(
@@ -311,7 +313,8 @@ def add_environment(workspace: Workspace, skill: str, environment: Environment) 
 
 
 def _stored(task: Task, *, is_removed: bool) -> StoredTask:
-    return StoredTask(task.id, task.name, task.prompt, files_json(task), task.split, task.digest, is_removed)
+    files = files_json(task)
+    return StoredTask(task.id, task.name, task.prompt, files, task.split, task.digest, task.group, is_removed)
 
 
 # Checking
@@ -352,7 +355,8 @@ def check_file(workspace: Workspace, skill: str, path: Path, splits: SplitPlan |
     for position, task in plan.tasks.items():
         if placed[position].is_new:
             name, split = default_name(task), placed[position].split
-            in_use.append(Task(-1 - position, 0, name, task.prompt, task.judge, split, task.digest, files=task.files))
+            facts = (name, task.prompt, task.judge, split, task.digest, task.tags, task.files, task.group)
+            in_use.append(Task(-1 - position, 0, *facts))
             names[task.digest] = name
         positions.setdefault(names[task.digest], position)
     found = list(plan.rejected.items())
@@ -393,11 +397,10 @@ def _tasks_of(workspace: Workspace, store: Store | None, skill: str) -> tuple[li
 
 def _few(tasks: Sequence[Task]) -> list[Note]:
     counts = Counter(task.split for task in tasks)
-    n_held_out = counts["val"] + counts["test"]
-    empty = [split for split in SPLITS if not counts[split]]
+    empty = [split for split in ("train", "test") if not counts[split]]
     notes = [Note(code="empty_splits", numbers={"n": len(empty)}, ids=list(empty))] if empty else []
-    few = Note(code="few_held_out", numbers={"n": n_held_out, "enough": ENOUGH_HELD_OUT})
-    return [*notes, few] if n_held_out < ENOUGH_HELD_OUT else notes
+    few = Note(code="few_held_out", numbers={"n": counts["test"], "enough": ENOUGH_HELD_OUT})
+    return [*notes, few] if counts["test"] < ENOUGH_HELD_OUT else notes
 
 
 def _problems(
@@ -584,8 +587,8 @@ class Removal(BaseModel):
 
     @property
     def n_held_out(self) -> int:
-        """Return how many of them are val or test tasks."""
-        return sum(row.split != "train" for row in self.rows)
+        """Return how many of them are test tasks."""
+        return sum(row.split == "test" for row in self.rows)
 
     @property
     def n_drawn(self) -> int:

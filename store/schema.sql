@@ -81,6 +81,7 @@ create table task (
     split text not null check (split in ('train', 'val', 'test')),
     tags text not null default '[]', -- json
     files text not null default '[]', -- json
+    group_name text not null default '', -- tasks of one group are one family, and in one split; '' is none
     created_at text not null default (strftime('%Y-%m-%dT%H:%M:%fZ')),
     unique (skill_id, digest),
     unique (skill_id, name)

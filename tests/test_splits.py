@@ -13,7 +13,7 @@ from skillopt_mcp.errors import BadInput
 from skillopt_mcp.judges.judging import parse_judge
 from skillopt_mcp.records.tasks import SPLITS, NewTask, Split
 from skillopt_mcp.splits import (
-    EQUAL_SHARES,
+    DEFAULT_SHARES,
     StoredTask,
     assign_split,
     batches,
@@ -39,6 +39,13 @@ def fill(keys: list[str], shares: dict[Split, float]) -> Counter[Split]:
 @given(KEYS, SHARES)
 def test_no_split_stays_empty_once_there_are_three_tasks(keys: list[str], shares: dict[Split, float]) -> None:
     assert all(fill(keys[:3], shares)[split] == 1 for split in SPLITS)
+
+
+@given(KEYS)
+def test_a_third_of_the_tasks_are_to_learn_from_and_the_others_held_out(keys: list[str]) -> None:
+    counts = fill(keys, DEFAULT_SHARES)
+    assert abs(counts["train"] - len(keys) / 3) < 1
+    assert counts["val"] == 0
 
 
 @given(KEYS, SHARES)
@@ -91,28 +98,31 @@ def test_a_stratified_choice_has_the_size_asked_for_and_every_kind_in_its_share(
 
 
 PROMPTS = st.builds(
-    lambda text, expected, name, split: NewTask(
-        text, parse_judge({"kind": "exact", "expected": expected}), name, cast(Split | None, split)
+    lambda text, expected, name, split, group: NewTask(
+        text, parse_judge({"kind": "exact", "expected": expected}), name, cast(Split | None, split), group=group
     ),
     st.sampled_from(["a", " a\n", "b", "c", "d"]),
     st.sampled_from("xy"),
     st.sampled_from([None, "one", "two"]),
     st.sampled_from([None, *SPLITS]),
+    st.sampled_from(["", "g", "h"]),
 )
 
 
 @given(st.lists(st.lists(st.tuples(PROMPTS, st.booleans()), min_size=1, max_size=6), max_size=5))
-def test_no_prompt_is_in_two_splits_and_no_task_there_twice(calls: list[list[tuple[NewTask, bool]]]) -> None:
+def test_no_prompt_and_no_group_is_in_two_splits_and_no_task_there_twice(
+    calls: list[list[tuple[NewTask, bool]]],
+) -> None:
     stored: list[StoredTask] = []
     split_of: dict[str, Split] = {}
     for rows in calls:
-        placed = place([task for task, _ in rows], stored, EQUAL_SHARES)
+        placed = place([task for task, _ in rows], stored, DEFAULT_SHARES)
         for (task, is_removed), each in zip(rows, placed, strict=True):
             if each.is_new:
                 name = default_name(task)
-                stored.append(
-                    StoredTask(len(stored), name, task.prompt, files_json(task), each.split, task.digest, is_removed)
-                )
+                facts = (name, task.prompt, files_json(task), each.split, task.digest, task.group, is_removed)
+                stored.append(StoredTask(len(stored), *facts))
+                assert not task.group or split_of.setdefault(f"group {task.group}", each.split) == each.split
                 assert split_of.setdefault(task.prompt.strip(), each.split) == each.split
                 assert task.split in (None, each.split)
         assert len({each.digest for each in stored}) == len(stored)

@@ -18,6 +18,7 @@ from typing import TypeVar, cast
 from skillopt_mcp import limits
 from skillopt_mcp.documents.text import quoted
 from skillopt_mcp.environments.base import Environment, rolls_out
+from skillopt_mcp.environments.rows import parse_group
 from skillopt_mcp.errors import BadInput, SkillOptError
 from skillopt_mcp.judges.judging import check_judge, environment_of
 from skillopt_mcp.records.calls import storable
@@ -101,9 +102,8 @@ def tasks_of(environment: Environment) -> list[NewTask]:
                 raise BadInput(f"{called}, {split} task {n}{_named(row)}: {error}") from None
     if not found:
         raise BadInput(f"{called} has no tasks")
-    lacking = [split for split in ("train", "val") if all(task.split != split for task in found)]
-    if lacking:
-        raise BadInput(f"{called} has no {lacking[0]} tasks: a run learns from train tasks and chooses by val tasks")
+    if all(task.split != "train" for task in found):
+        raise BadInput(f"{called} has no train tasks: a run learns from them")
     return found
 
 
@@ -127,7 +127,7 @@ def _task(row: object, split: Split, environment: Environment) -> NewTask:
     if row.split not in (None, split):
         raise BadInput(f"its split is {quoted(str(row.split))}: tasks('{split}') is to give the {split} tasks alone")
     tags, files = _all(row.tags, str, "tags"), _all(row.files, TaskFile, "files")
-    return replace(row, prompt=storable(row.prompt), split=split, tags=tags, files=files)
+    return replace(row, prompt=storable(row.prompt), split=split, tags=tags, files=files, group=parse_group(row.group))
 
 
 def _all(given: object, kind: type[T], name: str) -> tuple[T, ...]:

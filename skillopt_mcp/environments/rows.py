@@ -214,7 +214,7 @@ def _shown(path: Path) -> str:
 
 DEFAULT_TYPE = "qa"
 _ANSWERS = ("answers", "answer", "ground_truth")
-_FIELDS = frozenset({"id", "question", "context", "task_type", "task_description", "split", *_ANSWERS})
+_FIELDS = frozenset({"id", "question", "context", "task_type", "task_description", "split", "group", *_ANSWERS})
 
 
 def is_question(item: object) -> bool:
@@ -248,7 +248,15 @@ def question_task(item: Mapping[str, object], split: Split | None = None) -> New
         name=storable(str(name)) if name not in (None, "") else None,
         split=split,
         tags=(storable(_text_items(item, "task_type")) or DEFAULT_TYPE,),
+        group=parse_group(item.get("group")),
     )
+
+
+def parse_group(value: object) -> str:
+    """Return the group of a task, "" for none. Raises BadInput where it is no text, or too long."""
+    if not isinstance(value, str | None) or len(value or "") > limits.GROUP_CHARACTERS:
+        raise BadInput(f"group must be a text of up to {limits.GROUP_CHARACTERS} characters")
+    return storable(value or "")
 
 
 def _answers(item: Mapping[str, object]) -> str | list[str]:
@@ -280,9 +288,6 @@ def _text_items(item: Mapping[str, object], name: str) -> str:
     return value
 
 
-_USES: tuple[tuple[Split, str], ...] = (("train", "learns from"), ("val", "chooses by"))
-
-
 def check_left(name: str, offered: Sequence[NewTask], left: Sequence[NewTask], stored: Mapping[str, Split]) -> None:
     """Raise BadInput when the tasks that are left of those that the environment offered cannot be trained on.
 
@@ -292,19 +297,17 @@ def check_left(name: str, offered: Sequence[NewTask], left: Sequence[NewTask], s
     splits = dict(stored)
     for task in left:
         splits.setdefault(task.digest, cast(Split, task.split))
-    found = {splits[task.digest] for task in left}
-    for split, use in _USES:
-        if split not in found:
-            n = sum(task.split == split for task in offered)
-            elsewhere = [splits[task.digest] for task in left if task.split == split]
-            why = [f"{n - len(elsewhere):,} were retired"] if n > len(elsewhere) else []
-            if elsewhere:
-                there = " and ".join(sorted(set(elsewhere)))
-                why.append(f"{len(elsewhere):,} are {there} tasks already (the same prompt, judge and files)")
-            raise BadInput(
-                f"none of the {n:,} {split} tasks of the environment {quoted(name)} can be used: {', '.join(why)}. "
-                f"A run {use} {split} tasks: let the environment give others, which no other split has"
-            )
+    if "train" not in {splits[task.digest] for task in left}:
+        n = sum(task.split == "train" for task in offered)
+        elsewhere = [splits[task.digest] for task in left if task.split == "train"]
+        why = [f"{n - len(elsewhere):,} were retired"] if n > len(elsewhere) else []
+        if elsewhere:
+            there = " and ".join(sorted(set(elsewhere)))
+            why.append(f"{len(elsewhere):,} are {there} tasks already (the same prompt, judge and files)")
+        raise BadInput(
+            f"none of the {n:,} train tasks of the environment {quoted(name)} can be used: {', '.join(why)}. "
+            "A run learns from train tasks: let the environment give others, which no other split has"
+        )
 
 
 def _check_names(name: str, tasks: Sequence[NewTask]) -> None:

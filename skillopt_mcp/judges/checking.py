@@ -8,6 +8,7 @@ import re
 from collections import Counter
 from collections.abc import Collection, Hashable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Literal
 
 from skillopt_mcp.judges.base import comparable, on_one_line, quoted
@@ -21,6 +22,8 @@ Problem = Literal[
 SHAPE_ONLY = "only the form of an answer is judged; such a judge cannot promote alone: add another kind"
 # How much of their words, the rarer the heavier, two tasks share that ask the same, where only a few have their answer.
 _NEAR_WITH_ANSWER, _FEW = 0.7, 5
+# After so many tasks that ask nearly the same and expect other answers, a task is one of a form, and no twin.
+_MAX_ALIKE = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +85,45 @@ def distinct(tasks: Sequence[Task]) -> list[Task]:
     return [task for n, task in enumerate(tasks) if n not in twins]
 
 
+def families(tasks: Sequence[Task]) -> list[tuple[Task, ...]]:
+    """Return the tasks in units of evidence, in order: those of a group, and those that say the same or nearly so."""
+    # Which words are looked up depends on the order, slightly: no matter in which one the tasks are given.
+    in_order = sorted(tasks, key=lambda task: (task.digest, task.id))
+    family = list(range(len(in_order)))
+    members = {n: [n] for n in family}
+
+    def join(n: int, m: int) -> None:
+        if family[n] != family[m]:
+            joined = members.pop(family[n])
+            members[family[m]] += joined
+            for each in joined:
+                family[each] = family[m]
+
+    first: dict[Hashable, int] = {}
+    for n, task in enumerate(in_order):
+        join(n, first.setdefault(exact_form(task), n))
+        if task.group:
+            join(n, first.setdefault(("group", task.group), n))
+    words, asked = words_of(in_order)
+    layers, weighed, expected = _layers(in_order, words, words, asked)
+    for n, rows, in_turn in _candidates(weighed):
+        n_alike = 0
+        for m in chain.from_iterable(rows):
+            is_same = expected[n] == expected[m]
+            if family[n] == family[m] or not (is_same or n_alike < _MAX_ALIKE):
+                continue
+            if all(layer.are_near(n, m) for layer in (in_turn if is_same else [*in_turn, *layers])):
+                if is_same or _agree(in_order[n].judge, in_order[m].judge):
+                    join(n, m)
+                else:
+                    n_alike += 1
+    family_of = {task.id: family[n] for n, task in enumerate(in_order)}
+    found: dict[int, list[Task]] = {}
+    for task in tasks:
+        found.setdefault(family_of[task.id], []).append(task)
+    return [tuple(each) for each in found.values()]
+
+
 def asked_in_train(tasks: Sequence[Task]) -> frozenset[int]:
     """Return the ids of the held-out tasks that ask what a train task asks, or nearly that with the same answer."""
     in_order = sorted(tasks, key=lambda task: task.split != "train")
@@ -101,13 +143,9 @@ def _collisions(tasks: Sequence[Task], names: Collection[str] | None = None) -> 
     words = said
     if names is not None:
         words = with_numbers_of(said, [n for n, task in enumerate(tasks) if task.name in names])
-    expected = [_expected(task.judge) for task in tasks]
-    n_with = Counter(expected)
-    least = [_NEAR_WITH_ANSWER if n_with[each] <= _FEW else NEAR for each in expected]
-    # What most tasks have in common, as a long form, weighs next to nothing.
-    weighed = [Layer(words, least, among=said), Layer(asked, least, among=asked)]
+    layers, weighed, expected = _layers(tasks, words, said, asked)
     twins = near_pairs(weighed, expected)
-    near = near_pairs([Layer(words), Layer(asked)])
+    near = near_pairs(layers)
     seen: dict[Hashable, int] = {}
     for n, task in enumerate(tasks):
         first = seen.setdefault(exact_form(task), n)
@@ -119,6 +157,18 @@ def _collisions(tasks: Sequence[Task], names: Collection[str] | None = None) -> 
             other = tasks[near[n]]
             is_twin = all(layer.are_near(n, near[n]) for layer in weighed) and _agree(task.judge, other.judge)
             yield n, near[n], _collision(task, other, "near_duplicate" if is_twin else "alike")
+
+
+def _layers(
+    tasks: Sequence[Task], words: Words, said: Words, asked: Words
+) -> tuple[list[Layer], list[Layer], list[Hashable]]:
+    """Return what is compared of tasks: their words, the same weighed by how rare they are, and what is expected."""
+    expected = [_expected(task.judge) for task in tasks]
+    n_with = Counter(expected)
+    least = [_NEAR_WITH_ANSWER if n_with[each] <= _FEW else NEAR for each in expected]
+    # What most tasks have in common, as a long form, weighs next to nothing.
+    weighed = [Layer(words, least, among=said), Layer(asked, least, among=asked)]
+    return [Layer(words), Layer(asked)], weighed, expected
 
 
 def _collision(task: Task, other: Task, problem: Literal["duplicate", "near_duplicate", "alike"]) -> TaskFinding:
@@ -189,9 +239,10 @@ class Layer:
         self.rarest = [self._rarest(n) for n in range(len(sets))]
 
     def are_near(self, n: int, m: int) -> bool:
-        """Return whether two sets overlap as much as the first must (Jaccard)."""
+        """Return whether two sets overlap as much as both must (Jaccard)."""
         common = self._weight(self.sets[n] & self.sets[m])
-        return common >= self.least[n] * (self.totals[n] + self.totals[m] - common) - _ROUNDING
+        least = max(self.least[n], self.least[m])
+        return common >= least * (self.totals[n] + self.totals[m] - common) - _ROUNDING
 
     def _weight(self, words: Collection[str]) -> float:
         return len(words) if self._weights is None else sum(map(self._weights.__getitem__, words))
@@ -220,10 +271,21 @@ def near_pairs(layers: Sequence[Layer], kinds: Sequence[Hashable] | None = None)
     layer in which one is like fewer others decides which to compare: one question is asked about many texts, or many
     about one. With `kinds` both are of one kind.
     """
+    found: dict[int, int] = {}
+    for n, rows, in_turn in _candidates(layers, kinds):
+        near = [_first_near(in_turn, n, row) for row in rows]
+        if (first := min((m for m in near if m is not None), default=None)) is not None:
+            found[n] = first
+    return found
+
+
+def _candidates(
+    layers: Sequence[Layer], kinds: Sequence[Hashable] | None = None
+) -> Iterator[tuple[int, list[list[int]], list[Layer]]]:
+    """Yield, per task, rows of the earlier ones that may be near to it, and the layers in which to compare them."""
     first_of = {tuple(map(id, layer.sets)): layer for layer in reversed(layers)}
     indexes = [_Index(layer) for layer in first_of.values()]
     of_kind = Counter(kinds or ())
-    found: dict[int, int] = {}
     for n, each in enumerate(layers[0].sets):
         if len(each) < _MIN_WORDS or (kinds and of_kind[kinds[n]] < 2):
             continue
@@ -231,13 +293,9 @@ def near_pairs(layers: Sequence[Layer], kinds: Sequence[Hashable] | None = None)
         asked = [(index.near(n, key), index) for index in indexes if index.layer.sets[n]]
         rows, chosen = min(asked, key=lambda each: _length(each[0]))
         # By its words in that layer it was found; the others are more likely to differ.
-        others = [index.layer for index in indexes if index is not chosen]
-        near = [_first_near([*others, chosen.layer], n, row) for row in rows]
-        if (first := min((m for m in near if m is not None), default=None)) is not None:
-            found[n] = first
+        yield n, rows, [*(index.layer for index in indexes if index is not chosen), chosen.layer]
         for index in indexes:
             index.add(n, key)
-    return found
 
 
 def _first_near(layers: Sequence[Layer], n: int, row: Sequence[int]) -> int | None:

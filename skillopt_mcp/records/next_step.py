@@ -124,5 +124,5 @@ class SkillState:
 
     @property
     def n_held_out(self) -> int:
-        """Return how many tasks promotion tests have."""
+        """Return how many tasks no part of a search sees."""
         return self.n_test

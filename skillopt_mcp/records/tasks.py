@@ -27,7 +27,7 @@ class TaskFile:
 
 @dataclass(frozen=True, slots=True)
 class NewTask:
-    """A task before it is stored; `name` is the caller's own id for it."""
+    """A task before it is stored; `name` is the caller's own id for it. Tasks of the same `group` are one family."""
 
     prompt: str
     judge: Judge
@@ -35,6 +35,7 @@ class NewTask:
     split: Split | None = None
     tags: tuple[str, ...] = ()
     files: tuple[TaskFile, ...] = ()
+    group: str = ""
 
     @property
     def digest(self) -> str:
@@ -55,6 +56,7 @@ class Task:
     digest: str
     tags: tuple[str, ...] = ()
     files: tuple[TaskFile, ...] = ()
+    group: str = ""
 
 
 def task_digest(prompt: str, judge: str, files: Sequence[Sequence[str]]) -> str:

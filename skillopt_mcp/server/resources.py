@@ -134,7 +134,7 @@ _SHAPES = {
     "set_up_tasks": _Shape(
         "Set up tasks for a skill",
         "Write tasks with judges, so that a change of the skill can be tested",
-        "Set up tasks for the skill {skill}. Aim at 60 or more that differ from each other, so that 30 or more "
+        "Set up tasks for the skill {skill}. Aim at 45 or more that differ from each other, so that 30 or more "
         "are held out.\n"
         "1. Read the skill and collect real work it was used for: recorded attempts, the project's tests and data.\n"
         "2. For each task write the prompt as a user would, and the strictest judge that is fair: exact, numeric, "

@@ -40,6 +40,7 @@ _TASK = {
         },
         "id": _STRING,
         "split": {"type": "string", "enum": ["train", "val", "test"], "description": "leave out to balance"},
+        "group": {**_STRING, "description": "the same for tasks that belong together"},
         "tags": {"type": "array", "items": _STRING},
         "files": {"type": "object", "description": "{relative path: text}"},
     },
@@ -123,7 +124,7 @@ class Tools:
     def add_tasks(
         self, skill: SkillName, tasks: Tasks = None, file: Annotated[str, Field(description="Path, JSON or JSONL")] = ""
     ) -> TasksAdded:
-        """Add tasks with judges, given here or in a file. They decide whether an edit helps: val and test tasks are
+        """Add tasks with judges, given here or in a file. They decide whether an edit helps: test tasks are
         held out, so 30 or more of them give a verdict sooner. Duplicates are skipped."""
         return add_tasks(self._workspace, skill, tasks, file or None)
 

@@ -28,6 +28,8 @@ from skillopt_mcp.records.skills import short
 from skillopt_mcp.show.details import ServedRow
 from skillopt_mcp.store.ledger import LedgerRow, ServedBy, Servings
 from skillopt_mcp.training.config import Config
+from skillopt_mcp.training.plan import search_splits
+from skillopt_mcp.training.promotion_test import held_out
 from skillopt_mcp.verdicts import describe
 from skillopt_mcp.workspace import Workspace
 
@@ -87,9 +89,10 @@ def figures_of(workspace: Workspace, run: Run) -> dict[str, object]:
 
 
 def n_tasks_of(workspace: Workspace, run: Run) -> SplitCounts:
-    """Return how many tasks of each split a run was frozen with."""
-    counts = Counter(task.split for task in tasks_of(workspace, run))
-    return SplitCounts(train=counts["train"], val=counts["val"], test=counts["test"])
+    """Return how many tasks a run was frozen with to learn from, to choose by, and held out."""
+    tasks = tasks_of(workspace, run)
+    train, val = search_splits(tasks, Config.of_run(run.config)) if run.kind == "replay" else (tasks, ())
+    return SplitCounts(train=len(train), val=len(val), test=len(held_out(tasks)))
 
 
 # Which models answered

@@ -20,8 +20,8 @@ ASKS = (
 )
 """Whether a row of task is one of skill ?1 that asks ?2, whatever blanks surround it; for the index task_by_prompt."""
 _TASK = (
-    "select id, skill_id, coalesce(retirement.name, task.name), prompt, judge, split, digest, tags, files from task"
-    " left join retirement on task_id = id"
+    "select id, skill_id, coalesce(retirement.name, task.name), prompt, judge, split, digest, tags, files, group_name"
+    " from task left join retirement on task_id = id"
 )
 
 
@@ -71,9 +71,10 @@ class Tasks:
 def insert_task(connection: Connection, skill_id: int, task: NewTask, split: Split) -> int:
     """Store a task that is not there within the caller's transaction, for `note_added` to record; return its id."""
     cursor = connection.execute(
-        "insert into task(skill_id, name, digest, prompt, judge, split, tags, files) values (?, ?, ?, ?, ?, ?, ?, ?)",
+        "insert into task(skill_id, name, digest, prompt, judge, split, tags, files, group_name)"
+        " values (?, ?, ?, ?, ?, ?, ?, ?, ?)",
         [skill_id, default_name(task), task.digest, task.prompt, judge_json(task.judge), split,
-         json.dumps(task.tags), files_json(task)],
+         json.dumps(task.tags), files_json(task), task.group],
     )  # fmt: skip
     return int(cursor.lastrowid or 0)
 
@@ -87,13 +88,13 @@ _N_IN_SPLITS = (
     "select split, count(*) from task where skill_id = ? and id not in (select task_id from retirement) group by split"
 )
 _PLACED = (
-    "select id, coalesce(retirement.name, task.name), prompt, files, split, digest, task_id is not null from task"
-    " left join retirement on task_id = id where skill_id = ? order by id"
+    "select id, coalesce(retirement.name, task.name), prompt, files, split, digest, group_name,"
+    " task_id is not null from task left join retirement on task_id = id where skill_id = ? order by id"
 )
 
 
 def _task(row: Row) -> Task:
-    task_id, skill_id, name, prompt, judge, split, digest, tags, files = row
+    task_id, skill_id, name, prompt, judge, split, digest, tags, files, group = row
     return Task(
         id=cast(int, task_id),
         skill_id=cast(int, skill_id),
@@ -104,6 +105,7 @@ def _task(row: Row) -> Task:
         digest=str(digest),
         tags=tuple(json.loads(str(tags))),
         files=parse_files(str(files)),
+        group=str(group),
     )
 
 

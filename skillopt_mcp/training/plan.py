@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from skillopt_mcp.errors import BadInput
@@ -13,7 +13,7 @@ from skillopt_mcp.records.runs import DiscardedEdit, StepKind
 from skillopt_mcp.records.skills import SkillFiles
 from skillopt_mcp.records.tasks import Task
 from skillopt_mcp.redaction.redacting import NOTHING_KNOWN, KnownSecrets
-from skillopt_mcp.splits import batches, epoch_order
+from skillopt_mcp.splits import batches, epoch_order, stratified
 from skillopt_mcp.stages.rollout import Evaluation
 from skillopt_mcp.training.config import Config, Schedule
 
@@ -49,11 +49,26 @@ class Plan:
         return self.n_steps + (self.config.epochs - 1) * len(epoch_ends(self.config))
 
 
+def search_splits(tasks: Sequence[Task], config: Config) -> tuple[tuple[Task, ...], tuple[Task, ...]]:
+    """Return the tasks that a search learns from, and those that its gate chooses by: neither is held out.
+
+    Without val tasks these are half of the train tasks, in any order the same ones, with each kind in its share.
+    """
+    train, val = (tuple(task for task in tasks if task.split == split) for split in ("train", "val"))
+    if val:
+        return train, val
+    in_order = sorted(train, key=lambda task: task.digest)
+    kinds = [task.tags[0] if task.tags else "" for task in in_order]
+    n = min(len(train) // 2, config.limit_val or len(train))
+    chosen = {in_order[at].id for at in stratified(kinds, n, f"val {config.seed}")}
+    return tuple(task for task in train if task.id not in chosen), tuple(task for task in train if task.id in chosen)
+
+
 def check_splits(plan: Plan) -> None:
     """Raise BadInput when a plan has nothing to train on, or nothing to choose by."""
-    for split, tasks in (("train", plan.train), ("val", plan.val)):
-        if not tasks:
-            raise BadInput(f"the skill has no {split} task: add tasks with add_tasks or 'skillopt-mcp tasks add'")
+    if not (plan.train and plan.val):
+        n = f"{len(plan.train)} train and {len(plan.val)} val"
+        raise BadInput(f"a run needs 2 train tasks, or a train and a val task, got {n}: add tasks with add_tasks")
 
 
 @dataclass(frozen=True, slots=True)

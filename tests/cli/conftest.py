@@ -9,7 +9,7 @@ from console import SEED, Cli, Place, run_forked
 
 from skillopt_mcp.backends.world import make_skill, make_tasks
 from skillopt_mcp.promotions.consent import add_root
-from skillopt_mcp.splits import EQUAL_SHARES
+from skillopt_mcp.splits import DEFAULT_SHARES
 from skillopt_mcp.workspace import Workspace
 
 
@@ -38,7 +38,7 @@ def make_place(tmp_path: Path) -> Callable[..., Place]:
         with Workspace(place.store_path) as workspace:
             add_root(workspace, str(folder / "skills"))
             skill = workspace.skill(str(place.skill_path))
-            workspace.store.tasks.add_tasks(skill.id, make_tasks(n_tasks, SEED), EQUAL_SHARES)
+            workspace.store.tasks.add_tasks(skill.id, make_tasks(n_tasks, SEED), DEFAULT_SHARES)
         return place
 
     return make

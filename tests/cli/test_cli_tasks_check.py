@@ -65,7 +65,7 @@ def test_a_data_set_is_drawn_in_a_check_as_it_would_be_added(here: Path, capsys:
     drawn = ["--split-mode", "ratio", "--ratio", "10:1:9"]
     assert main(["tasks", "check", "./mine", "tasks.json", *drawn]) == 0
     reported = capsys.readouterr().err
-    assert "note: 10 of the tasks are held out" in reported
+    assert "note: 9 of the tasks are held out" in reported
     assert main(["tasks", "add", "./mine", "tasks.json", *drawn]) == 0
     assert "mine has 10 train, 1 val and 9 test tasks" in capsys.readouterr().out
 

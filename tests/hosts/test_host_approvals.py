@@ -15,7 +15,7 @@ from skillopt_mcp.candidates import propose_edits
 from skillopt_mcp.promotion_tests import evaluate_candidate
 from skillopt_mcp.promotions.consent import Consent, NeedsPerson, add_root, agree
 from skillopt_mcp.promotions.promoting import check_promotion
-from skillopt_mcp.splits import EQUAL_SHARES
+from skillopt_mcp.splits import DEFAULT_SHARES
 from skillopt_mcp.workspace import Workspace
 
 pytestmark = pytest.mark.hosts
@@ -36,7 +36,7 @@ def prepare(place: Path, *, approved: bool) -> str:
     with Workspace(place / "store.db", target=f"simulated:honest,seed={SEED}", project=place) as workspace:
         add_root(workspace, str(folder.parent))
         tracked = workspace.skill(str(folder))
-        workspace.store.tasks.add_tasks(tracked.id, make_tasks(90, SEED), EQUAL_SHARES)
+        workspace.store.tasks.add_tasks(tracked.id, make_tasks(90, SEED), DEFAULT_SHARES)
         candidate_id = propose_edits(workspace, str(folder), [{"op": "append", "content": LESSONS}]).candidate_id
         assert candidate_id
         while evaluate_candidate(workspace, candidate_id).verdict == "undecided":

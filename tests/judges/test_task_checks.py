@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import random
+import time
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from skillopt_mcp.environments.rows import question_task
-from skillopt_mcp.judges.checking import Layer, TaskFinding, asked_in_train, check_tasks, near_pairs
+from skillopt_mcp.judges.checking import Layer, TaskFinding, asked_in_train, check_tasks, families, near_pairs
 from skillopt_mcp.judges.judging import parse_judge, score
 from skillopt_mcp.records.judging import Score
 from skillopt_mcp.records.tasks import SPLITS, Split, Task, TaskFile
@@ -210,6 +214,63 @@ def test_no_question_that_is_asked_twice_is_overlooked(rows: list[tuple[frozense
             len(sets[n] & sets[m]) >= 0.85 * len(sets[n] | sets[m]) for sets in (words, asked)
         )])
     }  # fmt: skip
+
+
+def units(tasks: list[Task]) -> set[frozenset[int]]:
+    """Return the families of tasks by their ids."""
+    return {frozenset(each.id for each in family) for family in families(tasks)}
+
+
+ROWS = st.lists(
+    st.tuples(
+        st.frozensets(st.sampled_from("abcdefghijkl"), min_size=5),
+        st.sampled_from(["x", "y", "z"]),
+        st.sampled_from(["", "", "g", "h"]),
+        st.sampled_from(SPLITS),
+    ),
+    max_size=24,
+)
+
+
+@given(ROWS, st.randoms(use_true_random=False))
+def test_families_are_a_partition_by_group_and_near_duplicates_in_any_order(
+    rows: list[tuple[frozenset[str], str, str, Split]], draw: random.Random
+) -> None:
+    tasks = [
+        replace(task(n, " ".join(sorted(words)), split, answer), group=group)
+        for n, (words, answer, group, split) in enumerate(rows)
+    ]
+    found = families(tasks)
+    assert sorted(each.id for family in found for each in family) == [each.id for each in tasks]
+    assert [family[0].id for family in found] == sorted(family[0].id for family in found)
+    assert units(draw.sample(tasks, len(tasks))) == units(tasks)
+    family_of = {each.name: n for n, family in enumerate(found) for each in family}
+    of_group = {each.group: each.name for each in tasks}
+    assert all(family_of[each.name] == family_of[of_group[each.group]] for each in tasks if each.group)
+    for each in check_tasks(tasks):
+        assert each.other is None or each.problem == "alike" or family_of[each.task] == family_of[each.other]
+
+
+def test_a_family_is_a_group_or_says_nearly_the_same_with_the_same_answer() -> None:
+    numeric = {"kind": "numeric", "expected": 7}
+    tasks = [
+        task(0, LONG, answer="7"),
+        task(1, "Something else that is asked of nobody", answer="7"),
+        task(2, f"{LONG} places", answer=numeric),
+        task(3, f"{LONG} or so", answer="8"),
+        replace(task(4, "One more question of its own"), group="g"),
+        replace(task(5, "And another one that is unlike it"), group="g"),
+        task(6, f" {LONG}", answer="9"),
+    ]
+    assert [[each.id for each in family] for family in families(tasks)] == [[0, 2, 6], [1], [3], [4, 5]]
+
+
+def test_families_of_a_thousand_tasks_are_found_at_once() -> None:
+    tasks = [task(n, f"Which department answers {spelled(n)} when they write to us by mail?") for n in range(900)]
+    tasks += [task(n, f"{LONG}{'!' * n}", answer="7") for n in range(900, 1000)]
+    before = time.process_time()
+    assert len(families(tasks)) == 901
+    assert time.process_time() - before < 2
 
 
 def spelled(n: int) -> str:

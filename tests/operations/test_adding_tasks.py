@@ -48,7 +48,7 @@ def empty(place: Place) -> Workspace:
 def test_tasks_are_balanced_over_the_splits_and_added_once(place: Place, empty: Workspace) -> None:
     first = add_tasks(empty, str(place.skill), tasks(90))
     assert (first.added, first.rejected, first.notes) == (90, [], [])
-    assert first.splits == SplitCounts(train=30, val=30, test=30)
+    assert first.splits == SplitCounts(train=30, val=0, test=60)
     assert (first.next_step.action, first.next_step.arguments) == (
         "propose_edits", {"skill": "ledger-clerk", "rollouts": 8},
     )  # fmt: skip
@@ -57,11 +57,37 @@ def test_tasks_are_balanced_over_the_splits_and_added_once(place: Place, empty: 
 
 
 def test_a_task_keeps_all_it_was_given(place: Place, empty: Workspace) -> None:
-    given = row("p \ud800", id="mine", split="test", tags=["a"], files={"x/y.txt": "text"})
+    given = row("p \ud800", id="mine", split="test", group="g", tags=["a"], files={"x/y.txt": "text"})
     add_tasks(empty, str(place.skill), [given])
     (task,) = empty.store.tasks.list_tasks(1)
-    assert (task.prompt, task.name, task.split, task.tags) == ("p \ufffd", "mine", "test", ("a",))
+    assert (task.prompt, task.name, task.split, task.group) == ("p \ufffd", "mine", "test", "g")
+    assert task.tags == ("a",)
     assert [(file.path, file.content) for file in task.files] == [("x/y.txt", "text")]
+
+
+def test_tasks_of_a_group_join_one_split_and_keep_their_group(place: Place, empty: Workspace) -> None:
+    skill = str(place.skill)
+    first = add_tasks(empty, skill, [*tasks(8), row("a", group="g", split="train"), row("b", group="g")])
+    assert first.n_rejected == 0
+    rows = [
+        row("c", group="g"),
+        row("d", group="g", split="test"),
+        row("b", group="h"),
+        row("b"),
+        row("e", group="h", split="val"),
+        row("f", group="h"),
+        row("i", group=7),
+        row("j", group="g" * 129),
+    ]
+    again = add_tasks(empty, skill, rows)
+    assert (again.added, again.duplicates) == (3, 1)
+    assert [(each.index, each.reason) for each in again.rejected] == [
+        (1, 'split must be train, where the group "g" is, got test'),
+        (2, 'this task is stored with the group "g", which never changes'),
+        *((n, "group must be a text of up to 128 characters") for n in (6, 7)),
+    ]
+    splits = {task.prompt: task.split for task in empty.store.tasks.list_tasks(1) if task.group}
+    assert splits == {"a": "train", "b": "train", "c": "train", "e": "val", "f": "val"}
 
 
 BAD: list[tuple[object, str]] = [

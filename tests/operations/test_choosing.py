@@ -18,7 +18,7 @@ from skillopt_mcp.records.results import Rejected
 from skillopt_mcp.records.tasks import SPLITS, NewTask, Split, Task
 from skillopt_mcp.runs import start_run
 from skillopt_mcp.settings.reading import SplitPlan, split_plan
-from skillopt_mcp.splits import EQUAL_SHARES
+from skillopt_mcp.splits import DEFAULT_SHARES
 from skillopt_mcp.tasks import add_data_set, add_environment, add_tasks, remove_tasks
 from skillopt_mcp.training.config import Config
 from skillopt_mcp.workspace import Workspace
@@ -47,7 +47,7 @@ def tagged(place: Place) -> Workspace:
     workspace = place.open()
     tracked = workspace.skill(str(place.skill))
     new = [replace(task, tags=(KINDS[n % 4],)) for n, task in enumerate(make_tasks(120, SEED))]
-    workspace.store.tasks.add_tasks(tracked.id, new, EQUAL_SHARES)
+    workspace.store.tasks.add_tasks(tracked.id, new, DEFAULT_SHARES)
     return workspace
 
 

@@ -23,7 +23,7 @@ from skillopt_mcp.records.calls import Role
 from skillopt_mcp.records.evidence import Claim, Metric, PairPolicy, SearchGate
 from skillopt_mcp.records.tasks import NewTask
 from skillopt_mcp.runs import replay, start_run
-from skillopt_mcp.splits import EQUAL_SHARES
+from skillopt_mcp.splits import DEFAULT_SHARES
 from skillopt_mcp.training.config import Config
 from skillopt_mcp.workspace import Workspace
 
@@ -92,7 +92,7 @@ def test_no_gate_asks_more_than_was_estimated(workspace: Workspace, gate: Search
     assert in_run["target"] <= estimate.train_rollouts + estimate.val_rollouts
     assert in_run["optimizer"] <= estimate.optimizer_calls
     assert in_test["target"] <= 2 * estimate.promotion_pairs
-    assert (estimate.val_rollouts > 12 * 30) == (gate != "strict")
+    assert (estimate.val_rollouts > 8 * 15) == (gate != "strict")
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -111,7 +111,7 @@ def _with_rubrics(place: Place, draw: random.Random) -> Workspace:
     """Return a workspace with tasks of which some by chance are judged by one to three votes as well."""
     workspace = place.open()
     tasks = [_judged(task, draw.choice((0, 0, 1, 3))) for task in make_tasks(24, SEED)]
-    workspace.store.tasks.add_tasks(workspace.skill("ledger-clerk").id, tasks, EQUAL_SHARES)
+    workspace.store.tasks.add_tasks(workspace.skill("ledger-clerk").id, tasks, DEFAULT_SHARES)
     use(workspace, Scripted(lambda call: '{"grade": "all"}'), "judge")
     return workspace
 
@@ -173,5 +173,5 @@ def test_a_run_estimates_no_pair_of_a_task_that_other_tests_have_drawn(place: Pl
     estimate, _, in_test = _asked(workspace, config)
 
     assert worn
-    assert estimate.promotion_pairs < len(test_tasks)
+    assert estimate.promotion_pairs < workspace.store.tasks.count_tasks(skill.id)["test"]
     assert in_test["target"] <= 2 * estimate.promotion_pairs

@@ -28,7 +28,7 @@ from skillopt_mcp.records.judging import Judge
 from skillopt_mcp.records.tasks import NewTask, Split
 from skillopt_mcp.runs import replay, start_run
 from skillopt_mcp.show.inspecting import inspect
-from skillopt_mcp.splits import EQUAL_SHARES
+from skillopt_mcp.splits import DEFAULT_SHARES
 from skillopt_mcp.store.driver import connect
 from skillopt_mcp.training.config import Config
 from skillopt_mcp.training.confirmation import open_test, run_test
@@ -57,13 +57,13 @@ def with_rubrics(place: Place, n: int = 30) -> Workspace:
     workspace = place.open()
     skill = workspace.skill(str(place.skill))
     tasks = [replace(task, judge=All(judges=[task.judge, RUBRIC])) for task in make_tasks(n, SEED)]
-    workspace.store.tasks.add_tasks(skill.id, tasks, EQUAL_SHARES)
+    workspace.store.tasks.add_tasks(skill.id, tasks, DEFAULT_SHARES)
     return workspace
 
 
 def add(workspace: Workspace, place: Place, judge: Judge, n: int = 12, split: Split | None = "test") -> None:
     tasks = [NewTask(f"What is {n}?", judge, split=split) for n in range(n)]
-    workspace.store.tasks.add_tasks(workspace.skill(str(place.skill)).id, tasks, EQUAL_SHARES)
+    workspace.store.tasks.add_tasks(workspace.skill(str(place.skill)).id, tasks, DEFAULT_SHARES)
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="the program is one of Unix")
@@ -150,9 +150,9 @@ def test_a_run_is_frozen_with_its_judge_and_says_so(place: Place) -> None:
 def test_a_run_whose_held_out_tasks_judge_the_form_alone_confirms_nothing_and_says_why(place: Place) -> None:
     workspace = place.open()
     skill = workspace.skill(str(place.skill))
-    train = [replace(task, split="train") for task in make_tasks(20, SEED)]
-    workspace.store.tasks.add_tasks(skill.id, train, EQUAL_SHARES)
-    add(workspace, place, FORM, split="val")
+    train = [replace(task, judge=FORM, split="train") for task in make_tasks(20, SEED)]
+    workspace.store.tasks.add_tasks(skill.id, train, DEFAULT_SHARES)
+    add(workspace, place, FORM)
     before = workspace.live(skill).digest
     answers = Scripted(
         lambda call: "short" if call.request.digest.startswith(before) else "long enough", name=SIMULATION

@@ -20,10 +20,10 @@ from skillopt_mcp.judges.judging import parse_judge
 from skillopt_mcp.judges.programs import register_command
 from skillopt_mcp.promotion_tests import evaluate_candidate
 from skillopt_mcp.records.runs import Run
-from skillopt_mcp.records.tasks import NewTask
+from skillopt_mcp.records.tasks import NewTask, Split
 from skillopt_mcp.runs import replay, start_run, unfinished_run
 from skillopt_mcp.show.listing import list_skills
-from skillopt_mcp.splits import EQUAL_SHARES
+from skillopt_mcp.splits import DEFAULT_SHARES
 from skillopt_mcp.store.driver import Connection
 from skillopt_mcp.store.pool import Pool
 from skillopt_mcp.training.config import Config
@@ -39,7 +39,7 @@ def test_a_run_trains_and_confirms_its_best_version(place: Place, workspace: Wor
     result = replay(workspace, start_run(workspace, "ledger-clerk", CONFIG))
     assert result.status == "finished"
     assert [(step.epoch, step.step, step.kind) for step in result.steps] == [
-        *((1, n, "step") for n in (1, 2, 3)), *((2, n, "step") for n in (4, 5, 6)), (2, 7, "slow"), (2, 8, "meta"),
+        *((1, n, "step") for n in (1, 2)), *((2, n, "step") for n in (3, 4)), (2, 5, "slow"), (2, 6, "meta"),
     ]  # fmt: skip
     assert result.candidate_id
     assert result.test_before is not None
@@ -204,15 +204,16 @@ def _as_new(workspace: Workspace) -> list[NewTask]:
     return [NewTask(task.prompt, task.judge) for task in workspace.store.tasks.list_tasks(1)]
 
 
-@pytest.mark.parametrize("missing", ["train", "val"])
-def test_a_run_needs_train_and_val_tasks_and_leaves_no_row_without(place: Place, missing: str) -> None:
+@pytest.mark.parametrize(("n_train", "n_val"), [(0, 5), (1, 0)])
+def test_a_run_needs_two_tasks_that_are_not_held_out_and_leaves_no_row_without(
+    place: Place, n_train: int, n_val: int
+) -> None:
     workspace = place.open()
     place.add_tasks(workspace, 0)
-    tasks = [replace(task, split="test" if missing == "val" else "val") for task in _some()]
-    if missing == "val":
-        tasks += [replace(task, split="train", name=None, prompt=f"{task.prompt}!") for task in _some()]
-    workspace.store.tasks.add_tasks(1, tasks, {"train": 1, "val": 1, "test": 1})
-    with pytest.raises(BadInput, match=f"the skill has no {missing} task: add tasks"):
+    splits: list[Split] = [*["train"] * n_train, *["val"] * n_val]  # type: ignore[list-item]
+    tasks = [replace(task, split=split) for task, split in zip(_some(), splits, strict=False)]
+    workspace.store.tasks.add_tasks(1, tasks, DEFAULT_SHARES)
+    with pytest.raises(BadInput, match=f"or a train and a val task, got {n_train} train and {n_val} val: add tasks"):
         start_run(workspace, "ledger-clerk", CONFIG)
     assert workspace.store.runs.list_runs(1) == []
 
@@ -254,7 +255,7 @@ def test_a_resumed_run_finds_out_that_a_judge_program_cannot_start_before_it_ask
         program.chmod(0o755)
         workspace.store.commands.register(register_command("check", [str(program)]))
         tasks = [NewTask(f"What is {n}?", parse_judge({"kind": "command", "name": "check"})) for n in range(12)]
-        workspace.store.tasks.add_tasks(workspace.skill(str(place.skill)).id, tasks, EQUAL_SHARES)
+        workspace.store.tasks.add_tasks(workspace.skill(str(place.skill)).id, tasks, DEFAULT_SHARES)
         target = Scripted(lambda _: "an answer")
         use(workspace, target, "target", "optimizer")
         run = start_run(workspace, "ledger-clerk", CONFIG)

@@ -11,7 +11,7 @@ from skillopt_mcp.promotion_tests import evaluate_candidate
 from skillopt_mcp.promotions.consent import Consent, permit
 from skillopt_mcp.promotions.promoting import promote_skill, rollback_skill
 from skillopt_mcp.promotions.review import review_candidate
-from skillopt_mcp.splits import EQUAL_SHARES
+from skillopt_mcp.splits import DEFAULT_SHARES
 from skillopt_mcp.workspace import Workspace
 
 STANDING = Consent.STANDING
@@ -50,7 +50,7 @@ def test_it_covers_no_test_on_a_handful_of_tasks(place: Place) -> None:
     with place.open(store="few.db") as workspace:
         tracked = workspace.skill(str(place.skill))
         tasks = [replace(task, split="test") for task in make_tasks(5, SEED)]
-        workspace.store.tasks.add_tasks(tracked.id, tasks, EQUAL_SHARES)
+        workspace.store.tasks.add_tasks(tracked.id, tasks, DEFAULT_SHARES)
         workspace.store.permissions.add_root(str(place.root))
         permit(workspace, "ledger-clerk", simulated=True)
         candidate, before = place.accepted(workspace), place.main.read_bytes()

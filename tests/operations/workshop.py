@@ -14,7 +14,7 @@ from skillopt_mcp.promotion_tests import evaluate_candidate
 from skillopt_mcp.records.calls import Call, Role, Rollout
 from skillopt_mcp.records.runs import Run
 from skillopt_mcp.runs import furthest, new_run, start_run
-from skillopt_mcp.splits import EQUAL_SHARES
+from skillopt_mcp.splits import DEFAULT_SHARES
 from skillopt_mcp.training.config import Config
 from skillopt_mcp.workspace import Workspace
 
@@ -54,7 +54,7 @@ class Place:
 
     def add_tasks(self, workspace: Workspace, n: int = 90) -> None:
         tracked = workspace.skill(str(self.skill))
-        workspace.store.tasks.add_tasks(tracked.id, make_tasks(n, SEED), EQUAL_SHARES)
+        workspace.store.tasks.add_tasks(tracked.id, make_tasks(n, SEED), DEFAULT_SHARES)
 
     def propose(self, workspace: Workspace, content: str = LESSONS, **edit: str) -> str:
         """Return the id of a candidate; by default it teaches all that the tasks need."""

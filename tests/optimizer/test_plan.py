@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import random
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -9,7 +12,7 @@ from training_world import PLAIN, SKILL, new_tasks, plan_of, stored
 
 from skillopt_mcp.errors import BadInput
 from skillopt_mcp.training.config import Config
-from skillopt_mcp.training.plan import check_splits, edit_budget, steps
+from skillopt_mcp.training.plan import check_splits, edit_budget, search_splits, steps
 
 TASKS = stored(new_tasks(33))
 
@@ -33,10 +36,34 @@ def test_steps_use_the_schedules_budgets_over_the_whole_run() -> None:
     assert budgets[0] > budgets[5] > budgets[-1] == 1
 
 
+TAGGED = st.lists(st.sampled_from("abc"), min_size=2, max_size=40)
+
+
+@given(tags=TAGGED, seed=st.integers(0, 9), draw=st.randoms(use_true_random=False))
+def test_without_val_tasks_half_of_the_train_tasks_of_each_kind_choose(
+    tags: list[str], seed: int, draw: random.Random
+) -> None:
+    tasks = [replace(TASKS[0], id=n, digest=f"{n:x}", split="train", tags=(tag,)) for n, tag in enumerate(tags)]
+    held_out = replace(TASKS[0], id=99, split="test")
+    train, val = search_splits([*tasks, held_out], Config(seed=seed))
+    assert (len(train), len(val)) == (-(-len(tasks) // 2), len(tasks) // 2)
+    assert sorted((*train, *val), key=lambda task: task.id) == tasks
+    for tag in set(tags):
+        assert abs(sum(task.tags == (tag,) for task in val) - tags.count(tag) * len(val) / len(tasks)) < 1
+    again = search_splits(draw.sample(tasks, len(tasks)), Config(seed=seed))
+    assert set(again[1]) == set(val)
+
+
+def test_val_tasks_are_the_only_ones_that_choose_where_there_are_some() -> None:
+    one = replace(TASKS[0], split="val")
+    others = [replace(each, split="train") for each in TASKS[1:]]
+    assert search_splits([one, *others], Config()) == (tuple(others), (one,))
+
+
 @pytest.mark.parametrize("split", ["train", "val"])
 def test_a_run_without_train_or_val_tasks_is_refused_by_name(split: str) -> None:
     plan = plan_of(SKILL, [task for task in TASKS if task.split != split], Config())
-    with pytest.raises(BadInput, match=f"no {split} task"):
+    with pytest.raises(BadInput, match="a run needs 2 train tasks, or a train and a val task, got "):
         check_splits(plan)
 
 

@@ -20,7 +20,7 @@ from skillopt_mcp.records.candidates import Candidate, NewCandidate, candidate_i
 from skillopt_mcp.records.evidence import Confirmation, Pair
 from skillopt_mcp.records.skills import MAIN_FILE, SkillFile, SkillFiles
 from skillopt_mcp.records.tasks import NewTask, Split, Task
-from skillopt_mcp.splits import EQUAL_SHARES
+from skillopt_mcp.splits import DEFAULT_SHARES
 from skillopt_mcp.training import confirmation
 from skillopt_mcp.training.confirmation import (
     check_fresh,
@@ -137,7 +137,7 @@ def test_when_the_tasks_are_used_up_it_says_so_and_new_ones_let_it_go_on(tmp_pat
         assert (end.verdict, end.n_pairs) == ("undecided", 12)
         assert "all 12 fresh test tasks are drawn: add others, and the test goes on with them" in end.reason
         assert run(bench, opened(bench, 1, rule)) == end
-        bench.store.tasks.add_tasks(bench.skill.id, sealed(10, first=12), EQUAL_SHARES)
+        bench.store.tasks.add_tasks(bench.skill.id, sealed(10, first=12), DEFAULT_SHARES)
         further = opened(bench, 1, rule)
         assert run(bench, further).n_pairs == 22
         assert len(set(drawn(bench, further))) == 22

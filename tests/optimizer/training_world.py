@@ -19,7 +19,7 @@ from skillopt_mcp.records.evidence import Trajectory
 from skillopt_mcp.records.runs import Run, StepOutcome, StepRecord, TriedEdit
 from skillopt_mcp.records.skills import MAIN_FILE, SkillFile, SkillFiles
 from skillopt_mcp.records.tasks import SPLITS, NewTask, Task
-from skillopt_mcp.splits import EQUAL_SHARES
+from skillopt_mcp.splits import DEFAULT_SHARES
 from skillopt_mcp.store.opening import Store
 from skillopt_mcp.training.config import Config
 from skillopt_mcp.training.loop import train
@@ -60,7 +60,7 @@ class Bench:
         self.store = Store(folder / "s.db")
         self.base = files
         self.skill = self.store.skills.track("clerk", str(folder / "clerk"), files)
-        self.store.tasks.add_tasks(self.skill.id, tasks, EQUAL_SHARES)
+        self.store.tasks.add_tasks(self.skill.id, tasks, DEFAULT_SHARES)
         self.tasks = tuple(self.store.tasks.list_tasks(self.skill.id))
         self.store.runs.add_run(
             Run(RUN, self.skill.id, files.digest, "{}", json.dumps(asdict(PROMPTS)), (), (), "t", "o", "running")

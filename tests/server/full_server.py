@@ -17,7 +17,7 @@ from skillopt_mcp.promotion_tests import evaluate_candidate
 from skillopt_mcp.promotions.consent import add_root
 from skillopt_mcp.server.app import SkillOptServer
 from skillopt_mcp.server.services import services_over
-from skillopt_mcp.splits import EQUAL_SHARES
+from skillopt_mcp.splits import DEFAULT_SHARES
 from skillopt_mcp.workspace import Workspace
 
 SEED = 3
@@ -39,7 +39,7 @@ class World:
         self.workspace = Workspace(self.place / "store.db", target=target, project=self.place, environ={})
         add_root(self.workspace, str(self.skill.parent))
         tracked = self.workspace.skill(str(self.skill))
-        self.workspace.store.tasks.add_tasks(tracked.id, make_tasks(90, SEED), EQUAL_SHARES)
+        self.workspace.store.tasks.add_tasks(tracked.id, make_tasks(90, SEED), DEFAULT_SHARES)
 
     @property
     def skill(self) -> Path:

@@ -59,7 +59,7 @@ def test_everything_that_is_listed_can_be_read(world: World, era: str) -> None:
         era=era,
     )
     assert [row["name"] for row in json.loads(index)] == ["ledger-clerk"]
-    assert "tasks: train 30, val 30, test 30" in about
+    assert "tasks: train 30, val 0, test 60" in about
     assert version == world.main.read_text()
     assert diff.startswith("--- a/ledger-clerk/SKILL.md\n")
     assert "+- Round once" in diff

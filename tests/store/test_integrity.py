@@ -10,7 +10,7 @@ from skillopt_mcp.judges.judging import parse_judge
 from skillopt_mcp.records.candidates import Approval
 from skillopt_mcp.records.commands import RegisteredCommand
 from skillopt_mcp.records.tasks import NewTask
-from skillopt_mcp.splits import EQUAL_SHARES
+from skillopt_mcp.splits import DEFAULT_SHARES
 from skillopt_mcp.store.decisions import ConfirmationRow
 from skillopt_mcp.store.events import append
 from skillopt_mcp.store.integrity import Integrity
@@ -32,7 +32,9 @@ def problems(store: Store) -> list[str]:
 def full(store: Store) -> Store:
     """Return a store with a task and three events: two skill roots, and a permission."""
     skill = store.skills.track("s", "/s", SKILL)
-    store.tasks.add_tasks(skill.id, [NewTask("what?", parse_judge({"kind": "exact", "expected": "42"}))], EQUAL_SHARES)
+    store.tasks.add_tasks(
+        skill.id, [NewTask("what?", parse_judge({"kind": "exact", "expected": "42"}))], DEFAULT_SHARES
+    )
     for root in ("/", "/etc"):
         store.permissions.add_root(root)
     store.permissions.grant(skill.id, "a person")

@@ -8,7 +8,7 @@ from children import SKILL
 from skillopt_mcp.errors import StoreError
 from skillopt_mcp.judges.judging import parse_judge
 from skillopt_mcp.records.tasks import NewTask
-from skillopt_mcp.splits import EQUAL_SHARES
+from skillopt_mcp.splits import DEFAULT_SHARES
 from skillopt_mcp.store.opening import Store
 from skillopt_mcp.store.pool import Pool, schema_sql
 
@@ -61,7 +61,7 @@ def test_every_view_reads(store: Store, pool: Pool) -> None:
 def test_the_store_itself_keeps_its_rules(store: Store, sql: str, rule: str) -> None:
     skill = store.skills.track("s", "/s", SKILL)
     task = NewTask("what?", parse_judge({"kind": "exact", "expected": "42"}), split="val")
-    store.tasks.add_tasks(skill.id, [task], EQUAL_SHARES)
+    store.tasks.add_tasks(skill.id, [task], DEFAULT_SHARES)
     pool = Pool(store.path)
     with pytest.raises(StoreError, match=rule), pool.write() as connection:
         connection.execute(sql)

@@ -44,7 +44,7 @@ _ROWS = f"""a row of FILE (it needs prompt and judge, or question and answers; t
 judge kinds:
   {", ".join(kinds())}
 
-Rows without a split join the one that is furthest below its share: 1:1:1, or what --split-mode ratio says."""
+Rows without a split join the one that is furthest below its share: 1:0:2, or what --split-mode ratio says."""
 
 
 @command("tasks list", example="tasks list my-skill", needs_store=True)
@@ -281,6 +281,6 @@ def _row(task: Task) -> dict[str, Any]:
     """Return a task as `tasks add` reads it."""
     row = {
         "id": task.name, "prompt": task.prompt, "judge": json.loads(judge_json(task.judge)), "split": task.split,
-        "tags": list(task.tags), "files": {file.path: file.content for file in task.files},
+        "group": task.group, "tags": list(task.tags), "files": {file.path: file.content for file in task.files},
     }  # fmt: skip
     return {name: value for name, value in row.items() if value}
