@@ -9,9 +9,10 @@ from skillopt_mcp.records.calls import Message, Reply
 from skillopt_mcp.records.tasks import Task
 
 SearchVerdict = Literal["accept_best", "accept", "reject"]
-ConfirmVerdict = Literal["accept", "reject", "undecided"]
+Verdict = Literal["better", "not_better", "cant_tell", "no_worse", "worse", "better_here"]
+"""What a promotion test says; see docs/evidence.md."""
+Arm = Literal["base", "candidate"]
 Metric = Literal["hard", "soft", "mixed"]
-Claim = Literal["these", "like_these"]
 SearchGate = Literal["strict", "fresh", "paired_se", "no_regression"]
 Change = Literal["regressed", "persistent_fail", "improved", "stable_success"]
 PairPolicy = Literal["mixed", "changed", "unchanged"]
@@ -89,62 +90,20 @@ class Longitudinal:
         return "improved" if self.after.hard else "persistent_fail"
 
 
-@dataclass(frozen=True, slots=True)
-class Pair:
-    """Scores in [0, 1] of base and candidate on one drawn task; None where the rollout stayed missing."""
+class TestAttempt(NamedTuple):
+    """One attempt of a promotion test: its arm, the places of its unit and of itself, both from 0, and its score.
 
-    base: float | None
-    candidate: float | None
-
-    @property
-    def missing(self) -> bool:
-        """Return whether an arm has no score."""
-        return self.base is None or self.candidate is None
-
-
-@dataclass(frozen=True, slots=True)
-class Served:
-    """The models that answered for the live version and for the candidate, as reported by their vendors.
-
-    Empty where none was reported.
+    `cause` says why there is no answer: `target` failed by itself; `bounded`: lost for a cause that nobody verified,
+    and counted against the candidate. One that was lost so and repeated has its score, and says how often (`n_again`).
+    `models` are the names that it was served by, `at` is when it was answered (seconds since 1970).
     """
 
-    base: tuple[str, ...] = ()
-    candidate: tuple[str, ...] = ()
-
-    @property
-    def differ(self) -> bool:
-        """Return whether any model answered for one version alone."""
-        return self.base != self.candidate
-
-    @property
-    def are_disjoint(self) -> bool:
-        """Return whether no model answered for both, as far as they are known."""
-        return bool(self.base and self.candidate) and not set(self.base) & set(self.candidate)
-
-
-@dataclass(frozen=True, slots=True)
-class Confirmation:
-    """The verdict of the promotion gate, and everything it stands on.
-
-    `wealth` is the e-process at the end (accept at >= 1/alpha); `n_pairs` the pairs it used, `n_expected` how many more
-    are expected to reach a verdict (None when no estimate can be made); means are of the used pairs with both scores.
-    `served` are the models that answered; where it `is_mixed` each version had its own, and no pair more decides.
-    """
-
-    verdict: ConfirmVerdict
-    reason: str
-    n_pairs: int
-    n_expected: int | None
-    alpha: float
-    wealth: float
-    base_mean: float
-    candidate_mean: float
-    n_missing: int = 0
-    served: Served = Served()
-    is_mixed: bool = False
-
-    @property
-    def is_over(self) -> bool:
-        """Return whether no pair more is drawn, whatever is asked."""
-        return self.verdict != "undecided" or self.is_mixed
+    arm: Arm
+    unit: int
+    number: int
+    score: float
+    cause: Literal["", "target", "bounded"] = ""
+    n_again: int = 0
+    call_id: int | None = None
+    models: tuple[str, ...] = ()
+    at: float = 0.0

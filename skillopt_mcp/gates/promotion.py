@@ -1,0 +1,373 @@
+"""The promotion test: is one text better than another on tasks like the held-out ones, or was it luck?
+
+Units are families of held-out tasks in a salted order. `Walk` is the test itself: the net passes of each unit are
+signs of a fair coin while nothing is better, and their running sum is compared with an exact spending boundary (Lan
+and DeMets 1983; Stat. Med. 19:3051). `stand` reads a whole test from its plan and its attempts, the screen against a
+known base and the claims of small suites (`gates.rounds`) among them: the verdict that is stored, shown and verified.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from skillopt_mcp.gates.rounds import read_rounds
+from skillopt_mcp.records.evidence import Arm, TestAttempt, Verdict
+
+RELEASE_ALPHA = 0.05
+SCREEN_ALPHA = 0.2
+"""The screen proves nothing, so that its error rate is outside the budget of a release."""
+WAVE = 8
+"""Units that are asked at once; what comes after the deciding unit is paid, not counted."""
+MIN_UNITS, ENOUGH_UNITS = 8, 20
+"""Below the first a suite can show what is so on its own tasks alone; below the second, large gains only."""
+MAX_HOURS = 24.0
+MAX_AGAIN = 4
+"""Attempts that are lost for a cause that nobody verified are repeated so often in a test, in both arms together."""
+_SLACK = 1e-12
+_GRADES = 3
+_Z90 = 1.645
+
+
+def alpha_of(number: int) -> float:
+    """Return the error rate of the `number`-th test of a release (1-based): a third of what is left of 5 %."""
+    return RELEASE_ALPHA / 3 * (2 / 3) ** (number - 1)
+
+
+def attempts_per_arm(earlier: Sequence[Sequence[float]]) -> int:
+    """Return how many attempts each arm makes at a unit, given the base's `earlier` scores by unit.
+
+    One is enough where the target answers alike each time: two earlier attempts or more at every unit, which agree.
+    """
+    if earlier and all(len(scores) >= 2 and len(set(scores)) == 1 for scores in earlier):
+        return 1
+    return 5 if len(earlier) < ENOUGH_UNITS else 3
+
+
+class Plan(BaseModel):
+    """What is fixed when a test opens.
+
+    `known` are the base's first attempts at each unit, where it was tried before: they only screen. With a `margin` or
+    fewer than 8 units the test goes in rounds of every unit once per arm, up to `max_pairs`. A `graded` test compares
+    scores from 0 to 1, any other one passes.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
+    n_units: int = Field(ge=1)
+    attempts: int = Field(ge=1)
+    alpha: float = Field(gt=0, lt=1)
+    graded: bool = False
+    known: tuple[tuple[float, ...], ...] | None = None
+    margin: float | None = Field(default=None, gt=0, lt=1)
+    max_pairs: int = Field(default=0, ge=0)
+
+    @property
+    def in_rounds(self) -> bool:
+        """Return whether the test makes the claims of section 5: on these tasks, in whole rounds."""
+        return self.margin is not None or self.n_units < MIN_UNITS
+
+    @property
+    def largest(self) -> int:
+        """Return the largest net result of a unit."""
+        return _GRADES if self.graded else self.attempts
+
+
+class Walk:
+    """The sequential test over the net results of units, in order; `verdict` is None while it goes on."""
+
+    def __init__(self, n_units: int, largest: int, alpha: float) -> None:
+        self.n_units, self.largest, self.alpha = n_units, largest, alpha
+        self.n_seen, self.total, self.spent = 0, 0, 0.0
+        self.verdict: Literal["better", "not_better", "cant_tell"] | None = None
+        self._paths = {0: 1.0}  # P0(total so far, not accepted yet), given the sizes of the results
+
+    def take(self, net: int) -> None:
+        """Take in the net result of the next unit, from -largest to largest."""
+        self.n_seen, self.total = self.n_seen + 1, self.total + net
+        if net:
+            moved: dict[int, float] = {}
+            for at, chance in self._paths.items():
+                for to in (at - net, at + net):
+                    moved[to] = moved.get(to, 0.0) + chance / 2
+            self._paths = moved
+        least = self._spend(self.alpha * self.n_seen / self.n_units - self.spent + _SLACK)
+        if self.total >= least:
+            self.verdict = "better"
+        elif self._is_hopeless():
+            self.verdict = "not_better"
+        elif self.n_seen == self.n_units:
+            self.verdict = "cant_tell"
+
+    def _spend(self, room: float) -> float:
+        """Return the least total that accepts, and take the paths that reach it out."""
+        least, tail = math.inf, 0.0
+        for total in sorted((each for each in self._paths if each >= 1), reverse=True):
+            if tail + self._paths[total] > room:
+                break
+            tail += self._paths.pop(total)
+            least = total
+        self.spent += tail
+        return least
+
+    def _is_hopeless(self) -> bool:
+        n, largest = self.n_seen, self.largest
+        return (
+            self.total <= -2 * largest
+            or (3 * n >= self.n_units and self.total <= -largest)
+            or (2 * n >= self.n_units and self.total <= 0)
+        )
+
+
+def net_result(candidate: Sequence[float], base: Sequence[float], *, graded: bool) -> int:
+    """Return the net result of a unit: passes more than the base's, or the mean difference in thirds if `graded`.
+
+    Exact ties between two thirds go away from zero, so that a symmetric difference stays symmetric.
+    """
+    if not graded:
+        return round(sum(candidate)) - round(sum(base))
+    scores = [sum((Fraction(each).limit_denominator(10_000) for each in arm), Fraction()) for arm in (candidate, base)]
+    difference = (scores[0] / len(candidate) - scores[1] / len(base)) * _GRADES
+    nearest = math.floor(abs(difference) + Fraction(1, 2))
+    return nearest if difference > 0 else -nearest
+
+
+class Units(BaseModel):
+    """How many units a verdict has seen of all, and on how many of them the candidate did better, equal or worse."""
+
+    seen: int = 0
+    of: int = 0
+    better: int = 0
+    same: int = 0
+    worse: int = 0
+
+
+class Solved(BaseModel):
+    """The share of attempts at the units seen that solved their task."""
+
+    before: float
+    after: float
+
+
+class Gain(BaseModel):
+    """The gain in the share of solved tasks, with its 90 % interval."""
+
+    mean: float
+    low: float
+    high: float
+
+
+class Runs(BaseModel):
+    """Attempts made, those beyond the deciding unit among them."""
+
+    candidate: int = 0
+    base: int = 0
+
+
+class Lost(BaseModel):
+    """Attempts without an answer: failed by the target itself, repeated for an unverified cause, or counted against."""
+
+    target: int = 0
+    asked_again: int = 0
+    bounded: int = 0
+
+
+class Standing(BaseModel):
+    """Where a test stands. `verdict` is None while it goes on; `void` says why its attempts may not be compared.
+
+    `p_bound` bounds the chance of this verdict if nothing were better; None for any but better.
+    """
+
+    verdict: Verdict | None
+    void: Literal["", "models", "hours"] = ""
+    screened: bool = False
+    alpha: float
+    p_bound: float | None = None
+    units: Units
+    attempts_per_arm: int
+    solved: Solved | None = None
+    gain: Gain | None = None
+    runs: Runs
+    lost: Lost
+    models: list[str] = Field(default_factory=list)
+    few_tasks: bool = False
+    margin: float | None = None
+
+    @property
+    def accepted(self) -> bool:
+        """Return whether a promotion may rest on it: all that the author of edits learns."""
+        return self.verdict in ("better", "no_worse")
+
+
+Table = Mapping[tuple[Arm, int], Sequence[TestAttempt]]
+"""The attempts of an arm at a unit, in order."""
+
+
+def stand(plan: Plan, attempts: Sequence[TestAttempt]) -> Standing:
+    """Return where a test stands, by its attempts in whatever order. The same attempts always say the same."""
+    table = _table(attempts)
+    if plan.in_rounds:
+        return _of_rounds(plan, table, attempts)
+    screen = None
+    if plan.known is not None:
+        screen = _walked(plan, table, SCREEN_ALPHA, plan.known)
+        if screen.verdict != "better":
+            known = [list(scores[: plan.attempts]) for scores in plan.known]
+            return _standing(plan, attempts, table, screen, known)
+    walk = _walked(plan, table, plan.alpha, None)
+    bases = [_scores(table, "base", unit) for unit in range(walk.n_seen)]
+    standing = _standing(plan, attempts, table, walk, bases)
+    void = _void(table, walk.n_seen)
+    if standing.verdict and void:
+        return standing.model_copy(update={"verdict": "cant_tell", "void": void, "p_bound": None})
+    return standing
+
+
+def next_wave(plan: Plan, attempts: Sequence[TestAttempt]) -> list[tuple[Arm, int, int]]:
+    """Return the attempts that a test needs next, as (arm, unit, number), those that exist among them; [] at its end.
+
+    They belong to at most 8 units, or to one round of all units.
+    """
+    if stand(plan, attempts).verdict:
+        return []
+    table = _table(attempts)
+    if plan.in_rounds:
+        n_rounds = min(len(table.get((arm, unit), ())) for arm in _ARMS for unit in range(plan.n_units))
+        return [(arm, unit, n_rounds) for unit in range(plan.n_units) for arm in _ARMS]
+    arms: tuple[Arm, ...] = _ARMS
+    if plan.known is not None and _walked(plan, table, SCREEN_ALPHA, plan.known).verdict is None:
+        arms = ("candidate",)
+    n_done = _n_complete(plan, table, arms)
+    units = range(n_done, min(n_done - n_done % WAVE + WAVE, plan.n_units))
+    return [(arm, unit, number) for unit in units for arm in arms for number in range(plan.attempts)]
+
+
+def gain_of(values: Sequence[float]) -> Gain:
+    """Return the mean of values in [-1, 1] with its 90 % interval, one +1 and one -1 added to them."""
+    padded = [*values, 1.0, -1.0]
+    n, mean = len(padded), math.fsum(padded) / len(padded)
+    sd = math.sqrt(math.fsum((each - mean) ** 2 for each in padded) / (n - 1))
+    half = _Z90 * sd / math.sqrt(n)
+    return Gain(mean=mean, low=max(-1.0, mean - half), high=min(1.0, mean + half))
+
+
+_ARMS: tuple[Arm, ...] = ("base", "candidate")
+
+
+def _table(attempts: Sequence[TestAttempt]) -> Table:
+    table: dict[tuple[Arm, int], list[TestAttempt]] = {}
+    for each in sorted(attempts, key=lambda each: each.number):
+        table.setdefault((each.arm, each.unit), []).append(each)
+    return table
+
+
+def _scores(table: Table, arm: Arm, unit: int) -> list[float]:
+    return [each.score for each in table.get((arm, unit), ())]
+
+
+def _n_complete(plan: Plan, table: Table, arms: Sequence[Arm]) -> int:
+    """Return how many units from the first on have all their attempts in these arms."""
+    for unit in range(plan.n_units):
+        if any(len(table.get((arm, unit), ())) < plan.attempts for arm in arms):
+            return unit
+    return plan.n_units
+
+
+def _walked(plan: Plan, table: Table, alpha: float, known: Sequence[Sequence[float]] | None) -> Walk:
+    """Return the test over the units that are complete, against the `known` base or, without one, the fresh one."""
+    walk = Walk(plan.n_units, plan.largest, alpha)
+    for unit in range(_n_complete(plan, table, ("candidate",) if known else _ARMS)):
+        base = known[unit][: plan.attempts] if known else _scores(table, "base", unit)
+        walk.take(net_result(_scores(table, "candidate", unit), base, graded=plan.graded))
+        if walk.verdict:
+            break
+    return walk
+
+
+def _standing(
+    plan: Plan, attempts: Sequence[TestAttempt], table: Table, walk: Walk, bases: Sequence[Sequence[float]]
+) -> Standing:
+    """Return what a walk says; one that only screened is the verdict unless it is better, which proves nothing."""
+    arms = [(_scores(table, "candidate", unit), list(bases[unit])) for unit in range(walk.n_seen)]
+    nets = [net_result(*both, graded=plan.graded) for both in arms]
+    screened = plan.known is not None and walk.alpha == SCREEN_ALPHA
+    return Standing(
+        verdict=walk.verdict,
+        screened=screened,
+        alpha=plan.alpha,
+        p_bound=walk.spent if walk.verdict == "better" else None,
+        units=_units(nets, plan.n_units),
+        gain=gain_of([net / plan.largest for net in nets]) if nets and not screened else None,
+        **_common(plan, attempts, arms),
+    )
+
+
+def _of_rounds(plan: Plan, table: Table, attempts: Sequence[TestAttempt]) -> Standing:
+    n_rounds = min(len(table.get((arm, unit), ())) for arm in _ARMS for unit in range(plan.n_units))
+    pairs = [
+        [table["candidate", unit][n].score - table["base", unit][n].score for unit in range(plan.n_units)]
+        for n in range(n_rounds)
+    ]
+    verdict, n_read = read_rounds(pairs, plan.margin, plan.max_pairs)
+    arms = [
+        (_scores(table, "candidate", unit)[:n_read], _scores(table, "base", unit)[:n_read])
+        for unit in range(plan.n_units if n_read else 0)
+    ]
+    standing = Standing(
+        verdict=verdict,
+        alpha=RELEASE_ALPHA,
+        p_bound=RELEASE_ALPHA if verdict in ("better_here", "no_worse", "worse") else None,
+        units=_units([math.fsum(after) - math.fsum(before) for after, before in arms], plan.n_units),
+        margin=plan.margin,
+        **_common(plan, attempts, arms),
+    )
+    void = _void(table, plan.n_units) if verdict else ""
+    return standing.model_copy(update={"verdict": "cant_tell", "void": void, "p_bound": None}) if void else standing
+
+
+def _units(nets: Sequence[float], n_units: int) -> Units:
+    better, worse = sum(net > 0 for net in nets), sum(net < 0 for net in nets)
+    return Units(seen=len(nets), of=n_units, better=better, same=len(nets) - better - worse, worse=worse)
+
+
+def _common(
+    plan: Plan, attempts: Sequence[TestAttempt], arms: Sequence[tuple[Sequence[float], Sequence[float]]]
+) -> dict[str, object]:
+    after, before = ([score for both in arms for score in both[arm]] for arm in (0, 1))
+    n = {arm: sum(each.arm == arm for each in attempts) for arm in _ARMS}
+    lost = Lost(
+        target=sum(each.cause == "target" for each in attempts),
+        asked_again=sum(each.n_again for each in attempts if each.cause != "bounded"),
+        bounded=sum(each.cause == "bounded" for each in attempts),
+    )
+    return {
+        "attempts_per_arm": plan.attempts,
+        "solved": Solved(before=_mean(before), after=_mean(after)) if after and before else None,
+        "runs": Runs(candidate=n["candidate"], base=n["base"]),
+        "lost": lost,
+        "models": sorted({name for each in attempts for name in each.models}),
+        "few_tasks": plan.n_units < ENOUGH_UNITS,
+    }
+
+
+def _mean(scores: Sequence[float]) -> float:
+    return math.fsum(scores) / len(scores)
+
+
+def _void(table: Table, n_units: int) -> Literal["", "models", "hours"]:
+    """Return why the attempts that decided may not be compared: other models answered, or a day lay between them."""
+    names: dict[Arm, set[str]] = {
+        arm: {name for unit in range(n_units) for each in table.get((arm, unit), ()) for name in each.models}
+        for arm in _ARMS
+    }
+    if all(names.values()) and names["base"] != names["candidate"]:
+        return "models"
+    for unit in range(n_units):
+        times = [each.at for arm in _ARMS for each in table.get((arm, unit), ())]
+        if times and max(times) - min(times) > MAX_HOURS * 3600:
+            return "hours"
+    return ""
