@@ -87,13 +87,20 @@ class Walk:
 
     def __init__(self, n_units: int, largest: int, alpha: float) -> None:
         self.n_units, self.largest, self.alpha = n_units, largest, alpha
-        self.n_seen, self.total, self.spent = 0, 0, 0.0
+        self.nets: list[int] = []
+        self.total, self.spent = 0, 0.0
         self.verdict: Literal["better", "not_better", "cant_tell"] | None = None
         self._paths = {0: 1.0}  # P0(total so far, not accepted yet), given the sizes of the results
 
+    @property
+    def n_seen(self) -> int:
+        """Return how many units it has taken in."""
+        return len(self.nets)
+
     def take(self, net: int) -> None:
         """Take in the net result of the next unit, from -largest to largest."""
-        self.n_seen, self.total = self.n_seen + 1, self.total + net
+        self.nets.append(net)
+        self.total += net
         if net:
             moved: dict[int, float] = {}
             for at, chance in self._paths.items():
@@ -256,13 +263,16 @@ _ARMS: tuple[Arm, ...] = ("base", "candidate")
 
 
 def _table(plan: Plan, attempts: Sequence[TestAttempt]) -> Table:
-    """Return the attempts that count: as many in both arms, those without an answer with the score that is theirs."""
+    """Return the attempts that count: none before an earlier one is there, and as many in both arms.
+
+    Those without an answer have failed, or have passed for a base that is counted against the candidate.
+    """
     table: dict[tuple[Arm, int], list[TestAttempt]] = {}
     for each in sorted(attempts, key=lambda each: each.number):
-        if plan.in_rounds or each.number < plan.attempts:
+        row = table.setdefault((each.arm, each.unit), [])
+        if each.number == len(row) and (plan.in_rounds or each.number < plan.attempts):
             passes = each.cause == "bounded" and each.arm == "base"
-            counted = each._replace(score=float(passes)) if each.cause else each
-            table.setdefault((each.arm, each.unit), []).append(counted)
+            row.append(each._replace(score=float(passes)) if each.cause else each)
     return table
 
 
@@ -301,13 +311,12 @@ def _of_walk(
 ) -> Standing:
     """Return what a walk says, against the `known` base or the fresh one."""
     arms = [_both(plan, table, unit, known) for unit in range(walk.n_seen)]
-    nets = [net_result(*both, graded=plan.graded) for both in arms]
-    standing = _standing(plan, attempts, arms, nets).model_copy(
+    standing = _standing(plan, attempts, arms, walk.nets).model_copy(
         update={
             "verdict": walk.verdict,
             "screened": known is not None,
             "p_bound": walk.spent if walk.verdict == "better" else None,
-            "gain": gain_of([net / plan.largest for net in nets]) if nets and known is None else None,
+            "gain": gain_of([net / plan.largest for net in walk.nets]) if walk.nets and known is None else None,
         }
     )
     if known is not None:
@@ -316,15 +325,15 @@ def _of_walk(
 
 
 def _of_rounds(plan: Plan, attempts: Sequence[TestAttempt], table: Table) -> Standing:
-    n_rounds = min(len(table.get((arm, unit), ())) for arm in _ARMS for unit in range(plan.n_units))
     units = range(plan.n_units)
+    n_rounds = min(len(table.get((arm, unit), ())) for arm in _ARMS for unit in units)
     rounds = [[(table["candidate", unit][n], table["base", unit][n]) for unit in units] for n in range(n_rounds)]
     max_pairs = plan.max_pairs or (SMALL_SUITE_PAIRS if plan.margin is None else MAX_PAIRS)
     verdict, n_read = read_rounds(
         [[candidate.score - base.score for candidate, base in pairs] for pairs in rounds], plan.margin, max_pairs
     )
-    if verdict is None and not n_rounds and plan.n_units > max_pairs:
-        verdict = "cant_tell"
+    if plan.n_units > max_pairs:
+        verdict, n_read = "cant_tell", 0
     read = rounds[:n_read]
     arms = [([pairs[u][0].score for pairs in read], [pairs[u][1].score for pairs in read]) for u in units if read]
     nets = [math.fsum(after) - math.fsum(before) for after, before in arms]
