@@ -11,11 +11,11 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
-from typing import Any, Literal
+from typing import Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from skillopt_mcp.gates.rounds import read_rounds
+from skillopt_mcp.gates.rounds import MAX_PAIRS, SMALL_SUITE_PAIRS, read_rounds
 from skillopt_mcp.records.evidence import (
     Arm,
     Gain,
@@ -61,9 +61,9 @@ def attempts_per_arm(earlier: Sequence[Sequence[float]]) -> int:
 class Plan(BaseModel):
     """What is fixed when a test opens.
 
-    `known` are the base's first attempts at each unit, where it was tried before: they only screen. With a `margin` or
-    fewer than 8 units the test goes in rounds of every unit once per arm, up to `max_pairs`. A `graded` test compares
-    scores from 0 to 1, any other one passes.
+    `known` are the base's earlier attempts at each unit, `attempts` or more of them: they only screen. With a `margin`
+    or fewer than 8 units the test goes in rounds of every unit once per arm, up to `max_pairs`: 0 is 1,200, without a
+    margin 30. A `graded` test compares scores from 0 to 1, any other one passes.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
@@ -73,7 +73,13 @@ class Plan(BaseModel):
     graded: bool = False
     known: tuple[tuple[float, ...], ...] | None = None
     margin: float | None = Field(default=None, gt=0, lt=1)
-    max_pairs: int = Field(default=0, ge=0)
+    max_pairs: int = Field(default=0, ge=0, le=MAX_PAIRS)
+
+    @model_validator(mode="after")
+    def _check_known(self) -> Self:
+        if self.known is not None and [len(scores) >= self.attempts for scores in self.known] != [True] * self.n_units:
+            raise ValueError(f"a known base has {self.attempts} attempts or more at each of the {self.n_units} units")
+        return self
 
     @property
     def in_rounds(self) -> bool:
@@ -98,13 +104,20 @@ class Walk:
 
     def __init__(self, n_units: int, largest: int, alpha: float) -> None:
         self.n_units, self.largest, self.alpha = n_units, largest, alpha
-        self.n_seen, self.total, self.spent = 0, 0, 0.0
+        self.nets: list[int] = []
+        self.total, self.spent = 0, 0.0
         self.verdict: Literal["better", "not_better", "cant_tell"] | None = None
         self._paths = {0: 1.0}  # P0(total so far, not accepted yet), given the sizes of the results
 
+    @property
+    def n_seen(self) -> int:
+        """Return how many units it has taken in."""
+        return len(self.nets)
+
     def take(self, net: int) -> None:
         """Take in the net result of the next unit, from -largest to largest."""
-        self.n_seen, self.total = self.n_seen + 1, self.total + net
+        self.nets.append(net)
+        self.total += net
         if net:
             moved: dict[int, float] = {}
             for at, chance in self._paths.items():
@@ -158,22 +171,14 @@ Table = Mapping[tuple[Arm, int], Sequence[TestAttempt]]
 
 def stand(plan: Plan, attempts: Sequence[TestAttempt]) -> Standing:
     """Return where a test stands, by its attempts in whatever order. The same attempts always say the same."""
-    table = _table(attempts)
+    table = _table(plan, attempts)
     if plan.in_rounds:
-        return _of_rounds(plan, table, attempts)
-    screen = None
+        return _of_rounds(plan, attempts, table)
     if plan.known is not None:
         screen = _walked(plan, table, SCREEN_ALPHA, plan.known)
         if screen.verdict != "better":
-            known = [list(scores[: plan.attempts]) for scores in plan.known]
-            return _standing(plan, attempts, table, screen, known)
-    walk = _walked(plan, table, plan.alpha, None)
-    bases = [_scores(table, "base", unit) for unit in range(walk.n_seen)]
-    standing = _standing(plan, attempts, table, walk, bases)
-    void = _void(table, walk.n_seen)
-    if standing.verdict and void:
-        return standing.model_copy(update={"verdict": "cant_tell", "void": void, "p_bound": None})
-    return standing
+            return _of_walk(plan, attempts, table, screen, plan.known)
+    return _of_walk(plan, attempts, table, _walked(plan, table, plan.alpha, None), None)
 
 
 def next_wave(plan: Plan, attempts: Sequence[TestAttempt]) -> list[tuple[Arm, int, int]]:
@@ -183,7 +188,7 @@ def next_wave(plan: Plan, attempts: Sequence[TestAttempt]) -> list[tuple[Arm, in
     """
     if stand(plan, attempts).verdict:
         return []
-    table = _table(attempts)
+    table = _table(plan, attempts)
     if plan.in_rounds:
         n_rounds = min(len(table.get((arm, unit), ())) for arm in _ARMS for unit in range(plan.n_units))
         return [(arm, unit, n_rounds) for unit in range(plan.n_units) for arm in _ARMS]
@@ -207,10 +212,17 @@ def gain_of(values: Sequence[float]) -> Gain:
 _ARMS: tuple[Arm, ...] = ("base", "candidate")
 
 
-def _table(attempts: Sequence[TestAttempt]) -> Table:
+def _table(plan: Plan, attempts: Sequence[TestAttempt]) -> Table:
+    """Return the attempts that count: none before an earlier one is there, and as many in both arms.
+
+    Those without an answer have failed, or have passed for a base that is counted against the candidate.
+    """
     table: dict[tuple[Arm, int], list[TestAttempt]] = {}
     for each in sorted(attempts, key=lambda each: each.number):
-        table.setdefault((each.arm, each.unit), []).append(each)
+        row = table.setdefault((each.arm, each.unit), [])
+        if each.number == len(row) and (plan.in_rounds or each.number < plan.attempts):
+            passes = each.cause == "bounded" and each.arm == "base"
+            row.append(each._replace(score=float(passes)) if each.cause else each)
     return table
 
 
@@ -229,53 +241,60 @@ def _n_complete(plan: Plan, table: Table, arms: Sequence[Arm]) -> int:
 def _walked(plan: Plan, table: Table, alpha: float, known: Sequence[Sequence[float]] | None) -> Walk:
     """Return the test over the units that are complete, against the `known` base or, without one, the fresh one."""
     walk = Walk(plan.n_units, plan.largest, alpha)
-    for unit in range(_n_complete(plan, table, ("candidate",) if known else _ARMS)):
-        base = known[unit][: plan.attempts] if known else _scores(table, "base", unit)
-        walk.take(net_result(_scores(table, "candidate", unit), base, graded=plan.graded))
+    for unit in range(_n_complete(plan, table, _ARMS if known is None else ("candidate",))):
+        walk.take(net_result(*_both(plan, table, unit, known), graded=plan.graded))
         if walk.verdict:
             break
     return walk
 
 
-def _standing(
-    plan: Plan, attempts: Sequence[TestAttempt], table: Table, walk: Walk, bases: Sequence[Sequence[float]]
+def _both(
+    plan: Plan, table: Table, unit: int, known: Sequence[Sequence[float]] | None
+) -> tuple[Sequence[float], Sequence[float]]:
+    """Return the scores of the candidate and of the base at a unit."""
+    base = _scores(table, "base", unit) if known is None else known[unit][: plan.attempts]
+    return _scores(table, "candidate", unit), base
+
+
+def _of_walk(
+    plan: Plan, attempts: Sequence[TestAttempt], table: Table, walk: Walk, known: Sequence[Sequence[float]] | None
 ) -> Standing:
-    """Return what a walk says; one that only screened is the verdict unless it is better, which proves nothing."""
-    arms = [(_scores(table, "candidate", unit), list(bases[unit])) for unit in range(walk.n_seen)]
-    nets = [net_result(*both, graded=plan.graded) for both in arms]
-    screened = plan.known is not None and walk.alpha == SCREEN_ALPHA
-    return Standing(
-        verdict=walk.verdict,
-        screened=screened,
-        alpha=plan.alpha,
-        p_bound=walk.spent if walk.verdict == "better" else None,
-        units=_units(nets, plan.n_units),
-        gain=gain_of([net / plan.largest for net in nets]) if nets and not screened else None,
-        **_common(plan, attempts, arms),
+    """Return what a walk says, against the `known` base or the fresh one."""
+    arms = [_both(plan, table, unit, known) for unit in range(walk.n_seen)]
+    standing = _standing(plan, attempts, arms, walk.nets).model_copy(
+        update={
+            "verdict": walk.verdict,
+            "screened": known is not None,
+            "p_bound": walk.spent if walk.verdict == "better" else None,
+            "gain": gain_of([net / plan.largest for net in walk.nets]) if walk.nets and known is None else None,
+        }
     )
+    if known is not None:
+        return standing
+    return _voided(standing, [[*table["base", unit], *table["candidate", unit]] for unit in range(walk.n_seen)])
 
 
-def _of_rounds(plan: Plan, table: Table, attempts: Sequence[TestAttempt]) -> Standing:
-    n_rounds = min(len(table.get((arm, unit), ())) for arm in _ARMS for unit in range(plan.n_units))
-    pairs = [
-        [table["candidate", unit][n].score - table["base", unit][n].score for unit in range(plan.n_units)]
-        for n in range(n_rounds)
-    ]
-    verdict, n_read = read_rounds(pairs, plan.margin, plan.max_pairs)
-    arms = [
-        (_scores(table, "candidate", unit)[:n_read], _scores(table, "base", unit)[:n_read])
-        for unit in range(plan.n_units if n_read else 0)
-    ]
-    standing = Standing(
-        verdict=verdict,
-        alpha=RELEASE_ALPHA,
-        p_bound=RELEASE_ALPHA if verdict in ("better_here", "no_worse", "worse") else None,
-        units=_units([math.fsum(after) - math.fsum(before) for after, before in arms], plan.n_units),
-        margin=plan.margin,
-        **_common(plan, attempts, arms),
+def _of_rounds(plan: Plan, attempts: Sequence[TestAttempt], table: Table) -> Standing:
+    units = range(plan.n_units)
+    n_rounds = min(len(table.get((arm, unit), ())) for arm in _ARMS for unit in units)
+    rounds = [[(table["candidate", unit][n], table["base", unit][n]) for unit in units] for n in range(n_rounds)]
+    max_pairs = plan.max_pairs or (SMALL_SUITE_PAIRS if plan.margin is None else MAX_PAIRS)
+    verdict, n_read = read_rounds(
+        [[candidate.score - base.score for candidate, base in pairs] for pairs in rounds], plan.margin, max_pairs
     )
-    void = _void(table, plan.n_units) if verdict else ""
-    return standing.model_copy(update={"verdict": "cant_tell", "void": void, "p_bound": None}) if void else standing
+    if plan.n_units > max_pairs:
+        verdict, n_read = "cant_tell", 0
+    read = rounds[:n_read]
+    arms = [([pairs[u][0].score for pairs in read], [pairs[u][1].score for pairs in read]) for u in units if read]
+    nets = [math.fsum(after) - math.fsum(before) for after, before in arms]
+    standing = _standing(plan, attempts, arms, nets).model_copy(
+        update={
+            "verdict": verdict,
+            "alpha": RELEASE_ALPHA,
+            "p_bound": RELEASE_ALPHA if verdict in ("better_here", "no_worse", "worse") else None,
+        }
+    )
+    return _voided(standing, [pair for pairs in read for pair in pairs])
 
 
 def _units(nets: Sequence[float], n_units: int) -> Units:
@@ -283,40 +302,49 @@ def _units(nets: Sequence[float], n_units: int) -> Units:
     return Units(seen=len(nets), of=n_units, better=better, same=len(nets) - better - worse, worse=worse)
 
 
-def _common(
-    plan: Plan, attempts: Sequence[TestAttempt], arms: Sequence[tuple[Sequence[float], Sequence[float]]]
-) -> dict[str, Any]:
+def _standing(
+    plan: Plan,
+    attempts: Sequence[TestAttempt],
+    arms: Sequence[tuple[Sequence[float], Sequence[float]]],
+    nets: Sequence[float],
+) -> Standing:
+    """Return the figures that every test has, without a verdict."""
     after, before = ([score for both in arms for score in both[arm]] for arm in (0, 1))
     n = {arm: sum(each.arm == arm for each in attempts) for arm in _ARMS}
-    lost = Lost(
-        target=sum(each.cause == "target" for each in attempts),
-        asked_again=sum(each.n_again for each in attempts if each.cause != "bounded"),
-        bounded=sum(each.cause == "bounded" for each in attempts),
+    return Standing(
+        verdict=None,
+        alpha=plan.alpha,
+        units=_units(nets, plan.n_units),
+        attempts_per_arm=plan.attempts,
+        solved=Solved(before=_mean(before), after=_mean(after)) if after else None,
+        runs=Runs(candidate=n["candidate"], base=n["base"]),
+        lost=Lost(
+            target=sum(each.cause == "target" for each in attempts),
+            asked_again=sum(each.n_again for each in attempts),
+            bounded=sum(each.cause == "bounded" for each in attempts),
+        ),
+        models=sorted({name for each in attempts for name in each.models}),
+        few_tasks=plan.n_units < ENOUGH_UNITS,
+        margin=plan.margin,
     )
-    return {
-        "attempts_per_arm": plan.attempts,
-        "solved": Solved(before=_mean(before), after=_mean(after)) if after and before else None,
-        "runs": Runs(candidate=n["candidate"], base=n["base"]),
-        "lost": lost,
-        "models": sorted({name for each in attempts for name in each.models}),
-        "few_tasks": plan.n_units < ENOUGH_UNITS,
-    }
 
 
 def _mean(scores: Sequence[float]) -> float:
     return math.fsum(scores) / len(scores)
 
 
-def _void(table: Table, n_units: int) -> Literal["", "models", "hours"]:
-    """Return why the attempts that decided may not be compared: other models answered, or a day lay between them."""
-    names: dict[Arm, set[str]] = {
-        arm: {name for unit in range(n_units) for each in table.get((arm, unit), ()) for name in each.models}
-        for arm in _ARMS
-    }
-    if all(names.values()) and names["base"] != names["candidate"]:
-        return "models"
-    for unit in range(n_units):
-        times = [each.at for arm in _ARMS for each in table.get((arm, unit), ())]
-        if times and max(times) - min(times) > MAX_HOURS * 3600:
-            return "hours"
-    return ""
+def _voided(standing: Standing, together: Sequence[Sequence[TestAttempt]]) -> Standing:
+    """Return a standing that says so where the attempts that decide may not be compared.
+
+    Other models answered for one arm than for the other; or a day lies between attempts that belong `together`, which
+    no further attempt can mend.
+    """
+    deciding = [each for group in together for each in group]
+    names = {arm: {name for each in deciding if each.arm == arm for name in each.models} for arm in _ARMS}
+    times = [[each.at for each in group if each.at] for group in together]
+    void: Literal["", "models", "hours"] = ""
+    if any(each and max(each) - min(each) > MAX_HOURS * 3600 for each in times):
+        void = "hours"
+    elif standing.verdict and all(names.values()) and names["base"] != names["candidate"]:
+        void = "models"
+    return standing.model_copy(update={"verdict": "cant_tell", "void": void, "p_bound": None}) if void else standing
