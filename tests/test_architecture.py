@@ -30,7 +30,7 @@ LEVELS = [
     {"work_folders"},
     {"evidence"},
     {"workspace"},
-    {"next_step"},
+    {"next_step", "verdicts"},
     {"skills"},
     {"tasks", "linting"},
     {"answering", "costs", "candidates", "trajectories"},
@@ -54,8 +54,8 @@ PURE = {
     "transcripts",
 }  # fmt: skip
 PURE_LIBRARIES = {
-    "__future__", "abc", "base64", "bisect", "collections", "dataclasses", "difflib", "functools", "hashlib",
-    "itertools", "json", "math", "operator", "pathlib", "pydantic", "pydantic_core", "random", "re", "re2", "shlex",
+    "__future__", "abc", "base64", "bisect", "collections", "dataclasses", "difflib", "fractions", "functools", "hashlib",
+    "itertools", "json", "math", "operator", "pathlib", "pydantic", "pydantic_core", "random", "re", "re2", "shlex", "statistics",
     "string", "typing", "unicodedata", "yaml",
 }  # fmt: skip
 ONLY = {"pathlib": {"PurePosixPath"}, "random": {"Random"}}
