@@ -423,6 +423,7 @@ def foresee(workspace: Workspace, test: Test) -> Foreseen:
         power=[PowerRow(gain=each.gain, chance=round(each.chance, 2), runs=round(each.runs)) for each in rows],
         most_runs=test.row.plan.most_runs,
         few_tasks=plan.n_units < ENOUGH_UNITS,
+        margin=plan.margin,
         tokens_each=round(usual.tokens) if usual else None,
     )
 

@@ -163,6 +163,7 @@ class Foreseen(BaseModel):
     power: list[PowerRow]
     most_runs: int
     few_tasks: bool
+    margin: float | None = None
     tokens_each: int | None = None
 
 
