@@ -142,7 +142,7 @@ def describe_caps(caps: Caps, spent: Spent) -> str:
 def require_backends(**named: object) -> None:
     """Raise BadInput naming every role that no backend is named for."""
     if missing := [f"--{role}" for role, backend in named.items() if not backend]:
-        raise BadInput(f"Needs {' and '.join(missing)}, e.g. {TARGET} (uses your Claude login, no key)")
+        raise BadInput(f"Needs {' and '.join(missing)}, e.g. {TARGET} (uses your Claude login, no API key needed)")
 
 
 def simulation(workspace: Workspace) -> str:
