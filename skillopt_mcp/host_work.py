@@ -412,7 +412,9 @@ def _spoilt(workspace: Workspace, lease: Lease, reply: Reply, problem: str) -> s
     missing = Reply(f"no reply of the host could be used: {said}", fault="malformed", id=lease.call_id)
     failing = _failing(workspace, lease, missing)
     if not workspace.store.leases.note_unusable(failing, note_id):
-        raise BadInput(f"the reply cannot be used ({said}): give one JSON object that is valid under '{SCHEMA}'")
+        raise BadInput(
+            f"the reply cannot be used ({said}): give one JSON object that is valid under the schema in WORK.md"
+        )
     return f"it is missing now, after {failing.most} replies that could not be used ({shortened(said, 200)})"
 
 
