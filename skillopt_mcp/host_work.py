@@ -18,6 +18,7 @@ from skillopt_mcp.backends.work import ANSWER, SCHEMA, SCORE, TOOL_CALLS, asked_
 from skillopt_mcp.backends.wrappers import redacted
 from skillopt_mcp.calls.asking import Outstanding
 from skillopt_mcp.calls.spending import Budget
+from skillopt_mcp.costs import default_tokens
 from skillopt_mcp.documents.edits import apply_patch
 from skillopt_mcp.documents.text import counted, quoted
 from skillopt_mcp.errors import BadInput
@@ -252,13 +253,12 @@ def estimate_host_test(test: Test, store: Store) -> WorkEstimate:
     attempts = (max(1, sum(to_make[:fewest])), max(1, sum(to_make)))
     n_tasks = len(test.tasks)
     votes = [math.ceil(n * sum(map(count, test.tasks)) / n_tasks) for n, count in zip(attempts, _VOTES, strict=True)]
-    n_read = len(test.base.text) + max(len(task.prompt) for task in test.tasks)
     return WorkEstimate(
         pairs_done=n_done,
         pause_at=pause,
         attempts=attempts,
         judgements=(votes[0], votes[1]),
-        tokens_each=n_read // 4,
+        tokens_each=default_tokens("host"),
         by_host=[*["target"] * by_host, *["judge"] * (votes[1] > 0 and is_judged_by_host(test.row.backend))],
     )
 

@@ -89,7 +89,8 @@ class WorkItem(BaseModel):
 class WorkEstimate(BaseModel):
     """What the next turn takes, each as (least, most): attempts at tasks, and judgements of them.
 
-    `by_host` names the roles that the host's agents fill: each is an agent run of `tokens_each` tokens or more.
+    `by_host` names the roles that the host's agents fill: each is an agent run of about `tokens_each` tokens, mostly
+    cached. `is_default`: that was not measured in this store.
     """
 
     pairs_done: int = 0
@@ -98,6 +99,7 @@ class WorkEstimate(BaseModel):
     judgements: tuple[int, int] = (0, 0)
     questions: tuple[int, int] = (0, 0)
     tokens_each: int = 0
+    is_default: bool = True
     by_host: list[str] = Field(default_factory=list)
 
     def agent_runs(self) -> tuple[int, int]:

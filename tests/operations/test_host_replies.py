@@ -130,6 +130,7 @@ def test_a_proposal_gives_its_estimate_before_any_work(place: Place, host: Works
     offer = propose_from_evidence(host, str(place.skill), rollouts=6)
     assert (offer.status, offer.work, offer.rollouts) == ("work", [], 6)
     assert offer.estimate.agent_runs() == (6, 10)
+    assert (offer.estimate.tokens_each, offer.estimate.is_default) == (35_000, True)
     assert host.store.leases.list_of(offer.job_id) == []
     assert propose_from_evidence(host, str(place.skill), rollouts=6) == offer
     assert propose_from_evidence(host, str(place.skill), rollouts=64).rollouts == 30
