@@ -139,7 +139,7 @@ def test_a_host_does_a_task_with_the_skill_and_nothing_of_the_users(
     with opened(host, opens_and_answers(host)) as (backend, model):
         reply = ask(backend)
     called = opening(host.kind)
-    assert reply.text == "the answer"
+    assert (reply.text, reply.served) == ("the answer", model.asked[0].body["model"])
     assert reply.messages[0] == Message("skill", "opened", NAME)
     names = [message.name for message in reply.messages if message.role == TOOL_CALL]
     assert names == ["shell" if host.kind == "codex" else called.tool]
