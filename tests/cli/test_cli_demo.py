@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 from console import parsed
@@ -36,7 +37,8 @@ def test_luck_is_not_taken_for_a_gain_and_harm_is_found(cli, tmp_path: Path) -> 
 
 @pytest.mark.parametrize("seed", [0, 1])
 def test_the_demo_fits_a_screen(cli, seed: int) -> None:
-    done = cli("demo", "--seed", seed)
+    with TemporaryDirectory(prefix="skillopt-demo-") as folder:  # as short as where the demo lives by default
+        done = cli("demo", "--seed", seed, "--dir", folder)
     assert (done.returncode, done.stderr) == (0, "")
     lines = done.stdout.splitlines()
     assert sum(max(1, -(-len(line) // 80)) for line in lines) <= 25
