@@ -14,7 +14,6 @@ from skillopt_mcp.backends.base import BackendFault
 from skillopt_mcp.backends.scripted import Scripted
 from skillopt_mcp.records.calls import Call
 from skillopt_mcp.runs import replay, start_run
-from skillopt_mcp.splits import DEFAULT_SHARES
 from skillopt_mcp.training.config import Config
 from skillopt_mcp.workspace import Workspace
 
@@ -61,7 +60,7 @@ def workspace(tmp_path: Path) -> Iterator[Workspace]:
         (folder / file.path).write_bytes(file.content)
     with Workspace(tmp_path / "kept" / "store.db", target=SPEC, optimizer=SPEC, project=tmp_path) as workspace:
         tracked = workspace.skill(str(folder))
-        workspace.store.tasks.add_tasks(tracked.id, world.make_tasks(30, 3), DEFAULT_SHARES)
+        workspace.store.tasks.add_tasks(tracked.id, world.make_tasks(30, 3), {"train": 1, "val": 1, "test": 1})
         yield workspace
 
 

@@ -21,7 +21,7 @@ def capped(cli: Cli, make_place) -> Place:
 
 def test_a_run_without_a_better_version_has_nothing_to_test(cli: Cli, make_place) -> None:
     place = make_place()
-    assert cli("replay", "ledger-clerk", *BACKENDS, *SMALL, "--max-calls", "45", store=place.store_path).returncode == 1
+    assert cli("replay", "ledger-clerk", *BACKENDS, *SMALL, "--max-calls", "15", store=place.store_path).returncode == 1
     with Workspace(place.store_path) as workspace:
         [run] = workspace.store.runs.list_runs(workspace.skill("ledger-clerk").id)
     refused = cli("evaluate", run.id, store=place.store_path)
