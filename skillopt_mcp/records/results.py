@@ -163,17 +163,18 @@ class Foreseen(BaseModel):
     power: list[PowerRow]
     most_runs: int
     few_tasks: bool
+    margin: float | None = None
     tokens_each: int | None = None
 
 
 class Evaluated(Result):
     """The state of a promotion test: whether it accepted the candidate is all that its author learns.
 
-    `test` is for people alone: the server leaves it out. With `same_session` a session that proposed or saw the edit
+    With status estimate nothing has begun: the same call again begins it. `test` is for people alone: the server leaves it out. With `same_session` a session that proposed or saw the edit
     made attempts of its test.
     """
 
-    status: Literal["verdict", "running", "work"]
+    status: Literal["verdict", "running", "work", "estimate"]
     candidate_id: str
     accepted: bool | None = None
     evidence: EvidenceKind = "own"
