@@ -103,7 +103,7 @@ def prepare_demo(folder: Path, world: str, seed: int) -> DemoPlace:
 def run_demo(place: DemoPlace, notify: Notify = silent) -> Demonstrated:
     """Return the outcome of training the place's skill, testing its best version, and promoting it if that is accepted.
 
-    The promotion test is that of every skill.
+    An undecided test continues up to MAX_PAIRS pairs; the gate is that of every skill.
     """
     backend = place.backend
     with Workspace(place.store_path, target=backend, optimizer=backend, project=place.folder) as workspace:
