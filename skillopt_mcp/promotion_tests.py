@@ -17,7 +17,7 @@ from skillopt_mcp.calls.asking import Outstanding
 from skillopt_mcp.calls.owners import lock_run
 from skillopt_mcp.calls.spending import Budget
 from skillopt_mcp.candidates import bring_back
-from skillopt_mcp.costs import check_caps
+from skillopt_mcp.costs import check_caps, default_tokens
 from skillopt_mcp.dispatch import Sender, check_batch
 from skillopt_mcp.documents.text import quoted
 from skillopt_mcp.errors import BadInput, Busy, NotFound, Refused
@@ -336,7 +336,8 @@ def evaluate_candidate(
         if is_host(workspace.backend("target").name) and not (capacity and capacity.items):
             return _open(workspace, candidate, test, foreseen)
         if workspace.is_agents and wait_s is not None and not _is_agreed(workspace, candidate, test):
-            why = f"takes {foreseen.most_runs} runs of {workspace.backend('target').name} at most: ask the user first"
+            tokens = f", {foreseen.tokens_each:,} tokens each" if foreseen.tokens_each else ""
+            why = f"takes up to {foreseen.most_runs} runs of {workspace.backend('target').name}{tokens}: ask the user first"
             offer = _evaluated(workspace, candidate, test, standing, _evaluation(candidate, why))
             return offer.model_copy(update={"status": "estimate", "foreseen": foreseen})
         _able(workspace, test)
@@ -424,7 +425,8 @@ def foresee(workspace: Workspace, test: Test) -> Foreseen:
         most_runs=test.row.plan.most_runs,
         few_tasks=plan.n_units < ENOUGH_UNITS,
         margin=plan.margin,
-        tokens_each=round(usual.tokens) if usual else None,
+        tokens_each=round(usual.tokens) if usual else default_tokens(target.name) or None,
+        is_default=usual is None,
     )
 
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
 from collections.abc import Iterator
 from pathlib import Path
@@ -88,7 +89,7 @@ def test_the_doctor_asks_each_backend_that_is_named(cli, home) -> None:
     assert checked == {"simulated:honest": None}
 
 
-def test_a_dry_run_opens_no_test_and_runs_no_contest(cli, make_place) -> None:
+def test_a_dry_run_opens_no_test_and_runs_no_contest(cli, make_place, tmp_path, monkeypatch) -> None:
     place = make_place()
     run = parsed(cli("replay", "ledger-clerk", *BACKENDS, *SMALL, "--max-pairs", "1", "--json", store=place.store_path))
     candidate = str(run["candidate_id"])
@@ -100,4 +101,11 @@ def test_a_dry_run_opens_no_test_and_runs_no_contest(cli, make_place) -> None:
     for arguments, calls in wanted:
         plan = parsed(cli(*arguments, "--target", TARGET, "--dry-run", "--json", store=place.store_path))
         assert (plan["calls"], plan["simulated"]) == (calls, True)
+    (tmp_path / "claude").write_text("#!/bin/sh\necho 2.1.0\n")
+    (tmp_path / "claude").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    priced = cli(
+        "evaluate", candidate, "--max-pairs", "7", "--target", "claude-code", "--dry-run", store=place.store_path
+    )
+    assert "About 35,000 tokens each, mostly cached (default of November 2026)" in priced.stderr
     assert parsed(cli("show", "--json", store=place.store_path)) == before
