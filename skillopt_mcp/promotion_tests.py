@@ -290,6 +290,13 @@ def is_reason_to_promote(store: Store, candidate: Candidate, verdict: str) -> bo
     return is_close and shortening(*_arms(store, candidate)) >= LEAST_SHORTENING
 
 
+def verdict_for_agents(store: Store, candidate: Candidate | None, verdict: str | None) -> str | None:
+    """Return what an agent learns of a verdict: accepted or not accepted, None before there is one."""
+    if candidate is None or verdict is None:
+        return None
+    return "accepted" if is_reason_to_promote(store, candidate, verdict) else "not accepted"
+
+
 @contextmanager
 def only_here(store: Store, test: Test, notify: Notify | None = None) -> Iterator[None]:
     """Make a test's attempts in no two processes at once, whatever they do it for. Raises Busy when another one does.

@@ -13,7 +13,7 @@ from skillopt_mcp.records.results import Foreseen, UnitRow
 
 LABELS: dict[Verdict, str] = {
     "better": "BETTER",
-    "not_better": "NO GAIN IN SIGHT",
+    "not_better": "NOT BETTER",
     "cant_tell": "CAN'T TELL",
     "no_worse": "NO WORSE",
     "worse": "WORSE",
