@@ -27,7 +27,7 @@ def make_candidate(place: Place, text: str = "") -> str:
 def make_accepted(place: Place, text: str = "") -> str:
     candidate = make_candidate(place, text)
     with Workspace(place.store_path, target=TARGET) as workspace:
-        assert evaluate_candidate(workspace, candidate).verdict == "accept"
+        assert evaluate_candidate(workspace, candidate).accepted
     return candidate
 
 

@@ -13,7 +13,7 @@ from skillopt_mcp.records.runs import Run
 from skillopt_mcp.workspace import Workspace
 from tests.vendors import Vendor, vending
 
-SMALL = ("--epochs", "2", "--batch", "5", "--max-pairs", "8")
+SMALL = ("--epochs", "2", "--batch", "5")
 
 
 @pytest.fixture

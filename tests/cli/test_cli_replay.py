@@ -14,7 +14,7 @@ from skillopt_mcp.runs import start_run
 from skillopt_mcp.training.config import Config
 from skillopt_mcp.workspace import Workspace
 
-SMALL = ("--epochs", "3", "--batch", "5", "--max-pairs", "120", "--seed", "1")
+SMALL = ("--epochs", "3", "--batch", "5", "--seed", "1")
 
 
 def _interrupted(place, *arguments: str) -> subprocess.CompletedProcess[str]:

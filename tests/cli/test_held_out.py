@@ -54,7 +54,7 @@ SEALED = {
 }  # fmt: skip
 # Those that write, ask models or need no store: they read no task back, or are refused elsewhere (test_consent.py).
 OTHERS = {
-    "calibrate", "demo", "evaluate", "harvest", "install", "rollback", "serve", "skills add-root", "skills forget",
+    "demo", "evaluate", "harvest", "install", "rollback", "serve", "skills add-root", "skills forget",
     "skills move", "skills permit", "skills revoke", "skills track", "store erase", "store restore", "tasks add",
     "tasks judges add", "tasks judges remove", "tasks remove", "uninstall",
 }  # fmt: skip
@@ -104,7 +104,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Trained:
         workspace.store.tasks.add_tasks(skill.id, tasks, EQUAL_SHARES)
     run = ["--store", str(folder / "store.db"), "replay", SKILL, *BACKENDS, "--epochs", "1", "--yes", "--json"]
     done = parsed(run_forked(run, folder))
-    assert done["verdict"] == "accept"
+    assert done["verdict"] == "better"
     with Workspace(folder / "store.db") as workspace:
         [test] = workspace.store.decisions.list_tests(skill.id)
         decision = workspace.store.decisions.latest_in(test.id)

@@ -56,9 +56,7 @@ class World:
 
     def accepted(self, content: str = LESSONS) -> str:
         candidate_id = self.propose(content)
-        while (result := evaluate_candidate(self.workspace, candidate_id)).verdict == "undecided":
-            pass
-        assert result.verdict == "accept"
+        assert evaluate_candidate(self.workspace, candidate_id).accepted
         return candidate_id
 
     def server(self, *, require_approval: bool = False) -> SkillOptServer:
