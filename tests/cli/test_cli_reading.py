@@ -121,7 +121,7 @@ def test_a_renamed_skill_is_moved_and_read_meanwhile(cli, make_place) -> None:
     place = make_place()
     new = place.skill_path.rename(place.skill_path.with_name("bookkeeper"))
     listed = cli("skills", store=place.store_path)
-    assert "    tasks: 20 train, 20 val, 20 test; attempts: 0 " in listed.stdout
+    assert "    tasks: 20 train, 0 val, 40 test; attempts: 0 " in listed.stdout
     assert len(cli("tasks", "export", "ledger-clerk", store=place.store_path).stdout.splitlines()) == 60
     assert len(cli("tasks", "list", place.skill_path, store=place.store_path).stdout.splitlines()) == 61
     assert cli("show", "ledger-clerk", store=place.store_path).returncode == 0

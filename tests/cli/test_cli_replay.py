@@ -100,7 +100,7 @@ def test_a_second_run_of_a_skill_is_reported_the_first(cli, make_place) -> None:
         run = start_run(workspace, "ledger-clerk", Config(epochs=1))
         lock = lock_run(workspace.store.locks_path, run.id)
         assert lock
-        second = ("replay", "ledger-clerk", *BACKENDS, "--epochs", "1", "--batch", "20", "--max-pairs", "8")
+        second = ("replay", "ledger-clerk", *BACKENDS, "--epochs", "1", "--batch", "20")
         reported = cli(*second, store=place.store_path)
         lock.release()
     assert reported.returncode == 0
