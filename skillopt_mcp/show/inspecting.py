@@ -288,6 +288,9 @@ def _version(workspace: Workspace, id: str, name: str, version: str) -> Thing:
     skill = workspace.kept(name)
     found = workspace.store.skills.get_version(skill.id, version)
     files = workspace.store.skills.get_files(skill.id, found.id)
+    for each in workspace.store.candidates.list_candidates(skill.id, steps=True):
+        if each.version_id == found.id:
+            workspace.see(each)
     parent = workspace.store.skills.find_parent(found)
     detail = VersionDetail(
         skill=skill.name,

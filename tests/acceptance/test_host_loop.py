@@ -60,8 +60,9 @@ def test_a_harmful_edit_is_not_better_and_is_not_promoted(bench: Workbench) -> N
 def test_a_work_folder_names_neither_judge_nor_expected_answer_nor_arm(bench: Workbench, host: Server) -> None:
     _, job_id = begin(bench, host)
     for item in host.take(job_id):
-        paths = [path for path in Path(item["folder"]).rglob("*") if path.is_file() and path.name != "SKILL.md"]
-        text = "".join(path.read_text() for path in paths) + item["folder"]
+        [path] = [path for path in Path(item["folder"]).rglob("*") if path.is_file()]
+        head, _, skill_and_task = path.read_text().partition("## The skill")
+        text = head + skill_and_task.partition("## The task")[2] + item["folder"]
         assert "(test " in text
         assert not re.search(rf"\b({'|'.join(KINDS.values())}|expected|candidate|version)\b", text)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from pathlib import Path
 from typing import Any
@@ -38,7 +39,7 @@ def mixed(place: Place) -> tuple[str, str]:
     """Return a candidate that three of twelve held-out tasks get worse with, and the target that shows it."""
     hard = [f"day {n}?" for n in (3, 7, 11)]
     rows = [
-        {"prompt": f"What is the word of day {n}?", "id": f"day-{n}", "judge": "right", "split": "test"}
+        {"prompt": f"What is the word of day {n}?", "id": f"day-{n}", "judge": {"kind": "exact", "expected": "right"}, "split": "test"}
         for n in range(1, 13)
     ]
     rules = [{"match": [RULE, day], "reply": "wrong"} for day in hard]
@@ -130,7 +131,9 @@ def test_a_small_loss_is_excluded_where_that_is_asked(cli: Cli, place: Place) ->
     assert cli("evaluate", SKILL, "--no-worse", "2", "--target", TARGET, store=place.store_path).returncode == 1
 
 
-def test_a_dry_run_says_what_a_test_could_find_and_opens_none(cli: Cli, place: Place) -> None:
+def test_a_dry_run_says_what_a_test_could_find_and_opens_none(
+    cli: Cli, place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     candidate = make_candidate(place)
     before = parsed(cli("show", "--json", store=place.store_path))
     plan = tested(cli, place, candidate, "--dry-run")
@@ -141,6 +144,11 @@ def test_a_dry_run_says_what_a_test_could_find_and_opens_none(cli: Cli, place: P
     chances = [row["chance"] for row in foreseen["power"]]
     assert chances == sorted(chances)
     assert chances[0] < 0.05 < 0.8 < chances[-1]
+    (tmp_path / "claude").write_text("#!/bin/sh\necho 2.1.0\n")
+    (tmp_path / "claude").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    priced = cli("evaluate", candidate, "--target", "claude-code", "--dry-run", store=place.store_path)
+    assert "About 35,000 tokens each, mostly cached (default of November 2026)" in priced.stderr
     assert parsed(cli("show", "--json", store=place.store_path)) == before
     assert tested(cli, place, candidate)["test"]["runs"]["candidate"] > 0
 

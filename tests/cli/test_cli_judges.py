@@ -109,7 +109,7 @@ def test_a_rubric_is_judged_by_the_named_judge_and_asks_for_one_before_anything_
     candidate = candidate_of(place, tasks)
     without = cli("evaluate", candidate, "--target", target(place), store=place.store_path)
     assert without.returncode == 1
-    assert without.stderr == ("error: no backend is set for the role 'judge': start with --judge BACKEND:MODEL\n")
+    assert "no backend for the role 'judge': pass --judge claude-code (uses your Claude login" in without.stderr
     simulated = cli(
         "evaluate", candidate, "--target", target(place), "--judge", "simulated:honest", store=place.store_path
     )

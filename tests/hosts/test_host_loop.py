@@ -25,7 +25,6 @@ AT_ONCE = 8
 MOST_WAITS = 100
 ENDS = ("needs_approval", "refused", "stopped")
 WRITING = "mcp__skillopt__promote_skill"
-BREAK = "=====the-skill====="
 TOOLS = ("add_tasks", "propose_edits", "evaluate_candidate", "submit_work", "promote_skill")
 Doing = Callable[[list[Json], list[str]], Turn]
 
@@ -81,9 +80,9 @@ def by_oneself(work: list[Json], said: list[str]) -> Turn:
     """Do the work with the host's own shell, in its sandbox: read all of it, then write every answer, then submit."""
     folders = [item["folder"] for item in work]
     if not said:
-        return [shell(f"cd {folder} && cat WORK.md && echo {BREAK} && cat skill/*/SKILL.md") for folder in folders]
+        return [shell(f"cat {folder}/WORK.md") for folder in folders]
     if len(said) == len(work):
-        answers = [Agent(SEED).attempt(*text.strip().split(f"\n{BREAK}\n")) for text in said]
+        answers = [Agent(SEED).attempt(text) for text in said]
         return [shell(f"echo {each} > {folder}/answer.md") for each, folder in zip(answers, folders, strict=True)]
     replies = [{"work_id": item["work_id"]} for item in work]
     return [ToolCall("submit_work", {"replies": replies, "max_items": AT_ONCE})] if work else []
@@ -107,12 +106,9 @@ def working(order: str, results: list[Json]) -> Turn:
     if not read:
         return [ToolCall("Read", {"file_path": f"{folder}/WORK.md"}, server="")]
     if len(read) == 1:
-        named = re.search(r"`(skill/\S+)`", read[0])
-        return [ToolCall("Read", {"file_path": f"{folder}/{named[1]}"}, server="")] if named else ["no skill is named"]
-    if len(read) == 2:
-        answer = Agent(SEED).attempt(*read)
+        answer = Agent(SEED).attempt(read[0])
         return [ToolCall("Write", {"file_path": f"{folder}/answer.md", "content": answer}, server="")]
-    if len(read) == 3:
+    if len(read) == 2:
         return [ToolCall("submit_work", {"replies": [{"work_id": Path(folder).name}], "max_items": 0})]
     return ["submitted"]
 
@@ -129,7 +125,7 @@ def installed(place: Path, host: str) -> None:
         place / "home", {"CLAUDE_CONFIG_DIR": str(place / "home/.claude"), "CODEX_HOME": str(place / "home/.codex")}
     )
     done = subprocess.run(
-        [PROGRAM, "--store", str(place / "store.db"), "install", host, "--hooks", "--skill", "--yes"],
+        [PROGRAM, "--store", str(place / "store.db"), "install", host, "--hooks", "--skill", "--sub-agents", "--yes"],
         cwd=place / "project", env=environment, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
