@@ -56,9 +56,9 @@ def _played(plan: Plan, shape: Sequence[tuple[float, int]], gain: float, chance:
 
     if plan.in_rounds:
         n_rounds = -(-plan.max_pairs // plan.n_units)
-        rounds = [
+        rounds = (
             [new[0] - old[0] for new, old in zip(drawn(after), drawn(before), strict=True)] for _ in range(n_rounds)
-        ]
+        )
         verdict, n_read = read_rounds(rounds, plan.margin, plan.max_pairs)
         return verdict in ("better_here", "no_worse"), 2 * n_read * plan.n_units
     candidate, base = drawn(after), drawn(before)

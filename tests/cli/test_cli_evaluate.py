@@ -26,7 +26,7 @@ def place(make_place) -> Place:
     return make_place()
 
 
-def tested(cli: Cli, place: Place, *arguments: object) -> dict[str, Any]:
+def verdict_on(cli: Cli, place: Place, *arguments: object) -> dict[str, Any]:
     """Return what `evaluate` answers."""
     return parsed(cli("evaluate", *arguments, "--target", TARGET, "--json", store=place.store_path))
 
@@ -57,13 +57,16 @@ def test_an_edit_of_the_file_is_tested_against_what_was_tested_before(cli: Cli, 
     refused = cli("evaluate", SKILL, "--target", TARGET, store=place.store_path)
     assert (refused.returncode, "--file" in refused.stderr) == (1, True)
     edit(place, LESSONS)
-    better = tested(cli, place, SKILL)
+    better = verdict_on(cli, place, SKILL)
     assert (better["test"]["verdict"], better["test"]["test_in_release"]) == ("better", 1)
-    assert tested(cli, place, SKILL)["test"] == better["test"]
+    assert verdict_on(cli, place, SKILL)["test"] == better["test"], "it is attached to"
+    other = place.store_path.with_name("OTHER.md")
+    other.write_text(f"{place.main.read_text()}\nAnswer in verse.\n")
+    assert verdict_on(cli, place, SKILL, "--file", other)["accepted"] is False
     before = place.main.read_text()
     edit(place, "Be brief.")
-    idle = tested(cli, place, SKILL)
-    assert (idle["accepted"], idle["test"]["test_in_release"]) == (False, 2)
+    idle = verdict_on(cli, place, SKILL)
+    assert (idle["accepted"], idle["test"]["test_in_release"]) == (False, 3)
     assert idle["test"]["solved"]["before"] > better["test"]["solved"]["before"]
     assert place.main.read_text() == f"{before}\nBe brief.\n"
 
@@ -74,15 +77,15 @@ def test_a_text_that_is_named_is_tested_against_the_live_one_or_another(
     live, new, old = place.main.read_text(), tmp_path / "NEW.md", tmp_path / "OLD.md"
     new.write_text(f"{live}\n{LESSONS}\n")
     old.write_text(f"{live}\nBe brief.\n")
-    assert tested(cli, place, SKILL, "--file", new)["test"]["verdict"] == "better"
-    against = tested(cli, place, SKILL, "--file", new, "--against", old)
+    assert verdict_on(cli, place, SKILL, "--file", new)["test"]["verdict"] == "better"
+    against = verdict_on(cli, place, SKILL, "--file", new, "--against", old)
     assert against["test"]["verdict"] == "better"
-    back = tested(cli, place, SKILL, "--file", old, "--against", new)
+    back = verdict_on(cli, place, SKILL, "--file", old, "--against", new)
     assert (back["test"]["verdict"], back["accepted"]) == ("not_better", False)
     folder = tmp_path / "folder"
     folder.mkdir()
     (folder / "SKILL.md").write_text(new.read_text())
-    assert tested(cli, place, SKILL, "--file", folder)["test"] is not None
+    assert verdict_on(cli, place, SKILL, "--file", folder)["test"] is not None
     assert place.main.read_text() == live
     for refused in (["--file", new, "--against", new], ["--file", tmp_path / "gone.md"]):
         done = cli("evaluate", SKILL, *refused, "--target", TARGET, store=place.store_path)
@@ -119,13 +122,15 @@ def test_a_stale_candidate_is_made_again_and_tested_and_one_that_is_not_is_refus
     shown = cli("evaluate", candidate, "--rebase", "--target", TARGET, store=place.store_path)
     assert shown.returncode == 0, shown.stderr
     assert f"Candidate {made['candidate_id']} of {SKILL}" in shown.stdout
-    assert tested(cli, place, candidate, "--rebase")["candidate_id"] == made["candidate_id"]
+    assert verdict_on(cli, place, candidate, "--rebase")["candidate_id"] == made["candidate_id"]
 
 
 def test_a_small_loss_is_excluded_where_that_is_asked(cli: Cli, place: Place) -> None:
     edit(place, "Be brief.")
-    done = tested(cli, place, SKILL, "--no-worse", "0.1")
-    assert (done["accepted"], done["test"]["verdict"], done["test"]["margin"]) == (True, "no_worse", 0.1)
+    done = verdict_on(cli, place, SKILL, "--no-worse", "0.1")
+    assert (done["test"]["verdict"], done["test"]["margin"]) == ("no_worse", 0.1)
+    # As long as before, it is no reason to promote it.
+    assert done["accepted"] is False
     assert done["test"]["test_in_release"] == 0, "outside of the budget"
     edit(place, "Answer with silence alone.")
     assert cli("evaluate", SKILL, "--no-worse", "2", "--target", TARGET, store=place.store_path).returncode == 1
@@ -136,7 +141,7 @@ def test_a_dry_run_says_what_a_test_could_find_and_opens_none(
 ) -> None:
     candidate = make_candidate(place)
     before = parsed(cli("show", "--json", store=place.store_path))
-    plan = tested(cli, place, candidate, "--dry-run")
+    plan = verdict_on(cli, place, candidate, "--dry-run")
     foreseen = plan["foreseen"]
     assert (plan["simulated"], foreseen["units"], foreseen["test_in_release"]) == (True, 40, 1)
     assert plan["calls"] == {"target": foreseen["most_runs"], "judge": 0}
@@ -150,17 +155,17 @@ def test_a_dry_run_says_what_a_test_could_find_and_opens_none(
     priced = cli("evaluate", candidate, "--target", "claude-code", "--dry-run", store=place.store_path)
     assert "About 35,000 tokens each, mostly cached (default of November 2026)" in priced.stderr
     assert parsed(cli("show", "--json", store=place.store_path)) == before
-    assert tested(cli, place, candidate)["test"]["runs"]["candidate"] > 0
+    assert verdict_on(cli, place, candidate)["test"]["runs"]["candidate"] > 0
 
 
 def test_a_verdict_stands_until_the_next_test_is_asked_for(cli: Cli, place: Place) -> None:
     candidate = make_candidate(place)
-    first = tested(cli, place, candidate)["test"]
-    assert tested(cli, place, candidate)["test"] == first
-    again = tested(cli, place, candidate, "--again")["test"]
+    first = verdict_on(cli, place, candidate)["test"]
+    assert verdict_on(cli, place, candidate)["test"] == first
+    again = verdict_on(cli, place, candidate, "--again")["test"]
     assert (first["test_in_release"], again["test_in_release"]) == (1, 2)
     assert (again["test_id"] != first["test_id"], again["alpha"] < first["alpha"]) == (True, True)
-    assert tested(cli, place, candidate)["test"] == again
+    assert verdict_on(cli, place, candidate)["test"] == again
 
 
 def test_a_verdict_is_two_sentences_and_a_picture_and_the_mathematics_for_who_asks(cli: Cli, place: Place) -> None:
@@ -171,7 +176,7 @@ def test_a_verdict_is_two_sentences_and_a_picture_and_the_mathematics_for_who_as
     assert re.search(r"\d+ → \d+ of 100", first)
     assert re.search(r"1 test in \d+", second)
     bars = {row.split()[0]: int(row.split()[-1]) for row in rest[:3]}
-    report = tested(cli, place, candidate)["test"]
+    report = verdict_on(cli, place, candidate)["test"]
     assert bars == {name: report["units"][name] for name in ("better", "same", "worse")}
     assert any(f"show {report['test_id']}" in row for row in rest[3:])
     explained = cli(*arguments, "--explain", store=place.store_path).stdout.splitlines()

@@ -41,10 +41,10 @@ def test_a_test_goes_on_in_the_background_and_its_author_learns_how_far_it_is_an
     # The first wave is 8 tasks, each three times with either text: it stays in the second.
     world.workspace.on_reply = lambda _call, _reply: (next(n_replies) < 50 or going_on.wait(60)) and None
     candidate_id = world.propose()
-    first = last = evaluated(world, candidate_id, era)
+    first, last = evaluated(world, candidate_id, era), evaluated(world, candidate_id, era)
     while last["attempts_done"] == 0:
         last = evaluated(world, candidate_id, era)
-        assert (last["status"], last["accepted"], last["test"]) == ("running", None, None)
+    assert (last["status"], last["accepted"], last["test"]) == ("running", None, None)
     assert (first["foreseen"]["units"], last["attempts_done"], last["foreseen"]) == (60, 48, None)
     going_on.set()
     while last["status"] == "running":
