@@ -120,15 +120,21 @@ def candidate_named(workspace: Workspace, name: str) -> Candidate:
 def edited_candidate(workspace: Workspace, name: str) -> Candidate:
     """Return a person's edit of a skill's file: the live version against the one that was tested or promoted last.
 
-    Before any test that is the first version known. Raises BadInput where the file is that very version.
+    Before any test that is the first version known. An edit that is tested already stays what it is. Raises BadInput
+    where nothing was edited.
     """
     store, skill = workspace.store, workspace.skill(name)
     changes = [(each.created_at, each.to_version) for each in store.promotions.list_promotions(skill.id)]
+    edited = None
     for test in store.tests.list_of_skill(skill.id):
-        made = candidate_id(skill.id, test.base_version, test.version_id)
-        is_persons = store.candidates.get_candidate(made).origin == "person"
-        changes.append((test.created_at, test.version_id if is_persons else test.base_version))
+        made = store.candidates.get_candidate(candidate_id(skill.id, test.base_version, test.version_id))
+        version = test.version_id if made.origin == "person" else test.base_version
+        if store.skills.get_version(skill.id, version).origin == "recorded":  # others were named, and never live
+            changes.append((test.created_at, version))
+            edited = made if made.origin == "person" else edited
     base = max(changes)[1] if changes else store.skills.first_recorded(skill.id)
+    if base == skill.live_version and edited and edited.version_id == base:
+        return edited
     if base == skill.live_version:
         raise BadInput(
             f"the file of '{skill.name}' is the version that was known before: edit it, or name another text with "

@@ -66,7 +66,7 @@ def workspace(tmp_path: Path) -> Iterator[Workspace]:
 
 def run(workspace: Workspace) -> None:
     [skill] = (path.parent for path in workspace.store_path.parent.parent.glob("skills/*/SKILL.md"))
-    replay(workspace, start_run(workspace, str(skill), Config(epochs=1, batch=5, max_pairs=8)))
+    replay(workspace, start_run(workspace, str(skill), Config(epochs=1, batch=5)))
 
 
 def test_a_run_its_steps_and_its_calls_are_spans_and_tell_nothing_that_was_said(

@@ -175,7 +175,7 @@ def test_a_split_is_frozen_whatever_comes_later(bench: Workbench, tmp_path: Path
     rows = [{name: value for name, value in row.items() if name != "split"} for row in tasks_of(30)]
     first = add(rows[:12])
     assert sorted(first.values()) == ["test"] * 8 + ["train"] * 4
-    other = {"train": "test", "val": "train", "test": "val"}
+    other = {"train": "test", "test": "train"}
     for changed in ({}, {"judge": {"kind": "exact", "expected": "another"}}):
         moved = [{**row, **changed, "id": f"m{n}", "split": other[first[row["id"]]]} for n, row in enumerate(rows[:12])]
         assert add(moved) == first
@@ -187,7 +187,7 @@ def test_a_split_is_frozen_whatever_comes_later(bench: Workbench, tmp_path: Path
 def test_a_removed_task_is_used_no_more_and_verdicts_stay(desk: Desk, tmp_path: Path) -> None:
     before = {row["id"]: row["verdict"] for row in desk.facts("show", desk.skill_path)["skill.candidates"]}
     rows = tasks_of()
-    gone = [row for row in rows if row["split"] == "val"]
+    gone = [row for row in rows if row["split"] == "test"]
     desk.facts("tasks remove", desk.skill_path, *(row["id"] for row in gone), reason="wrong", yes=True)
     left = desk.facts("tasks list", desk.skill_path)["tasks"]
     assert split_of(left) == split_of([row for row in rows if row not in gone])
@@ -201,7 +201,7 @@ def test_a_removed_task_is_used_no_more_and_verdicts_stay(desk: Desk, tmp_path: 
     added = desk.run("tasks add", desk.skill_path, tmp_path / "t.jsonl", json=True).facts
     assert added["added"] == 1, "the same task does not come back"
     now = desk.facts("tasks list", desk.skill_path)["tasks"]
-    assert split_of(now)[gone[0]["id"]] == "val"
+    assert split_of(now)[gone[0]["id"]] == "test"
     assert desk.promote("good")["status"] == "promoted"
     assert LESSON.encode() in desk.skill_file.read_bytes()
 
@@ -243,7 +243,7 @@ def test_a_program_that_judges_is_registered_by_a_person_and_stops_where_it_chan
         tested = server.tool("evaluate_candidate", candidate_id=first)
         while tested["status"] == "running":
             tested = server.tool("evaluate_candidate", candidate_id=first)
-        assert (tested.verdict, tested["base.mean"], tested["candidate.mean"]) == ("better", 0, 1)
+        assert (tested.verdict, desk.tested(first).solved) == ("better", (0.0, 1.0))
     program.write_text("#!/bin/sh\nexit 0\n")
     assert desk.run("evaluate", second, target=f"scripted:{seen}", yes=True).exit_code == 1
     assert desk.facts("show", second)["candidate.verdict"] is None

@@ -19,7 +19,7 @@ evaluation: {sel_env_num: 6}
 env: {name: searchqa, split_mode: split_dir, split_dir: data/split, workers: 4}
 """
 KEEPS = "a resumed run keeps its settings: leave out"
-QUIET = ("--set", "slow_update=false", "--set", "meta_skill=false", "--max-pairs", "20")
+QUIET = ("--set", "slow_update=false", "--set", "meta_skill=false")
 
 
 def test_a_file_pairs_and_flags_settle_a_run(cli, make_place, tmp_path: Path) -> None:
