@@ -341,6 +341,7 @@ def _of_rounds(plan: Plan, attempts: Sequence[TestAttempt], table: Table) -> Sta
         update={
             "verdict": verdict,
             "alpha": RELEASE_ALPHA,
+            "attempts_per_arm": n_read,
             "p_bound": RELEASE_ALPHA if verdict in ("better_here", "no_worse", "worse") else None,
         }
     )
