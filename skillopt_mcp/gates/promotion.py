@@ -63,7 +63,7 @@ class Plan(BaseModel):
 
     `known` are the base's earlier attempts at each unit, `attempts` or more of them: they only screen. With a `margin`
     or fewer than 8 units the test goes in rounds of every unit once per arm, up to `max_pairs`: 0 is 1,200, without a
-    margin 30. A `graded` test compares scores from 0 to 1, any other one passes.
+    margin 60. A `graded` test compares scores from 0 to 1, any other one passes.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
