@@ -13,6 +13,7 @@ from statistics import fmean
 
 from skillopt_mcp.gates.calibration import calibrated, predicted_power
 from skillopt_mcp.gates.confirm import ConfirmRule, alike, alpha_for, confirm, next_alpha, refund
+
 from skillopt_mcp.gates.search import strict
 from skillopt_mcp.judges.judging import score
 from skillopt_mcp.judges.kinds.combined import All
