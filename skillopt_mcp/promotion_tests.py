@@ -346,9 +346,10 @@ def evaluate_candidate(
         return _concluded(workspace, candidate, test, run_test(test, store, _nothing_to_ask))
     foreseen = foresee(workspace, test) if test.foreseen and wait_s is not None else None
     if test.foreseen:
-        if is_host(workspace.backend("target").name) and not (capacity and capacity.items):
+        at_host = is_host(workspace.backend("target").name)
+        if at_host and not (capacity and capacity.items):
             return _open(workspace, candidate, test, foreseen)
-        if workspace.is_agents and foreseen and not _is_agreed(workspace, candidate, test):
+        if not at_host and workspace.is_agents and foreseen and not _is_agreed(workspace, candidate, test):
             tokens = f", {foreseen.tokens_each:,} tokens each" if foreseen.tokens_each else ""
             why = f"takes up to {foreseen.most_runs} runs of {workspace.backend('target').name}{tokens}: ask the user first"
             offer = _evaluated(workspace, candidate, test, standing, _evaluation(candidate, why))

@@ -33,9 +33,10 @@ class Review(BaseModel):
     """A change under review: its diff (hidden characters shown), its promotion test, and the guard's findings.
 
     `handle` names the skill in commands; `why` is what failed and `changes` how much it changes; `better` and `worse`
-    are tasks of its `test`. It is `proven` where the test is a reason to promote it. `broken` are rules of the Agent Skills specification that the new version breaks and the
-    old one did not. A rollback may be `over_edit`: it replaces an edit made since the last change. `repeats` says
-    that the change brings again what a person rolled back. With `same_session` its author made attempts of the test.
+    are tasks of its `test`. It is `proven` where the test is a reason to promote it. `broken` are rules of the Agent
+    Skills specification that the new version breaks and the old one did not. A rollback may be `over_edit`: it replaces
+    an edit made since the last change. `repeats` says that the change brings again what a person rolled back. With
+    `same_session` its author made attempts of the test.
     """
 
     model_config = ConfigDict(frozen=True)

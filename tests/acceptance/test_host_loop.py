@@ -12,7 +12,7 @@ from tests.acceptance.doors import ANSWER_FILE, PROMOTED, TAKEN, Server, ToolFai
 from tests.acceptance.world import HARMFUL, KINDS, TAUGHT, answer_work, lesson
 
 SIZES = {"train": 8, "val": 8, "test": 12}
-SHORT_LEASE = 0.02
+SHORT_LEASE = 0.05
 
 
 def begin(bench: Workbench, host: Server) -> tuple[str, str]:
@@ -91,12 +91,12 @@ def test_expired_work_is_handed_out_again_and_a_late_answer_counts_if_it_is_the_
         time.sleep(SHORT_LEASE * 60 + 0.3)
         late = [{"work_id": item["work_id"], "reply": answer_work(Path(item["folder"]))} for item in taken]
         assert slow.hand_in(late[:1]) == [TAKEN]
-        again = [
-            {"work_id": item["work_id"], "reply": answer_work(Path(item["folder"]))} for item in quick.take(job_id)
-        ]
-        assert quick.hand_in(again) == [TAKEN] * len(again)
+        while work := quick.take(job_id):
+            again = [{"work_id": item["work_id"], "reply": answer_work(Path(item["folder"]))} for item in work]
+            assert quick.hand_in(again) == [TAKEN] * len(again)
         assert slow.hand_in([{**reply, "reply": "hello"} for reply in late[1:]]) == ["late"] * 3
-        tested = quick.test_by_host(candidate_id)
+    with bench.serve() as steady:  # three were lost so, of the four that a test asks again
+        tested = steady.test_by_host(candidate_id)
         assert (tested.verdict, bench.tested(candidate_id).solved) == ("better", (0.0, 1.0))
 
 
@@ -148,7 +148,8 @@ def test_two_servers_on_one_store_share_the_work_of_one_test(bench: Workbench) -
                 break
         ends = [host.tool("evaluate_candidate", candidate_id=candidate_id) for host in (one, other)]
         assert [end.verdict for end in ends] == ["better", "better"]
-        assert bench.tested(candidate_id)["test.runs.candidate"] <= len(seen) / 2
+        runs = bench.tested(candidate_id)["test.runs"]
+        assert runs["candidate"] + runs["base"] <= len(seen)
 
 
 FAILING: list[tuple[str, dict[str, object]]] = [
