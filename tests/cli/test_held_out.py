@@ -14,6 +14,7 @@ from console import BACKENDS, SEED, TARGET, parsed, run_forked
 from mcp import Client
 from mcp.shared.exceptions import MCPError
 
+from benchmarks.agent_looks import OTHERS, REFUSED, SEALED, acting, reading, resource_names
 from skillopt_mcp.backends.world import TOPICS, make_skill, make_tasks, right_answer
 from skillopt_mcp.cli.command import described
 from skillopt_mcp.judges.judging import parse_judge
@@ -28,37 +29,6 @@ from skillopt_mcp.workspace import Workspace
 MARK = "vermilion-okapi"
 SKILL = "ledger-clerk"
 LESSONS = "\n".join(f"- {topic.lesson}" for topic in TOPICS)
-REPLAY = f"replay {{skill}} {' '.join(BACKENDS)} --epochs 1 --yes"
-# Commands that show what is in the store; what they say to an agent is nothing, or has nothing that is held out.
-REFUSED = {
-    "tasks export": ["tasks export {skill}", "tasks export {skill} {out}/t.jsonl", "tasks export {skill} --json"],
-    "store backup": ["store backup {out}/copy.db"],
-    "promote": ["promote {candidate} --simulated"],
-    "show": ["show {test}", "show {test} --json"],
-}
-SEALED = {
-    "tasks list": ["tasks list {skill}", "tasks list {skill} --all --json"],
-    "tasks check": ["tasks check {skill}", "tasks check {skill} --json", "tasks check {skill} {file} --json"],
-    "show": [
-        "show", "show --json", "show {skill}", "show {skill} --json", "show {candidate}", "show {candidate} --json",
-        "show {run}", "show {run} --json", "show {run} --out {out}/run", "show {skill}@{version} --out {out}/version",
-        "show {trajectory} --json",
-    ],
-    "evaluate": [f"evaluate {{candidate}} --target {TARGET}", f"evaluate {{candidate}} --target {TARGET} --json"],
-    "replay": [f"{REPLAY} --out {{out}}/again", f"{REPLAY} --out {{out}}/again --json"],
-    "skills list": ["skills --json", "skills"],
-    "diff": ["diff {skill} {version} {new}"],
-    "store verify": ["store verify --json"],
-    "doctor": ["doctor --json"],
-    "check": ["check {folder} --json"],
-    "tasks judges list": ["tasks judges list --json"],
-}  # fmt: skip
-# Those that write, ask models or need no store: they read no task back, or are refused elsewhere (test_consent.py).
-OTHERS = {
-    "demo", "harvest", "install", "rollback", "serve", "skills add-root", "skills forget",
-    "skills move", "skills permit", "skills revoke", "skills track", "store erase", "store restore", "tasks add",
-    "tasks judges add", "tasks judges remove", "tasks remove", "uninstall",
-}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -126,7 +96,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Trained:
     names = {
         "skill": SKILL, "folder": str(path), "run": done["run_id"], "candidate": done["candidate_id"], "test": test.id,
         "version": short(test.base_version), "new": short(test.version_id), "file": str(folder / "own.jsonl"),
-        "trajectory": json.loads(recorded)["trajectory_id"],
+        "trajectory": json.loads(recorded)["trajectory_id"], "target": TARGET, "optimizer": TARGET,
     }  # fmt: skip
     assert decision
     figures = ("of 100 (real gain likely", '"test_in_release"', '"solved"', f'"test": "{test.id}"')
@@ -214,22 +184,8 @@ def server(trained: Trained) -> Callable[[], SkillOptServer]:
 
 
 def test_no_tool_shows_what_is_held_out(trained: Trained, server: Callable[[], SkillOptServer]) -> None:
-    names = trained.names
-    ids = [names[name] for name in ("skill", "run", "candidate", "test", "trajectory")]
-    ids += [f"{SKILL}@{names[name]}" for name in ("version", "new")]
-    asked: list[tuple[str, dict[str, object]]] = [("list_skills", {}), *(("inspect", {"id": each}) for each in ids)]
+    asked, others = reading(trained.names), acting(trained.names, "broken", LESSONS)
     assert trained.leaked(calls(server(), *asked)) == []
-    again = {"prompt": "What is 2 + 5?", "judge": {"kind": "exact", "expected": "7"}, "split": "train", "id": "broken"}
-    others: list[tuple[str, dict[str, object]]] = [
-        ("add_tasks", {"skill": SKILL, "tasks": [again]}),
-        ("record_trajectory", {"skill": SKILL, "task": "broken", "answer": "no", "hard": False, "reason": "no"}),
-        ("propose_edits", {"skill": SKILL, "edits": [{"op": "append", "content": LESSONS}]}),
-        ("propose_edits", {"skill": SKILL}),
-        ("evaluate_candidate", {"candidate_id": names["candidate"]}),
-        ("submit_work", {"job_id": names["test"]}),
-        ("promote_skill", {"candidate_id": names["candidate"]}),
-        ("rollback_skill", {"skill": SKILL}),
-    ]
     assert MARK not in calls(server(), *others)
 
     async def all_tools() -> set[str]:
@@ -240,8 +196,7 @@ def test_no_tool_shows_what_is_held_out(trained: Trained, server: Callable[[], S
 
 
 def test_no_resource_shows_what_is_held_out(trained: Trained, server: Callable[[], SkillOptServer]) -> None:
-    names = {**trained.names, "candidate_id": trained.names["candidate"], "run_id": trained.names["run"]}
-    names |= {"old": names["version"]}
+    names = resource_names(trained.names)
     uris = [each.uri_template.format(**names) for each in listed_templates()]
     refused = [f"skillopt://{kind}/{names[id]}" for kind in ("candidate", "run") for id in ("test", "trajectory")]
 

@@ -47,11 +47,11 @@ SCRIPT: dict[str, list[dict[str, object]]] = {
 }
 
 
-def opening(host: str) -> ToolCall:
+def opening(host: str, skill: str = NAME) -> ToolCall:
     """Return the call by which a model of a host opens the skill."""
     if host == "codex":
-        return ToolCall("exec_command", {"cmd": f"cat .agents/skills/{NAME}/SKILL.md"}, server="")
-    return ToolCall("Skill", {"skill": NAME}, server="")
+        return ToolCall("exec_command", {"cmd": f"cat .agents/skills/{skill}/SKILL.md"}, server="")
+    return ToolCall("Skill", {"skill": skill}, server="")
 
 
 def is_rollout(asked: Asked) -> bool:

@@ -4,145 +4,24 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from agent_models import AgentModel, Asked, answering
-from fake_anthropic import Messages
-from fake_openai import Responses
-from real_hosts import CODEX_CONFIG, TIMEOUT_S, host_environment
-from scripted_model import Json, Model, ToolCall, Turn, serving
+from agent_models import Asked, answering
+from installed_host import PROMPT, Setting, calls_to_promotion, setting_in
+from scripted_model import ToolCall, Turn, serving
 
 from skillopt_mcp.tasks import add_tasks
 from skillopt_mcp.workspace import Workspace
 
 pytestmark = pytest.mark.hosts
 
-PROGRAM = str(Path(sys.executable).with_name("skillopt-mcp"))
-SKILL = "---\nname: clerk\ndescription: Use when closing the ledger.\n---\n\n# Clerk\n\nAlways sum.\n"
-PROMPT = "Close the ledger of March."
-
-
-@dataclass(frozen=True)
-class Setting:
-    """A home and a project with a tracked skill, in which one host runs as its user's would."""
-
-    place: Path
-    variable: str
-
-    @property
-    def home(self) -> Path:
-        return self.place / "home"
-
-    @property
-    def project(self) -> Path:
-        return self.place / "project"
-
-    @property
-    def is_claude(self) -> bool:
-        return self.variable != "CODEX"
-
-    @property
-    def name(self) -> str:
-        return "claude-code" if self.is_claude else "codex"
-
-    @property
-    def config(self) -> Path:
-        return self.home / (".claude/.claude.json" if self.is_claude else ".codex/config.toml")
-
-    @property
-    def hooks(self) -> Path:
-        return self.home / (".claude/settings.json" if self.is_claude else ".codex/hooks.json")
-
-    @property
-    def skill(self) -> Path:
-        return self.project / (".claude/skills" if self.is_claude else ".agents/skills") / "clerk"
-
-    @property
-    def environment(self) -> dict[str, str]:
-        told = {
-            "CLAUDE_CONFIG_DIR": str(self.home / ".claude"),
-            "CODEX_HOME": str(self.home / ".codex"),
-            "CODEX_API_KEY": "loopback-only",
-            "SKILLOPT_STORE": str(self.place / "store.db"),
-            "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
-            "DISABLE_AUTOUPDATER": "1",
-            "DISABLE_TELEMETRY": "1",
-        }
-        found = host_environment(self.home, told)
-        return found | {"PATH": f"{self.place / 'bin'}{os.pathsep}{found['PATH']}"}
-
-    @property
-    def api(self) -> type[Messages] | type[Responses]:
-        return Messages if self.is_claude else Responses
-
-    def results(self, request: Json) -> list[Json]:
-        """Return the tool results that a request carries."""
-        return self.api.results(self.api.__new__(self.api), request)
-
-    def ours(self, *arguments: str) -> Json:
-        """Return what a command of ours prints, run by the user of this home."""
-        done = self._run([PROGRAM, *arguments, "--json"], self.environment)
-        assert done.returncode == 0, done.stdout + done.stderr
-        printed: Json = json.loads(done.stdout)
-        return printed
-
-    def told(self, *arguments: str) -> str:
-        """Return what a command of the host prints."""
-        done = self._run([os.environ[self.variable], *arguments], self.environment)
-        assert done.returncode == 0, done.stdout + done.stderr
-        return done.stdout
-
-    def session(self, model: Model | AgentModel) -> None:
-        """Run a session of the host, with all that its own files configure."""
-        environment, binary = self.environment, os.environ[self.variable]
-        if self.is_claude:
-            environment |= {
-                "ANTHROPIC_BASE_URL": f"http://127.0.0.1:{model.port}",
-                "ANTHROPIC_API_KEY": "loopback-only",
-            }
-            command = [binary, "-p", PROMPT, "--model", "claude-sonnet-4-5", "--allowedTools", "mcp__skillopt"]
-        else:
-            environment |= {"LOOPBACK_KEY": "loopback-only", "OPENAI_BASE_URL": ""}
-            provider = f'model_providers.loopback.base_url="http://127.0.0.1:{model.port}/v1"'
-            command = [binary, "--strict-config", "--dangerously-bypass-hook-trust", "exec", "-c", provider]
-            command += ["--skip-git-repo-check", PROMPT]
-        done = self._run(command, environment)
-        assert done.returncode == 0, done.stdout + done.stderr
-
-    def script(self, results: list[Json]) -> Turn:
-        """List the skills by our server, open one, and answer."""
-        read = ToolCall("Skill", {"skill": "clerk"}, "")
-        if not self.is_claude:
-            read = ToolCall("exec_command", {"cmd": f"cat {self.skill}/SKILL.md"}, "")
-        turns: list[Turn] = [[ToolCall("list_skills", {})], [read], ["The sum is 42."]]
-        return turns[min(len(results), 2)]
-
-    def _run(self, command: list[str], environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            command, cwd=self.project, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True,
-            timeout=TIMEOUT_S, check=False,
-        )  # fmt: skip
-
 
 @pytest.fixture(params=["CLAUDE", "CLAUDE_OLDER", "CODEX"])
 def setting(request: pytest.FixtureRequest, tmp_path: Path) -> Setting:
     if not os.environ.get(request.param):
         pytest.skip(f"{request.param} names no binary: see .ci/hosts")
-    made = Setting(tmp_path, request.param)
-    for folder in (made.home / ".claude", made.home / ".codex", made.skill):
-        folder.mkdir(parents=True)
-    (made.skill / "SKILL.md").write_text(SKILL)
-    (tmp_path / "bin").mkdir()
-    (tmp_path / "bin" / ("claude" if made.is_claude else "codex")).symlink_to(os.environ[request.param])
-    if not made.is_claude:
-        made.config.write_text(f"# mine\n{CODEX_CONFIG}")
-    with Workspace(made.place / "store.db") as workspace:
-        workspace.skill(str(made.skill))
-    return made
+    return setting_in(tmp_path / "user", request.param)
 
 
 def test_a_host_calls_the_installed_server_and_its_hooks_record_the_session(setting: Setting) -> None:
@@ -206,3 +85,10 @@ def test_the_host_itself_lists_the_server_and_after_uninstall_it_does_not(settin
     else:
         assert setting.config.read_bytes() == before
     assert "skillopt" not in setting.told("mcp", "list")
+
+
+def test_a_session_takes_few_calls_to_a_promoted_file_with_the_login_of_its_own_command_line(setting: Setting) -> None:
+    calls = calls_to_promotion(setting)
+    assert calls[-1] == "promote_skill"
+    # While a test is under way, a slow machine takes more of the same call.
+    assert len([each for n, each in enumerate(calls) if calls[n - 2 : n + 1] != ["evaluate_candidate"] * 3]) <= 6, calls
