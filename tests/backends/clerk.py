@@ -20,7 +20,7 @@ from skillopt_mcp.training.config import Config
 from skillopt_mcp.workspace import Workspace
 
 RULES = [f"Rule {kind}: do {kind} with care." for kind in ("one", "two", "three")]
-CONFIG = Config(epochs=2, batch=12, minibatch=4, max_pairs=60, slow_update=False, meta_skill=False)
+CONFIG = Config(epochs=2, batch=12, minibatch=4, slow_update=False, meta_skill=False)
 
 
 def patch(rule: str, **more: object) -> str:
