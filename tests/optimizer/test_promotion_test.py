@@ -25,7 +25,7 @@ from skillopt_mcp.judges.judging import parse_judge
 from skillopt_mcp.records.calls import Ask, Call, Fault, Reply, Role
 from skillopt_mcp.records.candidates import Candidate, NewCandidate, candidate_id
 from skillopt_mcp.records.evidence import Standing
-from skillopt_mcp.records.skills import MAIN_FILE, SkillFile, SkillFiles
+from skillopt_mcp.records.skills import MAIN_FILE, SkillFile
 from skillopt_mcp.records.tasks import NewTask, Task
 from skillopt_mcp.training import promotion_test
 from skillopt_mcp.training.outage import LOST
@@ -81,7 +81,7 @@ def better(call: Call) -> Answer:
 
 
 def coin(call: Call) -> Answer:
-    """Be right by a chance that the attempt decides: a little more often with a candidate, so that all units are asked."""
+    """Be right by a chance that the attempt decides, a little more often with a candidate: all units are asked."""
     attempt = "/".join(call.draw.split("/")[1:4])
     chance = int.from_bytes(hashlib.sha256(f"c{attempt}".encode()).digest()[:4], "big") / (1 << 32)
     return right(call) if chance < (0.65 if is_candidate(call) else 0.5) else "no"
