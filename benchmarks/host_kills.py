@@ -2,8 +2,8 @@
 
     python benchmarks/host_kills.py [--kills N] [--seed N] [--short] [--json]
 
-The killed process is started again. Counted are acknowledged replies that are not in the store (lost), calls and pairs
-that were answered or counted twice (doubled), the difference between the numbers of answered attempts with each version
+The killed process is started again. Counted are acknowledged replies that are not in the store (lost), calls
+that were answered twice (doubled), the difference between the numbers of counted attempts with each version
 (arm_imbalance), and wrong verdicts, which are printed with their reason.
 """
 
@@ -35,12 +35,12 @@ GONE = 3
 ROUNDS = 4
 _ANSWERED = "select l.id from lease l join reply r on r.call_id = l.call_id where l.state = 'answered'"
 _DOUBLED = "select count(*) from lease where state = 'answered' group by call_id having count(*) > 1"
-_TRIALS = "select count(*) from trial group by version_id"
+_COUNTED = "select sum(arm = 'base') - sum(arm = 'candidate') from test_attempt"
 
 
 @dataclass
 class Found:
-    """What the kills did, in numbers of calls; `imbalance` is that of the pairs that were counted."""
+    """What the kills did, in numbers of calls; `arm_imbalance` is that of the attempts that were counted."""
 
     kills: int = 0
     tests: int = 0
@@ -108,8 +108,7 @@ def _count(store: Path, acknowledged: Path, found: Found) -> None:
     found.lost += len(set(said) - {row[0] for row in rows(store, _ANSWERED)})
     found.doubled += len(said) - len(set(said))
     found.doubled += sum(row[0] - 1 for row in rows(store, _DOUBLED))
-    counts = [row[0] for row in rows(store, _TRIALS)]
-    found.arm_imbalance += abs(counts[0] - counts[1]) if len(counts) == 2 else sum(counts)
+    found.arm_imbalance += sum(abs(row[0] or 0) for row in rows(store, _COUNTED))
     found.damaged += rows(store, "pragma integrity_check") != [("ok",)]
 
 
