@@ -128,7 +128,9 @@ def kept(workspace: Workspace, made: Candidate, patch: Patch, applied: Applied) 
     reported = zip(patch.edits, applied.reports, strict=True)
     edits = tuple(each if each[1].status == "applied" else _redacted(redactor, *each) for each in reported)
     made = replace(made, reasoning=redactor.text(made.reasoning))
-    return workspace.store.candidates.add_candidate(NewCandidate(made, applied.files, edits))
+    stored = workspace.store.candidates.add_candidate(NewCandidate(made, applied.files, edits))
+    workspace.see(stored)
+    return stored
 
 
 def _redacted(redactor: Redactor, edit: Edit, report: EditReport) -> tuple[Edit, EditReport]:

@@ -6,6 +6,7 @@ import functools
 import time
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
@@ -16,7 +17,7 @@ from skillopt_mcp.calls.asking import Outstanding
 from skillopt_mcp.calls.owners import lock_run
 from skillopt_mcp.calls.spending import Budget
 from skillopt_mcp.candidates import bring_back
-from skillopt_mcp.costs import check_caps
+from skillopt_mcp.costs import check_caps, default_tokens
 from skillopt_mcp.dispatch import Sender, check_batch
 from skillopt_mcp.documents.text import quoted
 from skillopt_mcp.errors import BadInput, Busy, NotFound, Refused
@@ -119,15 +120,21 @@ def candidate_named(workspace: Workspace, name: str) -> Candidate:
 def edited_candidate(workspace: Workspace, name: str) -> Candidate:
     """Return a person's edit of a skill's file: the live version against the one that was tested or promoted last.
 
-    Before any test that is the first version known. Raises BadInput where the file is that very version.
+    Before any test that is the first version known. An edit that is tested already stays what it is. Raises BadInput
+    where nothing was edited.
     """
     store, skill = workspace.store, workspace.skill(name)
     changes = [(each.created_at, each.to_version) for each in store.promotions.list_promotions(skill.id)]
+    edited = None
     for test in store.tests.list_of_skill(skill.id):
-        made = candidate_id(skill.id, test.base_version, test.version_id)
-        is_persons = store.candidates.get_candidate(made).origin == "person"
-        changes.append((test.created_at, test.version_id if is_persons else test.base_version))
+        made = store.candidates.get_candidate(candidate_id(skill.id, test.base_version, test.version_id))
+        version = test.version_id if made.origin == "person" else test.base_version
+        if store.skills.get_version(skill.id, version).origin == "recorded":  # others were named, and never live
+            changes.append((test.created_at, version))
+            edited = made if made.origin == "person" else edited
     base = max(changes)[1] if changes else store.skills.first_recorded(skill.id)
+    if base == skill.live_version and edited and edited.version_id == base:
+        return edited
     if base == skill.live_version:
         raise BadInput(
             f"the file of '{skill.name}' is the version that was known before: edit it, or name another text with "
@@ -245,7 +252,7 @@ def test_now(
         is_same = (row.plan.margin, row.plan.graded) == (asked.margin, asked.graded)
         if row.backend == backend and is_same and not (again and store.decisions.latest_in(row.id)):
             return test_of(store, row)
-    return foreseen_test(store, _arms(store, candidate), held, backend, _salted(asked, backend))
+    return foreseen_test(store, _arms(store, candidate), held, backend, _asked(workspace, asked, backend))
 
 
 def _arms(store: Store, candidate: Candidate) -> tuple[SkillFiles, SkillFiles]:
@@ -255,17 +262,20 @@ def _arms(store: Store, candidate: Candidate) -> tuple[SkillFiles, SkillFiles]:
     return base, files
 
 
-def _salted(asked: Asked, backend: str) -> Asked:
-    """Return what is asked, with a salt of its own for a simulation: its results come about again, and prove nothing."""
-    if not is_simulated(backend):
-        return asked
-    return Asked(asked.margin, asked.max_pairs, asked.graded, _SALT_OF_SIMULATIONS)
+def _asked(workspace: Workspace, asked: Asked, backend: str) -> Asked:
+    """Return what is asked here: by batch without a screen, whose waves may take a day; of a simulation, which proves
+    nothing, with a salt by which its results come about again.
+    """
+    salt = _SALT_OF_SIMULATIONS if is_simulated(backend) else None
+    return replace(asked, screens=not workspace.batch, salt=salt)
 
 
 def opened(workspace: Workspace, candidate: Candidate, asked: Asked, held: Sequence[Task]) -> Test:
     """Return a new test of a candidate on these held-out tasks: it takes its share of the release's error rate."""
     backend = evidence_of(workspace.backends_for(held))
-    return open_test(workspace.store, _arms(workspace.store, candidate), held, backend, _salted(asked, backend))
+    return open_test(
+        workspace.store, _arms(workspace.store, candidate), held, backend, _asked(workspace, asked, backend)
+    )
 
 
 def shortening(base: SkillFiles, candidate: SkillFiles) -> float:
@@ -284,6 +294,13 @@ def is_reason_to_promote(store: Store, candidate: Candidate, verdict: str) -> bo
     ]
     is_close = any(row.plan.margin is not None and row.plan.margin <= DEFAULT_MARGIN for row in tests)
     return is_close and shortening(*_arms(store, candidate)) >= LEAST_SHORTENING
+
+
+def verdict_for_agents(store: Store, candidate: Candidate | None, verdict: str | None) -> str | None:
+    """Return what an agent learns of a verdict: accepted or not accepted, None before there is one."""
+    if candidate is None or verdict is None:
+        return None
+    return "accepted" if is_reason_to_promote(store, candidate, verdict) else "not accepted"
 
 
 @contextmanager
@@ -314,7 +331,8 @@ def evaluate_candidate(
     `name` is a candidate's id, or a skill whose file a person edited. The test goes on in the background; a later call
     attaches to it, and a call after the process died resumes it. A verdict stands, and nothing more is spent; `again`
     opens the next test. Where a host is the target, its work is handed out as far as there is `capacity`; without, the
-    first call gives the estimate alone. A test opens, and takes its share of the error rate, with the first work.
+    first call gives the estimate alone, and so does an agent's first call with any real target. A test opens, and takes
+    its share of the error rate, with the first attempt.
 
     Raises Refused when the live file is no longer the one that the candidate was made from, BackendError when no target
     is set.
@@ -326,11 +344,15 @@ def evaluate_candidate(
     if standing.verdict:
         # Noted again: a process may have died between its last attempt and the note of the verdict.
         return _concluded(workspace, candidate, test, run_test(test, store, _nothing_to_ask))
-    foreseen = foresee(workspace, test) if test.foreseen else None
-    at_host = is_host(workspace.backend("target").name)
+    foreseen = foresee(workspace, test) if test.foreseen and wait_s is not None else None
     if test.foreseen:
-        if at_host and not (capacity and capacity.items):
+        if is_host(workspace.backend("target").name) and not (capacity and capacity.items):
             return _open(workspace, candidate, test, foreseen)
+        if workspace.is_agents and foreseen and not _is_agreed(workspace, candidate, test):
+            tokens = f", {foreseen.tokens_each:,} tokens each" if foreseen.tokens_each else ""
+            why = f"takes up to {foreseen.most_runs} runs of {workspace.backend('target').name}{tokens}: ask the user first"
+            offer = _evaluated(workspace, candidate, test, standing, _evaluation(candidate, why))
+            return offer.model_copy(update={"status": "estimate", "foreseen": foreseen})
         _able(workspace, test)
         test = opened(workspace, candidate, asked, tasks_to_test(workspace, candidate.skill_id))
     job = workspace.jobs.attach(test.row.id, functools.partial(_run, workspace, test, wait_s is None))
@@ -354,6 +376,14 @@ def evaluate_candidate(
     status = "work" if work else "running"
     update = {"status": status, "work": work, "next_step": step}
     return _open(workspace, candidate, test, foreseen).model_copy(update=update)
+
+
+def _is_agreed(workspace: Workspace, candidate: Candidate, test: Test) -> bool:
+    """Return whether the price of a new test was shown before, so that this call begins it; a simulation has none."""
+    if is_simulated(test.row.backend) or workspace.jobs.is_offered(candidate.id):
+        return True
+    workspace.jobs.offer(candidate.id)
+    return False
 
 
 def candidate_of_job(workspace: Workspace, job: str) -> str:
@@ -394,7 +424,7 @@ def _able(workspace: Workspace, test: Test) -> dict[Role, Backend]:
 def foresee(workspace: Workspace, test: Test) -> Foreseen:
     """Return what a test could find and what it takes, by the attempts that exist at its base; nothing is asked."""
     plan, row = test.row.plan, test.row
-    earlier = workspace.store.tests.scores_of(row.skill_id, row.base_version, row.backend)
+    earlier = workspace.store.tests.scores_of(row.skill_id, row.base_version, row.backend, graded=plan.graded)
     rows = power_of(plan, [earlier.get(task_id, ()) for task_id in row.tasks])
     target = workspace.backend("target")
     usual = workspace.store.ledger.usual("target", target.name, target.fingerprint)
@@ -407,7 +437,9 @@ def foresee(workspace: Workspace, test: Test) -> Foreseen:
         power=[PowerRow(gain=each.gain, chance=round(each.chance, 2), runs=round(each.runs)) for each in rows],
         most_runs=test.row.plan.most_runs,
         few_tasks=plan.n_units < ENOUGH_UNITS,
-        tokens_each=round(usual.tokens) if usual else None,
+        margin=plan.margin,
+        tokens_each=round(usual.tokens) if usual else default_tokens(target.name) or None,
+        is_default=usual is None,
     )
 
 
@@ -491,6 +523,9 @@ def _after(workspace: Workspace, candidate: Candidate, standing: Standing) -> Ne
         return None
     if standing.verdict and is_reason_to_promote(store, candidate, standing.verdict) and not is_rolled_back:
         return promotion(candidate.id, len(candidate.findings))
+    if standing.verdict == "better_here" and not workspace.is_agents:
+        why = "better on these cases; of others nothing is proven"
+        return NextStep.at_terminal("promote_skill", {"candidate_id": candidate.id, "unproven": True}, why)
     # One reason for every other verdict: the author of edits learns only whether a candidate was accepted.
     why = f"{candidate.id} was {'rolled back by a person' if is_rolled_back else 'not accepted'}"
     return NextStep(action="propose_edits", arguments={"skill": skill.name}, why=why)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from typing import Literal, cast
 
 from skillopt_mcp.errors import Busy
@@ -24,6 +24,10 @@ _TEST = (
 _SIMULATED = "(' judged by ' || {0} glob '* judged by simulated*' or ' judged by ' || {0} glob '* judged by scripted*')"
 IS_SIMULATED = (
     f"exists (select 1 from promotion_test pt where pt.id = decision.scope and {_SIMULATED.format('pt.backend')})"
+)
+_UNDECIDED = (
+    f"{_TEST} where skill_id = ? and base_version = ? and version_id = ? and backend = ?"
+    " and not exists (select 1 from decision where scope = promotion_test.id)"
 )
 _N_PROMOTIONS = "select count(*) from promotion where skill_id = ? and kind = 'promote' and state = 'done'"
 # Those of real models and those of simulations are apart: neither takes of the other's budget.
@@ -76,10 +80,15 @@ class PromotionTests:
     def open(self, new: NewTest, draft: Draft) -> TestRow:
         """Return a new promotion test, which takes its share of the release's error rate with its row.
 
-        Raises Busy when one of its tasks was removed meanwhile.
+        Where another process has just opened the same, it is that one. Raises Busy when one of its tasks was removed
+        meanwhile.
         """
         with self._pool.write() as connection:
             row = self._drafted(lambda sql, values: int(connection.execute(sql, values).fetchone()[0]), new, draft)
+            for found in connection.execute(_UNDECIDED, [*astuple(new)]).fetchall():
+                open_test = _test(found)
+                if (open_test.plan.margin, open_test.plan.graded) == (row.plan.margin, row.plan.graded):
+                    return open_test
             sql = "select 1 from retirement where task_id in (select value from json_each(?))"
             if connection.execute(sql, [json.dumps(row.tasks)]).fetchone():
                 raise Busy("tasks were removed just when the promotion test was to open: call again")
@@ -132,15 +141,19 @@ class PromotionTests:
         )
         return self._pool.number(sql, [json.dumps(list(tasks))])
 
-    def scores_of(self, skill_id: int, version: str, backend: str) -> dict[int, list[float]]:
-        """Return the scores of a version's attempts in earlier tests with a backend, by task, the oldest first."""
+    def scores_of(self, skill_id: int, version: str, backend: str, *, graded: bool = False) -> dict[int, list[float]]:
+        """Return the scores of a version's attempts in earlier tests with a backend, by task, the oldest first.
+
+        They are passes, or soft scores of `graded` tests; what was lost for an unknown cause says nothing.
+        """
         rows = self._pool.rows(
             "select json_extract(t.tasks, '$[' || a.unit || ']'), a.score from promotion_test t"
             " join test_attempt a on a.test_id = t.id"
-            " where t.skill_id = ?1 and t.backend = ?3"
+            " where t.skill_id = ?1 and t.backend = ?3 and a.cause <> 'bounded'"
+            " and coalesce(json_extract(t.plan, '$.graded'), 0) = ?4"
             " and ?2 = case a.arm when 'base' then t.base_version else t.version_id end"
             " order by t.rowid, a.unit, a.number",
-            [skill_id, version, backend],
+            [skill_id, version, backend, int(graded)],
         )
         found: dict[int, list[float]] = {}
         for task_id, score in rows:
@@ -160,6 +173,14 @@ class PromotionTests:
                     for each in attempts
                 ],
             )  # fmt: skip
+
+    def count_strayed(self, row: TestRow) -> int:
+        """Return how many attempts of a test have another score than the trial that they are."""
+        sql = (
+            f"select count(*) from test_attempt a join trial t on t.call_id = a.call_id"
+            f" where a.test_id = ? and a.cause = '' and a.score <> t.{'soft' if row.plan.graded else 'hard'}"
+        )
+        return self._pool.number(sql, [row.id])
 
     def list_attempts(self, test_id: str) -> list[TestAttempt]:
         """Return the attempts of a test, by unit, arm and number."""

@@ -16,6 +16,7 @@ from skillopt_mcp.errors import BadInput, Outage, Waiting
 from skillopt_mcp.gates.promotion import (
     GATE,
     MAX_AGAIN,
+    MIN_UNITS,
     Plan,
     alpha_of,
     attempts_per_arm,
@@ -44,19 +45,23 @@ OF_THE_TARGET: frozenset[Fault] = frozenset(
 @dataclass(frozen=True, slots=True)
 class Asked:
     """What is asked of a test: with a `margin` whether a text is no worse, by at most `max_pairs`; or whether it is
-    better. `graded` compares soft scores; a `salt` is given where a result is to come about again (simulations).
+    better. `graded` compares soft scores.
+
+    Without `screens` both arms are asked at once, as where a wave takes a day. A `salt` is given where a result is to
+    come about again (simulations).
     """
 
     margin: float | None = None
     max_pairs: int | None = None
     graded: bool = False
+    screens: bool = True
     salt: str | None = None
 
     def __post_init__(self) -> None:
         if self.margin is not None and not 0 < self.margin < 1:
             raise BadInput(f"no_worse must be above 0 and below 1, got {self.margin:g}")
-        if self.max_pairs is not None and self.max_pairs < 1:
-            raise BadInput(f"max_pairs must be 1 or more, got {self.max_pairs}")
+        if self.max_pairs is not None and not 1 <= self.max_pairs <= MAX_PAIRS:
+            raise BadInput(f"max_pairs must be 1-{MAX_PAIRS:,}, got {self.max_pairs}")
 
 
 BETTER = Asked()
@@ -266,7 +271,7 @@ def _draft(
     if not held:
         raise BadInput("the skill has no held-out task (split test): add tasks with add_tasks or 'tasks add'")
     skill_id = held[0].skill_id
-    earlier = store.tests.scores_of(skill_id, base.digest, backend)
+    earlier = store.tests.scores_of(skill_id, base.digest, backend, graded=asked.graded)
 
     def draft(test_id: str, number: int) -> tuple[str, list[int], Plan]:
         salt = hashlib.sha256(f"{asked.salt}/{test_id}".encode()).hexdigest()[:32] if asked.salt else _salt()
@@ -281,27 +286,28 @@ def _salt() -> str:
 
 
 def plan_of(units: Sequence[Task], earlier: Mapping[int, Sequence[float]], asked: Asked, number: int) -> Plan:
-    """Return what a test fixes when it opens, by the base's `earlier` scores at each task: its attempts, its screen."""
+    """Return what a test fixes when it opens, by the base's `earlier` scores at each task: its attempts, its screen.
+
+    Raises BadInput where no round of a test in rounds is within its pairs.
+    """
     alpha, n_units = alpha_of(number), len(units)
-    if asked.margin is not None:
-        max_pairs = asked.max_pairs or MAX_PAIRS
+    if asked.margin is not None or n_units < MIN_UNITS:
+        max_pairs = asked.max_pairs or (SMALL_SUITE_PAIRS if asked.margin is None else MAX_PAIRS)
+        if max_pairs < n_units:
+            raise BadInput(f"max_pairs must be {n_units} or more, a pair for each task, got {max_pairs}")
         return Plan(
             n_units=n_units, attempts=1, alpha=alpha, margin=asked.margin, max_pairs=max_pairs, graded=asked.graded
         )
     by_unit = [earlier.get(task.id, ()) for task in units]
     attempts = attempts_per_arm(by_unit)
-    is_known = all(len(scores) >= attempts for scores in by_unit)
-    plan = Plan(
+    is_known = asked.screens and all(len(scores) >= attempts for scores in by_unit)
+    return Plan(
         n_units=n_units,
         attempts=attempts,
         alpha=alpha,
         graded=asked.graded,
         known=tuple(tuple(scores[:attempts]) for scores in by_unit) if is_known else None,
     )
-    if plan.in_rounds:
-        pairs = asked.max_pairs or SMALL_SUITE_PAIRS
-        return plan.model_copy(update={"attempts": 1, "known": None, "max_pairs": pairs})
-    return plan
 
 
 def _on(row: TestRow, arms: tuple[SkillFiles, SkillFiles], tasks: Collection[Task], *, foreseen: bool = False) -> Test:

@@ -7,15 +7,18 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Protocol
+from unittest import mock
 
 from skillopt_mcp.backends.api.prompts import ROLLOUT
 from skillopt_mcp.backends.batches import Patience
 from skillopt_mcp.backends.scripted import Rule
 from skillopt_mcp.records.budgets import NO_CAPS, Caps
 from skillopt_mcp.records.results import Replayed
+from skillopt_mcp.records.tasks import SPLITS
 from skillopt_mcp.runs import replay, start_run
 from skillopt_mcp.store.driver import sqlite
 from skillopt_mcp.tasks import add_tasks
+from skillopt_mcp.training import promotion_test
 from skillopt_mcp.training.config import Config
 from skillopt_mcp.workspace import Workspace
 
@@ -76,13 +79,21 @@ def workspace(folder: Path, spec: str, batch: Patience | None = None, caps: Caps
     path = folder / "store" / "s.db"
     with Workspace(path, target=spec, optimizer=spec, project=folder, batch=batch, caps=caps) as made:
         judge = {"kind": "exact", "expected": "right"}
-        prompts = [f"Do item {n} of kind {('one', 'two', 'other')[n % 3]}." for n in range(36)]
-        add_tasks(made, str(skill), [{"prompt": prompt, "judge": judge} for prompt in prompts])
+        tasks = [
+            {
+                "prompt": f"Do item {n} of kind {('one', 'two', 'other')[n % 3]}.",
+                "judge": judge,
+                "split": SPLITS[n // 12],
+            }
+            for n in range(36)
+        ]
+        add_tasks(made, str(skill), tasks)
         for role in ("target", "optimizer"):
             backend = made.backend(role)
             # A run's draws hang on its name and on its target's: with equal names all that is left is the answers.
             backend.name = backend.fingerprint = "the same"
-        yield made
+        with mock.patch.object(promotion_test, "_salt", lambda: "00" * 16):  # so is what a promotion test asks first
+            yield made
 
 
 def replayed(folder: Path, spec: str) -> Replayed:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
-from workshop import LESSONS, PLACEBO, Place, as_if_real, use
+from workshop import EVEN, LESSONS, PLACEBO, Place, as_if_real, use
 
 from skillopt_mcp.backends.scripted import Scripted
 from skillopt_mcp.gates.confirm import ConfirmRule
@@ -23,7 +23,6 @@ from skillopt_mcp.records.calls import Call, Reply, Rollout
 from skillopt_mcp.records.judging import Judge
 from skillopt_mcp.records.results import Promoted
 from skillopt_mcp.records.tasks import NewTask
-from skillopt_mcp.splits import DEFAULT_SHARES
 from skillopt_mcp.tasks import remove_tasks
 from skillopt_mcp.workspace import Workspace
 
@@ -100,7 +99,7 @@ def test_tasks_that_joined_after_evidence_was_seen_are_reported_and_not_covered(
     assert (first.verdict, "joined" in first.reason) == ("undecided", False)
     wanted = [(f"late {n} {n * n}: what?", Exact(expected=f"{n} yes")) for n in range(40)]
     late = [NewTask(prompt, judge, split="test") for prompt, judge in wanted]
-    permitted.store.tasks.add_tasks(permitted.skill("ledger-clerk").id, late, DEFAULT_SHARES)
+    permitted.store.tasks.add_tasks(permitted.skill("ledger-clerk").id, late, EVEN)
     result = evaluate_candidate(permitted, candidate, rule=replace(rule, max_pairs=40))
     assert result.verdict == "accept"
     assert "; 40 of 70 tasks joined after 30 pairs were seen" in result.reason
@@ -133,7 +132,7 @@ def test_what_a_host_judges_is_covered_where_a_person_allowed_that(place: Place,
         tracked = own.skill(str(place.skill))
         own.store.permissions.add_root(str(place.root))
         tasks = [NewTask(f"task {n} {n * n}: do", Exact(expected="x"), split="test") for n in range(20)]
-        own.store.tasks.add_tasks(tracked.id, [*tasks, NewTask("judged: do", judge, split="test")], DEFAULT_SHARES)
+        own.store.tasks.add_tasks(tracked.id, [*tasks, NewTask("judged: do", judge, split="test")], EVEN)
         use(own, Scripted(lambda call: "x" if is_new(rollout_of(call)) else "no", name=REAL))
         use(own, Scripted(lambda _: graded("half"), name="host"), "judge")
         permit(own, "ledger-clerk", simulated=False)

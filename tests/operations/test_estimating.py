@@ -92,7 +92,7 @@ def test_no_gate_asks_more_than_was_estimated(workspace: Workspace, gate: Search
     assert in_run["target"] <= estimate.train_rollouts + estimate.val_rollouts
     assert in_run["optimizer"] <= estimate.optimizer_calls
     assert in_test["target"] <= 2 * estimate.promotion_pairs
-    assert (estimate.val_rollouts > 8 * 15) == (gate != "strict")
+    assert (estimate.val_rollouts > 12 * 30) == (gate != "strict")
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -173,5 +173,5 @@ def test_a_run_estimates_no_pair_of_a_task_that_other_tests_have_drawn(place: Pl
     estimate, _, in_test = _asked(workspace, config)
 
     assert worn
-    assert estimate.promotion_pairs < workspace.store.tasks.count_tasks(skill.id)["test"]
+    assert estimate.promotion_pairs < len(test_tasks)
     assert in_test["target"] <= 2 * estimate.promotion_pairs

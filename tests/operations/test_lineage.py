@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from workshop import PLACEBO, SEED, Place, use
+from workshop import EVEN, PLACEBO, SEED, Place, use
 
 from skillopt_mcp.backends.base import Backend
 from skillopt_mcp.backends.scripted import Scripted
@@ -20,7 +20,6 @@ from skillopt_mcp.maintenance.verify import verify_store
 from skillopt_mcp.promotion_tests import evaluate_candidate
 from skillopt_mcp.records.calls import Call, Rollout
 from skillopt_mcp.records.results import Evaluated
-from skillopt_mcp.splits import DEFAULT_SHARES
 from skillopt_mcp.tasks import add_tasks, remove_tasks
 from skillopt_mcp.training.confirmation import upcoming_alpha
 from skillopt_mcp.workspace import Workspace
@@ -45,7 +44,7 @@ def failing() -> Backend:
 
 def with_tasks(workspace: Workspace, folder: Path, n: int = 90) -> None:
     tracked = workspace.skill(str(folder))
-    workspace.store.tasks.add_tasks(tracked.id, make_tasks(n, SEED), DEFAULT_SHARES)
+    workspace.store.tasks.add_tasks(tracked.id, make_tasks(n, SEED), EVEN)
 
 
 def verdict_on(workspace: Workspace, folder: Path, text: str, rule: ConfirmRule = TWO_PAIRS) -> Evaluated:

@@ -31,7 +31,7 @@ OTHERS = (
     "Spell the word of the harbour pilot backwards.", "Name the colour that the fleet paints its oldest boats in.",
     "Which of the three keys opens the upper drawer?", "How do we address a widow in a letter of thanks?",
 )  # fmt: skip
-NOTED = "8 of 12 held-out tasks ask nearly what a train task asks (skillopt-mcp tasks check ledger-clerk names them)"
+NOTED = "4 of 6 held-out tasks ask nearly what a train task asks (skillopt-mcp tasks check ledger-clerk names them)"
 BY_HEART = "\n".join(f"- {name}: {answer}" for name, answer in FACTS.items())
 RULE = ConfirmRule(max_pairs=60)
 
@@ -82,7 +82,7 @@ def test_a_host_reads_how_many_before_it_takes_work_and_nothing_of_the_tasks(pla
     candidate = place.propose(worded, BY_HEART)
     offered = evaluate_candidate(server(place, Clock(), place.folder / "work"), candidate, 1.0)
     assert offered.status == "work"
-    assert Note(code="near_train_tasks", numbers={"n": 8, "of": 12}) in offered.notes
+    assert Note(code="near_train_tasks", numbers={"n": 4, "of": 6}) in offered.notes
     assert not [name for name in FACTS if name in offered.model_dump_json()]
 
 

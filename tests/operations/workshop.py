@@ -13,11 +13,12 @@ from skillopt_mcp.candidates import propose_edits
 from skillopt_mcp.promotion_tests import evaluate_candidate
 from skillopt_mcp.records.calls import Call, Role, Rollout
 from skillopt_mcp.records.runs import Run
+from skillopt_mcp.records.tasks import Split
 from skillopt_mcp.runs import furthest, new_run, start_run
-from skillopt_mcp.splits import DEFAULT_SHARES
 from skillopt_mcp.training.config import Config
 from skillopt_mcp.workspace import Workspace
 
+EVEN: dict[Split, float] = {"train": 1, "val": 1, "test": 1}
 SEED = 3
 SIMULATION = f"simulated:honest,seed={SEED}"
 LESSONS = "\n".join(f"- {topic.lesson}" for topic in TOPICS)
@@ -54,7 +55,7 @@ class Place:
 
     def add_tasks(self, workspace: Workspace, n: int = 90) -> None:
         tracked = workspace.skill(str(self.skill))
-        workspace.store.tasks.add_tasks(tracked.id, make_tasks(n, SEED), DEFAULT_SHARES)
+        workspace.store.tasks.add_tasks(tracked.id, make_tasks(n, SEED), EVEN)
 
     def propose(self, workspace: Workspace, content: str = LESSONS, **edit: str) -> str:
         """Return the id of a candidate; by default it teaches all that the tasks need."""
