@@ -3,9 +3,9 @@
     python benchmarks/resume.py [--kills N] [--seed N] [--short] [--json]
 
 Each run has a store of its own, is killed once (SIGKILL) and then resumed to its end. Counted are the rows that differ
-from the undisturbed run's (versions, steps, trials, edits, decisions, attempts of tests, calls and replies, without times,
-sequence numbers and how often something was asked), the calls that were sent again although their reply was committed, and the most calls that one
-kill repeated: at most those in flight.
+from the undisturbed run's (versions, steps, trials, edits, decisions, attempts of tests, calls and replies, without
+times, sequence numbers and how often something was asked), the calls that were sent again although their reply was
+committed, and the most calls that one kill repeated: at most those in flight.
 """
 
 from __future__ import annotations

@@ -348,7 +348,7 @@ def evaluate_candidate(
     if test.foreseen:
         if is_host(workspace.backend("target").name) and not (capacity and capacity.items):
             return _open(workspace, candidate, test, foreseen)
-        if workspace.is_agents and foreseen and not _is_agreed(workspace, candidate, test):
+        if workspace.is_agents and foreseen and capacity is None and not _is_agreed(workspace, candidate, test):
             tokens = f", {foreseen.tokens_each:,} tokens each" if foreseen.tokens_each else ""
             why = f"takes up to {foreseen.most_runs} runs of {workspace.backend('target').name}{tokens}: ask the user first"
             offer = _evaluated(workspace, candidate, test, standing, _evaluation(candidate, why))

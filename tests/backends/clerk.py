@@ -14,7 +14,6 @@ from skillopt_mcp.backends.batches import Patience
 from skillopt_mcp.backends.scripted import Rule
 from skillopt_mcp.records.budgets import NO_CAPS, Caps
 from skillopt_mcp.records.results import Replayed
-from skillopt_mcp.records.tasks import SPLITS
 from skillopt_mcp.runs import replay, start_run
 from skillopt_mcp.store.driver import sqlite
 from skillopt_mcp.tasks import add_tasks
@@ -79,20 +78,19 @@ def workspace(folder: Path, spec: str, batch: Patience | None = None, caps: Caps
     path = folder / "store" / "s.db"
     with Workspace(path, target=spec, optimizer=spec, project=folder, batch=batch, caps=caps) as made:
         judge = {"kind": "exact", "expected": "right"}
+        splits = (*["train"] * 12, *["val"] * 12, *["test"] * 24)
         tasks = [
-            {
-                "prompt": f"Do item {n} of kind {('one', 'two', 'other')[n % 3]}.",
-                "judge": judge,
-                "split": SPLITS[n // 12],
-            }
-            for n in range(36)
+            {"prompt": f"Do item {n} of kind {('one', 'two', 'other')[n % 3]}.", "judge": judge, "split": split}
+            for n, split in enumerate(splits)
         ]
         add_tasks(made, str(skill), tasks)
         for role in ("target", "optimizer"):
             backend = made.backend(role)
             # A run's draws hang on its name and on its target's: with equal names all that is left is the answers.
             backend.name = backend.fingerprint = "the same"
-        with mock.patch.object(promotion_test, "_salt", lambda: "00" * 16):  # so is what a promotion test asks first
+        with mock.patch.object(
+            promotion_test, "_salt", return_value="00" * 16
+        ):  # so is what a promotion test asks first
             yield made
 
 
@@ -102,7 +100,11 @@ def replayed(folder: Path, spec: str) -> Replayed:
 
 
 def decided(result: Replayed) -> dict[str, object]:
-    return result.model_dump(exclude={"tokens_in", "tokens_out", "usd", "test_tokens", "test_usd"})
+    """Return all that a run decided, whatever it cost and whoever answered."""
+    costs = {"tokens_in", "tokens_out", "usd", "test_tokens", "test_usd"}
+    return result.model_dump(
+        exclude={*costs} if result.test is None else {**dict.fromkeys(costs, True), "test": {"models"}}
+    )
 
 
 def everything_kept(folder: Path) -> str:
