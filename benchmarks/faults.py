@@ -86,7 +86,7 @@ def writers(folder: Path, short: bool, scale: float) -> Figures:
     with shop_in(folder) as shop:
         alone = _written(shop, n, each, "alone")
         spec = f"simulated:honest,seed={SEED}"
-        settings = ["--epochs", "9", "--batch", "10", "--max-pairs", "8", "--yes"]
+        settings = ["--epochs", "9", "--batch", "10", "--yes"]
         argv = command(shop.store, "replay", str(shop.skill), "--target", spec, "--optimizer", spec, *settings)
         trainer = subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         together = _written(shop, n, each, "together")

@@ -321,7 +321,7 @@ def test_on_the_command_line_a_run_by_batch_is_stopped_abandoned_and_gone_on_wit
         with workspace(tmp_path, spec):
             pass
         skill, vendor.n_looks = str(tmp_path / "skills" / "clerk"), 10**6
-        backends = ["--target", spec, "--optimizer", spec, "--yes", "--epochs", "1", "--max-pairs", "60"]
+        backends = ["--target", spec, "--optimizer", spec, "--yes", "--epochs", "1"]
         begun = ["replay", skill, *backends, "--batch-api", "--max-minutes", "0.001", "--store", str(store)]
         assert main(begun) == 1
         shown = capsys.readouterr().err
