@@ -21,8 +21,7 @@ create table skill (
     created_at text not null default (strftime('%Y-%m-%dT%H:%M:%fZ'))
 ) strict;
 
--- One row per standing permission: candidates of a skill that are better by evidence of our own processes, and without
--- findings, are promoted without asking.
+-- One row per standing permission: candidates better by own evidence and without findings are promoted without asking.
 create table permission (
     skill_id integer primary key references skill(id),
     granted_by text not null,

@@ -321,7 +321,7 @@ def test_on_the_command_line_a_run_by_batch_is_stopped_abandoned_and_gone_on_wit
         with workspace(tmp_path, spec):
             pass
         skill, vendor.n_looks = str(tmp_path / "skills" / "clerk"), 10**6
-        backends = ["--target", spec, "--optimizer", spec, "--yes", "--epochs", "1", "--max-pairs", "60"]
+        backends = ["--target", spec, "--optimizer", spec, "--yes", "--epochs", "1"]
         begun = ["replay", skill, *backends, "--batch-api", "--max-minutes", "0.001", "--store", str(store)]
         assert main(begun) == 1
         shown = capsys.readouterr().err
@@ -337,7 +337,7 @@ def test_on_the_command_line_a_run_by_batch_is_stopped_abandoned_and_gone_on_wit
         assert "there is no terminal to ask at" in capsys.readouterr().err
         assert main([*resumed, "--yes"]) == 0
         result = json.loads(capsys.readouterr().out)
-        assert (result["status"], result["verdict"]) == ("finished", "accept")
+        assert (result["status"], result["verdict"]) == ("finished", "better")
         assert vendor.paid.total() == len(vendor.paid)
         options = ["--target", spec, "--batch-api", "--concurrency", "3", "--store", str(store)]
         # What has decided spends nothing.
