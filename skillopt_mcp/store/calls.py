@@ -253,13 +253,11 @@ class Calls:
 
 # Judges are asked after what they judge, on its draw or one below it.
 _FORGET = """
-delete from reply where call_id in (
-    select c.id from call c where c.scope = ?1 and (
-        c.id in (select value from json_each(?2)) and reply.fault is not null
-        or c.role = 'judge' and c.id > (select min(value) from json_each(?2)) and exists (
-            select 1 from json_each(?3) where c.draw = value or substr(c.draw, 1, length(value) + 1) = value || '/'
-        )
-    )
+delete from reply where fault is not null and call_id in (
+    select c.id from json_each(?2) join call c on c.id = value where c.scope = ?1
+) or call_id in (
+    select c.id from call c join json_each(?3) on c.draw = value or substr(c.draw, 1, length(value) + 1) = value || '/'
+    where c.scope = ?1 and c.role = 'judge' and c.id > (select min(value) from json_each(?2))
 ) returning call_id
 """
 _UNANSWERED = "not exists (select 1 from reply where call_id = call.id)"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import string
 from collections.abc import Sequence
 from typing import Literal, NamedTuple, cast
 
@@ -163,7 +162,7 @@ class Leases:
                 return "withdrawn"
             if not insert_reply(connection, reply):
                 return "late"
-            connection.execute(_ANSWER, [lease_id, string.whitespace, session])
+            connection.execute(_ANSWER, [lease_id, session])
         return "accepted"
 
     def fail(self, failing: Failing) -> GivenUp:

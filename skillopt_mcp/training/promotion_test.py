@@ -239,13 +239,13 @@ class _Wave:
         cause: Literal["", "target", "bounded"] = ""
         score = trial.soft if self._test.row.plan.graded else trial.hard
         if n_again > self._n_left:
-            cause, score = "bounded", float(arm == "base")
+            cause, score, n_again = "bounded", float(arm == "base"), self._n_left
         elif trial.missing and trial.reply.fault in OF_THE_TARGET:
             cause, score = "target", 0.0
         if score is None:
             self.lost.append(trial)
             return None
-        self._n_left -= 0 if cause == "bounded" else n_again
+        self._n_left -= n_again
         self.trials.append(trial)
         return TestAttempt(arm, unit, number, float(score), cause, n_again, trial.reply.id, at=self._now)
 

@@ -19,7 +19,7 @@ from skillopt_mcp.runs import list_runs, replay, start_run, unfinished_run
 from skillopt_mcp.training.config import Config
 from skillopt_mcp.workspace import Workspace
 
-CONFIG = Config(epochs=2, batch=10, max_pairs=40, seed=2)
+CONFIG = Config(epochs=2, batch=10, seed=2)
 
 
 def test_a_run_stopped_at_its_caps_again_and_again_ends_as_if_it_had_none(place: Place, workspace: Workspace) -> None:
@@ -124,9 +124,9 @@ def test_a_test_stops_at_its_cap_and_goes_on_under_a_higher_one(place: Place, wo
     candidate_id = place.propose(workspace)
     workspace.caps = Caps(calls=10)
     with pytest.raises(CapReached):
-        evaluate_candidate(workspace, candidate_id, rule=ConfirmRule(max_pairs=40))
+        evaluate_candidate(workspace, candidate_id, rule=ConfirmRule())
     workspace.caps = Caps(calls=1000)
-    assert evaluate_candidate(workspace, candidate_id, rule=ConfirmRule(max_pairs=40)).verdict == "accept"
+    assert evaluate_candidate(workspace, candidate_id, rule=ConfirmRule()).accepted
 
 
 def test_a_cap_that_cannot_hold_is_refused_before_anything_is_stored(place: Place, workspace: Workspace) -> None:

@@ -31,10 +31,10 @@ from skillopt_mcp.show.run_report import describe_run
 from skillopt_mcp.training.config import Config
 from skillopt_mcp.workspace import Workspace
 
-SMALL = Config(epochs=1, batch=30, sessions=0, slow_update=False, meta_skill=False, step_buffer=False, max_pairs=2)
+SMALL = Config(epochs=1, batch=30, sessions=0, slow_update=False, meta_skill=False, step_buffer=False)
 PATCH = json.dumps({"reasoning": "r", "edits": [{"op": "append", "content": LESSONS}]})
 PRICED = Usage(50, 10, 0.25)
-EIGHT = ConfirmRule(max_pairs=8)
+EIGHT = ConfirmRule()
 
 
 class Cut(Scripted):
@@ -123,7 +123,7 @@ def test_what_was_sent_is_counted_while_nothing_came_back(workspace: Workspace) 
 
 def test_a_calibration_that_was_interrupted_counts_what_was_lost_when_it_goes_on(workspace: Workspace) -> None:
     def calibrated() -> None:
-        calibrate(workspace, "ledger-clerk", 4, 1.0, ConfirmRule(max_pairs=1))
+        calibrate(workspace, "ledger-clerk", 4, 1.0, ConfirmRule())
 
     workspace.concurrency = 1
     use(workspace, Cut(5))

@@ -77,7 +77,7 @@ def asked(workspace: Workspace, candidate: str) -> Promoted:
 
 def test_it_covers_no_test_at_a_larger_error_rate(place: Place, permitted: Workspace) -> None:
     candidate = place.propose(permitted)
-    assert evaluate_candidate(permitted, candidate, rule=ConfirmRule(alpha=0.3)).verdict == "accept"
+    assert evaluate_candidate(permitted, candidate, rule=ConfirmRule(alpha=0.3)).accepted
     assert "error rate above 0.05" in asked(permitted, candidate).reason
 
 
@@ -95,13 +95,13 @@ def test_tasks_that_joined_after_evidence_was_seen_are_reported_and_not_covered(
     place: Place, permitted: Workspace
 ) -> None:
     use(permitted, passing(lambda rollout: 1.0 if is_new(rollout) and "late" in rollout.task.prompt else 0.5))
-    candidate, rule = place.propose(permitted, PLACEBO), ConfirmRule(claim="like_these", max_pairs=30)
+    candidate, rule = place.propose(permitted, PLACEBO), ConfirmRule(claim="like_these")
     first = evaluate_candidate(permitted, candidate, rule=rule)
     assert (first.verdict, "joined" in first.reason) == ("undecided", False)
     wanted = [(f"late {n} {n * n}: what?", Exact(expected=f"{n} yes")) for n in range(40)]
     late = [NewTask(prompt, judge, split="test") for prompt, judge in wanted]
     permitted.store.tasks.add_tasks(permitted.skill("ledger-clerk").id, late, DEFAULT_SHARES)
-    result = evaluate_candidate(permitted, candidate, rule=replace(rule, max_pairs=40))
+    result = evaluate_candidate(permitted, candidate, rule=replace(rule))
     assert result.verdict == "accept"
     assert "; 40 of 70 tasks joined after 30 pairs were seen" in result.reason
     assert "joined its test after evidence was seen" in asked(permitted, candidate).reason
@@ -111,7 +111,7 @@ def test_after_lost_tasks_were_retired_it_covers_no_other_candidate(place: Place
     loses = {"no": 0.0}
     use(permitted, passing(lambda rollout: loses["no"] if is_new(rollout) else 1.0))
     lost = place.propose(permitted, PLACEBO)
-    assert evaluate_candidate(permitted, lost).verdict == "reject"
+    assert evaluate_candidate(permitted, lost).accepted is False
     skill = permitted.skill("ledger-clerk")
     looks = permitted.store.tasks.list_looks(skill.id)
     names = [task.name for task in permitted.store.tasks.list_in_use(skill.id) if looks.get(task.id)]

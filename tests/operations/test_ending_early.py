@@ -12,8 +12,8 @@ from skillopt_mcp.api import Callback, StageName
 from skillopt_mcp.training import loop as training
 
 SURE = f"{SIMULATION},noise=0"
-LONG = Config(epochs=9, batch=10, sessions=0, max_pairs=60)
-CONFIG = Config(epochs=3, batch=10, sessions=0, max_pairs=60)
+LONG = Config(epochs=9, batch=10, sessions=0)
+CONFIG = Config(epochs=3, batch=10, sessions=0)
 
 
 def trained(

@@ -87,7 +87,7 @@ def _drawn(seed: int) -> Config:
 
 @pytest.mark.parametrize("gate", GATES)
 def test_no_gate_asks_more_than_was_estimated(workspace: Workspace, gate: SearchGate) -> None:
-    config = Config(epochs=2, batch=6, gate=gate, max_pairs=4)
+    config = Config(epochs=2, batch=6, gate=gate)
     estimate, in_run, in_test = _asked(workspace, config)
     assert in_run["target"] <= estimate.train_rollouts + estimate.val_rollouts
     assert in_run["optimizer"] <= estimate.optimizer_calls
@@ -130,7 +130,7 @@ def test_no_calibration_asks_more_than_was_estimated(place: Place, seed: int) ->
     pairs = draw.randint(1, 12)
     most = estimate_calibration(workspace, skill, pairs)
     # A test of one pair shows nothing: what others would show is not worked out.
-    used = calibrate(workspace, "ledger-clerk", pairs, 1.0, ConfirmRule(max_pairs=1)).used
+    used = calibrate(workspace, "ledger-clerk", pairs, 1.0, ConfirmRule()).used
     made = _made(workspace, used.contest)
     assert made["target"] > 0
     assert all(n_calls <= most.get(role, 0) for role, n_calls in made.items()), (most, made)
@@ -166,7 +166,7 @@ def test_a_run_estimates_no_pair_of_a_task_that_other_tests_have_drawn(place: Pl
     skill = workspace.skill("ledger-clerk")
     before = ConfirmRule(max_pairs=draw.randint(1, 10), claim=draw.choice(CLAIMS))
     evaluate_candidate(workspace, place.propose(workspace, "- Note."), rule=before)
-    config = Config(epochs=1, batch=8, max_pairs=200, claim="like_these", limit_test=draw.choice((0, 30)))
+    config = Config(epochs=1, batch=8, claim="like_these", limit_test=draw.choice((0, 30)))
     test_tasks = [task.id for task in chosen_tasks(workspace, skill, config) if task.split == "test"]
     worn = workspace.store.tasks.list_looks(skill.id).keys() & set(test_tasks)
 

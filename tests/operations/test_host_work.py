@@ -39,7 +39,7 @@ def test_a_test_whose_judge_never_answers_usably_ends_without_a_score(place: Pla
     tasks = [{"prompt": f"{k}: greet", "judge": rubric, "split": "test"} for k in range(12)]
     add_tasks(place.open(), str(place.skill), tasks)
     host = server(place, clock, place.folder / "work")
-    candidate_id, rule = place.propose(host), ConfirmRule(max_pairs=4)
+    candidate_id, rule = place.propose(host), ConfirmRule()
     job = (standing := evaluate_candidate(host, candidate_id, rule=rule, capacity=Capacity(16))).job_id
     while standing.status == "work":
         receive(host, [{"work_id": item.work_id, "reply": f"banana {n}"} for n in range(3) for item in standing.work])
@@ -78,5 +78,5 @@ def test_a_second_session_that_asks_for_a_test_under_way_sees_that_it_runs(place
     standing = evaluate_candidate(other, candidate_id, wait_s=30)
     assert (standing.status, standing.verdict) == ("running", None)
     let_go.set()
-    assert evaluate_candidate(workspace, candidate_id).verdict == "accept"
-    assert evaluate_candidate(other, candidate_id, wait_s=30).verdict == "accept"
+    assert evaluate_candidate(workspace, candidate_id).accepted
+    assert evaluate_candidate(other, candidate_id, wait_s=30).accepted

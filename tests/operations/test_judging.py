@@ -36,7 +36,7 @@ from skillopt_mcp.workspace import Workspace
 
 RUBRIC = Rubric(rubric="The answer is an amount.", votes=3)
 FORM = parse_judge({"kind": "length", "min": 2})
-CONFIG = Config(epochs=1, batch=10, max_pairs=20)
+CONFIG = Config(epochs=1, batch=10)
 
 
 @pytest.fixture
@@ -112,7 +112,7 @@ def test_a_secret_that_a_program_prints_is_not_kept(place: Place, public: Path) 
 def test_another_judge_gives_other_evidence_and_so_another_test(place: Place) -> None:
     workspace = with_rubrics(place)
     candidate = place.propose(workspace)
-    rule = ConfirmRule(max_pairs=8)
+    rule = ConfirmRule()
     use(workspace, all_pass("judge-one"), "judge")
     first = evaluate_candidate(workspace, candidate, None, rule=rule)
     use(workspace, all_pass("judge-two"), "judge")

@@ -13,7 +13,7 @@ from skillopt_mcp.memory_files import Training, consolidate, documents
 from skillopt_mcp.workspace import Workspace
 from tests.vendors import Vendor, vending
 
-CONFIG = Config(epochs=1, batch=10, sessions=0, max_pairs=3, slow_update=False, meta_skill=False)
+CONFIG = Config(epochs=1, batch=10, sessions=0, slow_update=False, meta_skill=False)
 
 
 @pytest.fixture

@@ -30,7 +30,7 @@ from skillopt_mcp.judges.judging import parse_judge
 from skillopt_mcp.records.skills import SkillFiles
 from skillopt_mcp.records.tasks import Split, Task
 
-CONFIG = Config(epochs=1, batch=10, sessions=0, slow_update=False, meta_skill=False, max_pairs=60, seed=3)
+CONFIG = Config(epochs=1, batch=10, sessions=0, slow_update=False, meta_skill=False, seed=3)
 LESSON = "Greet in Latin."
 PATCH = json.dumps({"reasoning": "r", "edits": [{"op": "append", "content": LESSON}]})
 

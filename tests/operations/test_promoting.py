@@ -35,7 +35,7 @@ def test_what_a_real_target_came_to_counts_before_a_simulation(place: Place, wor
     permit(workspace, "ledger-clerk", simulated=False)
     candidate_id = place.accepted(workspace)
     use(workspace, Scripted(lambda _: "no", name="anthropic:some-model"))
-    assert evaluate_candidate(workspace, candidate_id, rule=ConfirmRule(max_pairs=4)).verdict == "undecided"
+    assert evaluate_candidate(workspace, candidate_id, rule=ConfirmRule()).verdict == "undecided"
     assert promote_skill(workspace, candidate_id, Consent.STANDING).status == "undecided"
 
 
@@ -45,7 +45,7 @@ def test_a_test_with_another_target_that_paused_undecided_takes_no_accept_back(
     use(workspace, Scripted(right_when_taught, name="anthropic:model-a"))
     candidate_id = place.accepted(workspace)
     use(workspace, Scripted(right_when_taught, name="anthropic:model-b"))
-    assert evaluate_candidate(workspace, candidate_id, rule=ConfirmRule(max_pairs=2)).verdict == "undecided"
+    assert evaluate_candidate(workspace, candidate_id, rule=ConfirmRule()).verdict == "undecided"
     use(workspace, Scripted(right_when_taught, name="anthropic:model-a"))
     step = evaluate_candidate(workspace, candidate_id).next_step
     assert (step.action, step.arguments, step.command) == ("promote_skill", {"candidate_id": candidate_id}, "")
@@ -64,7 +64,7 @@ def test_of_two_tests_that_decided_the_newer_one_counts_and_the_older_one_says_s
     use(workspace, Scripted(right_when_taught, name="anthropic:model-a"))
     candidate_id = place.accepted(workspace)
     use(workspace, Scripted(wrong_when_taught, name="anthropic:model-b"))
-    assert evaluate_candidate(workspace, candidate_id).verdict == "reject"
+    assert evaluate_candidate(workspace, candidate_id).accepted is False
     use(workspace, Scripted(right_when_taught, name="anthropic:model-a"))
     again = evaluate_candidate(workspace, candidate_id)
     assert again.verdict == "accept"
@@ -148,7 +148,7 @@ def two_files(place: Place, workspace: Workspace) -> str:
     """Return an accepted candidate that changes SKILL.md and adds a reference."""
     edits = [{"op": "append", "content": LESSONS}, {"op": "append", "path": "references/more.md", "content": "More."}]
     candidate_id = str(propose_edits(workspace, "ledger-clerk", edits).candidate_id)
-    assert evaluate_candidate(workspace, candidate_id).verdict == "accept"
+    assert evaluate_candidate(workspace, candidate_id).accepted
     return candidate_id
 
 

@@ -23,7 +23,7 @@ from skillopt_mcp.judges.judging import parse_judge
 from skillopt_mcp.records.skills import SkillFiles
 from skillopt_mcp.records.tasks import Split, Task
 
-CONFIG = Config(epochs=1, batch=10, sessions=0, max_pairs=60, slow_update=False, meta_skill=False)
+CONFIG = Config(epochs=1, batch=10, sessions=0, slow_update=False, meta_skill=False)
 LESSON = "Greet in Latin."
 GUIDE = Path(__file__).parents[2] / "docs/python.md"
 WORDS = [

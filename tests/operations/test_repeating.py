@@ -98,8 +98,7 @@ def undone(place: Place, workspace: Workspace) -> str:
 
 def test_what_a_simulation_rejected_is_held_against_no_edit(place: Place, workspace: Workspace) -> None:
     rejected = place.propose(workspace, "- Pay attention to the wording of the request.")
-    while (result := evaluate_candidate(workspace, rejected)).verdict == "undecided":
-        pass
+    result = evaluate_candidate(workspace, rejected)
     assert result.verdict == "reject"
     place.main.write_bytes(place.main.read_bytes() + b"\nMy own words.\n")
     edits = [{"op": "append", "content": "- Pay attention to the wording of the request."}]

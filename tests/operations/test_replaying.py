@@ -75,7 +75,7 @@ def test_a_version_that_could_not_be_promoted_any_more_is_not_tested(place: Plac
     assert result.next_step.as_command() == f"skillopt-mcp evaluate {result.candidate_id} --rebase"
     assert workspace.store.decisions.count_tests(run.skill_id) == 0
     place.main.write_bytes(before)
-    assert evaluate_candidate(workspace, str(result.candidate_id)).verdict == "accept"
+    assert evaluate_candidate(workspace, str(result.candidate_id)).accepted
 
 
 def test_a_run_whose_file_changed_during_its_test_does_not_say_promote(place: Place, workspace: Workspace) -> None:

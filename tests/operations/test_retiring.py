@@ -84,7 +84,7 @@ def test_a_test_that_is_under_way_keeps_its_tasks_and_its_verdicts_recompute(
     drawn = sum(n > 0 for n in workspace.store.tasks.list_looks(1).values())
     assert (len(review.rows), sum(row.n_tests > 0 for row in review.rows)) == (60, drawn)
     remove_tasks(workspace, SKILL, ids)
-    again = evaluate_candidate(workspace, first.candidate_id, rule=ConfirmRule(max_pairs=8))
+    again = evaluate_candidate(workspace, first.candidate_id, rule=ConfirmRule())
     assert (first.pairs_done, again.pairs_done) == (8, 16)
     assert [each.tasks for each in workspace.store.decisions.list_tests(1)] == [row.tasks]
     assert "; 60 of its tasks were retired since it began, and stay in it" in again.reason
@@ -93,7 +93,7 @@ def test_a_test_that_is_under_way_keeps_its_tasks_and_its_verdicts_recompute(
 
 
 def test_a_run_that_is_under_way_trains_on_its_tasks_and_tests_on_those_in_use(workspace: Workspace) -> None:
-    run = start_run(workspace, SKILL, Config(epochs=2, batch=4, max_pairs=20))
+    run = start_run(workspace, SKILL, Config(epochs=2, batch=4))
     gone = [of_split(workspace, split)[0] for split in ("train", "test")]
     found = remove_tasks(workspace, SKILL, [task.name for task in gone])
     assert found.under_way == [f"run {run.id}"]

@@ -163,7 +163,7 @@ def test_without_the_names_of_models_a_verdict_stays_as_it_is(place: Place, work
 
 def test_a_few_pairs_of_a_router_that_takes_turns_hold_nothing_up(place: Place, workspace: Workspace) -> None:
     use(workspace, served_by(by_prompt, better=0.5, live=0.5))
-    candidate, rule = place.propose(workspace, PLACEBO), ConfirmRule(max_pairs=4)
+    candidate, rule = place.propose(workspace, PLACEBO), ConfirmRule()
     first = evaluate_candidate(workspace, candidate, rule=rule)
     assert (first.verdict, first.pairs_done) == ("undecided", 4)
     assert first.reason.count(MIXED) == 1

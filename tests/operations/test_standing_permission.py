@@ -87,8 +87,7 @@ def test_it_covers_no_rebase_of_what_a_person_rolled_back(place: Place, permitte
     reported = f"it makes an edit of {candidate} again, which a person rolled back"
     assert (rebased.repeats, rebased.next_step.action) == (reported, "evaluate_candidate")
     assert rebased.candidate_id
-    while evaluate_candidate(permitted, rebased.candidate_id).verdict == "undecided":
-        pass
+    evaluate_candidate(permitted, rebased.candidate_id)
     result = promote_skill(permitted, rebased.candidate_id, STANDING)
     assert (result.status, result.reason) == ("needs_approval", reported)
     assert result.permit is None

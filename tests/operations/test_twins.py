@@ -33,7 +33,7 @@ OTHERS = (
 )  # fmt: skip
 NOTED = "8 of 12 held-out tasks ask nearly what a train task asks (skillopt-mcp tasks check ledger-clerk names them)"
 BY_HEART = "\n".join(f"- {name}: {answer}" for name, answer in FACTS.items())
-RULE = ConfirmRule(max_pairs=60)
+RULE = ConfirmRule()
 
 
 def row(prompt: str, split: str, answer: str) -> dict[str, object]:
