@@ -7,7 +7,7 @@ Ville). The mean is that of the tasks: the product over a round is largest where
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from skillopt_mcp.records.evidence import Verdict
 
@@ -20,7 +20,7 @@ DEFAULT_MARGIN = 0.10
 
 
 def read_rounds(
-    rounds: Sequence[Sequence[float]], margin: float | None, max_pairs: int = MAX_PAIRS
+    rounds: Iterable[Sequence[float]], margin: float | None, max_pairs: int = MAX_PAIRS
 ) -> tuple[Verdict | None, int]:
     """Return the verdict on rounds of differences, candidate less base, and how many rounds it rests on.
 
@@ -30,7 +30,7 @@ def read_rounds(
     shift = margin or 0.0
     good: Verdict = "better_here" if margin is None else "no_worse"
     claims: dict[Verdict, list[float]] = {good: [stake for _, stake in BETS], "worse": [stake for _, stake in BETS]}
-    n_pairs = 0
+    n = n_pairs = 0
     for n, differences in enumerate(rounds, start=1):
         for difference in differences:
             for claim, value in ((good, (difference + shift) / (1 + shift)), ("worse", -difference)):
@@ -43,4 +43,4 @@ def read_rounds(
                 return claim, n
         if n_pairs + len(differences) > max_pairs:
             return "cant_tell", n
-    return None, len(rounds)
+    return None, n

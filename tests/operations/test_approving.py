@@ -48,7 +48,8 @@ def test_one_changed_line_stands_under_the_verdict_on_it(place: Place, workspace
     asked = question_of_promotion(workspace, candidate, Consent.APPROVED)
     assert asked
     rows = asked.text.split("\n")
-    assert rows[1].startswith("Verdict: ACCEPT. Evidence: mean score 0.00 before and 1.00 with this change, over ")
+    assert rows[1].startswith("Verdict: BETTER. ")
+    assert rows[1].endswith(" 0 worse, 0 same (own evidence).")
     assert rows[2:4] == ["+- Keep the page.", ""]
 
 
@@ -59,7 +60,8 @@ def test_the_change_and_what_the_gate_said_follow_in_full(place: Place, workspac
     rows = asked.text.split("\n")
     assert rows[FIRST_ROWS : FIRST_ROWS + 2] == ["", "--- a/ledger-clerk/SKILL.md"]
     assert {f"+{line}" for line in LESSONS.splitlines()} < set(rows)
-    assert rows[-2].startswith("The gate: better on these tasks: evidence ")
+    assert any(row.startswith("On tasks like your 60 the new text solves more: ") for row in rows)
+    assert any(row.startswith("Better: ") for row in rows)
     assert rows[-1] == "This rests on a SIMULATION, which says nothing about a real model."
 
 

@@ -12,7 +12,7 @@ from workshop import SIMULATION, Place
 from skillopt_mcp.candidates import propose_edits
 from skillopt_mcp.errors import BadInput, NotFound
 from skillopt_mcp.estimates import estimate_run
-from skillopt_mcp.promotion_tests import calibrate, evaluate_candidate
+from skillopt_mcp.promotion_tests import evaluate_candidate
 from skillopt_mcp.promotions.consent import Consent, add_root, revoke
 from skillopt_mcp.promotions.promoting import promote_skill, rollback_skill
 from skillopt_mcp.promotions.review import review_rollback
@@ -143,7 +143,6 @@ WORK: list[Callable[[Workspace, str], object]] = [
     lambda workspace, name: start_run(workspace, name, Config()),
     unfinished_run,
     describe_running,
-    lambda workspace, name: calibrate(workspace, name, 1),
     check_stored,
     review_rollback,
     lambda workspace, name: rollback_skill(workspace, name, None, Consent.PERSON),

@@ -9,7 +9,6 @@ from workshop import SEED, Place, right_when_taught, use
 
 from benchmarks.host_agent import Agent
 from skillopt_mcp.backends.scripted import Scripted
-from skillopt_mcp.gates.confirm import ConfirmRule
 from skillopt_mcp.host_work import MAX_ITEMS, Capacity, receive
 from skillopt_mcp.promotion_tests import evaluate_candidate
 from skillopt_mcp.records.results import Submitted
@@ -34,18 +33,18 @@ def test_work_that_came_back_to_its_session_is_listed_once(place: Place, host: W
     assert not {item.work_id for item in standing.work} & set(listed)
 
 
-def test_a_test_whose_judge_never_answers_usably_ends_without_a_score(place: Place, clock: Clock) -> None:
+def test_a_test_whose_judge_never_answers_usably_waits(place: Place, clock: Clock) -> None:
     rubric = {"kind": "rubric", "rubric": "Is it kind?"}
     tasks = [{"prompt": f"{k}: greet", "judge": rubric, "split": "test"} for k in range(12)]
     add_tasks(place.open(), str(place.skill), tasks)
     host = server(place, clock, place.folder / "work")
-    candidate_id, rule = place.propose(host), ConfirmRule()
-    job = (standing := evaluate_candidate(host, candidate_id, rule=rule, capacity=Capacity(16))).job_id
+    standing = begun(host, place.propose(host))
     while standing.status == "work":
         receive(host, [{"work_id": item.work_id, "reply": f"banana {n}"} for n in range(3) for item in standing.work])
-        standing = evaluate_candidate(host, candidate_id, rule=rule, capacity=Capacity(16))
-    assert (standing.verdict, standing.pairs_done, standing.base.n, standing.candidate.n) == ("undecided", 4, 0, 0)
-    assert "pairs so far: 4, 4 of them without a score;" in inspect(host, job).text
+        standing = submit_work(host, [], standing.job_id, Capacity(16))
+    assert standing.status == "stopped"
+    assert "could not be judged" in standing.reason
+    assert host.store.tests.list_attempts(standing.job_id) == []
 
 
 def test_a_host_that_was_killed_with_work_out_does_not_stop_the_test_for_another_one(
@@ -76,7 +75,7 @@ def test_a_second_session_that_asks_for_a_test_under_way_sees_that_it_runs(place
     other = place.open()
     use(other, Scripted(right_when_taught))
     standing = evaluate_candidate(other, candidate_id, wait_s=30)
-    assert (standing.status, standing.verdict) == ("running", None)
+    assert (standing.status, standing.accepted) == ("running", None)
     let_go.set()
     assert evaluate_candidate(workspace, candidate_id).accepted
     assert evaluate_candidate(other, candidate_id, wait_s=30).accepted

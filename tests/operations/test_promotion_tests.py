@@ -9,9 +9,10 @@ import threading
 from collections import Counter
 
 import pytest
-from hostwork import Clock
-from workshop import LESSONS, PLACEBO, SIMULATION, Place, as_if_real, is_taught, right_when_taught, solving, use
+from hostwork import Clock, begun, driven
+from workshop import LESSONS, PLACEBO, SEED, SIMULATION, Place, as_if_real, is_taught, right_when_taught, solving, use
 
+from benchmarks.host_agent import Agent
 from skillopt_mcp.backends.base import BackendFault
 from skillopt_mcp.backends.scripted import Answer, Scripted
 from skillopt_mcp.calls import spending
@@ -28,6 +29,7 @@ from skillopt_mcp.records.results import Evaluated
 from skillopt_mcp.records.tasks import NewTask
 from skillopt_mcp.splits import DEFAULT_SHARES
 from skillopt_mcp.store.promotion_tests import PromotionTests
+from skillopt_mcp.submitting import submit_work
 from skillopt_mcp.training.promotion_test import Asked
 from skillopt_mcp.workspace import Workspace
 
@@ -436,33 +438,29 @@ def test_a_verdict_that_a_killed_process_could_not_note_is_noted_by_the_next_cal
 def test_attempts_by_other_models_are_not_compared(place: Place, fresh: Workspace) -> None:
     place.add_held_out(fresh, 8)
     models = {"base": "small-model-v1", "candidate": "big-model-v2"}
-    use(fresh, Scripted(lambda call: Reply(right_when_taught(call), served=models[place_of(call)[1]]), name="anthropic:m"))
+    use(
+        fresh,
+        Scripted(lambda call: Reply(right_when_taught(call), served=models[place_of(call)[1]]), name="anthropic:m"),
+    )
     candidate_id = place.propose(fresh)
     report = report_on(fresh, candidate_id)
     assert (report.verdict, report.void, report.p_bound) == ("cant_tell", "models", None)
     assert promote_skill(fresh, candidate_id, Consent.PERSON).status == "refused"
 
 
-@pytest.mark.usefixtures("impatient")
 @pytest.mark.parametrize(("hours", "verdict", "void"), [(23, "better", ""), (25, "cant_tell", "hours")])
 def test_attempts_at_a_task_that_are_a_day_apart_are_not_compared(
-    place: Place, fresh: Workspace, hours: int, verdict: str, void: str
+    place: Place, host: Workspace, clock: Clock, hours: int, verdict: str, void: str
 ) -> None:
-    fresh.clock = clock = Clock()
-    place.add_held_out(fresh, 8)
-    is_down = True
-
-    def solves(call: Call) -> bool | Answer:
-        return BackendFault("connection", "unplugged") if is_down and place_of(call)[2] == 3 else is_taught(call)
-
-    use(fresh, solving(solves))
-    candidate_id = place.propose(fresh)
-    with pytest.raises(Outage):
-        evaluate_candidate(fresh, candidate_id)
-    is_down = False
+    agent, first = Agent(SEED), begun(host, place.propose(host))
+    for item in first.work:
+        agent.do(item.folder)
+    submit_work(host, [{"work_id": item.work_id} for item in first.work])
     clock.now += hours * 3600
-    report = report_on(fresh, candidate_id)
-    assert (report.verdict, report.void) == (verdict, void)
+    done = driven(host, agent, submit_work(host, [], first.job_id)).evaluated
+    assert done
+    assert done.test
+    assert (done.test.verdict, done.test.void) == (verdict, void)
 
 
 # What agents learn

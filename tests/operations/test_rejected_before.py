@@ -58,8 +58,7 @@ def rejected(place: Place, content: str = WORSE) -> str:
     workspace = place.open()
     use(workspace, as_if_real())
     candidate = place.propose(workspace, content)
-    result = evaluate_candidate(workspace, candidate)
-    assert result.verdict == "reject"
+    assert evaluate_candidate(workspace, candidate).accepted is False
     return candidate
 
 
@@ -100,8 +99,7 @@ def test_nothing_is_told_of_a_candidate_made_from_an_attempt_that_was_erased(pla
     made = answered(host, begun_proposal(host, str(place.skill)), WORSE)
     workspace = place.open()
     use(workspace, as_if_real())
-    result = evaluate_candidate(workspace, str(made.candidate_id))
-    assert result.verdict == "reject"
+    assert evaluate_candidate(workspace, str(made.candidate_id)).accepted is False
     told = propose_from_evidence(host, str(place.skill))
     assert WORSE in evidence(begun_again(host, told))
     erase(place.open(), FoundAttempts(ids[:3]))

@@ -54,7 +54,7 @@ def test_what_a_server_that_has_ended_handed_out_is_handed_out_again_at_once(
     other = other_server(place, clock)
     done = driven(other, Agent(SEED), submit_work(other, [], job))
     assert done.evaluated
-    assert done.evaluated.verdict == "accept"
+    assert done.evaluated.accepted
 
 
 def test_an_answer_to_what_a_server_that_has_ended_handed_out_counts_while_no_other_answered(
