@@ -71,7 +71,7 @@ def test_a_run_shows_its_own_cost_and_next_to_it_that_of_its_test(place: Place, 
     answering(workspace)
     first = trained(workspace)
     [row] = list_runs(workspace).runs
-    [(test_id, _)] = workspace.store.runs.list_finishes(first.run_id)
+    [test_id] = workspace.store.runs.list_finishes(first.run_id)
     own = sum(each.n_calls for each in workspace.store.ledger.list_rows(first.run_id))
     assert first.test
     runs = first.test.runs

@@ -163,4 +163,4 @@ def test_a_test_gives_its_estimate_before_any_work(place: Place, clock: Clock, v
     handed_in(host, {"work_id": work[0].work_id, "reply": "yes"})
     left = evaluate_candidate(host, offer.candidate_id).estimate
     assert left
-    assert left.attempts[1] == most - 1
+    assert left.attempts[1] == (most if votes else most - 1), "an attempt is done once it is judged"

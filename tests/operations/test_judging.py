@@ -22,6 +22,7 @@ from skillopt_mcp.judges.programs import register_command
 from skillopt_mcp.promotion_tests import evaluate_candidate
 from skillopt_mcp.promotions.consent import Consent
 from skillopt_mcp.promotions.promoting import promote_skill
+from skillopt_mcp.records.evidence import Solved
 from skillopt_mcp.records.judging import Judge
 from skillopt_mcp.records.tasks import NewTask, Split
 from skillopt_mcp.runs import replay, start_run
@@ -84,8 +85,9 @@ def test_a_program_that_changes_during_a_test_judges_no_more_of_it(place: Place,
         evaluate_candidate(workspace, candidate)
     assert promote_skill(workspace, candidate, Consent.PERSON).status == "refused"
     program.write_text(right)
-    again = evaluate_candidate(workspace, candidate)
-    assert (again.verdict, again.base.mean, again.candidate.mean) == ("accept", 0.0, 1.0)
+    again = evaluate_candidate(workspace, candidate).test
+    assert again
+    assert (again.verdict, again.solved) == ("better", Solved(before=0.0, after=1.0))
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="the program is one of Unix")

@@ -60,7 +60,7 @@ def test_training_a_memory_file_gains_and_the_promotion_writes_that_file_alone(
     before = memory.read_bytes()
     memory.chmod(0o600)
     add_root(workspace, str(memory))
-    outcome = replay(workspace, start_run(workspace, str(memory), Config(batch=15, epochs=2)))
+    outcome = replay(workspace, start_run(workspace, str(memory), Config(batch=8, epochs=4)))
     assert (outcome.verdict, outcome.skill) == ("better", "project:CLAUDE.md")
     assert outcome.candidate_id
 

@@ -78,4 +78,4 @@ def test_a_test_goes_on_whatever_the_timeout_and_prices(place: Place, workspace:
         with pytest.raises(CapReached):
             evaluate(candidate, target=target, store=place.store_path, caps=Caps(calls=n_calls))
     assert len(vendor.asked) == 5
-    [_] = workspace.store.decisions.list_tests(1)
+    [_] = workspace.store.tests.list_of_skill(1)

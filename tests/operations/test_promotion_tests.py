@@ -30,7 +30,7 @@ from skillopt_mcp.records.tasks import NewTask
 from skillopt_mcp.splits import DEFAULT_SHARES
 from skillopt_mcp.store.promotion_tests import PromotionTests
 from skillopt_mcp.submitting import submit_work
-from skillopt_mcp.training.promotion_test import Asked
+from skillopt_mcp.training.promotion_test import BETTER, Asked
 from skillopt_mcp.workspace import Workspace
 
 HARM = "- Answer no."
@@ -51,7 +51,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(spending, "POLICIES", quick)
 
 
-def report_on(workspace: Workspace, name: str, asked: Asked = Asked(), *, again: bool = False) -> evidence.TestReport:
+def report_on(workspace: Workspace, name: str, asked: Asked = BETTER, *, again: bool = False) -> evidence.TestReport:
     """Return the report of a test that has decided."""
     found = evaluate_candidate(workspace, name, asked=asked, again=again)
     assert found.test

@@ -76,7 +76,7 @@ def test_a_proposal_is_told_of_the_edits_that_a_test_rejected_and_what_a_person_
     rows = [json.loads(line) for line in history.splitlines() if line.startswith("{")]
     appended = {"op": "append", "path": "SKILL.md"}
     assert rows == [
-        {"became": "rejected by its promotion test", **appended, "content": WORSE},
+        {"became": "not accepted by its promotion test", **appended, "content": WORSE},
         {"became": "promoted, then rolled back by a person", **appended, "content": cut_middle(LESSONS, TEXT_LIMIT)},
     ]
     assert "score" not in history

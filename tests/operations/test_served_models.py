@@ -102,7 +102,7 @@ def test_a_name_of_a_programs_own_backend_is_kept_on_one_line_and_short(place: P
     evaluated(place, workspace, lambda *_: " two\nlines \ud800" + "x" * 999)
     name = f"two lines \ufffd{'x' * 189}"
     [row] = workspace.store.tests.list_of_skill(1)
-    assert {each.name for each in workspace.store.table(Servings).list_of_test(row)} == {name}
+    assert {each.name for each in workspace.store.table(Servings).list_of_scope(row.id)} == {name}
 
 
 def test_a_forged_word_on_who_answered_does_not_verify(place: Place, workspace: Workspace) -> None:
