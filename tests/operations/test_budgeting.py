@@ -75,7 +75,7 @@ def test_what_is_left_of_a_run_never_falls_below_what_it_goes_on_to_ask(place: P
     assert last["target"] < estimate.promotion_runs < estimate.target_calls
 
 
-@pytest.mark.parametrize("n_before", [60, 200, 330, 355])
+@pytest.mark.parametrize("n_before", [60, 120, 200, 290])
 def test_what_is_left_of_a_run_that_others_go_on_with_is_never_below_what_they_are_asked(
     place: Place, workspace: Workspace, n_before: int
 ) -> None:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-import signal
 from collections.abc import Callable
 
 import pytest
@@ -33,22 +31,6 @@ from skillopt_mcp.workspace import Workspace
 SMALL = Config(epochs=1, batch=30, sessions=0, slow_update=False, meta_skill=False, step_buffer=False)
 PATCH = json.dumps({"reasoning": "r", "edits": [{"op": "append", "content": LESSONS}]})
 PRICED = Usage(50, 10, 0.25)
-
-
-class Cut(Scripted):
-    """A backend that is interrupted at its n-th call, and never answers that one."""
-
-    def __init__(self, n: int) -> None:
-        super().__init__(lambda _: Reply("no", usage=PRICED), name="simulated:honest")
-        self._n = n
-
-    async def complete(self, call: Call) -> Reply:
-        """Answer, or wait for the Ctrl-C that comes."""
-        reply = await super().complete(call)
-        if self.n_calls == self._n:
-            signal.raise_signal(signal.SIGINT)
-            await asyncio.sleep(3600)
-        return reply
 
 
 def scripted(answer: Callable[[Call], Reply]) -> Scripted:
@@ -121,10 +103,15 @@ def test_what_was_sent_is_counted_while_nothing_came_back(workspace: Workspace) 
 
 
 def test_a_test_that_was_interrupted_counts_what_was_lost_when_it_goes_on(place: Place, workspace: Workspace) -> None:
+    def answer(_: Call) -> Reply:
+        if backend.n_calls == 5:
+            raise ZeroDivisionError("a bug that ends the process")
+        return Reply("no", usage=PRICED)
+
     workspace.concurrency = 1
     candidate_id = place.propose(workspace)
-    use(workspace, Cut(5))
-    with pytest.raises(KeyboardInterrupt):
+    use(workspace, backend := scripted(answer))
+    with pytest.raises(ZeroDivisionError):
         evaluate_candidate(workspace, candidate_id)
     [used] = list_runs(workspace).tests
     assert (used.n_sent, used.n_answered, used.n_failed, used.n_unanswered) == (5, 4, 0, 1)
