@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from benchmarks.simulation import missing_lines, pass_rate, right_answer
+from skillopt_mcp.backends.work import EVIDENCE
 
 _FAILED = re.compile(r"^### Trajectory (\d+) \(failed\b[^\n]*\n`{3,}task\n([^\n]*)", re.MULTILINE)
 _SKILL = re.compile(r"^```skill\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -29,20 +30,19 @@ class Agent:
         place = Path(folder)
         order = (place / "WORK.md").read_text()
         self.seen.append(order)
-        skill = "\n".join(path.read_text() for path in sorted(place.glob("skill/*/*.md")))
-        answer = self.attempt(order, skill) if "# Work: do one task" in order else self._reply(place)
+        answer = self.attempt(order) if "# Work: do one task" in order else self._reply(place, order)
         (place / "answer.md").write_text(answer)
         return answer
 
-    def attempt(self, order: str, skill: str) -> str:
-        """Return the answer to the task of an order, as an agent with this skill gives it."""
-        prompt = order.partition("## The task\n\n")[2].rstrip("\n")
+    def attempt(self, order: str) -> str:
+        """Return the answer to the task of an order, as an agent with the skill of the order gives it."""
+        skill, _, prompt = order.rstrip("\n").rpartition("## The task\n\n")
         return right_answer(self.seed, prompt) if self.chance.random() < pass_rate(skill, prompt) else "0.00"
 
-    def _reply(self, place: Path) -> str:
+    def _reply(self, place: Path, order: str) -> str:
         """Return the reply to a question: what failed tasks lack, all that is to be merged, or an order as it came."""
         wanted = json.loads((place / "reply.schema.json").read_text())["properties"]
-        evidence = (place / "EVIDENCE.md").read_text()
+        instructions, _, evidence = order.partition(EVIDENCE)
         found = _ROWS.search(evidence)
         numbered = json.loads(found[1]) if found else []
         if "ranking" in wanted:
@@ -56,7 +56,7 @@ class Agent:
             edits, numbers = [edit for edit, _ in merged.values()], [these for _, these in merged.values()]
             return json.dumps({"reasoning": "equal lessons together", "edits": edits, "merged_from": numbers})
         skill = found[1] if (found := _SKILL.search(evidence)) else ""
-        limit = _BUDGET.search((place / "INSTRUCTIONS.md").read_text())
+        limit = _BUDGET.search(instructions)
         lessons: dict[str, list[int]] = {}
         for number, prompt in _FAILED.findall(evidence):
             for lesson in missing_lines(skill, prompt)[0]:

@@ -108,7 +108,7 @@ def main() -> None:
     figures = measure(1 if options.short else 5, 100 if options.short else N_SKILLS)
     show(
         figures, options.json, skills_cpu_s="0.25", show_cpu_s="0.25", large_skills_cpu_s="0.6",
-        server_private_mb="55", demo_store_bytes="500,000",
+        server_private_mb="55", demo_store_bytes="900,000",
     )  # fmt: skip
 
 

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, replace
 from pydantic import BaseModel, ConfigDict
 
 from skillopt_mcp.backends.base import Backend, environment_name, worst_case
-from skillopt_mcp.backends.registry import backend_name, is_spec
+from skillopt_mcp.backends.registry import COMPANION, backend_name, is_spec
 from skillopt_mcp.calls.asking import HOST
 from skillopt_mcp.documents.text import counted
 from skillopt_mcp.errors import BadInput
@@ -24,6 +24,15 @@ from skillopt_mcp.store.opening import Store
 # Of a dollar: what is left of a sum behind them is of the arithmetic, not of a price.
 DIGITS = 9
 _HALF_A_CENT = 0.005
+# What one run of an agent takes, until the store has such runs: input tokens of a work item in Claude Code 2.1, most of
+# them cached. Codex's requests are 1.2 times as long.
+DEFAULTS_OF = "November 2026"
+_DEFAULT_TOKENS = {"host": 35_000, "claude-code": 35_000, "codex": 42_000}
+
+
+def default_tokens(backend: str) -> int:
+    """Return how many tokens a call to an agent takes by default, 0 for a backend that is no agent."""
+    return _DEFAULT_TOKENS.get(backend.partition(COMPANION)[0].partition(":")[0], 0)
 
 
 class Accounted(BaseModel):

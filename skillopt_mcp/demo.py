@@ -1,4 +1,4 @@
-"""Demo: the whole way from a weak skill to a promoted one, in a simulated world and a folder of its own."""
+"""Demo: what the promotion test says of luck, of harm and of training, in a simulated world and a folder of its own."""
 
 from __future__ import annotations
 
@@ -7,35 +7,55 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from random import Random
+from statistics import fmean
 from typing import TypeVar
 
-from pydantic import JsonValue
+from pydantic import BaseModel, JsonValue
 
 from skillopt_mcp.backends.registry import open_backend
-from skillopt_mcp.backends.world import PLACEBOS, make_skill, make_tasks, right_answer
+from skillopt_mcp.backends.world import (
+    PLACEBOS,
+    TOPICS,
+    Kind,
+    World,
+    make_skill,
+    make_tasks,
+    right_answer,
+    taught_by,
+    topics_of,
+)
 from skillopt_mcp.errors import BadInput
+from skillopt_mcp.gates.promotion import Walk, alpha_of
+from skillopt_mcp.gates.rounds import DEFAULT_MARGIN
 from skillopt_mcp.judges.judging import score
 from skillopt_mcp.judges.kinds.numeric import Numeric
 from skillopt_mcp.judges.kinds.text import Exact
+from skillopt_mcp.promotion_tests import candidate_of_files, evaluate_candidate, opened, unit_rows
 from skillopt_mcp.promotions.consent import Consent
 from skillopt_mcp.promotions.promoting import promote_skill
-from skillopt_mcp.records.evidence import TestReport
+from skillopt_mcp.records.evidence import TestReport, Verdict
 from skillopt_mcp.records.judging import Score
 from skillopt_mcp.records.next_step import NextStep
 from skillopt_mcp.records.results import Result, SplitCounts, StepRow
 from skillopt_mcp.records.skills import MAIN_FILE
-from skillopt_mcp.records.tasks import Task
+from skillopt_mcp.records.tasks import Split, Task
 from skillopt_mcp.runs import replay, start_run
 from skillopt_mcp.skill_folders import handle
-from skillopt_mcp.splits import DEFAULT_SHARES
 from skillopt_mcp.training.config import Config
 from skillopt_mcp.training.progress import Notify, silent
+from skillopt_mcp.training.promotion_test import Asked, held_out, standing_of
 from skillopt_mcp.workspace import Workspace
 
 SKILL = "ledger-clerk"
 STORE = "skillopt.db"
 N_TASKS = 120
-CONFIG = Config(batch=20, slow_update=False, meta_skill=False)
+SHARES: dict[Split, float] = {"train": 1.0, "val": 1.0, "test": 1.0}
+CONFIG = Config(epochs=3, batch=20, slow_update=False, meta_skill=False)
+N_SAME = 100
+N_RUNS = 3
+NICE = next(topic.harmful for topic in TOPICS if topic.name == "rounding")
+NO_WORSE = Asked(margin=DEFAULT_MARGIN, max_pairs=400)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +63,13 @@ class DemoPlace:
     """Where a demo lives, and what it simulates."""
 
     folder: Path
-    backend: str
+    world: Kind
     seed: int
+
+    @property
+    def backend(self) -> str:
+        """Return the simulation that is target and optimizer."""
+        return f"simulated:{self.world},seed={self.seed}"
 
     @property
     def store_path(self) -> Path:
@@ -57,10 +82,28 @@ class DemoPlace:
         return self.folder / "skills" / SKILL
 
 
+class Same(BaseModel):
+    """How often a text was called better or worse than itself in `n` comparisons: by its means, and by the test."""
+
+    n: int
+    by_means: int
+    by_test: int
+
+
+class Harmful(BaseModel):
+    """What a harmful line did: the verdict, and the tasks that are mostly solved without it and mostly fail with it."""
+
+    line: str
+    verdict: Verdict
+    worse: list[str]
+
+
 class Demonstrated(Result):
-    """The outcome of a demo, which is a simulation."""
+    """The outcome of a demo, which is a simulation. `verdict`, `test` and `n_calls` are those of the training."""
 
     simulation: str
+    same: Same
+    harmful: Harmful
     verdict: str | None
     reason: str
     test: TestReport | None
@@ -82,12 +125,12 @@ class Demonstrated(Result):
         return [line for line in added if line in PLACEBOS]
 
 
-def prepare_demo(folder: Path, world: str, seed: int) -> DemoPlace:
+def prepare_demo(folder: Path, world: Kind, seed: int) -> DemoPlace:
     """Return the place of a demo with its skill written.
 
     Raises BackendError for a world or seed that cannot be simulated, BadInput for a folder that is in use.
     """
-    place = DemoPlace(Path(os.path.realpath(folder)), f"simulated:{world},seed={seed}", seed)
+    place = DemoPlace(Path(os.path.realpath(folder)), world, seed)
     open_backend(place.backend)
     try:
         if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
@@ -101,18 +144,19 @@ def prepare_demo(folder: Path, world: str, seed: int) -> DemoPlace:
 
 
 def run_demo(place: DemoPlace, notify: Notify = silent) -> Demonstrated:
-    """Return the outcome of training the place's skill, testing its best version, and promoting it if that is accepted.
+    """Return what the test says of a skill against itself, of a harmful line, and of the skill once it is trained.
 
-    An undecided test continues up to MAX_PAIRS pairs; the gate is that of every skill.
+    What is better is promoted; the test is that of every skill.
     """
     backend = place.backend
     with Workspace(place.store_path, target=backend, optimizer=backend, project=place.folder) as workspace:
         workspace.store.permissions.add_root(str(place.skill_path.parent))
         skill = workspace.skill(str(place.skill_path))
-        workspace.store.tasks.add_tasks(skill.id, make_tasks(N_TASKS, place.seed), DEFAULT_SHARES)
+        workspace.store.tasks.add_tasks(skill.id, make_tasks(N_TASKS, place.seed), SHARES)
+        held = held_out(workspace.store.tasks.list_tasks(skill.id))
+        same, harmful = _against_itself(place, held), _with_a_nice_line(workspace, place, held, notify)
         run = start_run(workspace, skill.path, CONFIG)
-        replayed = replay(workspace, run, notify)
-        outcome = replayed
+        outcome = replay(workspace, run, notify)
         promoted, diff = False, ""
         if outcome.candidate_id:
             change = promote_skill(workspace, outcome.candidate_id, Consent.DEMO)
@@ -120,6 +164,8 @@ def run_demo(place: DemoPlace, notify: Notify = silent) -> Demonstrated:
         splits = SplitCounts(**workspace.store.tasks.count_tasks(skill.id))
     return Demonstrated(
         simulation=backend,
+        same=same,
+        harmful=harmful,
         verdict=outcome.verdict,
         reason=outcome.reason,
         test=outcome.test,
@@ -129,12 +175,44 @@ def run_demo(place: DemoPlace, notify: Notify = silent) -> Demonstrated:
         run_id=run.id,
         candidate_id=outcome.candidate_id,
         splits=splits,
-        val_before=replayed.baseline or 0.0,
+        val_before=outcome.baseline or 0.0,
         steps=outcome.steps,
         n_calls=outcome.n_calls + outcome.n_test_calls,
         diff=diff,
-        next_step=NextStep(action="inspect", arguments={"id": SKILL}),
+        next_step=NextStep(action="list_skills", why="your own skills, each with its next step"),
     )
+
+
+def _against_itself(place: DemoPlace, held: Sequence[Task]) -> Same:
+    """Return what means and the test say of the same draws, of one text in both arms."""
+    world, taught = World(place.world, place.seed), taught_by(make_skill(place.seed).text)
+    rates = [world.pass_rate(taught, topics_of(task.prompt)) for task in held]
+    random, same = Random(f"same {place.seed}"), Same(n=N_SAME, by_means=0, by_test=0)
+    for _ in range(N_SAME):
+        drawn = [[random.random() < rate for _ in range(2 * N_RUNS)] for rate in rates]
+        nets = [sum(passed[:N_RUNS]) - sum(passed[N_RUNS:]) for passed in drawn]
+        walk = Walk(len(nets), N_RUNS, alpha_of(1))
+        while walk.verdict is None:
+            walk.take(nets[walk.n_seen])
+        same.by_means += sum(nets) != 0
+        same.by_test += walk.verdict == "better"
+    return same
+
+
+def _with_a_nice_line(workspace: Workspace, place: DemoPlace, held: Sequence[Task], notify: Notify) -> Harmful:
+    """Return what a person's edit does that adds a harmful line to a version of the skill that teaches everything."""
+    text = make_skill(place.seed).text
+    rules = text + "".join(f"- {topic.lesson}\n" for topic in TOPICS if topic.lesson not in text)
+    old, new = place.folder / "all-rules.md", place.folder / "nice-line.md"
+    old.write_text(rules)
+    new.write_text(f"{rules}- {NICE}\n")
+    candidate = candidate_of_files(workspace, str(place.skill_path), new, old)
+    test = opened(workspace, candidate, NO_WORSE, held)  # which spares us what it could find
+    evaluate_candidate(workspace, candidate.id, None, notify, NO_WORSE)
+    standing = standing_of(test, workspace.store)
+    rows = unit_rows(workspace, test, standing)
+    broken = [row.task for row in rows if fmean(row.before) > 0.5 > fmean(row.after)]
+    return Harmful(line=NICE, verdict=standing.verdict or "cant_tell", worse=broken)
 
 
 REAL = "claude-code:haiku"

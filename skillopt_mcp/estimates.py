@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict
 from skillopt_mcp.answering import answering, changed_since, run_backends, tasks_of
 from skillopt_mcp.backends.base import Backend, concurrency_of
 from skillopt_mcp.backends.batches import batching
+from skillopt_mcp.costs import default_tokens
 from skillopt_mcp.evidence import evidence_of, n_votes
 from skillopt_mcp.judges.checking import families
 from skillopt_mcp.promotion_tests import chosen_tasks
@@ -32,7 +33,8 @@ class Forecast(BaseModel):
     """What the calls of an estimate take, when each takes what such calls took on average in earlier runs.
 
     None where no call of one of the models, which are then `unknown`, is stored, or a price is not known. With
-    `by_batch` the time is unknown.
+    `by_batch` the time is unknown. `tokens_each` is the mean of all calls; `is_default`: an agent has made no
+    call yet, so its tokens are our default, and price and time are unknown.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -40,18 +42,23 @@ class Forecast(BaseModel):
     usd: float | None = None
     minutes: float | None = None
     by_batch: bool = False
+    tokens_each: int | None = None
+    is_default: bool = False
     unknown: tuple[Role, ...] = ()
 
 
 def forecast(workspace: Workspace, calls: Mapping[Role, int], concurrency: int | None = None) -> Forecast:
     """Return what so many calls of each role take at most, with so many of them at once."""
     tokens, usd, seconds, unknown = 0.0, 0.0, 0.0, list[Role]()
-    priced, by_batch = True, False
+    priced, by_batch, is_default = True, False, False
     for role, n_calls in calls.items():
         if not n_calls:
             continue
         backend = workspace.backend(role)
         usual = _usual(workspace, role, backend)
+        # A host does not report what it used.
+        if not (usual and usual.tokens) and (default := default_tokens(backend.name)):
+            usual, is_default = Usual(default, None, 0.0), True
         if usual is None:
             unknown.append(role)
             continue
@@ -62,8 +69,10 @@ def forecast(workspace: Workspace, calls: Mapping[Role, int], concurrency: int |
         usd += n_calls * (usual.usd or 0.0)
     if unknown:
         return Forecast(unknown=tuple(unknown))
-    minutes = None if by_batch else seconds / 60
-    return Forecast(tokens=round(tokens), usd=usd if priced else None, minutes=minutes, by_batch=by_batch)
+    return Forecast(
+        tokens=round(tokens), usd=usd if priced else None, minutes=None if by_batch or is_default else seconds / 60,
+        by_batch=by_batch, tokens_each=round(tokens / max(1, sum(calls.values()))), is_default=is_default,
+    )  # fmt: skip
 
 
 def most_again(calls: Mapping[Role, int]) -> int:

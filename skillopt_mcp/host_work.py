@@ -18,6 +18,7 @@ from skillopt_mcp.backends.work import ANSWER, SCHEMA, SCORE, TOOL_CALLS, asked_
 from skillopt_mcp.backends.wrappers import redacted
 from skillopt_mcp.calls.asking import Outstanding
 from skillopt_mcp.calls.spending import Budget
+from skillopt_mcp.costs import default_tokens
 from skillopt_mcp.documents.edits import apply_patch
 from skillopt_mcp.documents.text import counted, quoted
 from skillopt_mcp.errors import BadInput
@@ -221,11 +222,10 @@ def estimate_host_test(test: Test, store: Store, foreseen: Foreseen | None) -> W
     attempts = max(1, shortest - n_done), max(1, test.row.plan.most_runs - n_done)
     n_tasks = len(test.tasks)
     votes = [math.ceil(n * sum(map(count, test.tasks)) / n_tasks) for n, count in zip(attempts, _VOTES, strict=True)]
-    n_read = len(test.base.text) + max(len(task.prompt) for task in test.tasks)
     return WorkEstimate(
         attempts=attempts,
         judgements=(votes[0], votes[1]),
-        tokens_each=n_read // 4,
+        tokens_each=default_tokens("host"),
         by_host=[
             *["target"] * is_attempted_by_host(test.row.backend),
             *["judge"] * (votes[1] > 0 and is_judged_by_host(test.row.backend)),
@@ -382,7 +382,9 @@ def _spoilt(workspace: Workspace, lease: Lease, reply: Reply, problem: str) -> s
     missing = Reply(f"no reply of the host could be used: {said}", fault="malformed", id=lease.call_id)
     failing = _failing(workspace, lease, missing)
     if not workspace.store.leases.note_unusable(failing, note_id):
-        raise BadInput(f"the reply cannot be used ({said}): give one JSON object that is valid under '{SCHEMA}'")
+        raise BadInput(
+            f"the reply cannot be used ({said}): give one JSON object that is valid under the schema in WORK.md"
+        )
     return f"it is missing now, after {failing.most} replies that could not be used ({shortened(said, 200)})"
 
 

@@ -17,7 +17,7 @@ from skillopt_mcp.calls.asking import Outstanding
 from skillopt_mcp.calls.owners import lock_run
 from skillopt_mcp.calls.spending import Budget
 from skillopt_mcp.candidates import bring_back
-from skillopt_mcp.costs import check_caps
+from skillopt_mcp.costs import check_caps, default_tokens
 from skillopt_mcp.dispatch import Sender, check_batch
 from skillopt_mcp.documents.text import quoted
 from skillopt_mcp.errors import BadInput, Busy, NotFound, Refused
@@ -120,15 +120,21 @@ def candidate_named(workspace: Workspace, name: str) -> Candidate:
 def edited_candidate(workspace: Workspace, name: str) -> Candidate:
     """Return a person's edit of a skill's file: the live version against the one that was tested or promoted last.
 
-    Before any test that is the first version known. Raises BadInput where the file is that very version.
+    Before any test that is the first version known. An edit that is tested already stays what it is. Raises BadInput
+    where nothing was edited.
     """
     store, skill = workspace.store, workspace.skill(name)
     changes = [(each.created_at, each.to_version) for each in store.promotions.list_promotions(skill.id)]
+    edited = None
     for test in store.tests.list_of_skill(skill.id):
-        made = candidate_id(skill.id, test.base_version, test.version_id)
-        is_persons = store.candidates.get_candidate(made).origin == "person"
-        changes.append((test.created_at, test.version_id if is_persons else test.base_version))
+        made = store.candidates.get_candidate(candidate_id(skill.id, test.base_version, test.version_id))
+        version = test.version_id if made.origin == "person" else test.base_version
+        if store.skills.get_version(skill.id, version).origin == "recorded":  # others were named, and never live
+            changes.append((test.created_at, version))
+            edited = made if made.origin == "person" else edited
     base = max(changes)[1] if changes else store.skills.first_recorded(skill.id)
+    if base == skill.live_version and edited and edited.version_id == base:
+        return edited
     if base == skill.live_version:
         raise BadInput(
             f"the file of '{skill.name}' is the version that was known before: edit it, or name another text with "
@@ -292,6 +298,13 @@ def is_reason_to_promote(store: Store, candidate: Candidate, verdict: str) -> bo
     return is_close and shortening(*_arms(store, candidate)) >= LEAST_SHORTENING
 
 
+def verdict_for_agents(store: Store, candidate: Candidate | None, verdict: str | None) -> str | None:
+    """Return what an agent learns of a verdict: accepted or not accepted, None before there is one."""
+    if candidate is None or verdict is None:
+        return None
+    return "accepted" if is_reason_to_promote(store, candidate, verdict) else "not accepted"
+
+
 @contextmanager
 def only_here(store: Store, test: Test, notify: Notify | None = None) -> Iterator[None]:
     """Make a test's attempts in no two processes at once, whatever they do it for. Raises Busy when another one does.
@@ -333,12 +346,13 @@ def evaluate_candidate(
     if standing.verdict:
         # Noted again: a process may have died between its last attempt and the note of the verdict.
         return _concluded(workspace, candidate, test, run_test(test, store, _nothing_to_ask))
-    foreseen = foresee(workspace, test) if test.foreseen else None
-    if foreseen:
+    foreseen = foresee(workspace, test) if test.foreseen and wait_s is not None else None
+    if test.foreseen:
         if is_host(workspace.backend("target").name) and not (capacity and capacity.items):
             return _open(workspace, candidate, test, foreseen)
-        if workspace.is_agents and wait_s is not None and not _is_agreed(workspace, candidate, test):
-            why = f"takes {foreseen.most_runs} runs of {workspace.backend('target').name} at most: ask the user first"
+        if workspace.is_agents and foreseen and not _is_agreed(workspace, candidate, test):
+            tokens = f", {foreseen.tokens_each:,} tokens each" if foreseen.tokens_each else ""
+            why = f"takes up to {foreseen.most_runs} runs of {workspace.backend('target').name}{tokens}: ask the user first"
             offer = _evaluated(workspace, candidate, test, standing, _evaluation(candidate, why))
             return offer.model_copy(update={"status": "estimate", "foreseen": foreseen})
         _able(workspace, test)
@@ -425,7 +439,9 @@ def foresee(workspace: Workspace, test: Test) -> Foreseen:
         power=[PowerRow(gain=each.gain, chance=round(each.chance, 2), runs=round(each.runs)) for each in rows],
         most_runs=test.row.plan.most_runs,
         few_tasks=plan.n_units < ENOUGH_UNITS,
-        tokens_each=round(usual.tokens) if usual else None,
+        margin=plan.margin,
+        tokens_each=round(usual.tokens) if usual else default_tokens(target.name) or None,
+        is_default=usual is None,
     )
 
 

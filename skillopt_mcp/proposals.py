@@ -17,7 +17,7 @@ from skillopt_mcp.calls.asking import Asker, Outstanding, run_or_wait
 from skillopt_mcp.calls.owners import lock_run
 from skillopt_mcp.calls.spending import Budget
 from skillopt_mcp.candidates import edits_of, kept, proposed, with_past
-from skillopt_mcp.costs import add_up, check_caps
+from skillopt_mcp.costs import add_up, check_caps, default_tokens
 from skillopt_mcp.errors import BadInput, Busy, Refused
 from skillopt_mcp.estimates import estimate_proposal
 from skillopt_mcp.evidence import judge_named
@@ -138,6 +138,7 @@ def _estimate(workspace: Workspace, run: Run) -> WorkEstimate:
         attempts=(n["target"], n["target"]),
         judgements=(0, n["judge"]),
         questions=(0, n["optimizer"]),
+        tokens_each=default_tokens("host"),
         by_host=[role for role, backend in backends.items() if n[role] and is_host(backend)],
     )
 

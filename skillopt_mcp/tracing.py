@@ -45,6 +45,7 @@ def note_call(call: Call, backend: str, latency_s: float, outcome: Usage | Fault
     """
     provider, _, spec = backend.partition(":")
     model = spec.partition(",")[0]
+    model = "" if "=" in model else model
     attributes: dict[str, str | int] = {
         "gen_ai.operation.name": "chat",
         "gen_ai.provider.name": provider,

@@ -13,7 +13,7 @@ from skillopt_mcp.records.results import Foreseen, UnitRow
 
 LABELS: dict[Verdict, str] = {
     "better": "BETTER",
-    "not_better": "NO GAIN IN SIGHT",
+    "not_better": "NOT BETTER",
     "cant_tell": "CAN'T TELL",
     "no_worse": "NO WORSE",
     "worse": "WORSE",
@@ -122,18 +122,26 @@ def changed_tasks(units: Sequence[UnitRow], outcome: Literal["better", "worse"])
 def describe_foreseen(foreseen: Foreseen) -> list[str]:
     """Return what a test could find and what it takes, in two or three sentences."""
     none, *found = foreseen.power
-    chances = ", ".join(f"{_percent(row.gain)} points in {_percent(row.chance)} % ({row.runs} runs)" for row in found)
-    place = f"Test {foreseen.test_in_release} since the last promotion" if foreseen.test_in_release else "A test"
+    most = f"at most {foreseen.most_runs:,} runs"
+    if foreseen.margin is not None:
+        loss, chance = _percent(foreseen.margin), _percent(none.chance)
+        return [
+            f"Rounds of {counted(foreseen.units, 'task')}, once with each text: {most}.",
+            f"It rules out a loss of {loss} points in {chance} % where both are equal ({none.runs:,} runs on average).",
+        ]
+    chances = ", ".join(f"{_percent(row.gain)} points in {_percent(row.chance)} % ({row.runs:,} runs)" for row in found)
+    if not foreseen.test_in_release:
+        return [
+            f"Rounds of {counted(foreseen.units, 'task')}, once with each text: {most}.",
+            f"It finds a gain of {chances}, and says nothing of other tasks: 8 or more can.",
+        ]
     lines = [
-        f"{place}: {counted(foreseen.units, 'task')}, {foreseen.attempts_per_arm} attempts of each text; at most "
-        f"{foreseen.most_runs:,} runs, {none.runs:,} on average where nothing is better.",
+        f"Test {foreseen.test_in_release} since the last promotion: {counted(foreseen.units, 'task')}, "
+        f"{counted(foreseen.attempts_per_arm, 'attempt')} of each text; {most}, {none.runs:,} on average where nothing is "
+        "better.",
         f"It finds a gain of {chances}.",
     ]
-    if not foreseen.test_in_release:
-        lines.append("Its claims are about these tasks alone.")
-    elif foreseen.few_tasks:
-        lines.append("Few tasks: large gains only.")
-    return lines
+    return [*lines, *(["Few tasks: large gains only."] if foreseen.few_tasks else [])]
 
 
 def _percent(share: float) -> int:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Generic, Self, TypeVar, cast
 
 from skillopt_mcp import limits
-from skillopt_mcp.backends.base import Backend
+from skillopt_mcp.backends.base import Backend, no_backend
 from skillopt_mcp.backends.batches import Patience, batching
 from skillopt_mcp.backends.registry import batched, check_no_secret, open_backend
 from skillopt_mcp.backends.wrappers import Redacting, WithCompanion
@@ -307,10 +307,7 @@ class Workspace:
         with self._lock:
             spec = self._specs.get(role)
             if spec is None:
-                example = "" if role == "judge" else ", for instance 'claude-code:haiku'"
-                raise BackendError(
-                    f"no backend is set for the role '{role}': start with --{role} BACKEND:MODEL{example}"
-                )
+                raise no_backend(role)
             if role not in self._backends:
                 opened = open_backend(spec) if isinstance(spec, str) else spec
                 if opened.deferred and not self._hands_out and not batching(opened):

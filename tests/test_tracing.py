@@ -14,7 +14,6 @@ from skillopt_mcp.backends.base import BackendFault
 from skillopt_mcp.backends.scripted import Scripted
 from skillopt_mcp.records.calls import Call
 from skillopt_mcp.runs import replay, start_run
-from skillopt_mcp.splits import DEFAULT_SHARES
 from skillopt_mcp.training.config import Config
 from skillopt_mcp.workspace import Workspace
 
@@ -61,13 +60,13 @@ def workspace(tmp_path: Path) -> Iterator[Workspace]:
         (folder / file.path).write_bytes(file.content)
     with Workspace(tmp_path / "kept" / "store.db", target=SPEC, optimizer=SPEC, project=tmp_path) as workspace:
         tracked = workspace.skill(str(folder))
-        workspace.store.tasks.add_tasks(tracked.id, world.make_tasks(30, 3), DEFAULT_SHARES)
+        workspace.store.tasks.add_tasks(tracked.id, world.make_tasks(30, 3), {"train": 1, "val": 1, "test": 1})
         yield workspace
 
 
 def run(workspace: Workspace) -> None:
     [skill] = (path.parent for path in workspace.store_path.parent.parent.glob("skills/*/SKILL.md"))
-    replay(workspace, start_run(workspace, str(skill), Config(epochs=1, batch=5, max_pairs=8)))
+    replay(workspace, start_run(workspace, str(skill), Config(epochs=1, batch=5)))
 
 
 def test_a_run_its_steps_and_its_calls_are_spans_and_tell_nothing_that_was_said(

@@ -9,7 +9,7 @@ from typing import Protocol, get_args, runtime_checkable
 from skillopt_mcp.documents.text import quoted
 from skillopt_mcp.errors import BackendError
 from skillopt_mcp.limits import MAX_CONCURRENCY
-from skillopt_mcp.records.calls import Call, Fault, Reply, Usage
+from skillopt_mcp.records.calls import Call, Fault, Reply, Role, Usage
 
 # More than any call can use, and few enough that the sum over all calls can be stored.
 MOST = 10**12
@@ -138,6 +138,13 @@ def concurrency_of(backend: Backend) -> int:
             f"{quoted(repr(concurrency))}"
         )
     return concurrency
+
+
+def no_backend(role: Role) -> BackendError:
+    """Return the error for a role that no backend was named for."""
+    return BackendError(
+        f"no backend for the role '{role}': pass --{role} claude-code (uses your Claude login, no API key needed)"
+    )
 
 
 @runtime_checkable

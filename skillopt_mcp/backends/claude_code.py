@@ -14,9 +14,9 @@ from pydantic import Field
 from skillopt_mcp.backends.agents.backend import AgentBackend, Program, find_program
 from skillopt_mcp.backends.agents.claude_events import read_claude
 from skillopt_mcp.backends.agents.events import AgentEvents
-from skillopt_mcp.backends.agents.places import Place, passed_on, secrets_of
+from skillopt_mcp.backends.agents.places import Place, current_model, passed_on, secrets_of
 from skillopt_mcp.backends.agents.processes import Ended, Line
-from skillopt_mcp.backends.api.prices import SpecOptions, parse_options
+from skillopt_mcp.backends.api.prices import AgentOptions, parse_options
 from skillopt_mcp.backends.api.prompts import prompt_of
 from skillopt_mcp.backends.registry import backend
 from skillopt_mcp.records.calls import Call, Rollout, Usage
@@ -29,7 +29,7 @@ _OF_THE_MODE = frozenset({"Read", "Glob", "Grep", "Edit", "Write", "NotebookEdit
 _INSTRUCTIONS = ("CLAUDE.md", "CLAUDE.local.md", "AGENTS.md", ".claude/CLAUDE.md", ".claude/rules/**")
 _CLOUDS = ("CLAUDE_CODE_USE_BEDROCK", "CLAUDE_CODE_USE_VERTEX", "CLAUDE_CODE_USE_FOUNDRY", "CLAUDE_CODE_USE_MANTLE")
 _PASSED = (
-    r"HOME|ANTHROPIC_(?:API_KEY|AUTH_TOKEN|BASE_URL|CUSTOM_HEADERS|BETAS)|CLAUDE_CODE_OAUTH_TOKEN"
+    r"HOME|ANTHROPIC_(?:API_KEY|AUTH_TOKEN|BASE_URL|CUSTOM_HEADERS|BETAS|MODEL)|CLAUDE_CODE_OAUTH_TOKEN"
     r"|CLAUDE_CODE_MAX_OUTPUT_TOKENS|CLAUDE_CODE_CLIENT_[A-Z_]+"
 )
 _PASSED_TO_CLOUDS = (
@@ -38,17 +38,15 @@ _PASSED_TO_CLOUDS = (
 )
 
 
-class ClaudeOptions(SpecOptions):
+class ClaudeOptions(AgentOptions):
     """The options of `claude-code:`; `tools` are joined by +, `sandbox` confines Bash where that is one of them."""
 
     provider: ClassVar[str] = "claude-code"
     unanswering: ClassVar[frozenset[str]] = frozenset({"timeout", "binary"})
-    timeout: float = Field(default=600, gt=0, le=86_400)
     tools: str = Field(default=TOOLS, pattern=r"^[A-Z][A-Za-z]*(\+[A-Z][A-Za-z]*)*$")
     sandbox: bool = True
     effort: Literal["low", "medium", "high", "xhigh", "max"] | None = None
     max_usd: float | None = Field(default=None, gt=0)
-    binary: str | None = None
 
 
 class ClaudeCode:
@@ -69,6 +67,7 @@ class ClaudeCode:
         self._passed = _PASSED + clouds
         self._environ = environ
         self._login = environ.get("CLAUDE_CONFIG_DIR", "")
+        self._home = Path(self._login or Path(environ.get("HOME", "/")) / ".claude")
         self.timeout = options.timeout
         # It looks at its bill between two turns: the last one may go above.
         self.max_usage = Usage(usd=options.max_usd) if options.max_usd else None
@@ -76,8 +75,10 @@ class ClaudeCode:
     def line(self, call: Call, place: Place) -> Line:
         """Return the command line for a call: a rollout has the tools and the working copy, a question has neither."""
         request = call.request
-        common = [self._path, "-p", "--model", self._options.model, "--output-format", "stream-json", "--verbose"]
+        common = [self._path, "-p", "--output-format", "stream-json", "--verbose"]
         common += ["--strict-mcp-config", "--no-session-persistence", "--settings", self._settings(place)]
+        if self._options.model:
+            common += ["--model", self._options.model]
         if self._options.effort:
             common += ["--effort", self._options.effort]
         if self._options.max_usd:
@@ -96,8 +97,7 @@ class ClaudeCode:
         return read_claude(ended.output)
 
     def secrets(self) -> Mapping[str, str]:
-        home = Path(self._login or Path(self._environ.get("HOME", "/")) / ".claude")
-        return secrets_of(self._environ, [home / ".credentials.json"])
+        return secrets_of(self._environ, [self._home / ".credentials.json"])
 
     def _at_work(self) -> list[str]:
         tools = self._options.tools.split("+")
@@ -113,6 +113,8 @@ class ClaudeCode:
             "disableBundledSkills": True,
             "claudeMdExcludes": [str(folder / name) for folder in dict.fromkeys(above) for name in _INSTRUCTIONS],
         }
+        if not self._options.model and (current := current_model(self._home / "settings.json", json.loads)):
+            settings["model"] = current
         if self._options.sandbox and "Bash" in self._options.tools.split("+"):
             settings["sandbox"] = {
                 "enabled": True,
@@ -140,10 +142,14 @@ class ClaudeCode:
 
 
 @backend(
-    "claude-code", answers="the real Claude Code, headless", needs="its login, or `ANTHROPIC_API_KEY`", has_options=True
+    "claude-code",
+    spec="claude-code or claude-code:MODEL",
+    answers="the real Claude Code, headless",
+    needs="its login, or `ANTHROPIC_API_KEY`",
+    has_options=True,
 )
 def open_claude_code(text: str, environ: Mapping[str, str] = os.environ) -> AgentBackend:
-    """Return the backend of "MODEL,name=value,...". Raises BackendError when it cannot be used."""
+    """Return the backend of "MODEL,name=value,..."; MODEL may be absent. Raises BackendError if it cannot be used."""
     options = parse_options(text, ClaudeOptions)
     path, version = find_program(options.binary, "claude", _INSTALL)
     cloud = next((name.removeprefix("CLAUDE_CODE_USE_").lower() for name in _CLOUDS if environ.get(name)), None)

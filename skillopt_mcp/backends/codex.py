@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import json
 import os
+import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import ClassVar, Literal
 
-from pydantic import Field
-
 from skillopt_mcp.backends.agents.backend import AgentBackend, Program, find_program
 from skillopt_mcp.backends.agents.codex_events import read_codex
 from skillopt_mcp.backends.agents.events import AgentEvents
-from skillopt_mcp.backends.agents.places import Place, passed_on, secrets_of
+from skillopt_mcp.backends.agents.places import Place, current_model, passed_on, secrets_of
 from skillopt_mcp.backends.agents.processes import Ended, Line, text_of
 from skillopt_mcp.backends.api.faults import find_endpoint
-from skillopt_mcp.backends.api.prices import ApiOptions, parse_options
+from skillopt_mcp.backends.api.prices import AgentOptions, ApiOptions, parse_options
 from skillopt_mcp.backends.api.prompts import prompt_of, strict_schema
 from skillopt_mcp.backends.registry import backend
 from skillopt_mcp.records.calls import Call, Rollout, Usage
@@ -33,17 +32,15 @@ _OFF_AT_WORK = (
 _OFF_AT_QUESTIONS = (*_OFF_AT_WORK, "shell_tool", "skill_search", "unified_exec", "view_image")
 
 
-class CodexOptions(ApiOptions):
+class CodexOptions(AgentOptions, ApiOptions):
     """The options of `codex:`; `sandbox` is the program's own word for what its commands may do."""
 
     provider: ClassVar[str] = "codex"
     unanswering: ClassVar[frozenset[str]] = ApiOptions.unanswering | {"binary"}
-    timeout: float = Field(default=600, gt=0, le=86_400)
     sandbox: Literal["read-only", "workspace-write", "danger-full-access"] = "workspace-write"
     network: bool = False
     web_search: bool = False
     effort: Literal["none", "minimal", "low", "medium", "high", "xhigh"] | None = None
-    binary: str | None = None
 
 
 class Codex:
@@ -105,7 +102,9 @@ class Codex:
     def _config(self, *, at_work: bool) -> str:
         options = self._options
         sandbox = options.sandbox if at_work else "read-only"
-        rows = [f"model = {_toml(options.model)}", 'approval_policy = "never"', f"sandbox_mode = {_toml(sandbox)}"]
+        model = options.model or current_model(self._login.with_name("config.toml"), tomllib.loads)
+        rows = [f"model = {_toml(model)}"] if model else []
+        rows += ['approval_policy = "never"', f"sandbox_mode = {_toml(sandbox)}"]
         rows += [f"web_search = {_toml('live' if options.web_search and at_work else 'disabled')}"]
         rows += ["check_for_update_on_startup = false"]
         if options.effort:
@@ -128,12 +127,13 @@ class Codex:
 
 @backend(
     "codex",
+    spec="codex or codex:MODEL",
     answers="the real Codex, headless",
     needs="its login (in `auth.json`), `CODEX_API_KEY` or `OPENAI_API_KEY`",
     has_options=True,
 )
 def open_codex(text: str, environ: Mapping[str, str] = os.environ) -> AgentBackend:
-    """Return the backend of "MODEL,name=value,...". Raises BackendError when it cannot be used."""
+    """Return the backend of "MODEL,name=value,..."; MODEL may be absent. Raises BackendError if it cannot be used."""
     options = parse_options(text, CodexOptions)
     path, version = find_program(options.binary, "codex", _INSTALL)
     place = "openai"

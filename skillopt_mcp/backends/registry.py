@@ -113,8 +113,10 @@ def is_spec(name: str) -> bool:
 def without_options(name: str) -> str:
     """Return a backend's name without the options that say how a model is asked, and not which one."""
     spec, separator, companion = name.partition(COMPANION)
-    has_options = is_spec(spec) and kind_of(spec.partition(":")[0]).has_options
-    return f"{spec.partition(',')[0] if has_options else spec}{separator}{companion}"
+    if is_spec(spec) and kind_of(spec.partition(":")[0]).has_options:
+        model = spec.partition(",")[0]
+        spec = model.partition(":")[0] if "=" in model else model
+    return f"{spec}{separator}{companion}"
 
 
 def check_no_secret(spec: str, known: KnownSecrets | None = None, called: str = "a backend") -> None:

@@ -5,7 +5,16 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 
-from skillopt_mcp.backends.base import CHECK, Backend, BackendFault, concurrency_of, environment_name, shown, worst_case
+from skillopt_mcp.backends.base import (
+    CHECK,
+    Backend,
+    BackendFault,
+    concurrency_of,
+    environment_name,
+    no_backend,
+    shown,
+    worst_case,
+)
 from skillopt_mcp.backends.batches import batching
 from skillopt_mcp.backends.registry import COMPANION, backend_name, kind_of, open_backend
 from skillopt_mcp.backends.user_backend import awaited, checked_bound
@@ -171,7 +180,7 @@ class Judges:
         if call.stage == CHECK:
             return await self._commands.complete(call)
         if self._model is None:
-            raise BackendError("no backend is set for the role 'judge': start with --judge BACKEND:MODEL")
+            raise no_backend("judge")
         return await self._model.complete(call)
 
     def shown(self, call: Call) -> Call:

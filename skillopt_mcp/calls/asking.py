@@ -12,12 +12,12 @@ from contextvars import copy_context
 from dataclasses import dataclass
 from typing import Self, TypeVar
 
-from skillopt_mcp.backends.base import Backend, is_deferred, shown
+from skillopt_mcp.backends.base import Backend, is_deferred, no_backend, shown
 from skillopt_mcp.backends.batches import batching
 from skillopt_mcp.calls.owners import Owner
 from skillopt_mcp.calls.rounds import Lane, OnPause, OnReply, Open, Round, Terms, open_lane
 from skillopt_mcp.calls.spending import Budget
-from skillopt_mcp.errors import BackendError, BadInput, Waiting
+from skillopt_mcp.errors import BadInput, Waiting
 from skillopt_mcp.limits import MAX_CONCURRENCY
 from skillopt_mcp.records.budgets import Cost
 from skillopt_mcp.records.calls import Call, Reply, Role
@@ -128,10 +128,7 @@ class Asker:
     def _lane(self, role: Role) -> Lane:
         backend = self._backends.get(role)
         if backend is None:
-            raise BackendError(
-                f"no backend is set for the role '{role}': start with --{role} BACKEND:MODEL, "
-                "for instance 'claude-code:haiku'"
-            )
+            raise no_backend(role)
         return self._lanes.setdefault(role, open_lane(backend, self._concurrency))
 
 

@@ -10,6 +10,7 @@ from pydantic import BaseModel, Field, JsonValue
 
 from skillopt_mcp.cli.command import TARGET, YES, Capped, Flag, WrongUsage
 from skillopt_mcp.cli.terminal import Terminal
+from skillopt_mcp.costs import DEFAULTS_OF
 from skillopt_mcp.documents.text import counted
 from skillopt_mcp.errors import BadInput, CapReached
 from skillopt_mcp.estimates import Forecast, forecast, most_again
@@ -142,7 +143,7 @@ def describe_caps(caps: Caps, spent: Spent) -> str:
 def require_backends(**named: object) -> None:
     """Raise BadInput naming every role that no backend is named for."""
     if missing := [f"--{role}" for role, backend in named.items() if not backend]:
-        raise BadInput(f"Needs {' and '.join(missing)}, e.g. {TARGET} (uses your Claude login, no key)")
+        raise BadInput(f"Needs {' and '.join(missing)}, e.g. {TARGET} (uses your Claude login, no API key needed)")
 
 
 def simulation(workspace: Workspace) -> str:
@@ -162,6 +163,11 @@ def _describe(plan: Forecast) -> str:
         return (
             f"No call to {unknown} is stored yet, so tokens, cost and time are unknown; set caps with --max-calls, "
             "--max-tokens, --max-usd or --max-minutes."
+        )
+    if plan.is_default:
+        return (
+            f"About {plan.tokens_each:,} tokens each, mostly cached (default of {DEFAULTS_OF}): at most about "
+            f"{plan.tokens:,} tokens; price and time are unknown."
         )
     usd = "at an unknown price" if plan.usd is None else f"${plan.usd:,.2f}"
     minutes = "minutes to a day for each batch" if plan.minutes is None else f"{plan.minutes:,.1f} minutes"

@@ -14,7 +14,7 @@ from skillopt_mcp.gates.rounds import read_rounds
 GAINS = (0.08, 0.16, 0.30)
 _WORDS_MATTER = 0.1
 """Of tasks whose answers repeat, the share that any other words change by chance."""
-_WORK = 6_000  # units that are simulated at each gain; each has many rounds where the test goes in rounds
+_WORK = 6_000  # units, or pairs of attempts in rounds, that are simulated at each gain
 
 
 class Power(NamedTuple):
@@ -36,7 +36,7 @@ def power_of(plan: Plan, earlier: Sequence[Sequence[float]]) -> list[Power]:
 
 @lru_cache(maxsize=256)
 def _simulated(plan: Plan, shape: tuple[tuple[float, int], ...], gain: float) -> tuple[float, float]:
-    n_worlds = max(40, _WORK // plan.n_units // (3 if plan.in_rounds else 1))
+    n_worlds = max(40, _WORK // (plan.max_pairs if plan.in_rounds else plan.n_units))
     ends = [_played(plan, shape, gain, random.Random(f"power {gain} {world}")) for world in range(n_worlds)]
     return fmean(is_found for is_found, _ in ends), fmean(runs for _, runs in ends)
 

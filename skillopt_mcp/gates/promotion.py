@@ -63,7 +63,7 @@ class Plan(BaseModel):
 
     `known` are the base's earlier attempts at each unit, `attempts` or more of them: they only screen. With a `margin`
     or fewer than 8 units the test goes in rounds of every unit once per arm, up to `max_pairs`: 0 is 1,200, without a
-    margin 30. A `graded` test compares scores from 0 to 1, any other one passes.
+    margin 60. A `graded` test compares scores from 0 to 1, any other one passes.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
@@ -107,7 +107,7 @@ class Walk:
         self.nets: list[int] = []
         self.total, self.spent = 0, 0.0
         self.verdict: Literal["better", "not_better", "cant_tell"] | None = None
-        self._paths = {0: 1.0}  # P0(total so far, not accepted yet), given the sizes of the results
+        self._lowest, self._paths = 0, [1.0]  # P0(total = lowest + i, not accepted yet), given the sizes of the results
 
     @property
     def n_seen(self) -> int:
@@ -119,11 +119,9 @@ class Walk:
         self.nets.append(net)
         self.total += net
         if net:
-            moved: dict[int, float] = {}
-            for at, chance in self._paths.items():
-                for to in (at - net, at + net):
-                    moved[to] = moved.get(to, 0.0) + chance / 2
-            self._paths = moved
+            none = [0.0] * (2 * abs(net))
+            self._lowest -= abs(net)
+            self._paths = [(up + down) / 2 for up, down in zip(none + self._paths, self._paths + none, strict=True)]
         least = self._spend(self.alpha * self.n_seen / self.n_units - self.spent + _SLACK)
         if self.total >= least:
             self.verdict = "better"
@@ -132,16 +130,13 @@ class Walk:
         elif self.n_seen == self.n_units:
             self.verdict = "cant_tell"
 
-    def _spend(self, room: float) -> float:
+    def _spend(self, most: float) -> int:
         """Return the least total that accepts, and take the paths that reach it out."""
-        least, tail = math.inf, 0.0
-        for total in sorted((each for each in self._paths if each >= 1), reverse=True):
-            if tail + self._paths[total] > room:
-                break
-            tail += self._paths.pop(total)
-            least = total
+        tail = 0.0
+        while self._lowest + len(self._paths) > 1 and tail + self._paths[-1] <= most:
+            tail += self._paths.pop()
         self.spent += tail
-        return least
+        return self._lowest + len(self._paths)
 
     def _is_hopeless(self) -> bool:
         n, largest = self.n_seen, self.largest
@@ -291,6 +286,7 @@ def _of_rounds(plan: Plan, attempts: Sequence[TestAttempt], table: Table) -> Sta
         update={
             "verdict": verdict,
             "alpha": RELEASE_ALPHA,
+            "attempts_per_arm": n_read,
             "p_bound": RELEASE_ALPHA if verdict in ("better_here", "no_worse", "worse") else None,
         }
     )

@@ -15,7 +15,7 @@ BETS = ((0.2, 0.2), (0.45, 0.45), (0.85, 0.35))
 """The gamblers: (share that is bet, first stake); the stakes add up to 1."""
 ENOUGH = 20.0
 MAX_PAIRS = 1_200
-SMALL_SUITE_PAIRS = 30
+SMALL_SUITE_PAIRS = 60
 DEFAULT_MARGIN = 0.10
 
 

@@ -47,6 +47,8 @@ class Host:
 
 
 _APPROVED = {"approval_mode": "approve"}
+# What a server that runs Codex itself needs of a person's environment: where the login lies, and the way out.
+_PASSED = ("CODEX_HOME", "CODEX_API_KEY", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "SSL_CERT_FILE")
 HOSTS: Mapping[str, Host] = {
     "claude-code": Host(
         "json",
@@ -79,7 +81,10 @@ HOSTS: Mapping[str, Host] = {
         program="codex",
         # Without `required` a first turn may begin without the server; whether these two tools may write is decided by
         # the verdict and by the person's permission, not by the host's dialog.
-        entry={"required": True, "tools": {"promote_skill": _APPROVED, "rollback_skill": _APPROVED}},
+        entry={
+            "required": True, "env_vars": [*_PASSED],
+            "tools": {"promote_skill": _APPROVED, "rollback_skill": _APPROVED},
+        },
         environment="shell",
         # Codex gives the end of a session no more, and warns at each start when more is asked for.
         session_end_s=3,
@@ -160,6 +165,7 @@ def host_environment(name: str, around: Surroundings) -> dict[str, str]:
     kind = HOSTS[name].environment
     if kind == "all":
         return dict(around.environ)
-    kept = {key: value for key, value in around.environ.items() if key in (*_CLEAN, *_WINDOWS)}
+    passed = (*_CLEAN, *_WINDOWS, *(_PASSED if kind == "shell" else ()))
+    kept = {key: value for key, value in around.environ.items() if key in passed}
     # Started from a desktop, a host has not read what a shell reads.
     return kept | ({"PATH": _DESKTOP_PATH} if kind == "desktop" and around.platform != "win32" else {})

@@ -27,7 +27,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from skillopt_mcp import __version__
 from skillopt_mcp.backends.registry import lacking
 from skillopt_mcp.documents.diffs import unified_diff
-from skillopt_mcp.errors import BadInput, Refused
+from skillopt_mcp.errors import BackendError, BadInput, Refused
 from skillopt_mcp.hook_events import END, EVENTS
 from skillopt_mcp.install.entries import (
     HOOK_SECONDS,
@@ -466,6 +466,17 @@ def _shared(file: Path, request: Request, around: Surroundings) -> list[str]:
 # The server, tried
 
 
+def own_backends(host: str) -> tuple[dict[str, str], list[str]]:
+    """Return a host's own command line as the backend of each role, by option, or a note why it cannot be."""
+    if not HOSTS[host].program:
+        return {}, []
+    try:
+        lacking(host)
+    except BackendError as error:
+        return {}, [f"The agents of your session will do the work: {error}."]
+    return dict.fromkeys(_BACKENDS, host), [f"{host} does the work in runs of its own, with your login and model."]
+
+
 def check_backends(specs: Mapping[str, str]) -> list[str]:
     """Return a note on each backend, by its option, that lacks a key here; no model is asked.
 
@@ -700,5 +711,9 @@ def _commands(
         options = ["--project"] if scope == "project" else []
         options += [option for kind, option in _OPTIONS.items() if (scope, kind) in wanted]
         served = next((part.command for part in parts if (part.scope, part.kind) == (scope, "server")), [])
-        backends = [word for option, spec in pairwise(served) if option in _BACKENDS for word in (option, spec)]
-        yield shlex.join(["skillopt-mcp", *named, "install", host, *options, *backends])
+        backends = {option: spec for option, spec in pairwise(served) if option in _BACKENDS}
+        own = dict.fromkeys(_BACKENDS, host) if HOSTS[host].program else {}
+        if served and own.keys() - backends.keys():
+            options, own = [*options, "--sub-agents"], {}
+        others = [word for option, spec in backends.items() if own.get(option) != spec for word in (option, spec)]
+        yield shlex.join(["skillopt-mcp", *named, "install", host, *options, *others])

@@ -154,6 +154,8 @@ def _recomputed(store: Store, decision: Decision) -> str:
     again = decision_of(row, stand(row.plan, attempts), attempts)
     if again.inputs != decision.inputs:
         raise BadInput("the attempts of its test are not those that it was taken on")
+    if store.tests.count_strayed(row):
+        raise BadInput("an attempt of its test has another score than its trial")
     return again.verdict
 
 

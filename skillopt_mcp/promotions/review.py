@@ -179,13 +179,14 @@ def _question(
     what = "this" if approval.kind == "promote" else "an earlier version"
     versions = f"{short(review.from_version)} -> {short(review.to_version)}"
     rows = [f"Write {what} over {quoted(review.skill_path, 300)}? ({versions})"]
-    rest = ["", *review.diff.splitlines()]
+    rest, named = ["", *review.diff.splitlines()], list[str]()
     if report := review.test:
         verdict = f"{label(report)}{' (SIMULATION)' if review.simulated else ''}"
         units = report.units
         counts = f"{units.better} tasks better, {units.worse} worse, {units.same} same"
         rows += [f"Verdict: {verdict}. {counts} ({review.evidence} evidence)."]
-        rest += ["", *describe(report), *_named("Better", review.better), *_named("Worse", review.worse)]
+        rest += ["", *describe(report)]
+        named = [*_named("Worse", review.worse), *_named("Better", review.better)]
     elif approval.kind == "promote":
         rows += ["Verdict: none, it was not tested."]
     if review.why:
@@ -197,8 +198,10 @@ def _question(
     if review.simulated:
         rest += ["This rests on a SIMULATION, which says nothing about a real model."]
     rows += [*_first_of_the_change(workspace, approval, look, FIRST_ROWS - len(rows)), *rest]
-    fits = sum(-(-_width(row) // COLUMNS) or 1 for row in rows) <= DIALOG_ROWS
-    return Question("\n".join(rows), approval) if fits else None
+    for shown in ([*rows, *named], rows):  # the change has to fit, the names of tasks need not
+        if sum(-(-_width(row) // COLUMNS) or 1 for row in shown) <= DIALOG_ROWS:
+            return Question("\n".join(shown), approval)
+    return None
 
 
 def _named(what: str, tasks: Sequence[str]) -> list[str]:

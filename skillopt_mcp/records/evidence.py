@@ -96,11 +96,6 @@ class Longitudinal:
         return "improved" if self.after.hard else "persistent_fail"
 
 
-def as_told_to_agents(verdict: str | None) -> str | None:
-    """Return of a verdict what the author of an edit learns: accepted or not accepted, and nothing else."""
-    return None if verdict is None else "accepted" if verdict in ACCEPTED else "not accepted"
-
-
 class TestAttempt(NamedTuple):
     """One attempt of a promotion test: its arm, the places of its unit and of itself, both from 0, and its score.
 

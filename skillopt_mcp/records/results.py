@@ -89,13 +89,15 @@ class WorkItem(BaseModel):
 class WorkEstimate(BaseModel):
     """What a proposal or a test takes, each as (least, most): attempts at tasks, and judgements of them.
 
-    `by_host` names the roles that the host's agents fill: each is an agent run of `tokens_each` tokens or more.
+    `by_host` names the roles that the host's agents fill: each is an agent run of about `tokens_each` tokens, mostly
+    cached. `is_default`: that was not measured in this store.
     """
 
     attempts: tuple[int, int] = (0, 0)
     judgements: tuple[int, int] = (0, 0)
     questions: tuple[int, int] = (0, 0)
     tokens_each: int = 0
+    is_default: bool = True
     by_host: list[str] = Field(default_factory=list)
 
     def agent_runs(self) -> tuple[int, int]:
@@ -152,7 +154,7 @@ class Foreseen(BaseModel):
     """What a promotion test can find, and what it takes, before its first attempt; nothing was asked.
 
     Where the live version was tried on these tasks before (`known_base`), a screen ends most vain tests early.
-    `tokens_each` is what an attempt took on average, None before the first one.
+    `tokens_each` is what an attempt took on average; before the first one a dated default (`is_default`), or None.
     """
 
     units: int
@@ -163,7 +165,9 @@ class Foreseen(BaseModel):
     power: list[PowerRow]
     most_runs: int
     few_tasks: bool
+    margin: float | None = None
     tokens_each: int | None = None
+    is_default: bool = False
 
 
 class Evaluated(Result):

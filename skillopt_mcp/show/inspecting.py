@@ -17,12 +17,12 @@ from skillopt_mcp.errors import NotFound
 from skillopt_mcp.evidence import kind_of, shown_origin
 from skillopt_mcp.gates.promotion import GATE
 from skillopt_mcp.host_work import describe_answers, describe_leases, describe_own_leases, host_tests
-from skillopt_mcp.promotion_tests import report_of, unit_rows
+from skillopt_mcp.promotion_tests import report_of, unit_rows, verdict_for_agents
 from skillopt_mcp.promotions.consent import UNPROVEN, Consent, describe_declined, unused_approvals
 from skillopt_mcp.promotions.promoting import next_step, restore_version
 from skillopt_mcp.records.candidates import Candidate, Decision, Promotion, rolled_back
 from skillopt_mcp.records.edits import UNSHOWN, Edit
-from skillopt_mcp.records.evidence import ACCEPTED, as_told_to_agents
+from skillopt_mcp.records.evidence import ACCEPTED
 from skillopt_mcp.records.next_step import NextStep
 from skillopt_mcp.records.results import EditOutcome, SplitCounts, UnitRow
 from skillopt_mcp.records.skills import Skill, short
@@ -247,10 +247,10 @@ def _decision(workspace: Workspace, candidate: Candidate) -> Decision | None:
     return workspace.store.decisions.latest(candidate.skill_id, GATE, *versions)
 
 
-def _verdict(workspace: Workspace, decision: Decision | None) -> str | None:
+def _verdict(workspace: Workspace, candidate: Candidate, decision: Decision | None) -> str | None:
     """Return a verdict as whoever looks may know it."""
     verdict = decision.verdict if decision else None
-    return as_told_to_agents(verdict) if workspace.is_agents else verdict
+    return verdict_for_agents(workspace.store, candidate, verdict) if workspace.is_agents else verdict
 
 
 def _candidate_row(
@@ -274,7 +274,7 @@ def _candidate_row(
     return CandidateRow(
         id=candidate.id,
         standing=standing,
-        verdict=_verdict(workspace, decision),
+        verdict=_verdict(workspace, candidate, decision),
         held=bool(candidate.findings),
         base=short(candidate.base_version),
         version=short(candidate.version_id),
@@ -455,7 +455,8 @@ def _test(workspace: Workspace, id: str) -> Thing:
         f"base {test.base} -> version {test.version}",
     ]
     if workspace.is_agents:
-        verdict = as_told_to_agents(report.verdict) or "none yet"
+        candidate = _tested_candidate(workspace, row)
+        verdict = verdict_for_agents(workspace.store, candidate, report.verdict) or "none yet"
         lines.append(f"verdict: {verdict}; all else of the test is shown to a person alone")
     else:
         author = ", same session" if test.same_session else ""

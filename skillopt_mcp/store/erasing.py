@@ -223,6 +223,7 @@ _NAMED = {
     "skill": "name",
     "skill_root": "path",
     "step": "run_id",
+    "test_attempt": "test_id",
     "task": "(select name from skill where id = skill_id) || ' ' || name",
     "trajectory": "'trajectory:' || id",
     "trial": "(select scope from call where id = call_id)",

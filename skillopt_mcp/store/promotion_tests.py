@@ -174,6 +174,14 @@ class PromotionTests:
                 ],
             )  # fmt: skip
 
+    def count_strayed(self, row: TestRow) -> int:
+        """Return how many attempts of a test have another score than the trial that they are."""
+        sql = (
+            f"select count(*) from test_attempt a join trial t on t.call_id = a.call_id"
+            f" where a.test_id = ? and a.cause = '' and a.score <> t.{'soft' if row.plan.graded else 'hard'}"
+        )
+        return self._pool.number(sql, [row.id])
+
     def list_attempts(self, test_id: str) -> list[TestAttempt]:
         """Return the attempts of a test, by unit, arm and number."""
         rows = self._pool.rows(

@@ -34,7 +34,7 @@ from tests.processes import Script
 SCRIPT = str(Path(sys.executable).with_name("skillopt-mcp"))
 TIMEOUT_S = 120
 SETTINGS = {"search_gate": "gate"}
-VERDICTS = {"accept": "better", "reject": "not better", "undecided": "undecided", None: None}
+VERDICTS = {True: "better", False: "not better", None: None}
 PROMOTED, ROLLED_BACK, TAKEN = "promoted", "rolled_back", "accepted"
 ANSWER_FILE = "answer.md"
 
@@ -54,8 +54,13 @@ class Facts(dict[str, Any]):
 
     @property
     def verdict(self) -> str | None:
-        """Return `better`, `not better` or `undecided`, or None where nothing was decided."""
-        return VERDICTS[self["verdict"]]
+        """Return `better` or `not better`, or None where nothing was decided."""
+        return VERDICTS[self["accepted"]]
+
+    @property
+    def solved(self) -> tuple[float, float]:
+        """Return the shares of attempts at held-out tasks that were right before and after."""
+        return self["test.solved.before"], self["test.solved.after"]
 
     @property
     def action(self) -> str:
@@ -188,6 +193,11 @@ class Workbench:
     def prove_best(self, run_id: str, **options: Any) -> Facts:
         """Return the promotion test of the best version of a run that stopped; its search does not go on."""
         return self.facts("evaluate", run_id, yes=True, **options)
+
+    def tested(self, candidate_id: str) -> Facts:
+        """Return all that a person sees of the newest promotion test of a candidate."""
+        [test_id, *_] = self.facts("show", candidate_id)["candidate.tests"]
+        return Facts(test=self.facts("show", test_id)["test.report"])
 
     # The Python API
 

@@ -34,8 +34,6 @@ from tests.processes import Script
 Step = Callable[[int], tuple[int, int]]
 # What a refused promotion answers; the words for these are free, but not that nothing is written.
 REFUSED, STALE, HELD, UNAPPROVED = "refused", "stale", "held", "needs_approval"
-# A candidate without an accept is refused, whichever verdict it has.
-NOT_PROVEN = {"refused", "undecided"}
 # What hosts set in the shells of their models.
 AGENT_SHELLS = ("CLAUDECODE", "AI_AGENT", "CODEX_THREAD_ID", "CODEX_CI")
 LESSON, HARM = "Greet in Latin.", "Bark at guests."
@@ -64,7 +62,7 @@ FILES = {
 RUNNABLE = ("scripts/run.sh", "references/more.md")
 
 
-def tasks_of(n: int = 36, seed: int = 7) -> list[dict[str, Any]]:
+def tasks_of(n: int = 54, seed: int = 7) -> list[dict[str, Any]]:
     """Return tasks in quite different words: the lesson solves two thirds, the live text one third."""
     drawn = random.Random(seed)
     syllables = [a + b for a in "bdfgklmnprstvz" for b in ("a", "e", "io", "ou", "ur")]
@@ -73,7 +71,7 @@ def tasks_of(n: int = 36, seed: int = 7) -> list[dict[str, Any]]:
         words = " ".join("".join(drawn.choices(syllables, k=3)) for _ in range(6))
         kind, expected = ("leave", "bye") if i % 9 < 3 else ("greet", "salve")
         row = {"prompt": f"{kind}: {words}", "judge": {"kind": "exact", "expected": expected}}
-        rows.append({"id": f"q{i}", "split": ("train", "val", "test")[i % 3], **row})
+        rows.append({"id": f"q{i}", "split": ("train", "test", "test")[i % 3], **row})
     return rows
 
 
@@ -270,12 +268,15 @@ def steps(desk: Desk, what: str, edit: Path, command: str, *arguments: object, *
 
 # What somebody may have done to a store in which a candidate was tested and promoted; a check finds each of these.
 DAMAGES = {
-    "a verdict is another": ["update decision set verdict = 'accept' where verdict = 'reject'"],
-    "a decision is gone": ["delete from decision where verdict = 'accept' and id = 1"],
+    "a verdict is another": ["update decision set verdict = 'better' where verdict = 'not_better'"],
+    "a decision is gone": ["delete from decision where verdict = 'better' and id = 1"],
     "a promotion is gone": ["delete from promotion"],
     "a promotion is to another version": ["update promotion set to_version = from_version"],
-    "a pair is gone": ["delete from pair where n = 3"],
-    "a score is another": ["update pair set candidate = 0 where candidate = 1 and n = 2"],
+    "an attempt of a test is gone": ["delete from test_attempt where unit = 1 and number = 0 and arm = 'base'"],
+    "a score is another": ["update test_attempt set score = 1 - score where unit = 2 and number = 0"],
+    "a test had another error rate": [
+        "update promotion_test set plan = json_set(plan, '$.alpha', json_extract(plan, '$.alpha') / 2)"
+    ],
     "a trial is gone": ["delete from trial where id = 4"],
     "a trial's score is another": ["update trial set hard = 1 - hard where id = 4"],
     "an event is gone": ["delete from event where seq = 2"],
@@ -291,8 +292,8 @@ DAMAGES = {
     "a version's file is gone": ["delete from version_file where path = 'references/new.md'"],
     "a task is gone": ["delete from task where id = 2"],
     "a permission was slipped in": [
-        "insert or replace into permission (skill_id, granted_by, simulated, created_at, host_run) "
-        "values (1, 'me', 1, '2026-01-01T00:00:00.000Z', 1)"
+        "insert or replace into permission (skill_id, granted_by, simulated, created_at) "
+        "values (1, 'me', 1, '2026-01-01T00:00:00.000Z')"
     ],
 }
 

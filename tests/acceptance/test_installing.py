@@ -146,6 +146,33 @@ def test_hooks_and_the_skill_come_and_go_and_the_persons_own_stay(bench: Workben
     assert after == before
 
 
+@pytest.mark.parametrize(("host", "program"), [("claude-code", "claude"), ("codex", "codex"), ("cursor", "")])
+def test_the_hosts_own_command_line_does_the_work_where_there_is_one(
+    bench: Workbench, home: Path, host: str, program: str
+) -> None:
+    bench.prepare, bench.environ["PATH"] = start_no_server, str(home / "bin")
+    name, _, key = HOSTS[host]
+
+    def backends(**options: object) -> tuple[list[str], str]:
+        notes = bench.facts("install", host, yes=True, **options)["notes"]
+        return own(entries(home / name, key))["args"][3:], " ".join(notes)
+
+    words, notes = backends()
+    assert (words, f"the program '{program}' is not found" in notes) == ([], bool(program))
+    (home / "bin").mkdir()
+    for each in ("claude", "codex"):
+        (home / "bin" / each).write_text("#!/bin/sh\necho 1.0\n")
+        (home / "bin" / each).chmod(0o755)
+    own_words = ["--target", host, "--optimizer", host, "--judge", host] if program else []
+    assert backends()[0] == own_words
+    assert backends(sub_agents=True) == ([], "")
+    named = ["--target", "codex:m,timeout=9.0", *own_words[2:]]
+    assert backends(target="codex:m,timeout=9.0")[0] == named
+    if program:
+        [found] = [each for each in bench.facts("doctor")["connections"] if each["host"] == host]
+        assert found["mend"] == [f"skillopt-mcp install {host} --hooks --target codex:m,timeout=9.0"]
+
+
 @pytest.mark.hosts
 @pytest.mark.parametrize(("host", "variable"), [("claude-code", "CLAUDE"), ("codex", "CODEX")])
 def test_the_real_host_lists_the_server_until_it_is_uninstalled(

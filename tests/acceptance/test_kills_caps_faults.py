@@ -21,7 +21,7 @@ N_KILLS = 20 if os.environ.get("THOROUGH") else 5
 SIZES = {"train": 8, "val": 8, "test": 16}
 RUN: dict[str, Any] = {"epochs": 3, "batch": 4, "slow_samples": 4, "concurrency": 1}
 PLAIN: dict[str, Any] = {"epochs": 2, "batch": 4, "slow_update": False, "meta_skill": False}
-ENDS = ("steps", "best_version", "verdict", "baseline", "test_before", "test_after", "n_pairs")
+ENDS = ("steps", "best_version", "verdict", "baseline", "test.solved", "test.units", "test.runs")
 
 
 def end(facts: Facts) -> dict[str, Any]:

@@ -14,7 +14,6 @@ from tests.acceptance.doors_care import (
     FILES,
     HELD,
     LESSON,
-    NOT_PROVEN,
     REFUSED,
     RUNNABLE,
     STALE,
@@ -37,7 +36,7 @@ def test_a_tool_writes_nothing_without_an_accept_and_a_person(desk: Desk) -> Non
         found = {name: status(server, "promote_skill", candidate_id=i) for name, i in desk.ids.items()}
         undone = status(server, "rollback_skill", skill="desk")
     for name in ("bad", "idle", "untested"):
-        assert found.pop(name) in NOT_PROVEN, name
+        assert found.pop(name) == REFUSED, name
     assert found == {"good": UNAPPROVED, "both": UNAPPROVED, "code": UNAPPROVED, "long": UNAPPROVED, "held": HELD}
     assert undone != ROLLED_BACK
     assert (desk.files(), desk.changes()) == (before, [])
@@ -49,6 +48,7 @@ def test_a_command_writes_only_what_is_proven_clean_and_seen(desk: Desk) -> None
         ("untested", {}),
         ("bad", {}),
         ("bad", {"unproven": True}),
+        ("untested", {"unproven": True}),
         ("idle", {}),
         ("held", {}),
         ("good", {"simulated": False}),
@@ -59,20 +59,25 @@ def test_a_command_writes_only_what_is_proven_clean_and_seen(desk: Desk) -> None
     assert desk.changes() == []
 
 
-def test_an_undecided_candidate_goes_live_by_a_person_who_looks_alone(desk: Desk) -> None:
-    options: dict[str, Any] = {"target": desk.target, "max_pairs": 3, "yes": True, "json": True}
-    assert desk.run("evaluate", desk.ids["untested"], **options).facts.verdict == "undecided"
+@pytest.mark.parametrize("name", ["untested", "bad"])
+def test_an_unproven_candidate_goes_live_by_a_person_who_looks_alone_and_stays_labelled(desk: Desk, name: str) -> None:
     desk.facts("skills permit", desk.skill_path, simulated=True, yes=True)
     before = desk.files()
     with desk.serve() as server:
-        assert status(server, "promote_skill", candidate_id=desk.ids["untested"]) in NOT_PROVEN
-    for name in ("untested", "bad"):
-        for answers in ({}, {"unproven": True}):
-            desk.promote(name, exit_code=1, **answers)
-    bad = desk.at_terminal("promote", desk.ids["bad"], unproven=True, simulated=True)
-    assert (bad.exit_code, desk.files()) == (1, before)
-    assert desk.at_terminal("promote", desk.ids["untested"], unproven=True).exit_code == 0
-    assert (LESSON.encode() in desk.skill_file.read_bytes(), desk.changes()) == (True, ["promote"])
+        assert status(server, "promote_skill", candidate_id=desk.ids[name]) == REFUSED
+        assert status(server, "promote_skill", candidate_id=desk.ids[name], unproven=True) == UNAPPROVED
+    for answers in ({}, {"unproven": True}):
+        desk.promote(name, exit_code=1, **answers)
+    assert desk.at_terminal("promote", desk.ids[name]).exit_code == 1
+    assert desk.at_terminal("promote", desk.ids[name], unproven=True, answer="n\n").exit_code == 1
+    assert desk.files() == before
+    assert desk.at_terminal("promote", desk.ids[name], unproven=True).exit_code == 0
+    assert desk.changes() == ["promote"]
+    shown = desk.facts("show", desk.skill_path)
+    assert (shown["skill.unproven"], shown["history.rows"][0]["verdict"]) == (True, "unproven")
+    assert "UNPROVEN" in shown["text"]
+    desk.rollback()
+    assert (desk.facts("show", desk.skill_path)["skill.unproven"], desk.files()) == (False, before)
 
 
 def test_what_is_live_or_was_never_live_or_is_on_another_text_is_refused(desk: Desk) -> None:

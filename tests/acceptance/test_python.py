@@ -30,7 +30,7 @@ def test_train_with_callables(bench: Workbench) -> None:
         SIZES, PLAIN, target=backend, optimizer=backend,
         callbacks={"step": lambda progress: stages.append(progress.stage)},
     )  # fmt: skip
-    assert (done.verdict, done["baseline"], done["test_after"], done["simulated"]) == ("better", 0.0, 1.0, False)
+    assert (done.verdict, done["baseline"], done.solved, done["simulated"]) == ("better", 0.0, (0.0, 1.0), False)
     assert all(lesson(kind) in done["best_skill"] for kind in KINDS)
     assert len(stages) == len(done["steps"]) == 4
     assert done["n_sent"] == len(seen)
@@ -43,7 +43,7 @@ def test_a_program_attempts_and_judges_its_own_tasks(bench: Workbench) -> None:
     seen = list[str]()
     inn = OwnInn(SIZES, lambda skill, prompt: greet(skill, prompt))
     done = bench.train(inn, PLAIN, optimizer=own(seen))
-    assert (done.verdict, done["test_after"]) == ("better", 1.0)
+    assert (done.verdict, done.solved) == ("better", (0.0, 1.0))
     assert not any("(val " in text or "(test " in text for text in seen)
 
 

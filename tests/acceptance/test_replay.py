@@ -58,7 +58,7 @@ def test_every_mode_learns_all_lessons(bench: Workbench, vendor: Vendor, mode: s
     assert scores == sorted(scores)
     # A rewrite from suggestions works in one lesson more.
     assert (len(scores), scores[-1]) == (2 if mode == "suggestions" else 4, 1.0)
-    assert (done["test_before"], done["test_after"]) == (0.0, 1.0)
+    assert done.solved == (0.0, 1.0)
     assert done["n_sent"] == done["n_answered"] == len(vendor.requests)
     assert bench.live_text() == before
     # The optimizer sees train tasks alone, and test tasks are for the promotion test.
@@ -200,7 +200,7 @@ def test_a_memory_file_is_seen_by_every_attempt_and_trained(bench: Workbench, ve
     memory = bench.project / "CLAUDE.md"
     memory.write_text("# Memory\n\n- Nothing yet.\n")
     done = bench.replay(target=vendor.spec, optimizer=vendor.spec, memory=memory, epochs=2, batch=4, failure_only=True)
-    assert (done["skill.status"], done["skill.test_after"]) == ("finished", 1.0)
+    assert (done["skill.status"], done["skill.test.solved.after"]) == ("finished", 1.0)
     assert done["memory.status"] == "finished"
     assert all("- Nothing yet." in each.text for each in vendor.requests if not each.schema)
     assert memory.read_text() == "# Memory\n\n- Nothing yet.\n"

@@ -92,10 +92,11 @@ def test_every_kind_of_judge_passes_what_is_right_and_fails_what_is_wrong(
     rules.append({"match": [MARK, called], "reply": "done", "messages": call})
     rules.append({"match": called, "reply": "Bash was called", "messages": other})
     train = [{**row, "split": "train"} for row in tasks_of(6, seed=12)]
+    held_out = {**next(words), "split": "test"}
     file = tmp_path / "tasks.jsonl"
-    file.write_text("\n".join(map(json.dumps, [*tasks, *train])))
+    file.write_text("\n".join(map(json.dumps, [*tasks, *train, held_out])))
     added = bench.facts("tasks add", bench.skill_path, file)
-    assert (added["added"], added["rejected"]) == (len(tasks) + 6, [])
+    assert (added["added"], added["rejected"]) == (len(tasks) + 7, [])
     edit = {"op": "append", "content": MARK, "evidence": [1]}
     replies = {
         "rollout": [*rules, "nothing"],
@@ -118,7 +119,8 @@ def judges_add(bench: Workbench, program: Path, **limits: object) -> None:
 
 
 def test_files_lines_and_cells_bring_the_same_tasks_and_none_twice(bench: Workbench, tmp_path: Path) -> None:
-    rows = [{**row, "tags": ["a", "b"], "files": {"x/y.txt": "é\n"}} for row in tasks_of(6)]
+    more = {"tags": ["a", "b"], "files": {"x/y.txt": "é\n"}}
+    rows = [{**row, "group": f"g {row['split']}", **more} for row in tasks_of(6)]
     cells = io.StringIO()
     table = csv.DictWriter(cells, list(rows[0]))
     table.writeheader()
@@ -172,20 +174,20 @@ def test_a_split_is_frozen_whatever_comes_later(bench: Workbench, tmp_path: Path
 
     rows = [{name: value for name, value in row.items() if name != "split"} for row in tasks_of(30)]
     first = add(rows[:12])
-    assert sorted(first.values()) == ["test"] * 4 + ["train"] * 4 + ["val"] * 4
-    other = {"train": "test", "val": "train", "test": "val"}
+    assert sorted(first.values()) == ["test"] * 8 + ["train"] * 4
+    other = {"train": "test", "test": "train"}
     for changed in ({}, {"judge": {"kind": "exact", "expected": "another"}}):
         moved = [{**row, **changed, "id": f"m{n}", "split": other[first[row["id"]]]} for n, row in enumerate(rows[:12])]
         assert add(moved) == first
     later = add(rows)
     assert {name: later[name] for name in first} == first
-    assert sorted(later.values()) == ["test"] * 10 + ["train"] * 10 + ["val"] * 10
+    assert sorted(later.values()) == ["test"] * 20 + ["train"] * 10
 
 
 def test_a_removed_task_is_used_no_more_and_verdicts_stay(desk: Desk, tmp_path: Path) -> None:
     before = {row["id"]: row["verdict"] for row in desk.facts("show", desk.skill_path)["skill.candidates"]}
     rows = tasks_of()
-    gone = [row for row in rows if row["split"] == "val"]
+    gone = [row for row in rows if row["split"] == "test"]
     desk.facts("tasks remove", desk.skill_path, *(row["id"] for row in gone), reason="wrong", yes=True)
     left = desk.facts("tasks list", desk.skill_path)["tasks"]
     assert split_of(left) == split_of([row for row in rows if row not in gone])
@@ -199,7 +201,7 @@ def test_a_removed_task_is_used_no_more_and_verdicts_stay(desk: Desk, tmp_path: 
     added = desk.run("tasks add", desk.skill_path, tmp_path / "t.jsonl", json=True).facts
     assert added["added"] == 1, "the same task does not come back"
     now = desk.facts("tasks list", desk.skill_path)["tasks"]
-    assert split_of(now)[gone[0]["id"]] == "val"
+    assert split_of(now)[gone[0]["id"]] == "test"
     assert desk.promote("good")["status"] == "promoted"
     assert LESSON.encode() in desk.skill_file.read_bytes()
 
@@ -241,7 +243,7 @@ def test_a_program_that_judges_is_registered_by_a_person_and_stops_where_it_chan
         tested = server.tool("evaluate_candidate", candidate_id=first)
         while tested["status"] == "running":
             tested = server.tool("evaluate_candidate", candidate_id=first)
-        assert (tested.verdict, tested["base.mean"], tested["candidate.mean"]) == ("better", 0, 1)
+        assert (tested.verdict, desk.tested(first).solved) == ("better", (0.0, 1.0))
     program.write_text("#!/bin/sh\nexit 0\n")
     assert desk.run("evaluate", second, target=f"scripted:{seen}", yes=True).exit_code == 1
     assert desk.facts("show", second)["candidate.verdict"] is None

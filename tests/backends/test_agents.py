@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ from skillopt_mcp.backends.agents.events import AgentEvents
 from skillopt_mcp.backends.base import worst_case
 from skillopt_mcp.backends.claude_code import open_claude_code
 from skillopt_mcp.backends.codex import open_codex
+from skillopt_mcp.backends.registry import without_options
 from skillopt_mcp.costs import check_caps
 from skillopt_mcp.errors import BackendError, BadInput
 from skillopt_mcp.records.budgets import Caps
@@ -107,9 +109,37 @@ def test_a_skill_that_was_not_opened_is_recorded_as_such(claude: FakeHost) -> No
 
 def test_a_spec_is_spelled_back_and_the_version_is_part_of_the_fingerprint(claude: FakeHost) -> None:
     backend = opened(claude, "opus,tools=Read+Bash,timeout=30")
-    assert backend.name == f"claude-code:opus,timeout=30.0,tools=Read+Bash,binary={claude.path}"
+    assert backend.name == f"claude-code:opus,timeout=30.0,binary={claude.path},tools=Read+Bash"
     assert backend.fingerprint == ("claude-code:opus,tools=Read+Bash,sandbox=on,at=api.anthropic.com,version=9.8.7")
     assert opened(claude, "opus,tools=Read+Bash").fingerprint == backend.fingerprint
+
+
+@pytest.mark.parametrize("text", ['{"model": "opus"}', "{}", "{", None])
+def test_without_a_model_the_persons_current_one_answers(text: str | None, claude: FakeHost, tmp_path: Path) -> None:
+    claude.play(*claude_lines())
+    if text is not None:
+        (tmp_path / "settings.json").write_text(text)
+    backend = opened(claude, "timeout=30", CLAUDE_CONFIG_DIR=str(tmp_path))
+    assert (backend.name, without_options(backend.name)) == (
+        f"claude-code:timeout=30.0,binary={claude.path}", "claude-code",
+    )  # fmt: skip
+    assert backend.fingerprint.startswith("claude-code:tools=")
+    ask(backend)
+    line = claude.seen["argv"]
+    assert "--model" not in line
+    assert json.loads(line[line.index("--settings") + 1]).get("model") == ("opus" if text and "opus" in text else None)
+
+
+@pytest.mark.parametrize("model", ["", "gpt-6"])
+def test_codex_without_a_model_is_given_the_one_of_the_persons_configuration(
+    model: str, codex: FakeHost, tmp_path: Path
+) -> None:
+    codex.play(*codex_lines())
+    (tmp_path / "config.toml").write_text(f'model = "{model}"\nmodel_reasoning_effort = "high"\n' if model else "")
+    ask(opened(codex, "timeout=30", CODEX_HOME=str(tmp_path)))
+    config = tomllib.loads(codex.seen["files"]["home/.codex/config.toml"][0])
+    assert config.get("model", "") == model
+    assert "model_reasoning_effort" not in config
 
 
 def test_bash_is_confined_unless_said_otherwise(claude: FakeHost) -> None:

@@ -80,7 +80,7 @@ def test_claude_code_names_the_model_of_each_message_and_else_the_one_that_it_be
 
 
 def test_codex_names_the_model_that_it_asked_for_unless_another_answers(codex: FakeHost) -> None:
-    rows = [{"type": "turn_context", "payload": {"cwd": ".", "model": "gpt-5-codex"}}]
+    rows = [{"type": "turn_context", "payload": {"cwd": ".", "model": "gpt-5-codex", "summary": "none"}}]
     files = {"../../home/.codex/sessions/1/rollout-a.jsonl": "\n".join(map(json.dumps, rows))}
     codex.play(*codex_lines("done"), files=files)
     assert ask_agent(opened(codex)).served == "gpt-5-codex"

@@ -13,12 +13,14 @@ from skillopt_mcp.promotion_tests import evaluate_candidate
 from skillopt_mcp.workspace import Workspace
 
 
+LESSONS = "\n".join(f"- {topic.lesson}" for topic in TOPICS)
+
+
 def make_candidate(place: Place, text: str = "") -> str:
     """Return a candidate that teaches everything the tasks need, and says `text` too."""
-    lessons = "\n".join(f"- {topic.lesson}" for topic in TOPICS)
     with Workspace(place.store_path) as workspace:
         made = propose_edits(
-            workspace, str(place.skill_path), [{"op": "append", "content": f"{lessons}\n{text}"}], "w\x1b[1m"
+            workspace, str(place.skill_path), [{"op": "append", "content": f"{LESSONS}\n{text}"}], "w\x1b[1m"
         )
     assert made.candidate_id
     return made.candidate_id
@@ -27,7 +29,7 @@ def make_candidate(place: Place, text: str = "") -> str:
 def make_accepted(place: Place, text: str = "") -> str:
     candidate = make_candidate(place, text)
     with Workspace(place.store_path, target=TARGET) as workspace:
-        assert evaluate_candidate(workspace, candidate).verdict == "accept"
+        assert evaluate_candidate(workspace, candidate).accepted
     return candidate
 
 

@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
+import pytest
 from console import parsed
 
 from skillopt_mcp.backends.world import make_skill
@@ -11,10 +13,12 @@ def test_the_demo_promotes_and_keeps_everything_in_its_folder(cli, tmp_path: Pat
     folder = tmp_path / "demo"
     outcome = parsed(cli("demo", "--dir", folder, "--json"))
     skill = folder / "skills" / "ledger-clerk" / "SKILL.md"
-    assert (outcome["verdict"], outcome["promoted"]) == ("accept", True)
+    assert (outcome["verdict"], outcome["promoted"]) == ("better", True)
     assert outcome["skill_path"] == str(skill)
     assert outcome["store_path"] == str(folder / "skillopt.db")
-    assert outcome["test_after"] > outcome["test_before"]
+    test = outcome["test"]
+    assert test["solved"]["after"] > test["solved"]["before"]
+    assert (test["test_in_release"], len(outcome["steps"])) == (1, 6)
     assert 0 < outcome["wall_s"] < 10
     assert skill.read_bytes() != make_skill(0).main
     assert list(home.iterdir()) == []
@@ -22,10 +26,33 @@ def test_the_demo_promotes_and_keeps_everything_in_its_folder(cli, tmp_path: Pat
     assert [row["by"].partition(" (")[0] for row in past["rows"]] == ["none, rule"]
 
 
+def test_luck_is_not_taken_for_a_gain_and_harm_is_found(cli, tmp_path: Path) -> None:
+    outcome = parsed(cli("demo", "--dir", tmp_path / "demo", "--json"))
+    same, harmful = outcome["same"], outcome["harmful"]
+    assert same["n"] == 100
+    assert same["by_means"] > 80 > 5 > same["by_test"]
+    assert harmful["verdict"] == "worse"
+    assert harmful["worse"]
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_the_demo_fits_a_screen(cli, seed: int) -> None:
+    with TemporaryDirectory(prefix="skillopt-demo-") as folder:  # as short as where the demo lives by default
+        done = cli("demo", "--seed", seed, "--dir", folder)
+    assert (done.returncode, done.stderr) == (0, "")
+    lines = done.stdout.splitlines()
+    assert sum(max(1, -(-len(line) // 80)) for line in lines) <= 25
+    assert lines[-1].startswith("Next: skillopt-mcp ")
+    assert sum(line.startswith("Next: ") for line in lines) == 1
+    for verdict in ("WORSE", "BETTER"):
+        assert any(line.startswith(f"{verdict} (SIMULATION)") for line in lines)
+
+
 def test_where_no_edit_helps_the_file_stays(cli, tmp_path: Path) -> None:
     done = cli("demo", "--dir", tmp_path / "demo", "--world", "placebo", "--seed", 2)
     assert done.returncode == 0
     assert "Not promoted" in done.stdout
+    assert "BETTER" not in done.stdout
     assert (tmp_path / "demo" / "skills" / "ledger-clerk" / "SKILL.md").read_bytes() == make_skill(2).main
 
 

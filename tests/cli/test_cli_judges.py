@@ -109,7 +109,7 @@ def test_a_rubric_is_judged_by_the_named_judge_and_asks_for_one_before_anything_
     candidate = candidate_of(place, tasks)
     without = cli("evaluate", candidate, "--target", target(place), store=place.store_path)
     assert without.returncode == 1
-    assert without.stderr == ("error: no backend is set for the role 'judge': start with --judge BACKEND:MODEL\n")
+    assert "no backend for the role 'judge': pass --judge claude-code (uses your Claude login" in without.stderr
     simulated = cli(
         "evaluate", candidate, "--target", target(place), "--judge", "simulated:honest", store=place.store_path
     )
@@ -119,14 +119,14 @@ def test_a_rubric_is_judged_by_the_named_judge_and_asks_for_one_before_anything_
         "BACKEND:MODEL\n",
     )
     assert stored(place, "select count(*) from call") == [(0,)]
-    assert stored(place, "select count(*) from confirmation") == [(0,)]
+    assert stored(place, "select count(*) from promotion_test") == [(0,)]
     grades = [{"match": "the right word", "reply": '{"reasoning": "so", "grade": "all"}'}, '{"grade": "none"}']
     judge = script(place, "judge", {"judge": grades})
     result = parsed(
         cli("evaluate", candidate, "--target", target(place), "--judge", judge, "--json", store=place.store_path)
     )
-    assert result["verdict"] == "accept"
-    assert " judged by scripted:" in str(result["backend"])
+    assert result["test"]["verdict"] == "better_here"
+    assert " judged by scripted:" in str(result["test"]["backend"])
     assert stored(place, "select distinct role, stage from call order by role") == [
         ("judge", "judge"), ("target", "rollout"),
     ]  # fmt: skip

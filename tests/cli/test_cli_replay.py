@@ -14,7 +14,7 @@ from skillopt_mcp.runs import start_run
 from skillopt_mcp.training.config import Config
 from skillopt_mcp.workspace import Workspace
 
-SMALL = ("--epochs", "3", "--batch", "5", "--max-pairs", "120", "--seed", "1")
+SMALL = ("--epochs", "3", "--batch", "5", "--seed", "1")
 
 
 def _interrupted(place, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -100,7 +100,7 @@ def test_a_second_run_of_a_skill_is_reported_the_first(cli, make_place) -> None:
         run = start_run(workspace, "ledger-clerk", Config(epochs=1))
         lock = lock_run(workspace.store.locks_path, run.id)
         assert lock
-        second = ("replay", "ledger-clerk", *BACKENDS, "--epochs", "1", "--batch", "20", "--max-pairs", "8")
+        second = ("replay", "ledger-clerk", *BACKENDS, "--epochs", "1", "--batch", "20")
         reported = cli(*second, store=place.store_path)
         lock.release()
     assert reported.returncode == 0

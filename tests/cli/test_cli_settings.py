@@ -19,7 +19,7 @@ evaluation: {sel_env_num: 6}
 env: {name: searchqa, split_mode: split_dir, split_dir: data/split, workers: 4}
 """
 KEEPS = "a resumed run keeps its settings: leave out"
-QUIET = ("--set", "slow_update=false", "--set", "meta_skill=false", "--max-pairs", "20")
+QUIET = ("--set", "slow_update=false", "--set", "meta_skill=false")
 
 
 def test_a_file_pairs_and_flags_settle_a_run(cli, make_place, tmp_path: Path) -> None:
@@ -30,7 +30,7 @@ def test_a_file_pairs_and_flags_settle_a_run(cli, make_place, tmp_path: Path) ->
     assert done.returncode == 0, done.stderr
     assert done.stderr.splitlines()[0] == "note: model.teacher: 'teacher' is called 'optimizer' since SkillOpt 0.2"
     assert "note: no environment 'searchqa' is registered here: the run takes the stored tasks" in done.stderr
-    assert "Steps: 4 (epochs 1, train tasks 20, 5 a step)" in done.stderr
+    assert "Steps: 3 (epochs 1, train tasks 14, 5 a step)" in done.stderr
     (row,) = parsed(cli("show", "--json", store=place.store_path))["runs"]
     shown = parsed(cli("show", row["id"], "--json", store=place.store_path))["text"]
     config = json.loads(next(line for line in shown.splitlines() if line.startswith("config: "))[8:])
@@ -61,7 +61,7 @@ def test_a_run_is_written_as_files(cli, make_place, tmp_path: Path) -> None:
     figures = parsed(cli("show", result["run_id"], "--json", store=place.store_path))["run"]
     assert isinstance(figures, dict)
     assert json.loads((out / "summary.json").read_text()) == result | figures
-    assert figures["n_tasks"] == {"train": 20, "val": 20, "test": 20}
+    assert figures["n_tasks"] == {"train": 10, "val": 10, "test": 40}
     assert {row["role"] for row in figures["used"]} == {"optimizer", "target"}
     again = parsed(cli("show", result["run_id"], "--out", out, "--json", store=place.store_path))
     assert (again["n_written"], again["run_id"]) == (0, result["run_id"])

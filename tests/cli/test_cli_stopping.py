@@ -13,7 +13,7 @@ from console import BACKENDS, TARGET, TIMEOUT_S, Cli, Place, parsed
 from skillopt_mcp.records.budgets import Caps
 from skillopt_mcp.workspace import Workspace
 
-SMALL = ("--epochs", "2", "--batch", "5", "--max-pairs", "8")
+SMALL = ("--epochs", "2", "--batch", "5")
 LONGEST_KIB = 400
 
 

@@ -104,7 +104,7 @@ def test_what_an_environment_prints_never_comes_between_the_results(
     monkeypatch.setitem(sys.modules, "talking", module)
     patch = json.dumps({"reasoning": "r", "edits": [{"op": "append", "content": "Greet in Latin."}]})
     (tmp_path / "replies.json").write_text(json.dumps({"reflect": [patch]}))
-    spec = "skillopt:talking:Talkative,n_train=4,n_val=4,n_test=4"
+    spec = "skillopt:talking:Talkative,n_train=4,n_val=4,n_test=8"
     store = ["--store", str(place.store_path), "--json"]
 
     def reported(code: int, *arguments: str) -> dict[str, object]:
@@ -116,11 +116,11 @@ def test_what_an_environment_prints_never_comes_between_the_results(
         return found
 
     skill, optimizer = str(place.skill_path), f"scripted:{tmp_path / 'replies.json'}"
-    quick = ["--set", "epochs=1", "--set", "max_pairs=20", "--yes"]
+    quick = ["--set", "epochs=1", "--yes"]
     begun = ["replay", skill, "--env", spec, "--optimizer", optimizer, *quick, "--max-calls", "8"]
     assert reported(1, *begun)["status"] == "stopped"
     done = reported(0, "replay", skill, "--resume", "--max-calls", "500", "--yes")
-    assert done["verdict"] == "accept"
+    assert done["verdict"] == "better"
     reported(0, "evaluate", str(done["candidate_id"]), "--target", f"env:{spec}", "--yes")
 
 

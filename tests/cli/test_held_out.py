@@ -22,7 +22,7 @@ from skillopt_mcp.records.skills import short
 from skillopt_mcp.server.app import SkillOptServer
 from skillopt_mcp.server.resources import listed_templates
 from skillopt_mcp.server.services import services_over
-from skillopt_mcp.splits import EQUAL_SHARES
+from skillopt_mcp.splits import DEFAULT_SHARES
 from skillopt_mcp.workspace import Workspace
 
 MARK = "vermilion-okapi"
@@ -44,6 +44,7 @@ SEALED = {
         "show {run}", "show {run} --json", "show {run} --out {out}/run", "show {skill}@{version} --out {out}/version",
         "show {trajectory} --json",
     ],
+    "evaluate": [f"evaluate {{candidate}} --target {TARGET}", f"evaluate {{candidate}} --target {TARGET} --json"],
     "replay": [f"{REPLAY} --out {{out}}/again", f"{REPLAY} --out {{out}}/again --json"],
     "skills list": ["skills --json", "skills"],
     "diff": ["diff {skill} {version} {new}"],
@@ -54,7 +55,7 @@ SEALED = {
 }  # fmt: skip
 # Those that write, ask models or need no store: they read no task back, or are refused elsewhere (test_consent.py).
 OTHERS = {
-    "calibrate", "demo", "evaluate", "harvest", "install", "rollback", "serve", "skills add-root", "skills forget",
+    "demo", "harvest", "install", "rollback", "serve", "skills add-root", "skills forget",
     "skills move", "skills permit", "skills revoke", "skills track", "store erase", "store restore", "tasks add",
     "tasks judges add", "tasks judges remove", "tasks remove", "uninstall",
 }  # fmt: skip
@@ -101,18 +102,18 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Trained:
     with Workspace(folder / "store.db") as workspace:
         add_root(workspace, str(path.parent))
         skill = workspace.skill(str(path))
-        workspace.store.tasks.add_tasks(skill.id, tasks, EQUAL_SHARES)
+        workspace.store.tasks.add_tasks(skill.id, tasks, DEFAULT_SHARES)
     run = ["--store", str(folder / "store.db"), "replay", SKILL, *BACKENDS, "--epochs", "1", "--yes", "--json"]
     done = parsed(run_forked(run, folder))
-    assert done["verdict"] == "accept"
+    assert done["verdict"] == "better"
     with Workspace(folder / "store.db") as workspace:
-        [test] = workspace.store.decisions.list_tests(skill.id)
+        [test] = workspace.store.tests.list_of_skill(skill.id)
         decision = workspace.store.decisions.latest_in(test.id)
         # Its judge cannot be passed, which a check says with what it expects.
         parts = [{"kind": "exact", "expected": each} for each in (MARK, "another")]
         broken = replace(tasks[2], prompt=f"Name the animal, {MARK}.", name="broken",
                          judge=parse_judge({"kind": "all", "judges": parts}))  # fmt: skip
-        workspace.store.tasks.add_tasks(skill.id, [broken], EQUAL_SHARES)
+        workspace.store.tasks.add_tasks(skill.id, [broken], DEFAULT_SHARES)
         held = next(task for task in workspace.store.tasks.list_in_use(skill.id) if task.split == "test")
     with Workspace(folder / "store.db") as workspace:
         service = services_over(workspace)
@@ -128,14 +129,8 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Trained:
         "trajectory": json.loads(recorded)["trajectory_id"],
     }  # fmt: skip
     assert decision
-    means = (
-        f", candidate {done['test_after']:.3f}",
-        f'"n_pairs": {done["n_pairs"]}',
-        f'"test_before": {done["test_before"]}',
-        "pairs so far",
-        f'"test": "{test.id}"',
-    )
-    return Trained(folder, names, (MARK, decision.reason, "its promotion test", *means))
+    figures = ("of 100 (real gain likely", '"test_in_release"', '"solved"', f'"test": "{test.id}"')
+    return Trained(folder, names, (MARK, decision.reason, "its promotion test", *figures))
 
 
 def service_over(services: object) -> SkillOptServer:
@@ -208,7 +203,7 @@ def test_an_agent_may_count_the_tasks_and_read_those_of_train_and_val(
     [problem] = json.loads(trained.run("tasks check {skill} --json", tmp_path).stdout)["problems"]
     assert (problem["id"], "not shown to agents" in problem["reason"]) == ("broken", True)
     shown = parsed(trained.run("show {candidate} --json", tmp_path))["candidate"]
-    assert (shown["verdict"], shown["reason"]) == ("accept", "")
+    assert (shown["verdict"], shown["reason"]) == ("accepted", "")
 
 
 @pytest.fixture

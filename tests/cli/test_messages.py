@@ -54,7 +54,7 @@ def test_what_a_command_prints(name: str, cli: Cli, make_place, tmp_path: Path) 
     if any("GOOD" in line for line in TABLE[name]):
         words["GOOD"] = make_accepted(place)
     (tmp_path / "here" / "rows.jsonl").write_text(
-        '{"id": "t1", "prompt": "What is 2 + 5?", "judge": {"kind": "exact", "expected": "7"}, "split": "val"}\n'
+        '{"id": "t1", "prompt": "What is 2 + 5?", "judge": {"kind": "exact", "expected": "7"}, "split": "test"}\n'
         '{"prompt": "What is 2 + 6?", "judge": "8"}\n'
     )
     printed = []

@@ -148,6 +148,7 @@ def test_a_verdict_is_that_of_a_reference_that_counts_all_paths(part: int) -> No
         if plan.in_rounds:
             verdict, n_rounds = reference.rounds()
             assert (found.verdict, found.units.seen) == (verdict, plan.n_units if n_rounds else 0), seed
+            assert found.attempts_per_arm == n_rounds
             assert found.p_bound == (0.05 if verdict in ("better_here", "no_worse", "worse") else None)
             ends.add(verdict)
             continue

@@ -22,9 +22,9 @@ from skillopt_mcp.workspace import Workspace
 
 NAME = "clerk"
 RULES = [f"Rule {kind}: do {kind} with care." for kind in ("one", "two")]
-CONFIG = Config(epochs=2, batch=4, minibatch=4, max_pairs=4, slow_update=False, meta_skill=False)
-N_TASKS = 12
-N_ROLLOUTS = 28
+CONFIG = Config(epochs=2, batch=4, minibatch=4, slow_update=False, meta_skill=False)
+N_TASKS = 8  # half of them to learn from, and half to choose by
+N_ROLLOUTS = 20
 
 
 def patch(rule: str, **more: object) -> str:
@@ -83,8 +83,15 @@ def workspace(folder: Path, spec: str) -> Iterator[Workspace]:
         skill.write_text(f"---\nname: {NAME}\ndescription: Does things.\n---\n# Clerk\n\n- Do things.\n")
     with Workspace(folder / "store" / "s.db", target=spec, optimizer=spec, project=folder) as made:
         judge = {"kind": "exact", "expected": "right"}
-        prompts = [f"Do item {n} of kind {('one', 'two', 'other')[n % 3]}." for n in range(N_TASKS)]
-        add_tasks(made, str(skill.parent), [{"prompt": prompt, "judge": judge} for prompt in prompts])
+        rows = [
+            {
+                "prompt": f"Do item {n} of kind {('one', 'other')[n % 2]}.",
+                "judge": judge,
+                "split": "train" if n < N_TASKS // 2 else "val",
+            }
+            for n in range(N_TASKS)
+        ]
+        add_tasks(made, str(skill.parent), rows)
         for role in ("target", "optimizer"):
             backend = made.backend(role)
             # A run's draws hang on its name and on its target's: with equal names all that is left is the answers.

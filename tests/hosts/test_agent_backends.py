@@ -6,10 +6,12 @@ import asyncio
 import json
 import os
 import select
+import shutil
 import subprocess
 import sys
 import tempfile
 import threading
+import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -137,7 +139,7 @@ def test_a_host_does_a_task_with_the_skill_and_nothing_of_the_users(
     with opened(host, opens_and_answers(host)) as (backend, model):
         reply = ask(backend)
     called = opening(host.kind)
-    assert reply.text == "the answer"
+    assert (reply.text, reply.served) == ("the answer", model.asked[0].body["model"])
     assert reply.messages[0] == Message("skill", "opened", NAME)
     names = [message.name for message in reply.messages if message.role == TOOL_CALL]
     assert names == ["shell" if host.kind == "codex" else called.tool]
@@ -151,6 +153,26 @@ def test_a_host_does_a_task_with_the_skill_and_nothing_of_the_users(
     assert REFERENCE not in shown
     assert list(marker.iterdir()) == []
     assert set(places.rglob("*")) == planted
+
+
+def test_a_host_that_runs_inside_another_session_is_none_of_that_session(
+    host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Claude Code notes its runs there for the session that started them.
+    session = str(uuid.uuid4())
+    notes = Path(f"/tmp/claude-{os.getuid()}/-{session}/{session}/started")
+    notes.mkdir(mode=0o700, parents=True)
+    for name in ("CLAUDECODE", "CODEX_CI", "CODEX_SANDBOX_NETWORK_DISABLED"):
+        monkeypatch.setenv(name, "1")
+    for name in ("CLAUDE_CODE_SESSION_ID", "CLAUDE_CODE_LAUNCHED_BY_SESSION_IDS", "CODEX_THREAD_ID"):
+        monkeypatch.setenv(name, session)
+    monkeypatch.setenv("CLAUDE_CODE_CHILD_NOTES_DIR", str(notes))
+    with opened(host, lambda asked: ["the answer"]) as (backend, model):
+        assert ask(backend).text == "the answer"
+    noted = list(notes.iterdir())
+    shutil.rmtree(notes.parents[1])
+    assert noted == []
+    assert session not in json.dumps([[asked.headers, asked.body] for asked in model.asked])
 
 
 def test_a_host_answers_a_question_without_tools(host: Host, places: Path, home: Path, tmp_path: Path) -> None:

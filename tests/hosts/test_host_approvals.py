@@ -39,8 +39,7 @@ def prepare(place: Path, *, approved: bool) -> str:
         workspace.store.tasks.add_tasks(tracked.id, make_tasks(90, SEED), DEFAULT_SHARES)
         candidate_id = propose_edits(workspace, str(folder), [{"op": "append", "content": LESSONS}]).candidate_id
         assert candidate_id
-        while evaluate_candidate(workspace, candidate_id).verdict == "undecided":
-            pass
+        assert evaluate_candidate(workspace, candidate_id).accepted
         standing = check_promotion(workspace, candidate_id, Consent.APPROVED)
         assert isinstance(standing, NeedsPerson)
         if approved:

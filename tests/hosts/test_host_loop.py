@@ -23,9 +23,9 @@ pytestmark = pytest.mark.hosts
 MARK = "WORK-ORDER "
 AT_ONCE = 8
 MOST_WAITS = 100
-WRITING = "mcp__skillopt__promote_skill,mcp__skillopt__rollback_skill"
-BREAK = "=====the-skill====="
-TOOLS = ("add_tasks", "propose_edits", "evaluate_candidate", "submit_work", "promote_skill", "rollback_skill")
+ENDS = ("needs_approval", "refused", "stopped")
+WRITING = "mcp__skillopt__promote_skill"
+TOOLS = ("add_tasks", "propose_edits", "evaluate_candidate", "submit_work", "promote_skill")
 Doing = Callable[[list[Json], list[str]], Turn]
 
 
@@ -63,13 +63,9 @@ def driving(place: Path, skill: Path, do: Doing, *, deferred: bool = False) -> S
         evaluated = last.get("evaluated") or {}
         if last.get("status") == "candidate":
             return [ToolCall("evaluate_candidate", {"candidate_id": last["candidate_id"]})]
-        if evaluated.get("verdict") == "accept":
+        if evaluated.get("accepted"):
             return [ToolCall("promote_skill", {"candidate_id": evaluated["candidate_id"]})]
-        if evaluated.get("verdict") == "reject":
-            return ["done"]
-        if last.get("status") == "promoted":
-            return [ToolCall("rollback_skill", {"skill": NAME})]
-        if last.get("status") in ("rolled_back", "needs_approval", "refused", "stopped", "undecided"):
+        if evaluated.get("accepted") is False or last.get("status") in ("promoted", *ENDS):
             return ["done"]
         if [result.get("status") for result in results[-MOST_WAITS:]] == ["running"] * MOST_WAITS:
             return ["gave up"]
@@ -84,9 +80,9 @@ def by_oneself(work: list[Json], said: list[str]) -> Turn:
     """Do the work with the host's own shell, in its sandbox: read all of it, then write every answer, then submit."""
     folders = [item["folder"] for item in work]
     if not said:
-        return [shell(f"cd {folder} && cat WORK.md && echo {BREAK} && cat skill/*/SKILL.md") for folder in folders]
+        return [shell(f"cat {folder}/WORK.md") for folder in folders]
     if len(said) == len(work):
-        answers = [Agent(SEED).attempt(*text.strip().split(f"\n{BREAK}\n")) for text in said]
+        answers = [Agent(SEED).attempt(text) for text in said]
         return [shell(f"echo {each} > {folder}/answer.md") for each, folder in zip(answers, folders, strict=True)]
     replies = [{"work_id": item["work_id"]} for item in work]
     return [ToolCall("submit_work", {"replies": replies, "max_items": AT_ONCE})] if work else []
@@ -110,12 +106,9 @@ def working(order: str, results: list[Json]) -> Turn:
     if not read:
         return [ToolCall("Read", {"file_path": f"{folder}/WORK.md"}, server="")]
     if len(read) == 1:
-        named = re.search(r"`(skill/\S+)`", read[0])
-        return [ToolCall("Read", {"file_path": f"{folder}/{named[1]}"}, server="")] if named else ["no skill is named"]
-    if len(read) == 2:
-        answer = Agent(SEED).attempt(*read)
+        answer = Agent(SEED).attempt(read[0])
         return [ToolCall("Write", {"file_path": f"{folder}/answer.md", "content": answer}, server="")]
-    if len(read) == 3:
+    if len(read) == 2:
         return [ToolCall("submit_work", {"replies": [{"work_id": Path(folder).name}], "max_items": 0})]
     return ["submitted"]
 
@@ -132,7 +125,7 @@ def installed(place: Path, host: str) -> None:
         place / "home", {"CLAUDE_CONFIG_DIR": str(place / "home/.claude"), "CODEX_HOME": str(place / "home/.codex")}
     )
     done = subprocess.run(
-        [PROGRAM, "--store", str(place / "store.db"), "install", host, "--hooks", "--skill", "--yes"],
+        [PROGRAM, "--store", str(place / "store.db"), "install", host, "--hooks", "--skill", "--sub-agents", "--yes"],
         cwd=place / "project", env=environment, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
@@ -140,8 +133,22 @@ def installed(place: Path, host: str) -> None:
 
 def prepared(place: Path, skills: str) -> Path:
     skill = prepare(place, skills)
-    command(place, "skills", "permit", str(skill.parent), "--host-run", "--yes")
+    command(place, "skills", "permit", str(skill.parent), "--yes")
     return skill
+
+
+def a_person_decides(place: Path, skill: Path, before: bytes, results: list[Json]) -> Json:
+    """Return the end of a test that was accepted, once a person, whom no permission replaces, has promoted it."""
+    assert results[-1].get("status") == "needs_approval", results[-3:]
+    assert skill.read_bytes() == before
+    [*_, done] = [result["evaluated"] for result in results if result.get("evaluated")]
+    command(place, "promote", done["candidate_id"], "--yes")
+    assert skill.read_bytes() != before
+    command(place, "rollback", NAME, "--yes")
+    assert skill.read_bytes() == before
+    rows = json.loads(command(place, "show", NAME, "--json"))["history"]["rows"]
+    assert [(row["kind"], row["verdict"]) for row in rows][-1] == ("promote", "better")
+    return dict(done)
 
 
 @pytest.mark.parametrize("variable", ["CLAUDE", "CLAUDE_OLDER"])
@@ -151,17 +158,12 @@ def test_claude_trains_by_agents_that_submit_at_once_and_no_backend_is_named(var
     before = skill.read_bytes()
     installed(tmp_path, "claude-code")
     script = Team(MARK, driving(tmp_path, skill, delegating, deferred=variable == "CLAUDE"), working)
-    # The work is done with what install allowed; a person allows the two that write a skill, for themselves.
+    # The work is done with what install allowed; a person allows the tool that writes a skill, for themselves.
     session = run_claude(binary, tmp_path, None, script, allowed=WRITING)
     assert session.exit_code == 0, session.stderr
     results = session.results()
-    assert [result["status"] for result in results[-2:]] == ["promoted", "rolled_back"], results[-3:]
-    assert skill.read_bytes() == before
-    rows = json.loads(command(tmp_path, "show", NAME, "--json"))["history"]["rows"]
-    assert [row["kind"] for row in rows] == ["rollback", "promote"]
-    assert {row["by"] for row in rows} == {"permission, rule"}
-    done = [result for result in results if result.get("evaluated")]
-    assert done[-1]["evaluated"]["evidence"] == "host-run, exposed"
+    evaluated = a_person_decides(tmp_path, skill, before, results)
+    assert (evaluated["evidence"], evaluated["test"]) == ("host", None)
 
 
 def test_codex_trains_by_itself_in_its_sandbox(tmp_path: Path) -> None:
@@ -172,12 +174,7 @@ def test_codex_trains_by_itself_in_its_sandbox(tmp_path: Path) -> None:
     session = run_configured_codex(binary, tmp_path, "", script, lambda: installed(tmp_path, "codex"))
     assert session.exit_code == 0, session.stderr
     results = session.results()
-    assert [result["status"] for result in results[-2:]] == ["promoted", "rolled_back"], results[-3:]
-    assert {result["skill_path"] for result in results[-2:]} == {str(skill.parent)}
-    assert skill.read_bytes() == before
-    rows = json.loads(command(tmp_path, "show", NAME, "--json"))["history"]["rows"]
-    assert [row["kind"] for row in rows] == ["rollback", "promote"]
-    assert {row["by"] for row in rows} == {"permission, rule"}
+    assert a_person_decides(tmp_path, skill, before, results)["same_session"] is True
 
 
 @pytest.mark.parametrize("variable", ["CLAUDE", "CLAUDE_OLDER"])

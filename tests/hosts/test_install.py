@@ -10,11 +10,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from agent_models import AgentModel, Asked, answering
 from fake_anthropic import Messages
 from fake_openai import Responses
 from real_hosts import CODEX_CONFIG, TIMEOUT_S, host_environment
 from scripted_model import Json, Model, ToolCall, Turn, serving
 
+from skillopt_mcp.tasks import add_tasks
 from skillopt_mcp.workspace import Workspace
 
 pytestmark = pytest.mark.hosts
@@ -64,12 +66,22 @@ class Setting:
         told = {
             "CLAUDE_CONFIG_DIR": str(self.home / ".claude"),
             "CODEX_HOME": str(self.home / ".codex"),
+            "CODEX_API_KEY": "loopback-only",
             "SKILLOPT_STORE": str(self.place / "store.db"),
             "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
             "DISABLE_AUTOUPDATER": "1",
             "DISABLE_TELEMETRY": "1",
         }
-        return host_environment(self.home, told)
+        found = host_environment(self.home, told)
+        return found | {"PATH": f"{self.place / 'bin'}{os.pathsep}{found['PATH']}"}
+
+    @property
+    def api(self) -> type[Messages] | type[Responses]:
+        return Messages if self.is_claude else Responses
+
+    def results(self, request: Json) -> list[Json]:
+        """Return the tool results that a request carries."""
+        return self.api.results(self.api.__new__(self.api), request)
 
     def ours(self, *arguments: str) -> Json:
         """Return what a command of ours prints, run by the user of this home."""
@@ -84,7 +96,7 @@ class Setting:
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
 
-    def session(self, model: Model) -> None:
+    def session(self, model: Model | AgentModel) -> None:
         """Run a session of the host, with all that its own files configure."""
         environment, binary = self.environment, os.environ[self.variable]
         if self.is_claude:
@@ -124,6 +136,8 @@ def setting(request: pytest.FixtureRequest, tmp_path: Path) -> Setting:
     for folder in (made.home / ".claude", made.home / ".codex", made.skill):
         folder.mkdir(parents=True)
     (made.skill / "SKILL.md").write_text(SKILL)
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / ("claude" if made.is_claude else "codex")).symlink_to(os.environ[request.param])
     if not made.is_claude:
         made.config.write_text(f"# mine\n{CODEX_CONFIG}")
     with Workspace(made.place / "store.db") as workspace:
@@ -135,10 +149,9 @@ def test_a_host_calls_the_installed_server_and_its_hooks_record_the_session(sett
     installed = setting.ours("install", setting.name, "--hooks", "--skill", "--yes")
     assert installed["status"] == "installed"
     assert "record_trajectory" in installed["tools"]
-    with serving(Messages if setting.is_claude else Responses, setting.script) as model:
+    with serving(setting.api, setting.script) as model:
         setting.session(model)
-    api = Messages if setting.is_claude else Responses
-    results = api.results(api.__new__(api), model.requests[-1])
+    results = setting.results(model.requests[-1])
     assert results[0]["skills"][0]["name"] == "clerk", results
     [row] = [row for row in setting.ours("skills")["skills"] if row["name"] == "clerk"]
     assert row["n_trajectories"] == 1
@@ -148,6 +161,34 @@ def test_a_host_calls_the_installed_server_and_its_hooks_record_the_session(sett
     # What our own tools said is none of the attempt.
     assert "list_skills" not in shown
     assert setting.ours("harvest")["recorded"] == 0
+
+
+def test_the_installed_server_trains_by_the_host_that_started_it_with_the_persons_model(setting: Setting) -> None:
+    with Workspace(setting.place / "store.db") as workspace:
+        task = {"prompt": "Sum 20 and 22.", "judge": {"kind": "exact", "expected": "42"}, "split": "train"}
+        add_tasks(workspace, str(setting.skill), [task])
+    if setting.is_claude:
+        setting.hooks.write_text('{"model": "claude-haiku-4-5"}')
+
+    def answer(asked: Asked) -> Turn:
+        if PROMPT in asked.text:
+            results = setting.results(asked.body)
+            is_open = not results or results[-1].get("status") == "running"
+            return [ToolCall("propose_edits", {"skill": "clerk", "rollouts": 1})] if is_open else ["done"]
+        inner.append(asked.body["model"])
+        edit = {"op": "append", "content": "Say the sum alone.", "evidence": [1]}
+        return ["It is 42."] if "Sum 20 and 22." in asked.text and len(inner) == 1 else [json.dumps({"edits": [edit]})]
+
+    inner: list[str] = []
+    with answering(setting.name, answer) as model:
+        spec = f"codex:base_url=http://127.0.0.1:{model.port}/v1"
+        named = [] if setting.is_claude else ["--target", spec, "--optimizer", spec]
+        installed = setting.ours("install", setting.name, "--yes", *named)
+        setting.session(model)
+    assert f"{setting.name} does the work in runs of its own" in installed["notes"][0]
+    proposed = next(setting.results(asked.body)[-1] for asked in reversed(model.asked) if PROMPT in asked.text)
+    assert (proposed["status"], "Say the sum alone." in proposed["diff"]) == ("candidate", True), proposed
+    assert set(inner) == {"claude-haiku-4-5" if setting.is_claude else "gpt-5-codex"}
 
 
 def test_the_host_itself_lists_the_server_and_after_uninstall_it_does_not(setting: Setting) -> None:

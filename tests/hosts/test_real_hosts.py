@@ -20,7 +20,7 @@ from skillopt_mcp.records.judging import judge_json
 pytestmark = pytest.mark.hosts
 
 SEED = 11
-N_TASKS = 60
+N_TASKS = 36
 NAME = "ledger-clerk"
 PROGRAM = str(Path(sys.executable).with_name("skillopt-mcp"))
 
@@ -88,9 +88,9 @@ def training(place: Path, skill: Path) -> Script:
         if len(results) < len(opening):
             return [opening[len(results)]]
         last = results[-1]
-        if last.get("status") in ("candidate", "running") or last.get("verdict") == "undecided":
+        if last.get("status") in ("candidate", "running"):
             return [ToolCall("evaluate_candidate", {"candidate_id": last["candidate_id"]})]
-        if last.get("verdict") == "accept":
+        if last.get("accepted"):
             return [ToolCall("promote_skill", {"candidate_id": last["candidate_id"]})]
         return ["done"]
 
@@ -112,7 +112,7 @@ def test_a_host_trains_a_skill_from_the_first_record_to_the_changed_file(host: H
     assert after.encode() != before
     assert [topic.name for topic in TOPICS if topic.lesson not in after] == []
     [change] = json.loads(command(tmp_path, "show", NAME, "--json"))["history"]["rows"]
-    assert (change["kind"], change["verdict"], change["version"]) == ("promote", "accept", results[-1]["version"])
+    assert (change["kind"], change["verdict"], change["version"]) == ("promote", "better", results[-1]["version"])
     assert change["by"] == "permission, rule"
 
 

@@ -89,5 +89,5 @@ def test_the_rules_are_missing_where_the_skill_is_without_them(around: Surroundi
     settings.write_text(json.dumps({"hooks": hooks, "permissions": {"allow": ["mcp__skillopt"]}}))
     [claude] = found(around)
     assert (claude.ruled, claude.missing) == (False, ["rules"])
-    assert claude.mend == ["skillopt-mcp install claude-code --skill"]
+    assert claude.mend == ["skillopt-mcp install claude-code --skill --sub-agents"]
     assert claude.mend[0] in claude.hindrance

@@ -97,9 +97,9 @@ def test_a_run_that_may_go_on_with_another_model_measures_again_and_says_so(work
     assert [row.changes for row in list_runs(workspace).runs] == [[change]]
     assert f"\nchanged during the run: {change}\n" in describe_run(workspace, run.id)
     current = store.skills.get_files(run.skill_id, step.current_version)
-    measured = [call for call in updated.heard if call.draw.startswith(f"{run.id}/val")][:15]
+    measured = [call for call in updated.heard if call.draw.startswith(f"{run.id}/val")][:30]
     assert {call.request.files for call in measured} == {current}  # type: ignore[union-attr]
-    assert len({call.request.task.id for call in measured}) == 15  # type: ignore[union-attr]
+    assert len({call.request.task.id for call in measured}) == 30  # type: ignore[union-attr]
 
 
 def test_who_comes_and_goes_without_a_finished_step_is_no_change(workspace: Workspace) -> None:

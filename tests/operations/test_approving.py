@@ -61,7 +61,7 @@ def test_the_change_and_what_the_gate_said_follow_in_full(place: Place, workspac
     rows = asked.text.split("\n")
     assert rows[FIRST_ROWS : FIRST_ROWS + 2] == ["", "--- a/ledger-clerk/SKILL.md"]
     assert f"+{PLACEBO}" in rows
-    assert any(row.startswith("On tasks like your 60 the new text solves more: ") for row in rows)
+    assert any(row.startswith("On tasks like your 30 the new text solves more: ") for row in rows)
     assert any(row.startswith("Better: ") for row in rows)
     assert rows[-1] == "This rests on a SIMULATION, which says nothing about a real model."
 

@@ -1,7 +1,7 @@
 """Budgets of runs: refused when they cannot hold, a clean stop when they are reached, the same end when raised."""
 
 import pytest
-from workshop import SEED, SIMULATION, Place, go_on_or_start, use
+from workshop import SEED, SIMULATION, Place, go_on_or_start, right_when_taught, use
 
 from skillopt_mcp.backends.openai import open_openai
 from skillopt_mcp.backends.scripted import Scripted
@@ -11,6 +11,7 @@ from skillopt_mcp.errors import BadInput, CapReached
 from skillopt_mcp.estimates import Forecast, estimate_rest, estimate_run, forecast
 from skillopt_mcp.promotion_tests import evaluate_candidate
 from skillopt_mcp.records.budgets import Caps, Spent
+from skillopt_mcp.records.calls import Reply, Usage
 from skillopt_mcp.runs import list_runs, replay, start_run, unfinished_run
 from skillopt_mcp.training.config import Config
 from skillopt_mcp.workspace import Workspace
@@ -146,6 +147,21 @@ def test_a_cap_is_refused_where_it_means_nothing(options: str, caps: Caps, messa
     backend = open_openai(f"m,base_url=http://127.0.0.1:9{options}", {})
     with pytest.raises(BadInput, match=message):
         check_caps(caps, {"target": backend})
+
+
+@pytest.mark.parametrize(("name", "tokens"), [("claude-code", 35_000), ("codex:m,effort=low", 42_000)])
+def test_an_agent_that_never_ran_here_is_forecast_by_a_default_until_it_has(
+    place: Place, workspace: Workspace, name: str, tokens: int
+) -> None:
+    use(workspace, Scripted(right_when_taught, name=name))
+    expected = Forecast(tokens=40 * tokens, tokens_each=tokens, is_default=True)
+    assert forecast(workspace, {"target": 40, "optimizer": 0}) == expected
+    used = Usage(tokens_in=900, tokens_out=100, usd=0.01)
+    use(workspace, Scripted(lambda call: Reply(right_when_taught(call), usage=used), name=name))
+    evaluate_candidate(workspace, place.propose(workspace), wait_s=30)
+    measured = forecast(workspace, {"target": 40})
+    assert (measured.tokens, measured.tokens_each, measured.is_default) == (40_000, 1_000, False)
+    assert measured.usd == pytest.approx(0.4)
 
 
 def test_what_a_run_may_take_is_forecast_from_what_the_same_models_took(place: Place, workspace: Workspace) -> None:

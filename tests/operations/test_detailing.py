@@ -54,7 +54,7 @@ def test_a_skill_shows_its_splits_candidates_permission_and_approvals(place: Pla
     base = made[0].base_version[:12]
     assert skill(workspace) == SkillDetail(
         name=SKILL, path=str(place.skill), live_version=base, best_version=skill(workspace).best_version,
-        unproven=False, promotable=True, splits=SplitCounts(train=30, val=0, test=60), n_retired=0, n_trajectories=1,
+        unproven=False, promotable=True, splits=SplitCounts(train=30, val=30, test=30), n_retired=0, n_trajectories=1,
         n_new=1, permission=Permitted(given_by="terminal", simulated=True), approvals=[], n_candidates=2,
         candidates=[
             CandidateRow(id=second, standing="open", verdict=None, held=True, base=base,

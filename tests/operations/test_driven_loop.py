@@ -38,7 +38,7 @@ def test_a_host_judges_rubrics_of_answers_that_a_backend_gave(place: Place, cloc
     while standing.status == "work":
         replies = []
         for item in standing.work:
-            evidence = Path(item.folder, "EVIDENCE.md").read_text()
+            evidence = Path(item.folder, "WORK.md").read_text()
             grade = "all" if "good" in evidence.partition("## Answer")[2] else "none"
             replies.append({"work_id": item.work_id, "reply": {"reasoning": "seen", "grade": grade}})
         standing = submit_work(host, replies)

@@ -79,7 +79,7 @@ def test_no_gate_asks_more_than_was_estimated(workspace: Workspace, gate: Search
     assert in_run["target"] <= estimate.train_rollouts + estimate.val_rollouts
     assert in_run["optimizer"] <= estimate.optimizer_calls
     assert in_test["target"] <= estimate.promotion_runs
-    assert (estimate.val_rollouts > 8 * 15) == (gate != "strict")
+    assert (estimate.val_rollouts > 12 * 30) == (gate != "strict")
 
 
 @pytest.mark.parametrize("seed", range(20))

@@ -11,6 +11,7 @@ from hostwork import Clock, begun, begun_proposal, server
 from workshop import SEED, Place
 
 from benchmarks.host_agent import Agent
+from skillopt_mcp.backends.work import EVIDENCE
 from skillopt_mcp.errors import BadInput, NotFound
 from skillopt_mcp.host_work import Capacity
 from skillopt_mcp.promotion_tests import evaluate_candidate
@@ -45,7 +46,7 @@ def test_an_unusable_answer_is_refused_while_its_agent_can_correct_it(
 ) -> None:
     [item] = proposal.work
     [receipt] = handed_in(host, {"work_id": item.work_id, "reply": reply})
-    assert (receipt.status, "reply.schema.json" in receipt.reason) == ("refused", True)
+    assert (receipt.status, "valid under the schema in WORK.md" in receipt.reason) == ("refused", True)
     assert Path(item.folder, "reply.schema.json").exists()
     Agent(SEED).do(item.folder)
     assert handed_in(host, item.work_id)[0].status == "accepted"
@@ -53,7 +54,7 @@ def test_an_unusable_answer_is_refused_while_its_agent_can_correct_it(
 
 def test_the_example_of_the_instructions_is_taken(host: Workspace, proposal: Proposed) -> None:
     [item] = proposal.work
-    [example] = EXAMPLE.findall(Path(item.folder, "INSTRUCTIONS.md").read_text())
+    [example] = EXAMPLE.findall(Path(item.folder, "WORK.md").read_text().partition(EVIDENCE)[0])
     assert handed_in(host, {"work_id": item.work_id, "reply": json.loads(example)})[0].status == "accepted"
 
 
@@ -129,6 +130,7 @@ def test_a_proposal_gives_its_estimate_before_any_work(place: Place, host: Works
     offer = propose_from_evidence(host, str(place.skill), rollouts=6)
     assert (offer.status, offer.work, offer.rollouts) == ("work", [], 6)
     assert offer.estimate.agent_runs() == (6, 10)
+    assert (offer.estimate.tokens_each, offer.estimate.is_default) == (35_000, True)
     assert host.store.leases.list_of(offer.job_id) == []
     assert propose_from_evidence(host, str(place.skill), rollouts=6) == offer
     assert propose_from_evidence(host, str(place.skill), rollouts=64).rollouts == 30

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import threading
+from pathlib import Path
 
 from hostwork import Clock, begun, driven, server
 from workshop import SEED, Place, right_when_taught, use
 
 from benchmarks.host_agent import Agent
 from skillopt_mcp.backends.scripted import Scripted
+from skillopt_mcp.backends.work import EVIDENCE
 from skillopt_mcp.gates.promotion import WAVE
 from skillopt_mcp.host_work import Capacity, receive
 from skillopt_mcp.promotion_tests import evaluate_candidate
-from skillopt_mcp.records.results import Submitted
+from skillopt_mcp.records.results import Proposed, Submitted
 from skillopt_mcp.show.inspecting import inspect
 from skillopt_mcp.submitting import submit_work
 from skillopt_mcp.tasks import add_tasks
@@ -32,6 +34,25 @@ def test_work_that_came_back_to_its_session_is_listed_once(place: Place, host: W
     listed = [line.split()[0] for line in inspect(host, job).text.splitlines() if line.startswith("  w-")]
     assert sorted(listed) == sorted(item.work_id for item in again)
     assert not {item.work_id for item in standing.work} & set(listed)
+
+
+def test_one_file_holds_the_skill_and_the_task_and_the_skills_other_files_lie_next_to_it(
+    place: Place, host: Workspace
+) -> None:
+    (place.skill / "references").mkdir()
+    (place.skill / "references/rates.md").write_text("VAT is 19 %.\n")
+    [item, *_] = begun(host, place.propose(host)).work
+    files = {str(path.relative_to(item.folder)) for path in Path(item.folder).rglob("*") if path.is_file()}
+    assert files == {"WORK.md", "skill/ledger-clerk/references/rates.md"}
+    order = Path(item.folder, "WORK.md").read_text()
+    assert place.main.read_text() in order
+    assert "files of the skill are in `skill/ledger-clerk/`" in order
+
+
+def test_one_file_holds_all_of_a_question(place: Place, host: Workspace, proposal: Proposed) -> None:
+    order = Path(proposal.work[0].folder, "WORK.md").read_text()
+    parts = ["# Instructions", '"properties"', EVIDENCE, place.main.read_text()]
+    assert sorted(parts, key=order.index) == parts
 
 
 def test_a_test_whose_judge_never_answers_usably_waits(place: Place, clock: Clock) -> None:

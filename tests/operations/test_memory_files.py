@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
-from workshop import LESSONS, SEED, SIMULATION, Place
+from workshop import EVEN, LESSONS, SEED, SIMULATION, Place
 
 from skillopt_mcp import live_files as livefiles
 from skillopt_mcp.backends.world import make_skill, make_tasks
@@ -18,7 +18,6 @@ from skillopt_mcp.promotions.promoting import promote_skill, rollback_skill
 from skillopt_mcp.records.candidates import Promotion
 from skillopt_mcp.runs import replay, start_run
 from skillopt_mcp.skill_folders import read_skill, recover, skill_name
-from skillopt_mcp.splits import DEFAULT_SHARES
 from skillopt_mcp.training.config import Config
 from skillopt_mcp.workspace import Workspace
 
@@ -39,7 +38,7 @@ def memory(place: Place) -> Path:
 def workspace(place: Place, memory: Path) -> Workspace:
     workspace = place.open(SIMULATION)
     tracked = workspace.skill(str(memory))
-    workspace.store.tasks.add_tasks(tracked.id, make_tasks(90, SEED), DEFAULT_SHARES)
+    workspace.store.tasks.add_tasks(tracked.id, make_tasks(90, SEED), EVEN)
     return workspace
 
 
@@ -60,7 +59,7 @@ def test_training_a_memory_file_gains_and_the_promotion_writes_that_file_alone(
     before = memory.read_bytes()
     memory.chmod(0o600)
     add_root(workspace, str(memory))
-    outcome = replay(workspace, start_run(workspace, str(memory), Config(batch=8, epochs=4)))
+    outcome = replay(workspace, start_run(workspace, str(memory), Config(batch=15, epochs=2)))
     assert (outcome.verdict, outcome.skill) == ("better", "project:CLAUDE.md")
     assert outcome.candidate_id
 

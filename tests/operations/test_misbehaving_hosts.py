@@ -42,8 +42,9 @@ def test_work_shows_neither_arm_nor_split_nor_check_nor_what_is_expected(place: 
     judges = [task.judge.model_dump()["expected"] for task in host.store.tasks.list_tasks(tracked.id)]
     for item in work:
         names = sorted(path.relative_to(item.folder).as_posix() for path in Path(item.folder).rglob("*"))
-        assert names == ["WORK.md", "skill", "skill/ledger-clerk", "skill/ledger-clerk/SKILL.md", "task"]
-        order = Path(item.folder, "WORK.md").read_text()
+        assert names == ["WORK.md", "task"]
+        head, _, skill_and_task = Path(item.folder, "WORK.md").read_text().partition("## The skill")
+        order = head + skill_and_task.partition("## The task")[2]
         assert not any(str(expected) in order for expected in judges)
         assert not any(word in order for word in ("test", "val", "candidate", "live", "base", "judge", "expected"))
         assert {os.stat(path).st_mtime for path in Path(item.folder).rglob("*")} == {1_000_000_000.0}
@@ -53,7 +54,8 @@ def test_work_shows_neither_arm_nor_split_nor_check_nor_what_is_expected(place: 
 def test_all_work_of_a_batch_is_done_with_one_version(place: Place, host: Workspace) -> None:
     job = begun(host, place.propose(host)).job_id
     batches = [submit_work(host, [], job, Capacity(items=8)).work for _ in range(3)]
-    skills = [{Path(item.folder, "skill/ledger-clerk/SKILL.md").read_bytes() for item in work} for work in batches]
+    orders = [[Path(item.folder, "WORK.md").read_text() for item in work] for work in batches]
+    skills = [{order.partition("## The skill")[2].partition("## The task")[0] for order in each} for each in orders]
     assert [len(each) for each in skills if each] == [1] * len([each for each in skills if each])
     assert len(set().union(*skills)) == 2
 
@@ -182,7 +184,7 @@ def test_a_judge_of_kind_host_takes_its_score(place: Place, clock: Clock) -> Non
     while standing.status == "work":
         replies = []
         for item in standing.work:
-            taught = LESSONS in Path(item.folder, "skill/ledger-clerk/SKILL.md").read_text()
+            taught = LESSONS in Path(item.folder, "WORK.md").read_text()
             replies.append({"work_id": item.work_id, "reply": "hi", "score": 1.0 if taught else 0.1})
         standing = submit_work(host, replies)
     assert standing.evaluated
@@ -302,7 +304,7 @@ def test_a_disk_that_is_full_stops_the_job_and_counts_as_no_failure(
     written = Path.write_bytes
 
     def full(path: Path, content: bytes) -> int:
-        if path.name == "SKILL.md":
+        if path.name == "WORK.md":
             raise OSError(errno.ENOSPC, "No space left on device")
         return written(path, content)
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from hostwork import begun_proposal
 from workshop import LESSONS, PLACEBO, Place, as_if_real, use
 
+from skillopt_mcp.backends.work import EVIDENCE
 from skillopt_mcp.maintenance.erase import erase
 from skillopt_mcp.promotion_tests import evaluate_candidate
 from skillopt_mcp.promotions.consent import Consent
@@ -34,7 +35,7 @@ def recorded(host: Workspace, place: Place, n: int = 6) -> list[str]:
 
 def evidence(standing: Proposed) -> str:
     [item] = standing.work
-    return Path(item.folder, "EVIDENCE.md").read_text()
+    return Path(item.folder, "WORK.md").read_text().partition(EVIDENCE)[2]
 
 
 def answered(host: Workspace, standing: Proposed, content: str, *evidence: int) -> Proposed:

@@ -31,7 +31,7 @@ from skillopt_mcp.training.config import Config
 from skillopt_mcp.training.progress import Notify, Progress
 from skillopt_mcp.workspace import Workspace
 
-CONFIG = Config(epochs=2, batch=10, seed=2)
+CONFIG = Config(epochs=2, batch=10, seed=1)
 
 
 def test_a_run_trains_and_tests_its_best_version(place: Place, workspace: Workspace) -> None:
@@ -39,7 +39,7 @@ def test_a_run_trains_and_tests_its_best_version(place: Place, workspace: Worksp
     result = replay(workspace, start_run(workspace, "ledger-clerk", CONFIG))
     assert result.status == "finished"
     assert [(step.epoch, step.step, step.kind) for step in result.steps] == [
-        *((1, n, "step") for n in (1, 2)), *((2, n, "step") for n in (3, 4)), (2, 5, "slow"), (2, 6, "meta"),
+        *((1, n, "step") for n in (1, 2, 3)), *((2, n, "step") for n in (4, 5, 6)), (2, 7, "slow"), (2, 8, "meta"),
     ]  # fmt: skip
     assert result.candidate_id
     assert result.test

@@ -34,12 +34,12 @@ def of_split(workspace: Workspace, split: str) -> list[Task]:
 def test_a_corrected_task_takes_the_place_of_the_removed_one(workspace: Workspace) -> None:
     wrong = of_split(workspace, "test")[3]
     found = remove_tasks(workspace, SKILL, [wrong.name], "the key was wrong")
-    assert (found.removed, found.already, found.splits.test) == ([wrong.name], [], 59)
+    assert (found.removed, found.already, found.splits.test) == ([wrong.name], [], 29)
     same = {"id": "other", "prompt": wrong.prompt, "judge": wrong.judge.model_dump()}
     moved = {"prompt": f" {wrong.prompt}\n", "judge": RIGHT, "split": "val"}
     corrected = {"id": wrong.name, "prompt": wrong.prompt, "judge": RIGHT}
     added = add_tasks(workspace, SKILL, [same, moved, corrected])
-    assert (added.added, [each.index for each in added.rejected], added.splits.test) == (1, [0, 1], 60)
+    assert (added.added, [each.index for each in added.rejected], added.splits.test) == (1, [0, 1], 30)
     both = [task for task in workspace.store.tasks.list_tasks(1) if task.name == wrong.name]
     assert [task.split for task in both] == ["test", "test"]
     assert both[0] == wrong, "a removed task is kept as it was"
@@ -47,15 +47,15 @@ def test_a_corrected_task_takes_the_place_of_the_removed_one(workspace: Workspac
 
 
 def test_nothing_that_begins_later_draws_a_retired_task(workspace: Workspace) -> None:
-    gone = {split: of_split(workspace, split)[0] for split in ("train", "test")}
+    gone = {split: of_split(workspace, split)[0] for split in ("train", "val", "test")}
     remove_tasks(workspace, SKILL, [task.name for task in gone.values()])
     skill = workspace.skill(SKILL)
     assert not {task.id for task in gone.values()} & {
         *(task.id for task in chosen_tasks(workspace, skill, Config())),
         *(task.id for task in tasks_to_test(workspace, skill.id)),
     }
-    assert check_stored(workspace, SKILL).n_tasks == 88
-    assert "train 29, val 0, test 59; 2 removed" in inspect(workspace, SKILL).text
+    assert check_stored(workspace, SKILL).n_tasks == 87
+    assert "train 29, val 29, test 29; 3 removed" in inspect(workspace, SKILL).text
 
 
 def test_a_test_that_is_under_way_keeps_its_tasks_and_its_verdict_recomputes(
@@ -69,7 +69,7 @@ def test_a_test_that_is_under_way_keeps_its_tasks_and_its_verdict_recomputes(
     ids = [task.name for task in of_split(workspace, "test")]
     review = review_removal(workspace, SKILL, ids)
     assert review.under_way == [f"promotion test {row.id}"]
-    assert [each.n_tests for each in review.rows] == [1] * 60
+    assert [each.n_tests for each in review.rows] == [1] * 30
     remove_tasks(workspace, SKILL, ids)
     workspace.caps = Caps()
     with pytest.raises(BadInput, match="no held-out task"):
@@ -80,16 +80,16 @@ def test_a_test_that_is_under_way_keeps_its_tasks_and_its_verdict_recomputes(
 
 
 def test_a_run_that_is_under_way_trains_on_its_tasks_and_tests_on_those_in_use(workspace: Workspace) -> None:
-    run = start_run(workspace, SKILL, Config(epochs=2, batch=4))
-    gone = [of_split(workspace, split)[0] for split in ("train", "test")]
+    run = start_run(workspace, SKILL, Config(epochs=1, batch=10))
+    gone = [of_split(workspace, split)[0] for split in ("train", "val", "test")]
     found = remove_tasks(workspace, SKILL, [task.name for task in gone])
     assert found.under_way == [f"run {run.id}"]
     plan = planned(workspace, run)
-    assert (len(plan.train), len(plan.val)) == (15, 15)
+    assert (len(plan.train), len(plan.val)) == (30, 30)
     assert replay(workspace, run).verdict is not None
     [row] = workspace.store.tests.list_of_skill(1)
-    assert len(row.tasks) == 59
-    assert gone[1].id not in row.tasks
+    assert len(row.tasks) == 29
+    assert gone[2].id not in row.tasks
 
 
 def test_a_run_whose_held_out_tasks_are_all_retired_ends_without_a_test(workspace: Workspace) -> None:

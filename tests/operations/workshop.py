@@ -14,12 +14,12 @@ from skillopt_mcp.candidates import propose_edits
 from skillopt_mcp.promotion_tests import evaluate_candidate
 from skillopt_mcp.records.calls import Call, Role, Rollout
 from skillopt_mcp.records.runs import Run
-from skillopt_mcp.records.tasks import NewTask
+from skillopt_mcp.records.tasks import NewTask, Split
 from skillopt_mcp.runs import furthest, new_run, start_run
-from skillopt_mcp.splits import DEFAULT_SHARES
 from skillopt_mcp.training.config import Config
 from skillopt_mcp.workspace import Workspace
 
+EVEN: dict[Split, float] = {"train": 1, "val": 1, "test": 1}
 SEED = 3
 SIMULATION = f"simulated:honest,seed={SEED}"
 LESSONS = "\n".join(f"- {topic.lesson}" for topic in TOPICS)
@@ -65,7 +65,7 @@ class Place:
         )
 
     def _add(self, workspace: Workspace, tasks: Sequence[NewTask]) -> None:
-        workspace.store.tasks.add_tasks(workspace.skill(str(self.skill)).id, tasks, DEFAULT_SHARES)
+        workspace.store.tasks.add_tasks(workspace.skill(str(self.skill)).id, tasks, EVEN)
 
     def propose(self, workspace: Workspace, content: str = LESSONS, **edit: str) -> str:
         """Return the id of a candidate; by default it teaches all that the tasks need."""

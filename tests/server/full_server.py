@@ -27,19 +27,23 @@ T = TypeVar("T")
 
 @dataclass
 class World:
-    """A skill with 90 tasks in a registered root, and the workspace that a server is made over."""
+    """A skill with tasks in a registered root, and the workspace that a server is made over."""
 
     place: Path
+    target: str = f"simulated:honest,seed={SEED}"
+    n_tasks: int = 90
     workspace: Workspace = field(init=False)
 
     def __post_init__(self) -> None:
         self.skill.mkdir(parents=True)
         (self.skill / "SKILL.md").write_bytes(make_skill(SEED).main)
-        target = f"simulated:honest,seed={SEED}"
-        self.workspace = Workspace(self.place / "store.db", target=target, project=self.place, environ={})
+        self.workspace = Workspace(
+            self.place / "store.db", target=self.target, project=self.place, hands_out=self.target == "host",
+            environ={"SKILLOPT_WORK": str(self.place / "work")},
+        )  # fmt: skip
         add_root(self.workspace, str(self.skill.parent))
         tracked = self.workspace.skill(str(self.skill))
-        self.workspace.store.tasks.add_tasks(tracked.id, make_tasks(90, SEED), DEFAULT_SHARES)
+        self.workspace.store.tasks.add_tasks(tracked.id, make_tasks(self.n_tasks, SEED), DEFAULT_SHARES)
 
     @property
     def skill(self) -> Path:
@@ -56,9 +60,7 @@ class World:
 
     def accepted(self, content: str = LESSONS) -> str:
         candidate_id = self.propose(content)
-        while (result := evaluate_candidate(self.workspace, candidate_id)).verdict == "undecided":
-            pass
-        assert result.verdict == "accept"
+        assert evaluate_candidate(self.workspace, candidate_id).accepted
         return candidate_id
 
     def server(self, *, require_approval: bool = False) -> SkillOptServer:

@@ -53,7 +53,7 @@ def test_a_call_that_waits_for_work_is_shown_that_it_goes_on_when_the_input_ends
     with StdioPeer(command, tmp_path) as peer:
         assert peer.process.stdin
         peer.initialize()
-        task = {"prompt": "1 + 1?", "judge": {"kind": "exact", "expected": "2"}, "split": "val"}
+        task = {"prompt": "1 + 1?", "judge": {"kind": "exact", "expected": "2"}, "split": "test"}
         peer.write(call_frame(1, "add_tasks", {"skill": str(skill), "tasks": [task]}))
         assert peer.answer()["id"] == 1
         peer.write(call_frame(2, "propose_edits", {"skill": str(skill), "edits": [{"op": "append", "content": "x"}]}))

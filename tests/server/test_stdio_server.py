@@ -216,7 +216,7 @@ def test_vendor_libraries_are_not_imported_by_work_on_a_simulation(tmp_path: Pat
     with log.open("wb") as stderr, StdioPeer(command, tmp_path, stderr=stderr.fileno()) as peer:
         assert peer.process.stdin
         peer.initialize()
-        task = {"prompt": "1 + 1?", "judge": {"kind": "exact", "expected": "2"}, "split": "val"}
+        task = {"prompt": "1 + 1?", "judge": {"kind": "exact", "expected": "2"}, "split": "test"}
         for number, (tool, arguments) in enumerate(
             [
                 ("add_tasks", {"skill": str(skill), "tasks": [task]}),
@@ -248,7 +248,7 @@ def test_a_signal_ends_an_idle_server(tmp_path: Path, number: int) -> None:
 def start_slow_call(peer: StdioPeer, skill: Path) -> None:
     """Leave the server in the middle of an evaluation that would take minutes."""
     peer.initialize()
-    task = {"prompt": "1 + 1?", "judge": {"kind": "exact", "expected": "2"}, "split": "val"}
+    task = {"prompt": "1 + 1?", "judge": {"kind": "exact", "expected": "2"}, "split": "test"}
     peer.write(call_frame(1, "add_tasks", {"skill": str(skill), "tasks": [task]}))
     assert peer.answer()["result"]["isError"] is False
     peer.write(call_frame(2, "propose_edits", {"skill": str(skill), "edits": [{"op": "append", "content": "x"}]}))

@@ -44,7 +44,8 @@ class _Payload(Event):
     type: str = ""
     role: str = ""
     content: list[_TextPart] | None = None
-    summary: list[_TextPart] | None = None
+    # The texts of a reasoning; how a turn summarizes is a word.
+    summary: list[_TextPart] | str | None = None
     namespace: str | None = None
     name: str = ""
     arguments: str = ""
@@ -128,8 +129,8 @@ def _strings(output: JsonValue) -> Iterator[str]:
         yield from (str(part["text"]) for part in output if isinstance(part, dict) and "text" in part)
 
 
-def _texts(parts: list[_TextPart] | None) -> list[str]:
-    return [part.text for part in parts or () if part.text.strip()]
+def _texts(parts: list[_TextPart] | str | None) -> list[str]:
+    return [part.text for part in parts if part.text.strip()] if isinstance(parts, list) else []
 
 
 _SHELL_WORDS = 3

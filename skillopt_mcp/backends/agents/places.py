@@ -10,9 +10,10 @@ import re
 import shutil
 import stat
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import cast
 
 from pydantic import JsonValue
 
@@ -110,6 +111,15 @@ def passed_on(environ: Mapping[str, str], more: str, place: Place) -> dict[str, 
     wanted = re.compile(more)
     kept = {name: value for name, value in environ.items() if _COMMON.fullmatch(name) or wanted.fullmatch(name)}
     return {**kept, "TERM": "dumb", "TMPDIR": str(place.tmp)}
+
+
+def current_model(path: Path, parse: Callable[[str], object]) -> str:
+    """Return the `model` that a person chose in a program's own settings, "" where it is left to the program."""
+    try:
+        model = cast(dict[str, object], parse(path.read_text("utf-8"))).get("model")
+    except (OSError, ValueError, AttributeError):
+        return ""
+    return model if isinstance(model, str) else ""
 
 
 def secrets_of(environ: Mapping[str, str], files: Iterable[Path]) -> dict[str, str]:

@@ -34,11 +34,23 @@ class SpecOptions(BaseModel):
 
     def spelled(self) -> str:
         """Return the spec that opens this backend again."""
-        return ",".join([f"{self.provider}:{self.model}", *_pairs(self.model_dump(exclude_unset=True))])
+        return self._spec(self.model_dump(exclude_unset=True))
 
     def identity(self) -> str:
         """Return all that was decided here and changes the answers, defaults spelled out."""
-        return ",".join([f"{self.provider}:{self.model}", *_pairs(self.model_dump(exclude=set(self.unanswering)))])
+        return self._spec(self.model_dump(exclude=set(self.unanswering)))
+
+    def _spec(self, options: dict[str, object]) -> str:
+        text = ",".join([*filter(None, [self.model]), *_pairs(options)])
+        return f"{self.provider}:{text}" if text else self.provider
+
+
+class AgentOptions(SpecOptions):
+    """The options of a program that has a current model: without one in the spec, that one answers."""
+
+    model: str = Field(default="", max_length=200, pattern=r"^[\x21-\x7e]*$")
+    timeout: float = Field(default=600, gt=0, le=86_400)
+    binary: str | None = None
 
 
 class ApiOptions(SpecOptions):
@@ -67,11 +79,12 @@ S = TypeVar("S", bound=SpecOptions)
 
 
 def parse_options(text: str, options: type[S]) -> S:
-    """Return the options of "model,name=value,...". Raises BackendError, which never repeats a value.
+    """Return the options of "model,name=value,...", or without a model. Raises BackendError, which repeats no value.
 
     A value may be a secret that somebody put in the wrong place, and specs are stored and shown.
     """
-    model, *pairs = [part.strip() for part in text.split(",")]
+    pairs = [part.strip() for part in text.split(",")]
+    model = "" if "=" in pairs[0] else pairs.pop(0)
     spec = f"{options.provider}:{model}"
     known = [name for name in options.model_fields if name != "model"]
     values: dict[str, str] = {"model": model}

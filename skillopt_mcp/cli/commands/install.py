@@ -27,6 +27,7 @@ from skillopt_mcp.install.installing import (
     check_backends,
     check_server,
     describe_restart,
+    own_backends,
     plan_install,
 )
 from skillopt_mcp.skills import first_to_track
@@ -121,15 +122,19 @@ class Install(Installation):
     target: Annotated[str | None, Flag(f"does the tasks, for instance {TARGET}", "BACKEND:MODEL")] = None
     optimizer: Annotated[str | None, Flag(f"writes the edits, for instance {OPTIMIZER}", "BACKEND:MODEL")] = None
     judge: Annotated[str | None, Flag("judges by rubrics, where tasks have such", "BACKEND:MODEL")] = None
+    sub_agents: Annotated[
+        bool, Flag("the agents of your session do the work, not claude-code or codex as backends")
+    ] = False
 
     def run(self, terminal: Terminal) -> Installed:
         """Start the server as the host will, show the change, ask a person, write it."""
         named = {"--target": self.target, "--optimizer": self.optimizer, "--judge": self.judge}
-        backends = {option: spec for option, spec in named.items() if spec}
+        own, notes = ({}, []) if self.sub_agents else own_backends(self.host)
+        backends = own | {option: spec for option, spec in named.items() if spec}
         request, around = self.request(terminal, tuple(chain(*backends.items()))), surroundings()
-        lacking = check_backends(backends)
+        notes += check_backends(backends)
         plan = plan_install(request, around)
-        plan.notes += lacking
+        plan.notes += notes
         tools = check_server(request, around)
         terminal.note(f"The server starts and lists {len(tools)} tools.")
         result = self.carry_out(terminal, plan, lambda: plan_install(request, around), done="installed")
