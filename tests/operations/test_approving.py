@@ -63,7 +63,7 @@ def test_the_change_and_what_the_gate_said_follow_in_full(place: Place, workspac
     assert f"+{PLACEBO}" in rows
     assert any(row.startswith("On tasks like your 30 the new text solves more: ") for row in rows)
     assert any(row.startswith("Better: ") for row in rows)
-    assert rows[-1] == "This rests on a SIMULATION, which says nothing about a real model."
+    assert "This rests on a SIMULATION, which says nothing about a real model." in rows
 
 
 @pytest.mark.parametrize(("n", "asked"), [(DIALOG_ROWS - 16, True), (DIALOG_ROWS, False)])

@@ -151,7 +151,7 @@ def test_a_test_gives_its_estimate_before_any_work(place: Place, clock: Clock, v
     tasks += [{"prompt": f"{n * n}: greet", "judge": rubric if votes else exact, "split": "test"} for n in range(20)]
     add_tasks(place.open(), str(place.skill), tasks)
     host = server(place, clock, place.folder / "work")
-    offer = evaluate_candidate(host, place.propose(host))
+    offer = evaluate_candidate(host, place.propose(host), 1.0)
     assert offer.foreseen
     assert offer.estimate
     most = offer.foreseen.most_runs

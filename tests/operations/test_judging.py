@@ -121,7 +121,7 @@ def test_another_judge_gives_other_evidence_and_so_another_test(place: Place) ->
 
 def test_a_run_is_frozen_with_its_judge_and_says_so(place: Place) -> None:
     workspace = with_rubrics(place)
-    with pytest.raises(BackendError, match=r"role 'judge': start with --judge BACKEND:MODEL$"):
+    with pytest.raises(BackendError, match=r"role 'judge': pass --judge "):
         start_run(workspace, "ledger-clerk", CONFIG)
     judge = all_pass()
     use(workspace, judge, "judge")

@@ -32,12 +32,12 @@ def number(offer: Evaluated) -> int:
 
 
 def test_the_price_of_tests_takes_nothing_and_the_first_work_opens_one(place: Place, host: Workspace) -> None:
-    offers = [evaluate_candidate(host, place.propose(host, f"- Placebo {n}.")) for n in range(3)]
+    offers = [evaluate_candidate(host, place.propose(host, f"- Placebo {n}."), 1.0) for n in range(3)]
     assert [(each.job_id, number(each)) for each in offers] == [(each.candidate_id, 1) for each in offers]
     assert numbers(host) == []
     first = submit_work(host, [], offers[1].job_id)
     assert (first.status, numbers(host)) == ("work", [1])
-    assert number(evaluate_candidate(host, offers[0].candidate_id)) == 2
+    assert number(evaluate_candidate(host, offers[0].candidate_id, 1.0)) == 2
     assert evaluate_candidate(host, offers[1].candidate_id).job_id == host.store.tests.list_of_skill(1)[0].id
     submit_work(host, [], offers[2].job_id)
     assert numbers(host) == [1, 2]

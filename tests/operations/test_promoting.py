@@ -7,10 +7,9 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
-from zlib import crc32
 
 import pytest
-from workshop import LESSONS, PLACEBO, Place, is_taught, solving, use
+from workshop import LESSONS, PLACEBO, Place, by_new_lines, is_taught, solving, use
 
 from skillopt_mcp import live_files as livefiles
 from skillopt_mcp.backends.world import make_skill
@@ -20,7 +19,6 @@ from skillopt_mcp.errors import BadInput, BadSkill, Busy, Refused
 from skillopt_mcp.promotion_tests import evaluate_candidate
 from skillopt_mcp.promotions.consent import Consent
 from skillopt_mcp.promotions.promoting import promote_skill, rollback_skill
-from skillopt_mcp.records.calls import Call, Rollout
 from skillopt_mcp.show.listing import history
 from skillopt_mcp.skill_folders import lock_name, read_skill, recover
 from skillopt_mcp.workspace import Workspace
@@ -52,12 +50,7 @@ def test_of_two_tests_that_decided_the_newer_one_counts(place: Place, workspace:
 
 
 def test_rollback_goes_back_a_promotion_at_a_time_and_then_says_so(place: Place, workspace: Workspace) -> None:
-    def solves(call: Call) -> bool:
-        """Solve a third of the tasks more with each new line."""
-        assert isinstance(call.request, Rollout)
-        return crc32(call.request.task.prompt.encode()) % 3 < call.request.files.text.count("- New line ")
-
-    use(workspace, solving(solves))
+    use(workspace, solving(by_new_lines))
     versions = [place.main.read_bytes()]
     for n in range(2):
         assert promote_skill(workspace, place.accepted(workspace, f"- New line {n}."), PERSON).status == "promoted"

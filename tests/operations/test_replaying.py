@@ -113,8 +113,13 @@ def test_a_run_that_dies_after_any_of_its_last_commits_ends_like_one_that_did_no
             "select test_id, unit, arm, number, score, cause from test_attempt order by 1, 2, 3, 4"
         )
         # What was under way is asked again, and shows so.
-        found = result.model_dump(exclude={"test": {"lost"}})
-        return [found, workspace.store.runs.list_steps(run_id), decisions(workspace), attempts]
+        return [
+            result.verdict,
+            result.candidate_id,
+            workspace.store.runs.list_steps(run_id),
+            decisions(workspace),
+            attempts,
+        ]
 
     def begun(name: str) -> tuple[Workspace, Run]:
         workspace = place.open(store=name)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from zlib import crc32
 
 from skillopt_mcp.backends.base import Backend
 from skillopt_mcp.backends.scripted import Answer, Scripted
@@ -109,6 +110,12 @@ def is_taught(call: Call) -> bool:
     """Return whether the skill of an attempt holds the lessons."""
     assert isinstance(call.request, Rollout)
     return all(topic.lesson in call.request.files.text for topic in TOPICS)
+
+
+def by_new_lines(call: Call) -> bool:
+    """Solve a third of the tasks more with each new line."""
+    assert isinstance(call.request, Rollout)
+    return crc32(call.request.task.prompt.encode()) % 3 < call.request.files.text.count("- New line ")
 
 
 def right_when_taught(call: Call) -> str:
