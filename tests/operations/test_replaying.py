@@ -123,7 +123,6 @@ def test_a_run_that_dies_after_any_of_its_last_commits_ends_like_one_that_did_no
 
     def begun(name: str) -> tuple[Workspace, Run]:
         workspace = place.open(store=name)
-        workspace.concurrency = 1
         place.add_tasks(workspace)
         return workspace, start_run(workspace, "ledger-clerk", CONFIG)
 
@@ -131,7 +130,7 @@ def test_a_run_that_dies_after_any_of_its_last_commits_ends_like_one_that_did_no
     run_id = run.id
     with monkeypatch.context() as patched:
         patched.setattr(Pool, "write", counted)
-        assert replay(workspace, run).verdict == "better"
+        assert replay(workspace, run, concurrency=1).verdict == "better"
     n_whole, whole = n_commits, outcome("whole.db")
     for last in range(n_whole - 6, n_whole):
         workspace, run = begun(f"{last}.db")
@@ -139,7 +138,7 @@ def test_a_run_that_dies_after_any_of_its_last_commits_ends_like_one_that_did_no
         with monkeypatch.context() as patched:
             patched.setattr(Pool, "write", counted)
             with pytest.raises(Died):
-                replay(workspace, run)
+                replay(workspace, run, concurrency=1)
         workspace.close()
         assert outcome(f"{last}.db") == whole
 
