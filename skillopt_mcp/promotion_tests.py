@@ -246,12 +246,14 @@ def test_now(
     held-out tasks `among` these. Raises BadInput and Refused where nothing can be tested.
     """
     store = workspace.store
-    held = tasks_to_test(workspace, candidate.skill_id, among)
-    backend = evidence_of(workspace.backends_for(held))
     for row in store.tests.list_of(candidate.skill_id, candidate.base_version, candidate.version_id):
         is_same = (row.plan.margin, row.plan.graded) == (asked.margin, asked.graded)
-        if row.backend == backend and is_same and not (again and store.decisions.latest_in(row.id)):
-            return test_of(store, row)
+        if is_same and not (again and store.decisions.latest_in(row.id)):
+            test = test_of(store, row)  # its tasks may have been removed since
+            if row.backend == evidence_of(workspace.backends_for(test.tasks)):
+                return test
+    held = tasks_to_test(workspace, candidate.skill_id, among)
+    backend = evidence_of(workspace.backends_for(held))
     return foreseen_test(store, _arms(store, candidate), held, backend, _asked(workspace, asked, backend))
 
 
