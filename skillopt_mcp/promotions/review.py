@@ -24,7 +24,7 @@ from skillopt_mcp.records.evidence import EvidenceKind, TestReport
 from skillopt_mcp.records.skills import short
 from skillopt_mcp.skill_folders import handle
 from skillopt_mcp.store.opening import Store
-from skillopt_mcp.training.promotion_test import test_of
+from skillopt_mcp.training.promotion_test import stored_test
 from skillopt_mcp.verdicts import changed_tasks, describe, label
 from skillopt_mcp.workspace import Workspace
 
@@ -67,7 +67,7 @@ def review_candidate(workspace: Workspace, candidate_id: str) -> Review:
     skill = store.skills.get_skill(candidate.skill_id)
     decision = store.decisions.latest(skill.id, GATE, candidate.base_version, candidate.version_id)
     row = store.tests.find(decision.scope) if decision else None
-    test = test_of(store, row) if row else None
+    test = stored_test(store, row) if row else None
     units = unit_rows(workspace, test) if test else []
     kind = kind_of(row.backend) if row else "own"
     base = store.skills.get_files(skill.id, candidate.base_version)

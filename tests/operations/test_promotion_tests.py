@@ -9,7 +9,7 @@ import threading
 from collections import Counter
 
 import pytest
-from hostwork import Clock, begun, driven
+from hostwork import begun, driven
 from workshop import LESSONS, PLACEBO, SEED, SIMULATION, Place, as_if_real, is_taught, right_when_taught, solving, use
 
 from benchmarks.host_agent import Agent
@@ -28,6 +28,7 @@ from skillopt_mcp.records.evidence import Arm
 from skillopt_mcp.records.results import Evaluated
 from skillopt_mcp.records.tasks import NewTask
 from skillopt_mcp.splits import DEFAULT_SHARES
+from skillopt_mcp.store.pool import Pool
 from skillopt_mcp.store.promotion_tests import PromotionTests
 from skillopt_mcp.submitting import submit_work
 from skillopt_mcp.training.promotion_test import BETTER, Asked
@@ -449,13 +450,16 @@ def test_attempts_by_other_models_are_not_compared(place: Place, fresh: Workspac
 
 @pytest.mark.parametrize(("hours", "verdict", "void"), [(23, "better", ""), (25, "cant_tell", "hours")])
 def test_attempts_at_a_task_that_are_a_day_apart_are_not_compared(
-    place: Place, host: Workspace, clock: Clock, hours: int, verdict: str, void: str
+    place: Place, host: Workspace, hours: int, verdict: str, void: str
 ) -> None:
     agent, first = Agent(SEED), begun(host, place.propose(host))
     for item in first.work:
         agent.do(item.folder)
     submit_work(host, [{"work_id": item.work_id} for item in first.work])
-    clock.now += hours * 3600
+    pool = Pool(host.store.path)
+    with pool.write() as connection:
+        connection.execute("update reply set answered_at = answered_at - ?", [hours * 3600])
+    pool.close()
     done = driven(host, agent, submit_work(host, [], first.job_id)).evaluated
     assert done
     assert done.test

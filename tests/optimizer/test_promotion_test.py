@@ -90,7 +90,7 @@ def coin(call: Call) -> Answer:
 def run(bench: Bench, test: promotion_test.Test, answer: Callable[[Call], Answer] | Backend) -> Standing:
     """Return the verdict of a test with a target."""
     with bench.ask(Scripted(answer) if callable(answer) else answer, test.row.id, concurrency=1) as ask:
-        return run_test(test, bench.store, ask, clock=lambda: 1.0)
+        return run_test(test, bench.store, ask)
 
 
 def kept(bench: Bench) -> tuple[object, ...]:
@@ -163,7 +163,7 @@ def test_a_stored_test_is_the_one_that_was_opened(suite: Bench) -> None:
     test = opened(suite)
     row = suite.store.tests.find(test.row.id)
     assert row is not None
-    found = promotion_test.test_of(suite.store, row)
+    found = promotion_test.stored_test(suite.store, row)
     assert (replace(found.row, created_at=""), found.tasks, found.candidate) == (test.row, test.tasks, test.candidate)
 
 
@@ -376,9 +376,9 @@ def counted_asks(bench: Bench, answer: Callable[[Call], Answer], dies_at: Sequen
     test = opened(bench)
     for n in dies_at:
         with bench.ask(Scripted(answer), test.row.id) as ask, pytest.raises(Killed):
-            run_test(test, bench.store, Noted(ask, n), clock=lambda: 1.0)
+            run_test(test, bench.store, Noted(ask, n))
     with bench.ask(Scripted(answer), test.row.id) as ask:
-        run_test(test, bench.store, noted := Noted(ask), clock=lambda: 2.0)
+        run_test(test, bench.store, noted := Noted(ask))
     return len(noted.asked)
 
 
