@@ -61,8 +61,9 @@ def begin(made: Workspace) -> Run:
 
 
 def found(result: Replayed) -> dict[str, object]:
-    """Return what a run has found; how many pairs were asked in vain is another matter."""
-    return {name: value for name, value in decided(result).items() if name not in ("n_calls", "n_test_calls")}
+    """Return what a run has found; how many attempts were asked in vain is another matter."""
+    made = {name: value for name, value in decided(result).items() if name not in ("n_calls", "n_test_calls")}
+    return made | {"test": result.test and result.test.model_dump(exclude={"models", "runs"})}
 
 
 def spent_on(made: Workspace, run: Run) -> Counter[str]:
