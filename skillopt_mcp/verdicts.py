@@ -137,7 +137,7 @@ def describe_foreseen(foreseen: Foreseen) -> list[str]:
         ]
     lines = [
         f"Test {foreseen.test_in_release} since the last promotion: {counted(foreseen.units, 'task')}, "
-        f"{counted(foreseen.attempts_per_arm, 'attempt')} of each text; {most}, {none.runs:,} on average without a gain.",
+        f"{counted(foreseen.attempts_per_arm, 'attempt')} of each; {most}, {none.runs:,} on average without a gain.",
         f"It finds a gain of {chances}.",
     ]
     return [*lines, *(["Few tasks: large gains only."] if foreseen.few_tasks else [])]

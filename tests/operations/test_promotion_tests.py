@@ -9,7 +9,7 @@ import threading
 from collections import Counter
 
 import pytest
-from hostwork import begun, driven
+from hostwork import Clock, begun, driven
 from workshop import LESSONS, PLACEBO, SEED, SIMULATION, Place, as_if_real, is_taught, right_when_taught, solving, use
 
 from benchmarks.host_agent import Agent
@@ -450,7 +450,7 @@ def test_attempts_by_other_models_are_not_compared(place: Place, fresh: Workspac
 
 @pytest.mark.parametrize(("hours", "verdict", "void"), [(23, "better", ""), (25, "cant_tell", "hours")])
 def test_attempts_at_a_task_that_are_a_day_apart_are_not_compared(
-    place: Place, host: Workspace, hours: int, verdict: str, void: str
+    place: Place, host: Workspace, clock: Clock, hours: int, verdict: str, void: str
 ) -> None:
     agent, first = Agent(SEED), begun(host, place.propose(host))
     for item in first.work:
@@ -460,6 +460,7 @@ def test_attempts_at_a_task_that_are_a_day_apart_are_not_compared(
     with pool.write() as connection:
         connection.execute("update reply set answered_at = answered_at - ?", [hours * 3600])
     pool.close()
+    clock.now += hours * 3600
     done = driven(host, agent, submit_work(host, [], first.job_id)).evaluated
     assert done
     assert done.test

@@ -131,11 +131,12 @@ def test_another_salt_gives_another_order_and_draws_other_tasks() -> None:
 def test_each_test_draws_a_salt_of_its_own_whatever_the_edit_unless_its_results_are_to_come_about_again(
     suite: Bench,
 ) -> None:
-    rows = [opened(suite, 0, Asked()).row for _ in range(3)]
+    rows = [opened(suite, 0, Asked(), name).row for name in "abc"]
     assert len({row.salt for row in rows}) == len({row.tasks for row in rows}) == 3
     assert all(len(row.salt) == 32 for row in rows)
     again = [
-        foreseen_test(suite.store, (SKILL, opened(suite).candidate), suite.tasks, "scripted", SALTED) for _ in "12"
+        foreseen_test(suite.store, (SKILL, opened(suite, 0, Asked(), name).candidate), suite.tasks, "scripted", SALTED)
+        for name in "de"
     ]
     assert (
         again[0] != again[1] == foreseen_test(suite.store, (SKILL, again[1].candidate), suite.tasks, "scripted", SALTED)
@@ -146,7 +147,7 @@ def test_each_test_draws_a_salt_of_its_own_whatever_the_edit_unless_its_results_
 
 
 def test_the_jth_test_of_a_release_has_the_jth_share_and_simulations_take_none_of_it(suite: Bench) -> None:
-    for backend, number in (("a", 1), ("b judged by c", 2), ("scripted", 1), ("a judged by simulated:x", 2), ("a", 3)):
+    for backend, number in (("a", 1), ("b judged by c", 2), ("scripted", 1), ("a judged by simulated:x", 2), ("d", 3)):
         row = opened(suite, 0, Asked(), backend).row
         assert (row.number, row.plan.alpha) == (number, pytest.approx(alpha_of(number)))
     assert opened(suite, 1, Asked(margin=0.1), "a").row.number == 0, "a test in rounds is outside of the budget"

@@ -157,7 +157,7 @@ def test_tests_are_numbered_within_a_release_and_found_in_the_order_in_which_the
 ) -> None:
     add(store, skill, *(NewTask(f"what is {n}?", JUDGE, f"t{n}", split="test") for n in range(10)))
     tasks = [task.id for task in store.tasks.list_tasks(skill.id)]
-    opened = [drafted(store, skill, tasks, "a", margin) for margin in (None, 0.1, None)]
+    opened = [drafted(store, skill, tasks, *asked) for asked in (("a", None), ("a", 0.1), ("b", None))]
     opened.append(drafted(store, skill, tasks, "simulated:x"))
     assert [row.number for row in opened] == [1, 0, 2, 1]
     found = store.tests.list_of_skill(skill.id)
@@ -166,7 +166,8 @@ def test_tests_are_numbered_within_a_release_and_found_in_the_order_in_which_the
     assert [event.kind for event in store.events.walk()] == ["test_opened"] * 4
     store.retirements.retire(skill.id, tasks[:1], "spoiled")
     with pytest.raises(Busy, match="tasks were removed"):
-        drafted(store, skill, tasks)
+        drafted(store, skill, tasks, "c")
+    assert drafted(store, skill, tasks).id == opened[0].id, "what is open already is not opened again"
     assert len(store.tests.list_of_skill(skill.id)) == 4
 
 
