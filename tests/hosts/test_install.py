@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from itertools import groupby
 from pathlib import Path
 
 import pytest
@@ -89,6 +90,9 @@ def test_the_host_itself_lists_the_server_and_after_uninstall_it_does_not(settin
 
 def test_a_session_takes_few_calls_to_a_promoted_file_with_the_login_of_its_own_command_line(setting: Setting) -> None:
     calls = calls_to_promotion(setting)
-    assert calls[-1] == "promote_skill"
-    # While a test is under way, a slow machine takes more of the same call.
-    assert len([each for n, each in enumerate(calls) if calls[n - 2 : n + 1] != ["evaluate_candidate"] * 3]) <= 6, calls
+    wanted = ["list_skills", "propose_edits", "evaluate_candidate", "promote_skill"]
+    # How often it asks again while runs are under way is up to the machine: benchmarks/consent.py counts it.
+    assert [call for call, _ in groupby(calls) if call != "ToolSearch"] == wanted, calls
+    assert calls.count("evaluate_candidate") >= 2, "the price comes first"
+    [row] = setting.ours("show", "clerk")["history"]["rows"]
+    assert (row["kind"], row["verdict"], row["by"]) == ("promote", "better", "permission, rule")
