@@ -90,7 +90,7 @@ def run(server: Server, folder: Path, n_calls: int, concurrency: int) -> tuple[d
     add_tasks(store, skill, tasks)
     target = f"openai:m,api=chat,timeout={TIMEOUT_S},base_url={server.url}"
     backends = ["--target", target, "--optimizer", f"scripted:{folder / 'script.json'}", CONCURRENCY, str(concurrency)]
-    settings = ["--epochs", "1", "--batch", str(n_calls), "--max-pairs", "1"]
+    settings = ["--epochs", "1", "--batch", str(n_calls)]
     was_refused = _replay(store, skill, [*backends, *settings])
     if was_refused:
         server.accept_key()

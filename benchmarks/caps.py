@@ -81,7 +81,7 @@ def measure(n: int) -> tuple[int, int]:
         ])  # fmt: skip
         model = f"openai:m,api=chat,max_tokens={MOST_OUT},price_in={PRICE_IN},price_out={PRICE_OUT}"
         backends = ["--target", f"{model},base_url={server.url}", "--optimizer", "simulated:honest"]
-        settings = ["--epochs", "1", "--batch", str(CALLS), "--max-pairs", "1"]
+        settings = ["--epochs", "1", "--batch", str(CALLS)]
         settings += [part for name, cap in caps._asdict().items() if cap for part in (f"--max-{name}", str(cap))]
         for options in (settings, ["--resume"]):
             done = subprocess.run(

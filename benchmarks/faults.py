@@ -72,12 +72,12 @@ def propose(shop: Shop, host: StdioHost, *edits: dict[str, str]) -> str:
     return str(host.call("propose_edits", {"skill": str(shop.skill), "edits": list(edits)})["candidate_id"])
 
 
-def evaluate(host: StdioHost, candidate: str) -> str:
-    """Return the verdict on a candidate."""
+def is_accepted(host: StdioHost, candidate: str) -> bool:
+    """Return whether the promotion test of a candidate accepted it."""
     tested = host.call("evaluate_candidate", {"candidate_id": candidate})
     while tested.get("status") == "running":
         tested = host.call("evaluate_candidate", {"candidate_id": candidate})
-    return str(tested["verdict"])
+    return bool(tested["accepted"])
 
 
 def writers(folder: Path, short: bool, scale: float) -> Figures:
@@ -86,7 +86,7 @@ def writers(folder: Path, short: bool, scale: float) -> Figures:
     with shop_in(folder) as shop:
         alone = _written(shop, n, each, "alone")
         spec = f"simulated:honest,seed={SEED}"
-        settings = ["--epochs", "9", "--batch", "10", "--max-pairs", "8", "--yes"]
+        settings = ["--epochs", "9", "--batch", "10", "--yes"]
         argv = command(shop.store, "replay", str(shop.skill), "--target", spec, "--optimizer", spec, *settings)
         trainer = subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         together = _written(shop, n, each, "together")
@@ -167,7 +167,7 @@ class Life:
         self.acknowledged.append(("recorded", recorded.partition(":")[2]))
         candidate = propose(self.shop, host, {"op": "append", "content": rule})
         self.acknowledged.append(("proposed", candidate))
-        if evaluate(host, candidate) == "accept":
+        if is_accepted(host, candidate):
             self.acknowledged.append(("evaluated", candidate))
             if self._cli("promote", candidate) == "promoted":
                 self.acknowledged.append(("promoted", candidate))
@@ -262,8 +262,8 @@ def promotions(folder: Path, short: bool, scale: float) -> Figures:
                 for at in range(each):
                     rule = WANTED[name] = f"{RULE}{name}.{at}."
                     candidate = propose(shop, host, {"op": "append", "content": rule})
-                    if evaluate(host, candidate) != "accept":
-                        answers.append(("undecided", rule, "the test was not decided"))
+                    if not is_accepted(host, candidate):
+                        answers.append(("not accepted", rule, "the test did not accept it"))
                         continue
                     done = run(shop.store, "promote", candidate, "--yes", codes=(0, 1))
                     why = f"{done.get('error', '')}{done.get('reason', '')}{done.get('next_step', '')}"
@@ -311,7 +311,7 @@ def calls(folder: Path, short: bool, scale: float) -> Figures:
             WANTED["calls"] = f"{RULE}one."
             added = {"op": "append", "content": "x", "path": "references/a.md"}
             candidate = propose(shop, host, {"op": "append", "content": WANTED["calls"]}, added)
-            assert evaluate(host, candidate) == "accept"
+            assert is_accepted(host, candidate)
         before = _sha(shop.main)
         for error in ERRORS[: 1 if short else None]:
             for lasting in (True,) if short else (False, True):

@@ -95,19 +95,18 @@ def measure(seed: int, max_items: int) -> dict[str, object]:
             first = meter.call("submit_work", {"job_id": began["job_id"], "max_items": max_items})
             evaluated = meter.finish(first, max_items)["evaluated"]
             assert isinstance(evaluated, dict)
-    test, n_pairs = meter.spent(), int(evaluated["pairs_done"])
+    test = meter.spent()
     estimate = began["estimate"]
     assert isinstance(estimate, dict)
     return {
         "max_items": max_items,
-        "verdict": evaluated["verdict"],
-        "pairs": n_pairs,
-        "round_trips_per_pair": round(test.calls / n_pairs, 2),
-        "tokens_per_pair": round(test.tokens / n_pairs),
-        "tool_tokens_per_pair": round(test.tool_chars / CHARS_PER_TOKEN / n_pairs),
+        "accepted": evaluated["accepted"],
         "runs": test.items,
+        "round_trips_per_run": round(test.calls / test.items, 2),
+        "tokens_per_run": round(test.tokens / test.items),
+        "tool_tokens_per_run": round(test.tool_chars / CHARS_PER_TOKEN / test.items),
         "estimated_runs": estimate["attempts"],
-        "estimated_tokens_read_per_pair": 2 * estimate["tokens_each"],
+        "estimated_tokens_read_per_run": estimate["tokens_each"],
         "round_trips_per_step": step.calls,
         "tokens_per_step": step.tokens,
         "runs_per_step": step.items,
@@ -130,7 +129,7 @@ def main() -> None:
     options = flags.parse_args()
     rows = [measure(options.seed, n) for n in ((4,) if options.short else (1, 4, 16))]
     usual = rows[0] if options.short else rows[1]
-    shared = {name: usual[name] for name in ("round_trips_per_pair", "tokens_per_pair")}
+    shared = {name: usual[name] for name in ("round_trips_per_run", "tokens_per_run")}
     show({**shared, **fixed_costs(), "rows": rows}, options.json)
 
 

@@ -2,8 +2,8 @@
 
     python benchmarks/host_kills.py [--kills N] [--seed N] [--short] [--json]
 
-The killed process is started again. Counted are acknowledged replies that are not in the store (lost), calls and pairs
-that were answered or counted twice (doubled), the difference between the numbers of answered attempts with each version
+The killed process is started again. Counted are acknowledged replies that are not in the store (lost), calls
+that were answered twice (doubled), the difference between the numbers of counted attempts with each version
 (arm_imbalance), and wrong verdicts, which are printed with their reason.
 """
 
@@ -22,7 +22,7 @@ from pathlib import Path
 from random import Random
 from select import select
 
-from benchmarks.doors import StdioHost, add_tasks, ours, parser, rows, run, show
+from benchmarks.doors import StdioHost, add_tasks, ours, parser, rows, show
 from benchmarks.host_agent import Agent
 from benchmarks.simulation import LESSONS, task_rows, write_skill
 
@@ -32,15 +32,14 @@ LONGEST_S = 1.6
 PER_TEST = 12
 LEASE_MINUTES = 0.01
 GONE = 3
-ROUNDS = 4
 _ANSWERED = "select l.id from lease l join reply r on r.call_id = l.call_id where l.state = 'answered'"
 _DOUBLED = "select count(*) from lease where state = 'answered' group by call_id having count(*) > 1"
-_TRIALS = "select count(*) from trial group by version_id"
+_COUNTED = "select sum(arm = 'base') - sum(arm = 'candidate') from test_attempt"
 
 
 @dataclass
 class Found:
-    """What the kills did, in numbers of calls; `imbalance` is that of the pairs that were counted."""
+    """What the kills did, in numbers of calls; `arm_imbalance` is that of the attempts that were counted."""
 
     kills: int = 0
     tests: int = 0
@@ -68,13 +67,12 @@ def _one_test(place: Path, seed: int, n_kills: int, chance: Random, found: Found
     for n in range(n_kills + 1):
         is_last = n == n_kills
         after_s = None if is_last else chance.uniform(0.05, LONGEST_S)
-        verdict, was_killed = _session(store, candidate, acknowledged, seed, after_s, chance.random() < 0.5)
+        accepted, was_killed = _session(store, candidate, acknowledged, seed, after_s, chance.random() < 0.5)
         found.kills += was_killed
-        if verdict:
-            if verdict != "accept":
+        if accepted is not None:
+            if not accepted:
                 found.wrong_verdicts += 1
-                reason = run(store, "show", candidate).get("reason", "")
-                found.wrong.append({"seed": seed, "verdict": verdict, "reason": reason})
+                found.wrong.append({"seed": seed, "decisions": rows(store, "select verdict, inputs from decision")})
             break
     _count(store, acknowledged, found)
 
@@ -88,8 +86,10 @@ def _prepared(store: Path, skill: Path, seed: int) -> str:
 
 def _session(
     store: Path, candidate: str, acknowledged: Path, seed: int, after_s: float | None, at_server: bool
-) -> tuple[str, bool]:
-    """Return the verdict of one session of the host, if any, and whether it was killed before."""
+) -> tuple[bool | None, bool]:
+    """Return whether one session of the host had the candidate accepted, None without a verdict, and whether it was
+    killed before.
+    """
     command = [sys.executable, __file__, "--drive", str(store), candidate, str(acknowledged)]
     with subprocess.Popen([*command, str(seed)], stdout=subprocess.PIPE, text=True) as host:
         assert host.stdout
@@ -100,7 +100,7 @@ def _session(
         rest = host.stdout.read().strip()
     if host.returncode not in (0, GONE, -signal.SIGKILL):
         raise SystemExit(f"the host failed with code {host.returncode}")
-    return (json.loads(rest) if rest else ""), not ended
+    return (json.loads(rest) if rest else None), not ended
 
 
 def _count(store: Path, acknowledged: Path, found: Found) -> None:
@@ -108,29 +108,23 @@ def _count(store: Path, acknowledged: Path, found: Found) -> None:
     found.lost += len(set(said) - {row[0] for row in rows(store, _ANSWERED)})
     found.doubled += len(said) - len(set(said))
     found.doubled += sum(row[0] - 1 for row in rows(store, _DOUBLED))
-    counts = [row[0] for row in rows(store, _TRIALS)]
-    found.arm_imbalance += abs(counts[0] - counts[1]) if len(counts) == 2 else sum(counts)
+    found.arm_imbalance += sum(abs(row[0] or 0) for row in rows(store, _COUNTED))
     found.damaged += rows(store, "pragma integrity_check") != [("ok",)]
 
 
-def drive(store: Path, candidate: str, acknowledged: Path, seed: int) -> str:
-    """Bring a candidate to its verdict as a host does, and return that.
+def drive(store: Path, candidate: str, acknowledged: Path, seed: int) -> bool:
+    """Bring a candidate to its verdict as a host does, and return whether it was accepted.
 
-    Every accepted reply is on disk in `acknowledged` before the next one is made. A paused test is continued.
+    Every accepted reply is on disk in `acknowledged` before the next one is made.
     """
     with StdioHost(ours(store, "--lease-minutes", str(LEASE_MINUTES)), store.parent) as host:
         print(host.pid, flush=True)
-        agent, verdict = Agent(seed, Random(os.getpid())), "undecided"
-        for _ in range(ROUNDS):
-            verdict = _until_it_pauses(host, candidate, agent, acknowledged)
-            if verdict != "undecided":
-                break
-    return verdict
+        return _tested(host, candidate, Agent(seed, Random(os.getpid())), acknowledged)
 
 
-def _until_it_pauses(host: StdioHost, candidate: str, agent: Agent, acknowledged: Path) -> str:
+def _tested(host: StdioHost, candidate: str, agent: Agent, acknowledged: Path) -> bool:
     began = host.call("evaluate_candidate", {"candidate_id": candidate})
-    work, evaluated = began.get("work", []), began if began.get("verdict") else None
+    work, evaluated = began.get("work", []), began if began["status"] == "verdict" else None
     while not evaluated:
         for item in work:
             agent.do(item["folder"])
@@ -144,7 +138,7 @@ def _until_it_pauses(host: StdioHost, candidate: str, agent: Agent, acknowledged
             file.writelines(f"{work_id}\n" for work_id in accepted)
             file.flush()
             os.fsync(file.fileno())
-    return str(evaluated["verdict"])
+    return bool(evaluated["accepted"])
 
 
 def main() -> None:

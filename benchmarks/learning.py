@@ -64,9 +64,10 @@ def ours(setting: Setting, options: dict[str, object], folder: Path) -> Learned:
     config = {"epochs": setting.epochs, "batch": setting.batch, **options}
     done = skillopt_mcp.train(skill, config=config, target=setting.spec, optimizer=setting.spec, store=store)
     score, harmful = judged(done.best_skill, setting)
-    live, _ = judged(done.best_skill if done.verdict == "accept" else skill_text(setting.seed), setting)
+    live, _ = judged(done.best_skill if done.accepted else skill_text(setting.seed), setting)
     n_rollouts = sum(row.n_calls for row in done.usage.stages if row.stage == "rollout" and not row.test)
-    return Learned(score, live, harmful, n_rollouts, 2 * done.n_pairs)
+    runs = done.test.runs if done.test else None
+    return Learned(score, live, harmful, n_rollouts, runs.candidate + runs.base if runs else 0)
 
 
 def peer(setting: Setting, package: str, options: dict[str, object], folder: Path) -> Learned:

@@ -67,7 +67,7 @@ def main(n_steps: int, latency_ms: float, folder: Path) -> None:
     ]  # fmt: skip
     add_tasks(store, skill, rows)
     # What belongs to an epoch is left out, there as here: one epoch is one step.
-    config = {"epochs": n_steps + 1, "batch": BATCH, "max_pairs": 1, "slow_update": False, "meta_skill": False}
+    config = {"epochs": n_steps + 1, "batch": BATCH, "slow_update": False, "meta_skill": False}
     train(skill, config=config, target=backend, optimizer=backend, store=store, concurrency=WORKERS)
     print(json.dumps(figures(model, n_steps)))
 

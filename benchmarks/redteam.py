@@ -70,13 +70,13 @@ class Yard:
 
     def _promoted(self, path: Path, candidate: str) -> str:
         judge = {"kind": "exact", "expected": RIGHT}
-        tasks = [{"prompt": f"Which account is number {n}?", "judge": judge} for n in range(60)]
+        tasks = [{"prompt": f"Which account is number {n}?", "judge": judge} for n in range(30)]
         self.host.call("add_tasks", {"skill": str(path), "tasks": tasks})
         run(self.store, "skills", "permit", path.name, "--yes")
-        tested = {"verdict": "undecided"}
-        while tested.get("verdict") in ("undecided", None):
+        tested: dict[str, object] = {}
+        while tested.get("status") != "verdict":
             tested = self.host.call("evaluate_candidate", {"candidate_id": candidate})
-        assert tested["verdict"] == "accept", tested
+        assert tested["accepted"], tested
         return str(self.host.call("promote_skill", {"candidate_id": candidate})["status"])
 
     def reply(self, model: str, text: str) -> str:

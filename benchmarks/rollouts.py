@@ -22,7 +22,7 @@ BATCH = 40
 TRANSCRIPT = 4096
 ROLLOUTS_PER_STEP = 2 * BATCH
 SPLITS = (*["train"] * BATCH, *["val"] * BATCH, "test")
-CONFIG = {"batch": BATCH, "max_pairs": 8, "step_buffer": False, "slow_update": False, "meta_skill": False}
+CONFIG = {"batch": BATCH, "step_buffer": False, "slow_update": False, "meta_skill": False}
 
 
 def measure(n_steps: int, seed: int, folder: Path) -> tuple[float, float]:

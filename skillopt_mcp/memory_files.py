@@ -117,8 +117,7 @@ def _trained(workspace: Workspace, document: Skill, companion: tuple[Skill, str]
             begin(lent, new)
         elif not training.allow_changed:
             check_unchanged(lent, found, run_backends(lent, found), f"the same command with {ALLOWED}")
-        outcome = replay(
+        return replay(
             lent, found or new, training.notify, training.on_reply, training.concurrency,
             allow_changed=training.allow_changed,
         )  # fmt: skip
-    return outcome

@@ -55,7 +55,7 @@ from skillopt_mcp.training.promotion_test import (
     open_test,
     run_test,
     standing_of,
-    test_of,
+    stored_test,
 )
 from skillopt_mcp.workspace import Workspace
 
@@ -236,7 +236,7 @@ def _way_on(run: Run) -> str:
 # The test of a candidate
 
 
-def test_now(
+def current_test(
     workspace: Workspace, candidate: Candidate, asked: Asked = BETTER, *, again: bool = False,
     among: Sequence[Task] | None = None,
 ) -> Test:  # fmt: skip
@@ -246,12 +246,14 @@ def test_now(
     held-out tasks `among` these. Raises BadInput and Refused where nothing can be tested.
     """
     store = workspace.store
-    held = tasks_to_test(workspace, candidate.skill_id, among)
-    backend = evidence_of(workspace.backends_for(held))
     for row in store.tests.list_of(candidate.skill_id, candidate.base_version, candidate.version_id):
         is_same = (row.plan.margin, row.plan.graded) == (asked.margin, asked.graded)
-        if row.backend == backend and is_same and not (again and store.decisions.latest_in(row.id)):
-            return test_of(store, row)
+        if is_same and not (again and store.decisions.latest_in(row.id)):
+            test = stored_test(store, row)  # its tasks may have been removed since
+            if row.backend == evidence_of(workspace.backends_for(test.tasks)):
+                return test
+    held = tasks_to_test(workspace, candidate.skill_id, among)
+    backend = evidence_of(workspace.backends_for(held))
     return foreseen_test(store, _arms(store, candidate), held, backend, _asked(workspace, asked, backend))
 
 
@@ -339,7 +341,7 @@ def evaluate_candidate(
     """
     store, candidate = workspace.store, candidate_named(workspace, name)
     check_testable(workspace, candidate)
-    test = test_now(workspace, candidate, asked, again=again)
+    test = current_test(workspace, candidate, asked, again=again)
     standing = standing_of(test, store)
     if standing.verdict:
         # Noted again: a process may have died between its last attempt and the note of the verdict.
@@ -351,7 +353,8 @@ def evaluate_candidate(
             return _open(workspace, candidate, test, foreseen)
         if not at_host and workspace.is_agents and foreseen and not _is_agreed(workspace, candidate, test):
             tokens = f", {foreseen.tokens_each:,} tokens each" if foreseen.tokens_each else ""
-            why = f"takes up to {foreseen.most_runs} runs of {workspace.backend('target').name}{tokens}: ask the user first"
+            runs = f"{foreseen.most_runs} runs of {workspace.backend('target').name}{tokens}"
+            why = f"takes up to {runs}: ask the user first"
             offer = _evaluated(workspace, candidate, test, standing, _evaluation(candidate, why))
             return offer.model_copy(update={"status": "estimate", "foreseen": foreseen})
         _able(workspace, test)
@@ -407,7 +410,7 @@ def _run(workspace: Workspace, test: Test, waits: bool, notify: Notify) -> Stand
         backends, budget = _able(workspace, test), Budget(test.row.id, workspace.caps)
         sender = Sender(workspace, budget, notify, workspace.on_reply, workspace.concurrency)
         with span("promotion_test", test=test.row.id):
-            return sender.send(backends, test.row.id, lambda ask: run_test(test, store, ask, notify, workspace.clock))
+            return sender.send(backends, test.row.id, lambda ask: run_test(test, store, ask, notify))
 
 
 def _able(workspace: Workspace, test: Test) -> dict[Role, Backend]:
@@ -489,10 +492,12 @@ def _open(workspace: Workspace, candidate: Candidate, test: Test, foreseen: Fore
     why = f"takes {least} to {most} agent runs: ask the user first"
     step = NextStep(action="submit_work", arguments={"job_id": job}, why=why)
     near = near_train_tasks(workspace.store, candidate.skill_id, test.tasks)
+    skill = workspace.store.skills.get_skill(candidate.skill_id)
+    outside = [] if workspace.root_of(skill) else [Note(code="outside_skill_roots")]
     so_far = _evaluated(workspace, candidate, test, standing_of(test, workspace.store), step)
     update = {
         "status": "work", "foreseen": foreseen, "estimate": estimate, "job_id": job,
-        "notes": [*so_far.notes, *([near] if near else [])],
+        "notes": [*so_far.notes, *outside, *([near] if near else [])],
     }  # fmt: skip
     return so_far.model_copy(update=update)
 

@@ -43,7 +43,7 @@ from skillopt_mcp.guard.capabilities import findings
 from skillopt_mcp.guard.findings import carried
 from skillopt_mcp.host_work import describe_leases
 from skillopt_mcp.next_step import BACKENDS, resuming
-from skillopt_mcp.promotion_tests import chosen_tasks, only_here, opened, report_of, tasks_to_test, test_now
+from skillopt_mcp.promotion_tests import chosen_tasks, current_test, only_here, opened, report_of, tasks_to_test
 from skillopt_mcp.prompts.loading import Prompts, load_prompts, stored_prompts
 from skillopt_mcp.records.budgets import Caps, Cost
 from skillopt_mcp.records.calls import Call, Reply, Role
@@ -62,7 +62,7 @@ from skillopt_mcp.training.gating import measured
 from skillopt_mcp.training.loop import train
 from skillopt_mcp.training.plan import Plan, check_splits, search_splits
 from skillopt_mcp.training.progress import Notify, silent
-from skillopt_mcp.training.promotion_test import Asked, Test, run_test, test_of
+from skillopt_mcp.training.promotion_test import Asked, Test, run_test, stored_test
 from skillopt_mcp.workspace import Workspace
 
 TOPPED = "the current version scores 1.00 on the val tasks, so the gate accepts no candidate"
@@ -310,7 +310,7 @@ def finish(run: Run, skill: Skill, plan: Plan, best: Best, sender: Sender) -> Re
             held = tasks_to_test(workspace, run.skill_id, tasks_of(workspace, run))
         except (BadInput, Refused) as error:
             return replayed(workspace, run, skill, made, str(error))
-        test = _own_test(store, run, made) or test_now(workspace, made, asked, among=held)
+        test = _own_test(store, run, made) or current_test(workspace, made, asked, among=held)
         if test.foreseen:
             test = opened(workspace, made, asked, held)
         # A process may die between the verdict and the end of its run: its test is not another one then.
@@ -318,9 +318,7 @@ def finish(run: Run, skill: Skill, plan: Plan, best: Best, sender: Sender) -> Re
         backends = workspace.backends_for(test.tasks)
         with only_here(store, test, sender.notify):
             standing = answered(
-                sender.send(
-                    backends, test.row.id, lambda ask: run_test(test, store, ask, sender.notify, workspace.clock)
-                )
+                sender.send(backends, test.row.id, lambda ask: run_test(test, store, ask, sender.notify))
             )
         return replayed(workspace, run, skill, made, report_of(workspace, test, standing))
     return replayed(workspace, run, skill, made, outcome)
@@ -329,7 +327,7 @@ def finish(run: Run, skill: Skill, plan: Plan, best: Best, sender: Sender) -> Re
 def _own_test(store: Store, run: Run, made: Candidate) -> Test | None:
     """Return the test that a run began before it stopped, None without one."""
     rows = [row for test_id in store.runs.list_finishes(run.id) if (row := store.tests.find(test_id))]
-    return next((test_of(store, row) for row in reversed(rows) if row.version_id == made.version_id), None)
+    return next((stored_test(store, row) for row in reversed(rows) if row.version_id == made.version_id), None)
 
 
 def best_candidate(workspace: Workspace, run_id: str) -> Candidate:

@@ -96,8 +96,9 @@ def _advance(workspace: Workspace, job: str, capacity: Capacity, wait_s: float |
             status="stopped", job_id=job, receipts=[], reason=reason, next_step=_after_stop(workspace, job)
         )
     if outcome.status in ("work", "running"):
+        now = str(outcome.next_step.arguments.get("job_id", job)) if outcome.next_step else job
         return Submitted(
-            status="work" if outcome.work else "running", job_id=job, receipts=[], work=outcome.work,
+            status="work" if outcome.work else "running", job_id=now, receipts=[], work=outcome.work,
             estimate=outcome.estimate, next_step=outcome.next_step,
         )  # fmt: skip
     result = {"evaluated": outcome} if isinstance(outcome, Evaluated) else {"proposed": outcome}

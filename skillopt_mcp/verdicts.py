@@ -96,7 +96,7 @@ def explain(report: TestReport) -> list[str]:
     lines = [
         f"Test {report.test_id}: {place}, error rate {report.alpha:.2%}.",
         f"{counted(units.seen, 'unit')} of {units.of} seen; a unit is a family of tasks, of which one is drawn.",
-        f"{report.attempts_per_arm} attempts per text and unit; {runs.base} of the old text, {runs.candidate} of the new.",
+        f"{report.attempts_per_arm} attempts per text and unit; {runs.base} of the old, {runs.candidate} of the new.",
         f"Lost: {report.lost.target} failed by themselves, {report.lost.asked_again} asked again, "
         f"{report.lost.bounded} counted against the new text.",
     ]
@@ -137,8 +137,7 @@ def describe_foreseen(foreseen: Foreseen) -> list[str]:
         ]
     lines = [
         f"Test {foreseen.test_in_release} since the last promotion: {counted(foreseen.units, 'task')}, "
-        f"{counted(foreseen.attempts_per_arm, 'attempt')} of each text; {most}, {none.runs:,} on average where nothing is "
-        "better.",
+        f"{counted(foreseen.attempts_per_arm, 'attempt')} of each; {most}, {none.runs:,} on average without a gain.",
         f"It finds a gain of {chances}.",
     ]
     return [*lines, *(["Few tasks: large gains only."] if foreseen.few_tasks else [])]

@@ -21,8 +21,7 @@ create table skill (
     created_at text not null default (strftime('%Y-%m-%dT%H:%M:%fZ'))
 ) strict;
 
--- One row per standing permission: candidates of a skill that are better by evidence of our own processes, and without
--- findings, are promoted without asking.
+-- One row per standing permission: candidates better by own evidence and without findings are promoted without asking.
 create table permission (
     skill_id integer primary key references skill(id),
     granted_by text not null,
@@ -194,7 +193,8 @@ create table reply (
     latency_ms real not null,
     fault text,
     tokens_cached integer not null default 0, -- part of tokens_in that the vendor's cache had
-    served integer references served(id) -- null: the backend did not report a model
+    served integer references served(id), -- null: the backend did not report a model
+    answered_at integer not null default (cast(strftime('%s', 'now') as integer)) -- seconds since 1970
 ) strict;
 
 -- One row per model name that a backend reported with a reply: an alias may switch, a router picks by prompt.
@@ -410,7 +410,6 @@ create table test_attempt (
     cause text not null check (cause in ('', 'target', 'bounded')), -- failed by itself; lost, and counted against it
     n_again integer not null default 0, -- how often it was lost and repeated
     call_id integer not null references call(id),
-    answered_at real not null,      -- seconds since 1970
     primary key (test_id, unit, arm, number)
 ) strict, without rowid;
 

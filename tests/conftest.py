@@ -54,13 +54,12 @@ _TESTS = Path(__file__).parent
 _SLOW = ("acceptance", "cli", "hosts", "peers", "redteam")
 _SLOW_FILES = {
     "test_agent_places.py", "test_agents.py", "test_answering.py", "test_approval.py", "test_backend_registry.py",
-    "test_backing_up.py", "test_batches.py", "test_budgeting.py", "test_budgets.py",
-    "test_comparing.py", "test_confirmation.py", "test_declined.py", "test_ending_early.py",
-    "test_erasing.py", "test_estimating.py", "test_evaluating.py", "test_going_on_after_a_pause.py",
-    "test_hidden_characters.py", "test_host_replies.py", "test_hostile_optimizers.py", "test_http.py",
-    "test_judging.py", "test_kills.py", "test_leasing.py", "test_looking.py", "test_misbehaving_hosts.py",
-    "test_promoting.py", "test_promotion_faults.py", "test_reading.py", "test_replaying.py", "test_resuming.py",
-    "test_server_tools.py", "test_sources_told.py", "test_stdio_ending.py", "test_stdio_server.py",
+    "test_backing_up.py", "test_batches.py", "test_budgeting.py", "test_budgets.py", "test_declined.py",
+    "test_ending_early.py", "test_erasing.py", "test_estimating.py", "test_hidden_characters.py",
+    "test_host_replies.py", "test_hostile_optimizers.py", "test_http.py", "test_judging.py", "test_kills.py",
+    "test_leasing.py", "test_looking.py", "test_misbehaving_hosts.py", "test_promoting.py",
+    "test_promotion_faults.py", "test_promotion_test.py", "test_promotion_tests.py", "test_reading.py",
+    "test_replaying.py", "test_resuming.py", "test_server_tools.py", "test_stdio_ending.py", "test_stdio_server.py",
     "test_stored_trajectories.py",
 }  # fmt: skip
 # These drive programs that a machine may lack: their tests skip without them, or fail where REQUIRE_HOSTS is set.

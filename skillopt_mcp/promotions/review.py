@@ -24,7 +24,7 @@ from skillopt_mcp.records.evidence import EvidenceKind, TestReport
 from skillopt_mcp.records.skills import short
 from skillopt_mcp.skill_folders import handle
 from skillopt_mcp.store.opening import Store
-from skillopt_mcp.training.promotion_test import test_of
+from skillopt_mcp.training.promotion_test import stored_test
 from skillopt_mcp.verdicts import changed_tasks, describe, label
 from skillopt_mcp.workspace import Workspace
 
@@ -33,9 +33,10 @@ class Review(BaseModel):
     """A change under review: its diff (hidden characters shown), its promotion test, and the guard's findings.
 
     `handle` names the skill in commands; `why` is what failed and `changes` how much it changes; `better` and `worse`
-    are tasks of its `test`. It is `proven` where the test is a reason to promote it. `broken` are rules of the Agent Skills specification that the new version breaks and the
-    old one did not. A rollback may be `over_edit`: it replaces an edit made since the last change. `repeats` says
-    that the change brings again what a person rolled back. With `same_session` its author made attempts of the test.
+    are tasks of its `test`. It is `proven` where the test is a reason to promote it. `broken` are rules of the Agent
+    Skills specification that the new version breaks and the old one did not. A rollback may be `over_edit`: it replaces
+    an edit made since the last change. `repeats` says that the change brings again what a person rolled back. With
+    `same_session` its author made attempts of the test.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -66,7 +67,7 @@ def review_candidate(workspace: Workspace, candidate_id: str) -> Review:
     skill = store.skills.get_skill(candidate.skill_id)
     decision = store.decisions.latest(skill.id, GATE, candidate.base_version, candidate.version_id)
     row = store.tests.find(decision.scope) if decision else None
-    test = test_of(store, row) if row else None
+    test = stored_test(store, row) if row else None
     units = unit_rows(workspace, test) if test else []
     kind = kind_of(row.backend) if row else "own"
     base = store.skills.get_files(skill.id, candidate.base_version)

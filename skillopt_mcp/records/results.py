@@ -173,8 +173,8 @@ class Foreseen(BaseModel):
 class Evaluated(Result):
     """The state of a promotion test: whether it accepted the candidate is all that its author learns.
 
-    With status estimate nothing has begun: the same call again begins it. `test` is for people alone: the server leaves it out. With `same_session` a session that proposed or saw the edit
-    made attempts of its test.
+    With status estimate nothing has begun: the same call again begins it. `test` is for people alone: the server leaves
+    it out. With `same_session` a session that proposed or saw the edit made attempts of its test.
     """
 
     status: Literal["verdict", "running", "work", "estimate"]

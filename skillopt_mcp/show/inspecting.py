@@ -52,7 +52,7 @@ from skillopt_mcp.store.erasing import Erasing
 from skillopt_mcp.store.ledger import Servings
 from skillopt_mcp.store.permissions import Permission
 from skillopt_mcp.store.promotion_tests import TestRow
-from skillopt_mcp.training.promotion_test import test_of
+from skillopt_mcp.training.promotion_test import stored_test
 from skillopt_mcp.verdicts import bars, caveats, describe, label
 from skillopt_mcp.workspace import ANSWER_BYTES, LEAST_BYTES, Workspace, page_end, page_start
 
@@ -428,7 +428,7 @@ def _describe_attempts(ids: Sequence[str]) -> str:
 def promotion_test(workspace: Workspace, id: str) -> PromotionTest:
     """Return what the store holds of a promotion test. Raises NotFound."""
     store, row = workspace.store, _test_row(workspace, id)
-    test = test_of(store, row)
+    test = stored_test(store, row)
     candidate = _tested_candidate(workspace, row)
     kind = kind_of(row.backend)
     return PromotionTest(

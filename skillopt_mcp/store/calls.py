@@ -234,8 +234,8 @@ class Calls:
         Their process died, or a host let its lease run out: nobody saw what became of them.
         """
         rows = self._pool.rows(
-            "select id, n_claims - 1 - (select count(*) from attempt a where a.call_id = call.id and a.claim < n_claims)"
-            " as n from call where id in (select value from json_each(?)) and n > 0",
+            "select id, n_claims - 1 - (select count(*) from attempt a where a.call_id = call.id"
+            " and a.claim < n_claims) as n from call where id in (select value from json_each(?)) and n > 0",
             [json.dumps(list(call_ids))],
         )
         return dict(cast(list[tuple[int, int]], rows))

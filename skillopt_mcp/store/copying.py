@@ -70,7 +70,10 @@ def copy_store(source: Path, target: Path, advance: Callable[[int, int], None] =
 
 def read_tests(path: Path) -> list[tuple[str, str, float]]:
     """Return id, skill and error rate of a store's promotion tests. Raises StoreError."""
-    sql = "select t.id, name, json_extract(plan, '$.alpha') from promotion_test t join skill on skill.id = skill_id where number > 0 order by skill.id"
+    sql = (
+        "select t.id, name, json_extract(plan, '$.alpha') from promotion_test t join skill on skill.id = skill_id"
+        " where number > 0 order by skill.id"
+    )
     connection = driver.connect(path)
     try:
         with driver.storage_errors(path):

@@ -134,7 +134,7 @@ class Discarding:
         return [Standing(*row) for row in self._pool.rows(_MADE, [run_id, gate])]  # type: ignore[arg-type]
 
     def list_rejected(self, skill_id: int, gate: str, n: int) -> list[str]:
-        """Return the `n` newest candidates of a skill that a gate did not accept by what a real model did, newest first."""
+        """Return the `n` newest candidates of a skill that a gate did not accept with a real model, newest first."""
         return [str(row[0]) for row in self._pool.rows(_REJECTED, [skill_id, gate, n])]
 
     def begun_at(self, run_id: str) -> str:

@@ -165,14 +165,13 @@ class PromotionTests:
         with self._pool.write() as connection:
             insert_trials(connection, trials)
             connection.executemany(
-                "insert into test_attempt(test_id, unit, arm, number, score, cause, n_again, call_id, answered_at)"
-                " values (?, ?, ?, ?, ?, ?, ?, ?, ?) on conflict do nothing",
+                "insert into test_attempt(test_id, unit, arm, number, score, cause, n_again, call_id)"
+                " values (?, ?, ?, ?, ?, ?, ?, ?) on conflict do nothing",
                 [
-                    (test_id, each.unit, each.arm, each.number, each.score, each.cause, each.n_again, each.call_id,
-                     each.at)
+                    (test_id, each.unit, each.arm, each.number, each.score, each.cause, each.n_again, each.call_id)
                     for each in attempts
                 ],
-            )  # fmt: skip
+            )
 
     def count_strayed(self, row: TestRow) -> int:
         """Return how many attempts of a test have another score than the trial that they are."""
@@ -185,7 +184,7 @@ class PromotionTests:
     def list_attempts(self, test_id: str) -> list[TestAttempt]:
         """Return the attempts of a test, by unit, arm and number."""
         rows = self._pool.rows(
-            "select a.arm, a.unit, a.number, a.score, a.cause, a.n_again, a.call_id, s.name, a.answered_at"
+            "select a.arm, a.unit, a.number, a.score, a.cause, a.n_again, a.call_id, s.name, r.answered_at"
             " from test_attempt a left join reply r on r.call_id = a.call_id left join served s on s.id = r.served"
             " where a.test_id = ? order by a.unit, a.arm, a.number",
             [test_id],

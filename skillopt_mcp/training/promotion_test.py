@@ -5,8 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import secrets
-import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -106,7 +105,7 @@ def foreseen_test(
     return _on(store.tests.foresee(new, draft), arms, tasks, foreseen=True)
 
 
-def test_of(store: Store, row: TestRow) -> Test:
+def stored_test(store: Store, row: TestRow) -> Test:
     """Return a stored test with its texts and tasks."""
     base, candidate = (store.skills.get_files(row.skill_id, each) for each in (row.base_version, row.version_id))
     return _on(row, (base, candidate), store.tasks.list_tasks(row.skill_id))
@@ -122,9 +121,7 @@ def in_order(tasks: Sequence[Task], salt: str) -> list[Task]:
     return [task for _, task in sorted(drawn, key=lambda each: each[0])]
 
 
-def run_test(
-    test: Test, store: Store, ask: Ask, notify: Notify = silent, clock: Callable[[], float] = time.time
-) -> Standing:
+def run_test(test: Test, store: Store, ask: Ask, notify: Notify = silent) -> Standing:
     """Return the verdict of a test, asking wave by wave; each attempt is stored, so that it resumes where it stopped.
 
     Raises Waiting while a deferred backend is to answer, Outage where answers were lost on the way or not judged: the
@@ -135,7 +132,7 @@ def run_test(
         notify(Progress(GATE, 0, len(attempts), plan.most_runs))
         there = {(each.arm, each.unit, each.number) for each in attempts}
         wanted = [each for each in next_wave(plan, attempts) if each not in there]
-        wave = _Wave(test, store, ask, clock(), MAX_AGAIN - standing.lost.asked_again)
+        wave = _Wave(test, store, ask, MAX_AGAIN - standing.lost.asked_again)
         store.tests.add_attempts(test.row.id, wave.attempts(wanted), wave.trials)
         if wave.lost:
             raise _outage(store, test.row.id, wave.lost)
@@ -180,8 +177,8 @@ def decision_of(row: TestRow, standing: Standing, attempts: Sequence[TestAttempt
 class _Wave:
     """The attempts of one wave: asked, and scored by what became of them; what is to be asked again is `lost`."""
 
-    def __init__(self, test: Test, store: Store, ask: Ask, now: float, n_left: int) -> None:
-        self._test, self._store, self._ask, self._now = test, store, ask, now
+    def __init__(self, test: Test, store: Store, ask: Ask, n_left: int) -> None:
+        self._test, self._store, self._ask = test, store, ask
         self._n_left = n_left  # repeats that are left for causes that nobody verified
         self.trials: list[Trial] = []
         self.lost: list[Trial] = []
@@ -238,16 +235,16 @@ class _Wave:
             n_again += self._n_lost(trial)
         cause: Literal["", "target", "bounded"] = ""
         score = trial.soft if self._test.row.plan.graded else trial.hard
-        if n_again > self._n_left:
-            cause, score = "bounded", float(arm == "base")
+        if n_again > self._n_left:  # it took the repeats that were left
+            cause, score, n_again = "bounded", float(arm == "base"), self._n_left
         elif trial.missing and trial.reply.fault in OF_THE_TARGET:
             cause, score = "target", 0.0
         if score is None:
             self.lost.append(trial)
             return None
-        self._n_left -= 0 if cause == "bounded" else n_again
+        self._n_left -= n_again
         self.trials.append(trial)
-        return TestAttempt(arm, unit, number, float(score), cause, n_again, trial.reply.id, at=self._now)
+        return TestAttempt(arm, unit, number, float(score), cause, n_again, trial.reply.id)
 
     def _n_lost(self, trial: Trial) -> int:
         """Return how often the attempt was under way when its process died, or its lease ran out."""

@@ -86,19 +86,18 @@ def test_each_answer_counts_once(bench: Workbench, host: Server) -> None:
 def test_expired_work_is_handed_out_again_and_a_late_answer_counts_if_it_is_the_first(bench: Workbench) -> None:
     with bench.serve(lease_minutes=SHORT_LEASE) as slow, bench.serve(lease_minutes=SHORT_LEASE) as quick:
         candidate_id, job_id = begin(bench, slow)
-        taken = slow.take(job_id, 4)
-        assert not {item["folder"] for item in taken} & {item["folder"] for item in quick.take(job_id, 4)}
+        taken = slow.take(job_id, 3)
+        assert not {item["folder"] for item in taken} & {item["folder"] for item in quick.take(job_id, 1)}
         time.sleep(SHORT_LEASE * 60 + 0.3)
         late = [{"work_id": item["work_id"], "reply": answer_work(Path(item["folder"]))} for item in taken]
         assert slow.hand_in(late[:1]) == [TAKEN]
-        again = [
-            {"work_id": item["work_id"], "reply": answer_work(Path(item["folder"]))} for item in quick.take(job_id)
-        ]
-        assert quick.hand_in(again) == [TAKEN] * len(again)
-        assert slow.hand_in([{**reply, "reply": "hello"} for reply in late[1:]]) == ["late"] * 3
-    with bench.serve() as steady:  # three were lost so, of the four that a test asks again
-        tested = steady.test_by_host(candidate_id)
-        assert (tested.verdict, bench.tested(candidate_id).solved) == ("better", (0.0, 1.0))
+        while work := quick.take(job_id):
+            again = [{"work_id": item["work_id"], "reply": answer_work(Path(item["folder"]))} for item in work]
+            assert quick.hand_in(again) == [TAKEN] * len(again)
+        assert not {TAKEN} & {*slow.hand_in([{**reply, "reply": "hello"} for reply in late[1:]])}
+        # Four were lost so: that many a test asks again.
+        assert quick.tool("evaluate_candidate", candidate_id=candidate_id).verdict == "better"
+        assert bench.tested(candidate_id).solved == (0.0, 1.0)
 
 
 def test_an_attempt_that_was_given_up_is_no_answer(bench: Workbench, host: Server) -> None:
@@ -149,7 +148,8 @@ def test_two_servers_on_one_store_share_the_work_of_one_test(bench: Workbench) -
                 break
         ends = [host.tool("evaluate_candidate", candidate_id=candidate_id) for host in (one, other)]
         assert [end.verdict for end in ends] == ["better", "better"]
-        assert bench.tested(candidate_id)["test.runs.candidate"] <= len(seen) / 2
+        runs = bench.tested(candidate_id)["test.runs"]
+        assert runs["candidate"] + runs["base"] <= len(seen)
 
 
 FAILING: list[tuple[str, dict[str, object]]] = [

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Protocol
+from unittest import mock
 
 from skillopt_mcp.backends.api.prompts import ROLLOUT
 from skillopt_mcp.backends.batches import Patience
@@ -16,11 +17,12 @@ from skillopt_mcp.records.results import Replayed
 from skillopt_mcp.runs import replay, start_run
 from skillopt_mcp.store.driver import sqlite
 from skillopt_mcp.tasks import add_tasks
+from skillopt_mcp.training import promotion_test
 from skillopt_mcp.training.config import Config
 from skillopt_mcp.workspace import Workspace
 
 RULES = [f"Rule {kind}: do {kind} with care." for kind in ("one", "two", "three")]
-CONFIG = Config(epochs=2, batch=12, minibatch=4, max_pairs=60, slow_update=False, meta_skill=False)
+CONFIG = Config(epochs=2, batch=12, minibatch=4, slow_update=False, meta_skill=False)
 
 
 def patch(rule: str, **more: object) -> str:
@@ -76,13 +78,20 @@ def workspace(folder: Path, spec: str, batch: Patience | None = None, caps: Caps
     path = folder / "store" / "s.db"
     with Workspace(path, target=spec, optimizer=spec, project=folder, batch=batch, caps=caps) as made:
         judge = {"kind": "exact", "expected": "right"}
-        prompts = [f"Do item {n} of kind {('one', 'two', 'other')[n % 3]}." for n in range(36)]
-        add_tasks(made, str(skill), [{"prompt": prompt, "judge": judge} for prompt in prompts])
+        splits = (*["train"] * 12, *["val"] * 12, *["test"] * 24)
+        tasks = [
+            {"prompt": f"Do item {n} of kind {('one', 'two', 'other')[n % 3]}.", "judge": judge, "split": split}
+            for n, split in enumerate(splits)
+        ]
+        add_tasks(made, str(skill), tasks)
         for role in ("target", "optimizer"):
             backend = made.backend(role)
             # A run's draws hang on its name and on its target's: with equal names all that is left is the answers.
             backend.name = backend.fingerprint = "the same"
-        yield made
+        with mock.patch.object(
+            promotion_test, "_salt", return_value="00" * 16
+        ):  # so is what a promotion test asks first
+            yield made
 
 
 def replayed(folder: Path, spec: str) -> Replayed:
@@ -91,7 +100,11 @@ def replayed(folder: Path, spec: str) -> Replayed:
 
 
 def decided(result: Replayed) -> dict[str, object]:
-    return result.model_dump(exclude={"tokens_in", "tokens_out", "usd", "test_tokens", "test_usd"})
+    """Return all that a run decided, whatever it cost and whoever answered."""
+    costs = {"tokens_in", "tokens_out", "usd", "test_tokens", "test_usd"}
+    return result.model_dump(
+        exclude={*costs} if result.test is None else {**dict.fromkeys(costs, True), "test": {"models"}}
+    )
 
 
 def everything_kept(folder: Path) -> str:

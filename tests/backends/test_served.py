@@ -59,7 +59,7 @@ def test_what_a_batch_answered_is_stored_with_the_model_that_did(
             with workspace(folder, spec.format(vendor.url), Patience(0.002, 1.5, 0.01)) as made:
                 run = start_run(made, str(folder / "skills" / "clerk"), config)
                 replay(made, run)
-                names = {each.whose: each.name for each in made.store.table(Servings).list_of_scope(run.id)}
+                names = {each.role: each.name for each in made.store.table(Servings).list_of_scope(run.id)}
         # The optimizer is asked at once, and there the vendor says that it is the model that was asked for.
         assert names == {"target": f"{DATED}/fp_abc" if "chat" in spec else DATED, "optimizer": "m"}
 

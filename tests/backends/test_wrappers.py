@@ -18,10 +18,10 @@ from skillopt_mcp.backends.registry import open_backend
 from skillopt_mcp.backends.scripted import Scripted
 from skillopt_mcp.backends.wrappers import Judges, Redacting, WithCompanion, check_backend
 from skillopt_mcp.errors import BackendError, StoreError, Waiting
+from skillopt_mcp.evidence import is_simulated
 from skillopt_mcp.judges.judging import parse_judge
 from skillopt_mcp.judges.kinds.text import Exact
 from skillopt_mcp.judges.programs import CommandRunner
-from skillopt_mcp.promotion_tests import is_simulated
 from skillopt_mcp.records.calls import Call, Message, Question, Reply, Rollout, Stage, Usage
 from skillopt_mcp.records.skills import MAIN_FILE, SkillFile, SkillFiles
 from skillopt_mcp.records.tasks import Task

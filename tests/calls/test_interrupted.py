@@ -88,7 +88,7 @@ def test_what_was_not_sent_because_a_callback_ended_it_is_neither_charged_nor_be
         assert len(ask(calls)) == 12
     [row] = store.ledger.list_rows("r-1")
     assert (target.n_sent, store.budgets.get_spent("r-1").calls, row.n_calls, row.n_again) == (12, 12, 12, 0)
-    assert store.calls.n_restarts(list(range(1, 40))) == {}
+    assert store.calls.n_lost(list(range(1, 40))) == {}
 
 
 def test_what_was_not_sent_because_of_a_refusal_is_neither_charged_nor_begun(

@@ -12,7 +12,6 @@ from skillopt_mcp.candidates import propose_edits
 from skillopt_mcp.promotion_tests import evaluate_candidate
 from skillopt_mcp.workspace import Workspace
 
-
 LESSONS = "\n".join(f"- {topic.lesson}" for topic in TOPICS)
 
 

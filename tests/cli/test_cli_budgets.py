@@ -1,14 +1,13 @@
 from __future__ import annotations
 
 import json
-import os
 import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from changes import at_a_terminal
-from console import BACKENDS, SCRIPT, TARGET, Place, parsed
+from console import SCRIPT, TARGET, Place, parsed
 
 from skillopt_mcp.records.runs import Run
 from skillopt_mcp.workspace import Workspace

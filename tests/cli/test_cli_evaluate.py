@@ -1,4 +1,4 @@
-"""`evaluate` at a terminal: which two texts it compares, what it could find, its verdict; and a promotion without one."""
+"""`evaluate` at a terminal: which texts it compares, what it could find, its verdict; and promotions without one."""
 
 from __future__ import annotations
 
@@ -39,7 +39,12 @@ def mixed(place: Place) -> tuple[str, str]:
     """Return a candidate that three of twelve held-out tasks get worse with, and the target that shows it."""
     hard = [f"day {n}?" for n in (3, 7, 11)]
     rows = [
-        {"prompt": f"What is the word of day {n}?", "id": f"day-{n}", "judge": {"kind": "exact", "expected": "right"}, "split": "test"}
+        {
+            "prompt": f"What is the word of day {n}?",
+            "id": f"day-{n}",
+            "judge": {"kind": "exact", "expected": "right"},
+            "split": "test",
+        }
         for n in range(1, 13)
     ]
     rules = [{"match": [RULE, day], "reply": "wrong"} for day in hard]
@@ -71,9 +76,7 @@ def test_an_edit_of_the_file_is_tested_against_what_was_tested_before(cli: Cli, 
     assert place.main.read_text() == f"{before}\nBe brief.\n"
 
 
-def test_a_text_that_is_named_is_tested_against_the_live_one_or_another(
-    cli: Cli, place: Place, tmp_path: Path
-) -> None:
+def test_a_text_that_is_named_is_tested_against_the_live_one_or_another(cli: Cli, place: Place, tmp_path: Path) -> None:
     live, new, old = place.main.read_text(), tmp_path / "NEW.md", tmp_path / "OLD.md"
     new.write_text(f"{live}\n{LESSONS}\n")
     old.write_text(f"{live}\nBe brief.\n")
@@ -203,7 +206,14 @@ def test_a_person_sees_why_what_and_how_it_did_and_the_undo_before_they_agree(pl
     code, screen = at_a_terminal(place, "promote", candidate, "--simulated", answer="n")
     assert code == 1
     flat = " ".join(re.sub(r"\x1b\[[0-9;]*m", "", screen).split())
-    for part in ("What failed: w", "+- Round once", "GUARD: ", "BETTER (SIMULATION)", "Better: ", "skillopt-mcp rollback"):
+    for part in (
+        "What failed: w",
+        "+- Round once",
+        "GUARD: ",
+        "BETTER (SIMULATION)",
+        "Better: ",
+        "skillopt-mcp rollback",
+    ):
         assert part in flat, part
 
 

@@ -113,7 +113,7 @@ def test_replay_names_all_backends_that_are_missing(cli: Cli, make_place) -> Non
     place: Place = make_place()
     done = cli("replay", place.skill_path, store=place.store_path)
     assert (done.returncode, done.stderr.count("\n")) == (1, 1)
-    assert all(word in done.stderr for word in ("--target", "--optimizer", "claude-code:haiku", "no key"))
+    assert all(word in done.stderr for word in ("--target", "--optimizer", "claude-code:haiku", "no API key"))
 
 
 @pytest.mark.parametrize("arguments", ["--store x tasks list S", "tasks --store x list S", "tasks list --store=x S"])

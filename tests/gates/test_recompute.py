@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from typing import get_args
 
 import pytest
@@ -10,10 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from skillopt_mcp.gates.confirm import ConfirmRule, confirm
-from skillopt_mcp.gates.recompute import ConfirmInputs, StrictInputs, confirm_verdict, search_comparison, search_verdict
+from skillopt_mcp.gates.recompute import StrictInputs, search_comparison, search_verdict
 from skillopt_mcp.gates.search import TaskScore, compare
-from skillopt_mcp.records.evidence import Metric, Pair, SearchGate
+from skillopt_mcp.records.evidence import Metric, SearchGate
 
 SCORES = st.lists(
     st.builds(
@@ -35,32 +33,10 @@ def test_a_strict_verdict_follows_from_its_inputs(
     assert search_verdict("strict", inputs) == expected
 
 
-@pytest.mark.parametrize("gain", [0.0, 0.4, -0.4])
-def test_a_confirm_verdict_follows_from_its_pairs_and_ignores_those_beyond(gain: float) -> None:
-    chance = random.Random(gain)
-    pairs = [Pair(float(chance.random() < 0.5), float(chance.random() < 0.5 + gain)) for _ in range(300)]
-    rule = ConfirmRule(alpha=0.03, max_pairs=300)
-    end = confirm(pairs, rule)
-    inputs = ConfirmInputs(
-        confirmation="t-1", n_pairs=end.n_pairs, alpha=rule.alpha, beta=rule.beta, min_effect=rule.min_effect,
-    )  # fmt: skip
-    assert confirm_verdict(pairs, inputs.model_dump_json()) == end.verdict
-    earlier = inputs.model_copy(update={"n_pairs": end.n_pairs - 1})
-    assert confirm_verdict(pairs, earlier.model_dump_json()) == "undecided"
-
-
-def test_no_pairs_decide_nothing() -> None:
-    inputs = ConfirmInputs(confirmation="t-1", n_pairs=0, alpha=0.9, beta=0.9, min_effect=0.05).model_dump_json()
-    assert confirm_verdict([Pair(0.0, 1.0)], inputs) == "undecided"
-    assert confirm_verdict([Pair(0.0, 1.0)], inputs.replace('"n_pairs":0', '"n_pairs":1')) == "accept"
-
-
 @pytest.mark.parametrize("inputs", ["", "{}", '{"metric": "hard"}', '{"n_pairs": 3}'])
 def test_inputs_that_are_none_are_refused(inputs: str) -> None:
     with pytest.raises(ValidationError):
         search_verdict("strict", inputs)
-    with pytest.raises(ValidationError):
-        confirm_verdict([], inputs)
 
 
 @given(SCORES, SCORES, st.none() | SCORES)

@@ -35,10 +35,12 @@ def server(place: Place, clock: Clock, work: Path) -> Workspace:
 
 
 def begun(host: Workspace, candidate_id: str) -> Submitted:
-    """Return the first work on a candidate's test; the estimate comes first."""
+    """Return the first work on a candidate's test, under the id of the test; the estimate comes first."""
     standing = evaluate_candidate(host, candidate_id)
     assert (standing.status, standing.work) == ("work", [])
-    return submit_work(host, [], standing.job_id)
+    first, made = submit_work(host, [], standing.job_id), host.store.candidates.get_candidate(candidate_id)
+    newest, *_ = host.store.tests.list_of(made.skill_id, made.base_version, made.version_id)
+    return first.model_copy(update={"job_id": newest.id})
 
 
 def begun_proposal(host: Workspace, skill: str, rollouts: int = 0) -> Proposed:

@@ -26,7 +26,7 @@ from skillopt_mcp.training.config import Config
 from skillopt_mcp.training.progress import Progress
 from skillopt_mcp.workspace import Workspace
 
-CONFIG = Config(epochs=1, batch=10, max_pairs=8, slow_update=False, meta_skill=False)
+CONFIG = Config(epochs=1, batch=10, slow_update=False, meta_skill=False)
 BEFORE = open_simulated(f"honest,seed={SEED}").fingerprint
 
 

@@ -3,7 +3,7 @@
 from zlib import crc32
 
 import pytest
-from workshop import LESSONS, SEED, Place, use
+from workshop import PLACEBO, SEED, Place, solving, use
 
 from skillopt_mcp.backends.scripted import Scripted
 from skillopt_mcp.backends.world import make_skill
@@ -48,19 +48,22 @@ def test_one_changed_line_stands_under_the_verdict_on_it(place: Place, workspace
     asked = question_of_promotion(workspace, candidate, Consent.APPROVED)
     assert asked
     rows = asked.text.split("\n")
-    assert rows[1].startswith("Verdict: ACCEPT. Evidence: mean score 0.00 before and 1.00 with this change, over ")
+    assert rows[1].startswith("Verdict: BETTER. ")
+    assert rows[1].endswith(" 0 worse, 0 same (own evidence).")
     assert rows[2:4] == ["+- Keep the page.", ""]
 
 
 def test_the_change_and_what_the_gate_said_follow_in_full(place: Place, workspace: Workspace) -> None:
-    candidate = place.accepted(workspace)
+    use(workspace, solving(lambda call: PLACEBO in call.request.files.text, "scripted"))  # type: ignore[union-attr]
+    candidate = place.accepted(workspace, PLACEBO)
     asked = question_of_promotion(workspace, candidate, Consent.APPROVED)
     assert asked
     rows = asked.text.split("\n")
     assert rows[FIRST_ROWS : FIRST_ROWS + 2] == ["", "--- a/ledger-clerk/SKILL.md"]
-    assert {f"+{line}" for line in LESSONS.splitlines()} < set(rows)
-    assert rows[-2].startswith("The gate: better on these tasks: evidence ")
-    assert rows[-1] == "This rests on a SIMULATION, which says nothing about a real model."
+    assert f"+{PLACEBO}" in rows
+    assert any(row.startswith("On tasks like your 30 the new text solves more: ") for row in rows)
+    assert any(row.startswith("Better: ") for row in rows)
+    assert "This rests on a SIMULATION, which says nothing about a real model." in rows
 
 
 @pytest.mark.parametrize(("n", "asked"), [(DIALOG_ROWS - 16, True), (DIALOG_ROWS, False)])

@@ -97,7 +97,7 @@ def test_a_review_says_which_promotion_tests_a_backup_does_not_know(place: Place
     with place.open() as later:
         place.accepted(later)
     [lost] = review_backup(place.store_path, backup).lost_tests
-    assert (lost.skill, lost.n, round(lost.alpha, 3)) == ("ledger-clerk", 1, 0.03)
+    assert (lost.skill, lost.n, round(lost.alpha, 3)) == ("ledger-clerk", 1, 0.017)
 
 
 def test_nothing_is_restored_while_another_has_the_store_open(place: Place, backup: Path) -> None:

@@ -1,10 +1,8 @@
-"""Costs: what runs, promotion tests and calibrations used, each its own, and what came to nothing of it."""
+"""Costs: what runs and promotion tests used, each its own, and what came to nothing of it."""
 
 from __future__ import annotations
 
-import asyncio
 import json
-import signal
 from collections.abc import Callable
 
 import pytest
@@ -22,8 +20,7 @@ from skillopt_mcp.costs import (
     used_by,
     used_of_candidate,
 )
-from skillopt_mcp.gates.confirm import ConfirmRule
-from skillopt_mcp.promotion_tests import calibrate, evaluate_candidate
+from skillopt_mcp.promotion_tests import evaluate_candidate
 from skillopt_mcp.records.calls import Call, Reply, Usage
 from skillopt_mcp.records.results import Replayed
 from skillopt_mcp.runs import list_runs, replay, start_run
@@ -31,26 +28,9 @@ from skillopt_mcp.show.run_report import describe_run
 from skillopt_mcp.training.config import Config
 from skillopt_mcp.workspace import Workspace
 
-SMALL = Config(epochs=1, batch=30, sessions=0, slow_update=False, meta_skill=False, step_buffer=False, max_pairs=2)
+SMALL = Config(epochs=1, batch=30, sessions=0, slow_update=False, meta_skill=False, step_buffer=False)
 PATCH = json.dumps({"reasoning": "r", "edits": [{"op": "append", "content": LESSONS}]})
 PRICED = Usage(50, 10, 0.25)
-EIGHT = ConfirmRule(max_pairs=8)
-
-
-class Cut(Scripted):
-    """A backend that is interrupted at its n-th call, and never answers that one."""
-
-    def __init__(self, n: int) -> None:
-        super().__init__(lambda _: Reply("no", usage=PRICED), name="simulated:honest")
-        self._n = n
-
-    async def complete(self, call: Call) -> Reply:
-        """Answer, or wait for the Ctrl-C that comes."""
-        reply = await super().complete(call)
-        if self.n_calls == self._n:
-            signal.raise_signal(signal.SIGINT)
-            await asyncio.sleep(3600)
-        return reply
 
 
 def scripted(answer: Callable[[Call], Reply]) -> Scripted:
@@ -73,15 +53,16 @@ def test_a_run_shows_its_own_cost_and_next_to_it_that_of_its_test(place: Place, 
     answering(workspace)
     first = trained(workspace)
     [row] = list_runs(workspace).runs
-    [(test_id, _)] = workspace.store.runs.list_finishes(first.run_id)
+    [test_id] = workspace.store.runs.list_finishes(first.run_id)
     own = sum(each.n_calls for each in workspace.store.ledger.list_rows(first.run_id))
-    assert (first.n_calls, first.n_test_calls) == (row.n_calls, row.n_test_calls) == (own, 2 * first.n_pairs)
+    assert first.test
+    runs = first.test.runs
+    assert (first.n_calls, first.n_test_calls) == (row.n_calls, row.n_test_calls) == (own, runs.base + runs.candidate)
     assert (row.n_sent, row.n_answered, first.test_usd) == (own, own, 0.25 * first.n_test_calls)
     assert row.usd == first.usd == row.usd_known
     # The cost of a test belongs to the test, whichever run continues it.
     second = trained(workspace, seed=2)
     assert first.candidate_id == second.candidate_id
-    assert evaluate_candidate(workspace, first.candidate_id or "", rule=EIGHT).pairs_done
     listed = list_runs(workspace)
     [test] = listed.tests
     assert (test.contest, {each.n_test_calls for each in listed.runs}) == (test_id, {test.n_calls})
@@ -121,20 +102,26 @@ def test_what_was_sent_is_counted_while_nothing_came_back(workspace: Workspace) 
     assert describe_in_flight(workspace.store, [run.id]) == ""
 
 
-def test_a_calibration_that_was_interrupted_counts_what_was_lost_when_it_goes_on(workspace: Workspace) -> None:
-    def calibrated() -> None:
-        calibrate(workspace, "ledger-clerk", 4, 1.0, ConfirmRule(max_pairs=1))
+def test_a_test_that_was_interrupted_counts_what_was_lost_when_it_goes_on(place: Place, workspace: Workspace) -> None:
+    def answer(_: Call) -> Reply:
+        if backend.n_calls == 5:
+            raise ZeroDivisionError("a bug that ends the process")
+        return Reply("no", usage=PRICED)
 
     workspace.concurrency = 1
-    use(workspace, Cut(5))
-    with pytest.raises(KeyboardInterrupt):
-        calibrated()
+    candidate_id = place.propose(workspace)
+    use(workspace, backend := scripted(answer))
+    with pytest.raises(ZeroDivisionError):
+        evaluate_candidate(workspace, candidate_id)
     [used] = list_runs(workspace).tests
     assert (used.n_sent, used.n_answered, used.n_failed, used.n_unanswered) == (5, 4, 0, 1)
-    use(workspace, scripted(lambda _: Reply("no", usage=PRICED)))
-    calibrated()
+    answering(workspace)
+    test = evaluate_candidate(workspace, candidate_id).test
+    assert test
+    assert test.lost.asked_again == 1
     [used] = list_runs(workspace).tests
-    assert (used.n_sent, used.n_answered, used.n_unanswered, used.n_repeated) == (9, 8, 1, 1)
+    n = test.runs.base + test.runs.candidate
+    assert (used.n_sent, used.n_answered, used.n_unanswered, used.n_repeated) == (n + 1, n, 1, 1)
     assert "lost with a process" in str(used)
 
 
@@ -146,7 +133,7 @@ def test_a_test_by_hand_counts_what_failed_and_what_was_under_way(place: Place, 
 
     candidate_id = place.propose(workspace)
     backend = answering(workspace, answer)
-    evaluate_candidate(workspace, candidate_id, rule=EIGHT)
+    evaluate_candidate(workspace, candidate_id)
     [used] = list_runs(workspace).tests
     n, n_unpriced = backend.n_calls, backend.n_calls // 10
     assert (used.n_sent, used.n_failed, used.n_unpriced) == (n, n // 5, n_unpriced)

@@ -38,7 +38,7 @@ def candidate(place: Place, workspace: Workspace) -> str:
         {"op": "replace", "path": "references/more.md", "target": "old words", "content": "new words"},
     ]
     candidate_id = str(propose_edits(workspace, "ledger-clerk", edits).candidate_id)
-    assert evaluate_candidate(workspace, candidate_id).verdict == "accept"
+    assert evaluate_candidate(workspace, candidate_id).accepted
     return candidate_id
 
 

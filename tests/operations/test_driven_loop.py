@@ -43,4 +43,4 @@ def test_a_host_judges_rubrics_of_answers_that_a_backend_gave(place: Place, cloc
             replies.append({"work_id": item.work_id, "reply": {"reasoning": "seen", "grade": grade}})
         standing = submit_work(host, replies)
     assert standing.evaluated
-    assert (standing.evaluated.verdict, standing.evaluated.evidence) == ("accept", "host-run")
+    assert (standing.evaluated.accepted, standing.evaluated.evidence) == (True, "host")

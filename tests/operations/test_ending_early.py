@@ -12,8 +12,8 @@ from skillopt_mcp.api import Callback, StageName
 from skillopt_mcp.training import loop as training
 
 SURE = f"{SIMULATION},noise=0"
-LONG = Config(epochs=9, batch=10, sessions=0, max_pairs=60)
-CONFIG = Config(epochs=3, batch=10, sessions=0, max_pairs=60)
+LONG = Config(epochs=9, batch=10, sessions=0)
+CONFIG = Config(epochs=3, batch=10, sessions=0)
 
 
 def trained(
@@ -41,7 +41,7 @@ def test_a_callback_stops_a_run_whose_best_version_is_tested_and_which_goes_on(p
     workspace = place.open(store="a.db")
     assert (workspace.store.runs.get_run(run_id).status, len(workspace.store.runs.list_steps(run_id))) == ("stopped", 2)
     tested = evaluate(run_id, target=SIMULATION, store=place.store_path.with_name("a.db"))
-    assert tested.verdict is not None
+    assert tested.accepted is not None
     made = workspace.store.candidates.get_candidate(tested.candidate_id)
     assert made.version_id == workspace.store.runs.list_steps(run_id)[-1].best_version
     assert trained(place, "a.db").run_id == run_id
@@ -53,9 +53,9 @@ def test_a_search_ends_at_the_best_score_there_is_as_what_is_left_could_change_n
     result = trained(place, "a.db", config=LONG, world=SURE)
     assert result.steps[-1].current == 1.0
     assert all((step.current or 0.0) < 1.0 for step in result.steps[:-1])
-    assert result.verdict == "accept"
+    assert result.verdict == "better"
     monkeypatch.setattr(training, "is_topped", lambda *_: False)
     whole = trained(place, "b.db", config=LONG, world=SURE)
     assert len(whole.steps) > len(result.steps)
-    assert (whole.candidate_id, whole.verdict, whole.best_skill) == (result.candidate_id, "accept", result.best_skill)
+    assert (whole.candidate_id, whole.verdict, whole.best_skill) == (result.candidate_id, "better", result.best_skill)
     assert whole.usage.n_sent > result.usage.n_sent

@@ -22,7 +22,7 @@ from skillopt_mcp.records.calls import Rollout
 from skillopt_mcp.records.skills import SkillFiles
 from skillopt_mcp.records.tasks import Split, Task
 
-CONFIG = Config(epochs=1, batch=20, sessions=0, slow_update=False, meta_skill=False, max_pairs=8)
+CONFIG = Config(epochs=1, batch=20, sessions=0, slow_update=False, meta_skill=False)
 PATCH = json.dumps({"reasoning": "r", "edits": [{"op": "append", "content": "- Be lucky."}]})
 
 

@@ -15,7 +15,7 @@ from skillopt_mcp.skill_folders import read_skill
 from skillopt_mcp.training.config import Config
 from skillopt_mcp.workspace import Workspace
 
-CONFIG = Config(epochs=2, batch=15, max_pairs=40)
+CONFIG = Config(epochs=2, batch=15)
 
 
 def stamps(folder: Path) -> dict[str, int]:

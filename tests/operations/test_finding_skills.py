@@ -9,10 +9,8 @@ from pathlib import Path
 import pytest
 from workshop import SIMULATION, Place
 
-from skillopt_mcp.candidates import propose_edits
 from skillopt_mcp.errors import BadInput, NotFound
 from skillopt_mcp.estimates import estimate_run
-from skillopt_mcp.promotion_tests import calibrate, evaluate_candidate
 from skillopt_mcp.promotions.consent import Consent, add_root, revoke
 from skillopt_mcp.promotions.promoting import promote_skill, rollback_skill
 from skillopt_mcp.promotions.review import review_rollback
@@ -143,7 +141,6 @@ WORK: list[Callable[[Workspace, str], object]] = [
     lambda workspace, name: start_run(workspace, name, Config()),
     unfinished_run,
     describe_running,
-    lambda workspace, name: calibrate(workspace, name, 1),
     check_stored,
     review_rollback,
     lambda workspace, name: rollback_skill(workspace, name, None, Consent.PERSON),
@@ -176,22 +173,6 @@ def test_the_skill_of_a_checkout_is_listed_and_promoted_from_its_subfolders_and_
     assert aside.root_of(aside.skill(str(copy))) is None
     assert aside.locked(aside.skill(str(copy))).endswith(f"skillopt-mcp skills add-root {copy.parent}")
     assert below.locked(below.skill(str(copy))) == ""
-
-
-def test_the_first_answer_of_a_test_says_that_nothing_may_be_promoted_and_what_allows_it(
-    place: Place, host: Workspace
-) -> None:
-    apart = place.folder / "apart" / NAME
-    apart.parent.mkdir()
-    place.skill.rename(apart)
-    move_skill(host, str(place.skill), str(apart))
-    candidate = propose_edits(host, NAME, [{"op": "append", "content": "- Be kind."}]).candidate_id
-    assert candidate
-    tested = evaluate_candidate(host, candidate)
-    assert (tested.status, tested.work) == ("work", [])
-    assert "outside_skill_roots" in [note.code for note in tested.notes]
-    host.store.permissions.add_root(str(apart.parent))
-    assert "outside_skill_roots" not in [note.code for note in evaluate_candidate(host, candidate).notes]
 
 
 def test_a_root_that_is_itself_a_skill_is_refused_and_so_opens_nothing(place: Place) -> None:

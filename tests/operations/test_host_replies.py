@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from hostwork import Clock, begun, begun_proposal, server
-from workshop import PLACEBO, SEED, Place
+from workshop import SEED, Place
 
 from benchmarks.host_agent import Agent
 from skillopt_mcp.backends.work import EVIDENCE
@@ -144,22 +144,25 @@ def test_a_proposal_gives_its_estimate_before_any_work(place: Place, host: Works
     assert (stopped.status, stopped.next_step.action) == ("stopped", "propose_edits")
 
 
-@pytest.mark.parametrize(("votes", "judgements"), [(0, (0, 0)), (1, (8, 54)), (3, (16, 160))])
-def test_a_test_gives_its_estimate_before_any_work(
-    place: Place, clock: Clock, votes: int, judgements: tuple[int, int]
-) -> None:
+@pytest.mark.parametrize(("votes", "n_each"), [(0, 0), (1, 1), (3, 3)])
+def test_a_test_gives_its_estimate_before_any_work(place: Place, clock: Clock, votes: int, n_each: int) -> None:
     exact, rubric = {"kind": "exact", "expected": "yes"}, {"kind": "rubric", "rubric": "Is it kind?", "votes": votes}
-    tasks = [{"prompt": f"{n}: say", "judge": exact, "split": "test"} for n in range(10)]
-    tasks += [{"prompt": f"{n}: greet", "judge": rubric if votes else exact, "split": "test"} for n in range(20)]
+    tasks = [{"prompt": f"{n * n}: say", "judge": exact, "split": "test"} for n in range(10)]
+    tasks += [{"prompt": f"{n * n}: greet", "judge": rubric if votes else exact, "split": "test"} for n in range(20)]
     add_tasks(place.open(), str(place.skill), tasks)
     host = server(place, clock, place.folder / "work")
-    offer = evaluate_candidate(host, place.propose(host))
-    estimate = offer.estimate
-    assert (offer.status, offer.work, estimate.pairs_done, estimate.pause_at) == ("work", [], 0, 40)
-    assert (estimate.attempts, estimate.judgements) == ((12, 80), judgements)
-    assert host.store.decisions.list_tests(1) == []
+    offer = evaluate_candidate(host, place.propose(host), 1.0)
+    assert offer.foreseen
+    assert offer.estimate
+    most = offer.foreseen.most_runs
+    least, upmost = offer.estimate.attempts
+    assert (offer.status, offer.work, upmost) == ("work", [], most)
+    assert 0 < least < most == 2 * 3 * offer.foreseen.units
+    assert offer.estimate.judgements[1] <= n_each * most
+    assert bool(offer.estimate.judgements[1]) is bool(votes)
+    assert host.store.tests.list_of_skill(1) == []
     work = submit_work(host, [], offer.job_id).work
     handed_in(host, {"work_id": work[0].work_id, "reply": "yes"})
-    assert evaluate_candidate(host, offer.candidate_id).estimate.attempts == (11, 79)
-    other = evaluate_candidate(host, place.propose(host, PLACEBO))
-    assert [note.ids for note in other.notes if note.code == "other_test_open"] == [[offer.job_id]]
+    left = evaluate_candidate(host, offer.candidate_id).estimate
+    assert left
+    assert left.attempts[1] == (most if votes else most - 1), "an attempt is done once it is judged"

@@ -93,7 +93,7 @@ def test_work_that_is_handed_out_again_is_charged_and_held_by_the_cap_on_calls(
     assert host.store.budgets.get_spent(job).calls == len(host.store.leases.list_of(job)) == 10
     assert handed_in(host, first, reply="1.00")[0].status == "accepted"
     host.caps = Caps(calls=12)
-    assert len(submit_work(host, [], job, Capacity(items=4)).work) == 2
+    assert sum(len(submit_work(host, [], job, Capacity(items=4)).work) for _ in range(3)) == 2
 
 
 def test_at_the_cap_work_not_handed_out_yet_is_still_handed_out(place: Place, host: Workspace, clock: Clock) -> None:

@@ -11,7 +11,7 @@ from skillopt_mcp.submitting import submit_work
 from skillopt_mcp.training.config import Config
 from skillopt_mcp.workspace import Workspace
 
-SMALL = Config(epochs=1, batch=10, slow_update=False, meta_skill=False, max_pairs=8)
+SMALL = Config(epochs=1, batch=10, slow_update=False, meta_skill=False)
 OUT = "1 item of work is out until 2027-01-15 08:15 UTC"
 
 

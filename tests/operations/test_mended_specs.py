@@ -13,7 +13,7 @@ from skillopt_mcp.memory_files import Training, consolidate, documents
 from skillopt_mcp.workspace import Workspace
 from tests.vendors import Vendor, vending
 
-CONFIG = Config(epochs=1, batch=10, sessions=0, max_pairs=3, slow_update=False, meta_skill=False)
+CONFIG = Config(epochs=1, batch=10, sessions=0, slow_update=False, meta_skill=False)
 
 
 @pytest.fixture
@@ -78,4 +78,4 @@ def test_a_test_goes_on_whatever_the_timeout_and_prices(place: Place, workspace:
         with pytest.raises(CapReached):
             evaluate(candidate, target=target, store=place.store_path, caps=Caps(calls=n_calls))
     assert len(vendor.asked) == 5
-    [_] = workspace.store.decisions.list_tests(1)
+    [_] = workspace.store.tests.list_of_skill(1)

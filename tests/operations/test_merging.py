@@ -10,7 +10,7 @@ from workshop import LESSONS, Place
 from skillopt_mcp.candidates import propose_edits, rebase_candidate
 from skillopt_mcp.errors import Refused
 from skillopt_mcp.estimates import estimate_run
-from skillopt_mcp.promotion_tests import calibrate, evaluate_candidate
+from skillopt_mcp.promotion_tests import evaluate_candidate
 from skillopt_mcp.proposals import propose_from_evidence
 from skillopt_mcp.records.candidates import Candidate, NewCandidate, candidate_id
 from skillopt_mcp.runs import start_run
@@ -26,7 +26,6 @@ WORK: dict[str, Callable[[Workspace], object]] = {
     "reflect": lambda workspace: propose_from_evidence(workspace, SKILL),
     "estimate": lambda workspace: estimate_run(workspace, SKILL, Config(epochs=1)),
     "replay": lambda workspace: start_run(workspace, SKILL, Config(epochs=1)),
-    "calibrate": lambda workspace: calibrate(workspace, SKILL),
 }
 
 
@@ -52,7 +51,7 @@ def test_a_candidate_is_neither_rebased_onto_a_conflict_nor_tested_on_one(place:
     workspace.store.candidates.add_candidate(NewCandidate(made, better, ()))
     with pytest.raises(Refused, match="unfinished merge"):
         evaluate_candidate(workspace, id)
-    assert workspace.store.decisions.list_tests(skill.id) == []
+    assert workspace.store.tests.list_of_skill(skill.id) == []
 
 
 def test_once_it_is_settled_the_work_goes_on(place: Place, workspace: Workspace) -> None:

@@ -30,7 +30,7 @@ from skillopt_mcp.judges.judging import parse_judge
 from skillopt_mcp.records.skills import SkillFiles
 from skillopt_mcp.records.tasks import Split, Task
 
-CONFIG = Config(epochs=1, batch=10, sessions=0, slow_update=False, meta_skill=False, max_pairs=60, seed=3)
+CONFIG = Config(epochs=1, batch=10, sessions=0, slow_update=False, meta_skill=False, seed=3)
 LESSON = "Greet in Latin."
 PATCH = json.dumps({"reasoning": "r", "edits": [{"op": "append", "content": LESSON}]})
 
@@ -91,7 +91,9 @@ def test_what_a_run_cost_is_listed_by_role_and_stage_wherever_a_program_reads(
     reflected, rolled, tested = found.usage.stages
     assert (reflected.n_calls, reflected.tokens_in, reflected.tokens_out, reflected.usd) == (1, 10, 20, 0.5)
     assert (rolled.n_calls, rolled.tokens_out, rolled.usd_known) == (24, 48, pytest.approx(2.4))
-    assert (tested.n_calls, found.n_calls) == (2 * found.n_pairs, reflected.n_calls + rolled.n_calls)
+    assert found.test
+    runs = found.test.runs
+    assert (tested.n_calls, found.n_calls) == (runs.base + runs.candidate, reflected.n_calls + rolled.n_calls)
     assert found.usage.n_sent == found.usage.n_answered == found.n_calls
     assert found.usage.seconds >= 0.0
     assert all(row.seconds >= 0.0 for row in found.usage.stages)
@@ -119,19 +121,19 @@ def test_what_stops_a_run_and_what_shows_of_it_carries_its_id(place: Place, stor
     heard: list[Progress] = []
     with pytest.raises(CapReached) as stopped:
         trained(place, store, caps=Caps(calls=10))
-    found = trained(place, store, caps=Caps(calls=1000), callbacks={"step": heard.append, "confirm": heard.append})
+    found = trained(place, store, caps=Caps(calls=1000), callbacks={"step": heard.append, "promotion": heard.append})
     assert stopped.value.run_id == found.run_id
     assert {each.run_id for each in heard} == {found.run_id}
     assert Stopped("no run").run_id is None
 
 
-def test_the_scores_heard_of_the_promotion_test_are_those_of_both_versions_by_hard(place: Place, store: Path) -> None:
+def test_a_callback_hears_of_the_promotion_test_whether_it_accepted_and_no_score(place: Place, store: Path) -> None:
     heard: list[Progress] = []
     config = CONFIG.model_copy(update={"metric": "soft"})
-    callbacks = {"confirm": heard.append}
+    callbacks = {"promotion": heard.append}
     found = train(place.skill, Greeting(), config=config, optimizer=Fixed(), store=store, callbacks=callbacks)  # type: ignore[arg-type]
-    assert (heard[-1].current, heard[-1].best, heard[-1].note) == (found.test_before, found.test_after, "accept")
-    assert (found.metric, found.test_before) == ("soft", 0.0)
+    assert found.accepted
+    assert (heard[-1].current, heard[-1].best, heard[-1].note) == (None, None, "accepted")
 
 
 def test_an_outcome_shows_its_config_and_whether_an_earlier_run_will_do(place: Place, store: Path) -> None:

@@ -9,20 +9,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from workshop import LESSONS, PLACEBO, Place, right_when_taught, use
+from workshop import LESSONS, PLACEBO, Place, by_new_lines, is_taught, solving, use
 
 from skillopt_mcp import live_files as livefiles
-from skillopt_mcp.backends.scripted import Scripted
 from skillopt_mcp.backends.world import make_skill
 from skillopt_mcp.calls.owners import lock_run
 from skillopt_mcp.candidates import propose_edits
 from skillopt_mcp.errors import BadInput, BadSkill, Busy, Refused
-from skillopt_mcp.gates.confirm import ConfirmRule
 from skillopt_mcp.promotion_tests import evaluate_candidate
-from skillopt_mcp.promotions.consent import Consent, permit
+from skillopt_mcp.promotions.consent import Consent
 from skillopt_mcp.promotions.promoting import promote_skill, rollback_skill
-from skillopt_mcp.records.calls import Call, Rollout
-from skillopt_mcp.records.notes import Note
 from skillopt_mcp.show.listing import history
 from skillopt_mcp.skill_folders import lock_name, read_skill, recover
 from skillopt_mcp.workspace import Workspace
@@ -31,54 +27,33 @@ PERSON = Consent.PERSON_SIMULATED
 
 
 def test_what_a_real_target_came_to_counts_before_a_simulation(place: Place, workspace: Workspace) -> None:
-    """A simulation's accept cannot pass for a real one, nor can a later failure of a real target be passed over."""
-    permit(workspace, "ledger-clerk", simulated=False)
+    """A simulation's verdict cannot pass for a real one, nor can a later failure of a real target be passed over."""
     candidate_id = place.accepted(workspace)
-    use(workspace, Scripted(lambda _: "no", name="anthropic:some-model"))
-    assert evaluate_candidate(workspace, candidate_id, rule=ConfirmRule(max_pairs=4)).verdict == "undecided"
-    assert promote_skill(workspace, candidate_id, Consent.STANDING).status == "undecided"
+    use(workspace, solving(lambda _: False))
+    assert evaluate_candidate(workspace, candidate_id).accepted is False
+    assert promote_skill(workspace, candidate_id, PERSON).status == "refused"
+    use(workspace, place.open().backend("target"))
+    assert evaluate_candidate(workspace, candidate_id, again=True).accepted
+    assert promote_skill(workspace, candidate_id, PERSON).status == "refused"
 
 
-def test_a_test_with_another_target_that_paused_undecided_takes_no_accept_back(
-    place: Place, workspace: Workspace
-) -> None:
-    use(workspace, Scripted(right_when_taught, name="anthropic:model-a"))
+def test_of_two_tests_that_decided_the_newer_one_counts(place: Place, workspace: Workspace) -> None:
+    use(workspace, solving(is_taught, "anthropic:model-a"))
     candidate_id = place.accepted(workspace)
-    use(workspace, Scripted(right_when_taught, name="anthropic:model-b"))
-    assert evaluate_candidate(workspace, candidate_id, rule=ConfirmRule(max_pairs=2)).verdict == "undecided"
-    use(workspace, Scripted(right_when_taught, name="anthropic:model-a"))
-    step = evaluate_candidate(workspace, candidate_id).next_step
-    assert (step.action, step.arguments, step.command) == ("promote_skill", {"candidate_id": candidate_id}, "")
-    assert promote_skill(workspace, candidate_id, Consent.PERSON).status == "promoted"
-
-
-def wrong_when_taught(call: Call) -> str:
-    """Answer as the task wants unless the skill holds the lessons."""
-    assert isinstance(call.request, Rollout)
-    return "no" if right_when_taught(call) != "no" else str(call.request.task.judge.model_dump()["expected"])
-
-
-def test_of_two_tests_that_decided_the_newer_one_counts_and_the_older_one_says_so(
-    place: Place, workspace: Workspace
-) -> None:
-    use(workspace, Scripted(right_when_taught, name="anthropic:model-a"))
-    candidate_id = place.accepted(workspace)
-    use(workspace, Scripted(wrong_when_taught, name="anthropic:model-b"))
-    assert evaluate_candidate(workspace, candidate_id).verdict == "reject"
-    use(workspace, Scripted(right_when_taught, name="anthropic:model-a"))
-    again = evaluate_candidate(workspace, candidate_id)
-    assert again.verdict == "accept"
-    [_, other] = workspace.store.decisions.list_tests(workspace.skill("ledger-clerk").id)
-    assert Note(code="other_test_reject", ids=[other.id, "anthropic:model-b"]) in again.notes
-    assert again.next_step.action == "propose_edits"
+    use(workspace, solving(lambda call: not is_taught(call), "anthropic:model-b"))
+    assert evaluate_candidate(workspace, candidate_id).accepted is False
     assert promote_skill(workspace, candidate_id, Consent.PERSON).status == "refused"
+    unproven = replace(Consent.PERSON, unproven=True)
+    assert promote_skill(workspace, candidate_id, unproven).status == "promoted"
+    [row] = history(workspace, "ledger-clerk").rows
+    assert row.verdict == "unproven"
 
 
 def test_rollback_goes_back_a_promotion_at_a_time_and_then_says_so(place: Place, workspace: Workspace) -> None:
+    use(workspace, solving(by_new_lines))
     versions = [place.main.read_bytes()]
-    half = LESSONS[: LESSONS.index("\n", len(LESSONS) // 2)]
-    for content in (half, LESSONS):
-        assert promote_skill(workspace, place.accepted(workspace, content), PERSON).status == "promoted"
+    for n in range(2):
+        assert promote_skill(workspace, place.accepted(workspace, f"- New line {n}."), PERSON).status == "promoted"
         versions.append(place.main.read_bytes())
     for expected in (versions[1], versions[0]):
         assert rollback_skill(workspace, "ledger-clerk", None, Consent.PERSON).status == "rolled_back"
@@ -148,7 +123,7 @@ def two_files(place: Place, workspace: Workspace) -> str:
     """Return an accepted candidate that changes SKILL.md and adds a reference."""
     edits = [{"op": "append", "content": LESSONS}, {"op": "append", "path": "references/more.md", "content": "More."}]
     candidate_id = str(propose_edits(workspace, "ledger-clerk", edits).candidate_id)
-    assert evaluate_candidate(workspace, candidate_id).verdict == "accept"
+    assert evaluate_candidate(workspace, candidate_id).accepted
     return candidate_id
 
 

@@ -20,10 +20,11 @@ import skillopt_mcp
 from skillopt_mcp import BadInput, CapReached, Caps, Config, NewTask, Rolled, SkillOptError, Stopped, Trained, train
 from skillopt_mcp.api import StageName
 from skillopt_mcp.judges.judging import parse_judge
+from skillopt_mcp.records.evidence import Solved
 from skillopt_mcp.records.skills import SkillFiles
 from skillopt_mcp.records.tasks import Split, Task
 
-CONFIG = Config(epochs=1, batch=10, sessions=0, max_pairs=60, slow_update=False, meta_skill=False)
+CONFIG = Config(epochs=1, batch=10, sessions=0, slow_update=False, meta_skill=False)
 LESSON = "Greet in Latin."
 GUIDE = Path(__file__).parents[2] / "docs/python.md"
 WORDS = [
@@ -71,7 +72,7 @@ def test_the_first_example_of_the_page_runs_and_asks_no_test_question_in_train(
     names: dict[str, Any] = {}
     exec(re.findall(r"```python\n(.*?)```", GUIDE.read_text(), re.DOTALL)[0], names)
     assert len(capsys.readouterr().out.splitlines()) == 5
-    assert names["result"].verdict == "accept"
+    assert names["result"].verdict == "better"
     assert len({task["prompt"] for task in names["tasks"]}) == len(names["tasks"])
 
 
@@ -79,7 +80,9 @@ def test_the_first_example_of_the_page_runs_and_asks_no_test_question_in_train(
 def test_lists_and_functions_are_enough(place: Place, store: Path, target: object) -> None:
     before = place.main.read_bytes()
     found = trained(place, store, target=target)
-    assert (found.verdict, found.test_before, found.test_after) == ("accept", 0.0, 1.0)
+    assert found.verdict == "better"
+    assert found.test
+    assert found.test.solved == Solved(before=0.0, after=1.0)
     assert LESSON in found.best_skill
     assert place.main.read_bytes() == before
     assert found.n_tasks.model_dump() == {"train": 8, "val": 8, "test": 8}
@@ -98,7 +101,7 @@ def test_tasks_come_from_a_file_and_a_function_may_judge_them(
         found = trained(place, store, str(path))
     else:
         found = trained(place, store, [{"prompt": r["prompt"], "split": r["split"]} for r in ROWS], judge=is_latin)
-    assert (found.verdict, found.test_after) == ("accept", 1.0)
+    assert found.verdict == "better"
 
 
 def test_a_run_takes_the_given_tasks_alone(place: Place, store: Path) -> None:
@@ -124,10 +127,12 @@ class Greeting:
 
 def test_an_environment_may_attempt_and_score_its_tasks_itself(place: Place, store: Path) -> None:
     found = trained(place, store, Greeting(), target=None)
-    assert (found.verdict, found.test_before, found.test_after) == ("accept", 0.0, 1.0)
+    assert found.verdict == "better"
+    assert found.test
+    assert found.test.solved == Solved(before=0.0, after=1.0)
     assert found.candidate_id
     again = skillopt_mcp.evaluate(found.candidate_id, target=Greeting(), store=store)
-    assert again.verdict == "accept"
+    assert again.test == found.test
 
 
 def test_a_callback_stops_the_run_and_the_same_call_continues_it(place: Place, store: Path) -> None:

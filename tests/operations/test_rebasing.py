@@ -34,8 +34,8 @@ def test_a_stale_candidate_goes_live_on_top_of_a_persons_edit(place: Place, work
     assert result.candidate_id
     assert result.candidate_id != stale
     refused = promote_skill(workspace, result.candidate_id, Consent.PERSON_SIMULATED)
-    assert (refused.status, refused.reason) == ("refused", "it was not evaluated against the live version")
-    while evaluate_candidate(workspace, result.candidate_id).verdict != "accept":
+    assert (refused.status, refused.reason) == ("refused", "it was not tested against the live version")
+    while not evaluate_candidate(workspace, result.candidate_id).accepted:
         pass
     assert promote_skill(workspace, result.candidate_id, Consent.PERSON_SIMULATED).status == "promoted"
     assert place.main.read_bytes() == theirs.rstrip(b"\n") + f"\n\n{LESSONS}\n".encode()

@@ -59,9 +59,7 @@ def rejected(place: Place, content: str = WORSE) -> str:
     workspace = place.open()
     use(workspace, as_if_real())
     candidate = place.propose(workspace, content)
-    while (result := evaluate_candidate(workspace, candidate)).verdict == "undecided":
-        pass
-    assert result.verdict == "reject"
+    assert evaluate_candidate(workspace, candidate).accepted is False
     return candidate
 
 
@@ -79,7 +77,7 @@ def test_a_proposal_is_told_of_the_edits_that_a_test_rejected_and_what_a_person_
     rows = [json.loads(line) for line in history.splitlines() if line.startswith("{")]
     appended = {"op": "append", "path": "SKILL.md"}
     assert rows == [
-        {"became": "rejected by its promotion test", **appended, "content": WORSE},
+        {"became": "not accepted by its promotion test", **appended, "content": WORSE},
         {"became": "promoted, then rolled back by a person", **appended, "content": cut_middle(LESSONS, TEXT_LIMIT)},
     ]
     assert "score" not in history
@@ -102,9 +100,7 @@ def test_nothing_is_told_of_a_candidate_made_from_an_attempt_that_was_erased(pla
     made = answered(host, begun_proposal(host, str(place.skill)), WORSE)
     workspace = place.open()
     use(workspace, as_if_real())
-    while (result := evaluate_candidate(workspace, str(made.candidate_id))).verdict == "undecided":
-        pass
-    assert result.verdict == "reject"
+    assert evaluate_candidate(workspace, str(made.candidate_id)).accepted is False
     told = propose_from_evidence(host, str(place.skill))
     assert WORSE in evidence(begun_again(host, told))
     erase(place.open(), FoundAttempts(ids[:3]))
@@ -119,8 +115,7 @@ def begun_again(host: Workspace, told: Proposed) -> Proposed:
 def test_a_simulation_rejects_nothing_for_a_host(place: Place, host: Workspace) -> None:
     workspace = place.open()
     candidate = place.propose(workspace, PLACEBO)
-    while evaluate_candidate(workspace, candidate).verdict == "undecided":
-        pass
+    evaluate_candidate(workspace, candidate)
     recorded(host, place)
     assert "## Earlier steps" not in evidence(begun_proposal(host, str(place.skill)))
 

@@ -9,8 +9,6 @@ from skillopt_mcp.candidates import Change, first_repeat, past_of, propose_edits
 from skillopt_mcp.documents.diffs import edits_between
 from skillopt_mcp.documents.edits import apply_patch
 from skillopt_mcp.promotion_tests import evaluate_candidate
-from skillopt_mcp.promotions.consent import Consent
-from skillopt_mcp.promotions.promoting import promote_skill, rollback_skill
 from skillopt_mcp.records.edits import Edit, Patch
 from skillopt_mcp.records.skills import SkillFile, SkillFiles
 from skillopt_mcp.workspace import Workspace
@@ -87,20 +85,9 @@ def test_an_edit_is_made_again_wherever_its_lines_come_back_and_a_move_is_none(
     assert (found.what if found else "") == reported
 
 
-def undone(place: Place, workspace: Workspace) -> str:
-    """Return a candidate that was promoted and that a person rolled back; a new version is live since."""
-    candidate = place.accepted(workspace)
-    assert promote_skill(workspace, candidate, Consent.PERSON_SIMULATED).status == "promoted"
-    rollback_skill(workspace, "ledger-clerk", None, Consent.PERSON)
-    place.main.write_bytes(place.main.read_bytes() + b"\nMy own words.\n")
-    return candidate
-
-
 def test_what_a_simulation_rejected_is_held_against_no_edit(place: Place, workspace: Workspace) -> None:
     rejected = place.propose(workspace, "- Pay attention to the wording of the request.")
-    while (result := evaluate_candidate(workspace, rejected)).verdict == "undecided":
-        pass
-    assert result.verdict == "reject"
+    assert evaluate_candidate(workspace, rejected).accepted is False
     place.main.write_bytes(place.main.read_bytes() + b"\nMy own words.\n")
     edits = [{"op": "append", "content": "- Pay attention to the wording of the request."}]
     again = propose_edits(workspace, str(place.skill), edits)

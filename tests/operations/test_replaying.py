@@ -15,6 +15,7 @@ from workshop import SEED, SIMULATION, Place, use
 from skillopt_mcp.backends.scripted import Scripted
 from skillopt_mcp.backends.world import make_tasks
 from skillopt_mcp.errors import BackendError, BadInput, Busy, NotFound, Refused
+from skillopt_mcp.gates.promotion import GATE
 from skillopt_mcp.judges import programs
 from skillopt_mcp.judges.judging import parse_judge
 from skillopt_mcp.judges.programs import register_command
@@ -27,14 +28,13 @@ from skillopt_mcp.splits import DEFAULT_SHARES
 from skillopt_mcp.store.driver import Connection
 from skillopt_mcp.store.pool import Pool
 from skillopt_mcp.training.config import Config
-from skillopt_mcp.training.confirmation import GATE
 from skillopt_mcp.training.progress import Notify, Progress
 from skillopt_mcp.workspace import Workspace
 
 CONFIG = Config(epochs=2, batch=10, seed=1)
 
 
-def test_a_run_trains_and_confirms_its_best_version(place: Place, workspace: Workspace) -> None:
+def test_a_run_trains_and_tests_its_best_version(place: Place, workspace: Workspace) -> None:
     before = place.main.read_bytes()
     result = replay(workspace, start_run(workspace, "ledger-clerk", CONFIG))
     assert result.status == "finished"
@@ -42,7 +42,8 @@ def test_a_run_trains_and_confirms_its_best_version(place: Place, workspace: Wor
         *((1, n, "step") for n in (1, 2, 3)), *((2, n, "step") for n in (4, 5, 6)), (2, 7, "slow"), (2, 8, "meta"),
     ]  # fmt: skip
     assert result.candidate_id
-    assert result.test_before is not None
+    assert result.test
+    assert (result.verdict, result.accepted, result.test.test_in_release) == ("better", True, 1)
     assert result.n_calls > 100
     assert place.main.read_bytes() == before
 
@@ -70,17 +71,17 @@ def editing(place: Place, stage: str) -> Notify:
 def test_a_version_that_could_not_be_promoted_any_more_is_not_tested(place: Place, workspace: Workspace) -> None:
     run, before = start_run(workspace, "ledger-clerk", CONFIG), place.main.read_bytes()
     result = replay(workspace, run, editing(place, "step"))
-    assert (result.verdict, result.n_pairs) == (None, 0)
+    assert (result.verdict, result.test) == (None, None)
     assert re.match("it was not tested, .*: the live file of 'ledger-clerk' is version [0-9a-f]{12} now", result.reason)
     assert result.next_step.as_command() == f"skillopt-mcp evaluate {result.candidate_id} --rebase"
-    assert workspace.store.decisions.count_tests(run.skill_id) == 0
+    assert workspace.store.tests.list_of_skill(run.skill_id) == []
     place.main.write_bytes(before)
-    assert evaluate_candidate(workspace, str(result.candidate_id)).verdict == "accept"
+    assert evaluate_candidate(workspace, str(result.candidate_id)).accepted
 
 
 def test_a_run_whose_file_changed_during_its_test_does_not_say_promote(place: Place, workspace: Workspace) -> None:
     result = replay(workspace, start_run(workspace, "ledger-clerk", CONFIG), editing(place, GATE))
-    assert result.verdict == "accept"
+    assert result.verdict == "better"
     assert result.next_step.as_command() == f"skillopt-mcp evaluate {result.candidate_id} --rebase"
 
 
@@ -91,7 +92,7 @@ class Died(BaseException):
 def test_a_run_that_dies_after_any_of_its_last_commits_ends_like_one_that_did_not(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    config, write, n_commits, last = CONFIG.model_copy(update={"max_pairs": 4}), Pool.write, 0, sys.maxsize
+    write, n_commits, last = Pool.write, 0, sys.maxsize
 
     @contextmanager
     def counted(pool: Pool, *, evidence: bool = False) -> Iterator[Connection]:
@@ -108,21 +109,28 @@ def test_a_run_that_dies_after_any_of_its_last_commits_ends_like_one_that_did_no
         workspace = place.open(store=name)
         result = replay(workspace, workspace.store.runs.get_run(run_id))
         assert result.status == "finished"
-        pairs = workspace.store._pool.rows(
-            "select confirmation_id, n, task_id, base, candidate from pair order by 1, 2"
+        attempts = workspace.store._pool.rows(
+            "select test_id, unit, arm, number, score, cause from test_attempt order by 1, 2, 3, 4"
         )
-        return [result, workspace.store.runs.list_steps(run_id), decisions(workspace), pairs]
+        # What was under way is asked again, and shows so.
+        return [
+            result.verdict,
+            result.candidate_id,
+            workspace.store.runs.list_steps(run_id),
+            decisions(workspace),
+            attempts,
+        ]
 
     def begun(name: str) -> tuple[Workspace, Run]:
         workspace = place.open(store=name)
         place.add_tasks(workspace)
-        return workspace, start_run(workspace, "ledger-clerk", config)
+        return workspace, start_run(workspace, "ledger-clerk", CONFIG)
 
     workspace, run = begun("whole.db")
     run_id = run.id
     with monkeypatch.context() as patched:
         patched.setattr(Pool, "write", counted)
-        assert replay(workspace, run).verdict == "undecided"
+        assert replay(workspace, run, concurrency=1).verdict == "better"
     n_whole, whole = n_commits, outcome("whole.db")
     for last in range(n_whole - 6, n_whole):
         workspace, run = begun(f"{last}.db")
@@ -130,13 +138,13 @@ def test_a_run_that_dies_after_any_of_its_last_commits_ends_like_one_that_did_no
         with monkeypatch.context() as patched:
             patched.setattr(Pool, "write", counted)
             with pytest.raises(Died):
-                replay(workspace, run)
+                replay(workspace, run, concurrency=1)
         workspace.close()
         assert outcome(f"{last}.db") == whole
 
 
 def decisions(workspace: Workspace) -> list[str]:
-    rows = workspace.store._pool.rows("select gate, base_version, version_id, scope, verdict, inputs from decision")
+    rows = workspace.store._pool.rows("select gate, base_version, version_id, scope, verdict from decision")
     return sorted(map(str, rows))
 
 

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import pytest
-from workshop import Place, use
+from workshop import Place
 
-from skillopt_mcp.backends.base import Backend
-from skillopt_mcp.backends.scripted import Scripted
-from skillopt_mcp.errors import BadInput, Busy, NotFound
-from skillopt_mcp.gates.confirm import ConfirmRule
+from skillopt_mcp.errors import BadInput, Busy, CapReached, NotFound
 from skillopt_mcp.maintenance.verify import verify_store
-from skillopt_mcp.promotion_tests import chosen_tasks, evaluate_candidate, promotion_tasks
-from skillopt_mcp.records.results import Evaluated
+from skillopt_mcp.promotion_tests import chosen_tasks, evaluate_candidate, tasks_to_test
+from skillopt_mcp.records.budgets import Caps
 from skillopt_mcp.records.tasks import Task
-from skillopt_mcp.runs import ALL_RETIRED, planned, replay, start_run
+from skillopt_mcp.runs import planned, replay, start_run
 from skillopt_mcp.show.inspecting import inspect
 from skillopt_mcp.show.listing import history
 from skillopt_mcp.tasks import (
@@ -32,16 +29,6 @@ RIGHT = {"kind": "exact", "expected": "right"}
 
 def of_split(workspace: Workspace, split: str) -> list[Task]:
     return [task for task in workspace.store.tasks.list_in_use(workspace.skill(SKILL).id) if task.split == split]
-
-
-def undecided() -> Backend:
-    """Return a target that fails everything, so that no test comes to a verdict before it pauses."""
-    return Scripted(lambda call: "no", name="simulated:none")
-
-
-def begun(place: Place, workspace: Workspace, text: str = "- Note.", pairs: int = 8) -> Evaluated:
-    use(workspace, undecided())
-    return evaluate_candidate(workspace, place.propose(workspace, text), rule=ConfirmRule(max_pairs=pairs))
 
 
 def test_a_corrected_task_takes_the_place_of_the_removed_one(workspace: Workspace) -> None:
@@ -65,42 +52,42 @@ def test_nothing_that_begins_later_draws_a_retired_task(workspace: Workspace) ->
     skill = workspace.skill(SKILL)
     assert not {task.id for task in gone.values()} & {
         *(task.id for task in chosen_tasks(workspace, skill, Config())),
-        *(task.id for task in promotion_tasks(workspace, skill.id)),
+        *(task.id for task in tasks_to_test(workspace, skill.id)),
     }
     assert check_stored(workspace, SKILL).n_tasks == 87
-    assert gone["test"].id not in workspace.store.tasks.list_looks(skill.id)
     assert "train 29, val 29, test 29; 3 removed" in inspect(workspace, SKILL).text
 
 
-def test_a_test_that_is_under_way_keeps_its_tasks_and_its_verdicts_recompute(
+def test_a_test_that_is_under_way_keeps_its_tasks_and_its_verdict_recomputes(
     place: Place, workspace: Workspace
 ) -> None:
-    first = begun(place, workspace)
-    [row] = workspace.store.decisions.list_tests(1)
-    ids = [task.name for task in workspace.store.tasks.list_in_use(1) if task.id in row.tasks]
-    assert len(ids) == 30
+    candidate = place.propose(workspace)
+    workspace.caps = Caps(calls=8)
+    with pytest.raises(CapReached):
+        evaluate_candidate(workspace, candidate)
+    [row] = workspace.store.tests.list_of_skill(1)
+    ids = [task.name for task in of_split(workspace, "test")]
     review = review_removal(workspace, SKILL, ids)
     assert review.under_way == [f"promotion test {row.id}"]
-    drawn = sum(n > 0 for n in workspace.store.tasks.list_looks(1).values())
-    assert (len(review.rows), sum(row.n_tests > 0 for row in review.rows)) == (30, drawn)
+    assert [each.n_tests for each in review.rows] == [1] * 30
     remove_tasks(workspace, SKILL, ids)
-    again = evaluate_candidate(workspace, first.candidate_id, rule=ConfirmRule(max_pairs=8))
-    assert (first.pairs_done, again.pairs_done) == (8, 16)
-    assert [each.tasks for each in workspace.store.decisions.list_tests(1)] == [row.tasks]
-    assert "; 30 of its tasks were retired since it began, and stay in it" in again.reason
-    assert "pairs so far: 16" in inspect(workspace, row.id).text
+    workspace.caps = Caps()
+    with pytest.raises(BadInput, match="no held-out task"):
+        evaluate_candidate(workspace, place.propose(workspace, "- Note."))
+    assert evaluate_candidate(workspace, candidate).accepted
+    assert workspace.store.tests.list_of_skill(1) == [row]
     assert verify_store(workspace.store.path).problems == []
 
 
 def test_a_run_that_is_under_way_trains_on_its_tasks_and_tests_on_those_in_use(workspace: Workspace) -> None:
-    run = start_run(workspace, SKILL, Config(epochs=1, batch=10, max_pairs=20))
+    run = start_run(workspace, SKILL, Config(epochs=1, batch=10))
     gone = [of_split(workspace, split)[0] for split in ("train", "val", "test")]
     found = remove_tasks(workspace, SKILL, [task.name for task in gone])
     assert found.under_way == [f"run {run.id}"]
     plan = planned(workspace, run)
     assert (len(plan.train), len(plan.val)) == (30, 30)
     assert replay(workspace, run).verdict is not None
-    [row] = workspace.store.decisions.list_tests(1)
+    [row] = workspace.store.tests.list_of_skill(1)
     assert len(row.tasks) == 29
     assert gone[2].id not in row.tasks
 
@@ -109,7 +96,7 @@ def test_a_run_whose_held_out_tasks_are_all_retired_ends_without_a_test(workspac
     run = start_run(workspace, SKILL, Config(epochs=1, batch=10))
     remove_tasks(workspace, SKILL, [task.name for task in of_split(workspace, "test")])
     done = replay(workspace, run)
-    assert (done.status, done.verdict, done.reason) == ("finished", None, ALL_RETIRED)
+    assert (done.status, done.verdict, "no held-out task" in done.reason) == ("finished", None, True)
 
 
 def test_a_test_that_a_retirement_overtakes_is_not_opened(
@@ -117,16 +104,16 @@ def test_a_test_that_a_retirement_overtakes_is_not_opened(
 ) -> None:
     candidate = place.propose(workspace)
     wrong = of_split(workspace, "test")[0]
-    opened = workspace.store.decisions.open_confirmation
+    opened = workspace.store.tests.open
 
     def overtaken(*given: object) -> object:
         remove_tasks(place.open(), SKILL, [wrong.name])
         return opened(*given)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(workspace.store.decisions, "open_confirmation", overtaken)
-    with pytest.raises(Busy, match="evaluate the candidate again"):
+    monkeypatch.setattr(workspace.store.tests, "open", overtaken)
+    with pytest.raises(Busy, match="tasks were removed just when"):
         evaluate_candidate(workspace, candidate)
-    assert workspace.store.decisions.list_tests(1) == []
+    assert workspace.store.tests.list_of_skill(1) == []
 
 
 def test_retiring_is_in_the_history_with_its_reason(place: Place, workspace: Workspace) -> None:

@@ -56,15 +56,27 @@ def test_a_forged_verdict_does_not_follow_from_its_evidence(place: Place, promot
     change(place.store_path, "drop trigger event_is_never_removed", "update decision set verdict = 'reject'")
     found = problems(place.store_path)
     assert "the schema differs in trigger 'event_is_never_removed' from what this version makes" in found
-    assert "decision 1 (confirm) does not recompute: it is reject, but accept follows from its evidence" in found
+    assert "decision 1 (promotion) does not recompute: it is reject, but better follows from its evidence" in found
     assert any(problem.startswith("decision 1 is not what event") for problem in found)
     assert "promotion 1 of 'ledger-clerk' rests on no accepting decision" in found
 
 
-def test_a_verdict_without_its_pairs_does_not_recompute(place: Place, promoted: str) -> None:
-    change(place.store_path, "delete from pair where n > 2")
-    [problem] = problems(place.store_path)
-    assert problem.startswith("decision 1 (confirm) does not recompute: it rests on")
+@pytest.mark.parametrize(
+    "forgery",
+    [
+        "update test_attempt set score = 1.0 - score where unit = 0 and number = 0",
+        "update test_attempt set cause = 'target' where unit = 0 and arm = 'base'",
+        "update test_attempt set n_again = 1 where unit = 1",
+        "delete from test_attempt where unit = 2 and arm = 'base'",
+        "update promotion_test set plan = json_set(plan, '$.alpha', 0.4)",
+        "update promotion_test set plan = json_set(plan, '$.attempts', 1)",
+    ],
+)
+def test_a_verdict_does_not_recompute_from_changed_attempts_or_another_plan(
+    place: Place, promoted: str, forgery: str
+) -> None:
+    change(place.store_path, "drop trigger promotion_test_is_frozen", forgery)
+    assert any(each.startswith("decision 1 (promotion) does not recompute") for each in problems(place.store_path))
 
 
 def test_a_hash_that_was_kept_shows_whether_history_was_removed(place: Place, promoted: str) -> None:

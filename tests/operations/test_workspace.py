@@ -7,7 +7,7 @@ from workshop import Place
 
 from skillopt_mcp.errors import BadSkill, NotFound
 from skillopt_mcp.estimates import estimate_run
-from skillopt_mcp.records.evidence import Confirmation
+from skillopt_mcp.records.evidence import Lost, Runs, Standing, Units
 from skillopt_mcp.runs import list_runs
 from skillopt_mcp.sessions import harvest
 from skillopt_mcp.show.inspecting import inspect
@@ -17,7 +17,7 @@ from skillopt_mcp.training.config import Config
 from skillopt_mcp.training.progress import Notify
 from skillopt_mcp.workspace import Jobs
 
-VERDICT = Confirmation("accept", "", 1, 0, 0.05, 20.0, 0.0, 1.0)
+VERDICT = Standing(verdict="better", alpha=0.05, units=Units(), attempts_per_arm=5, runs=Runs(), lost=Lost())
 
 
 def test_a_workspace_that_is_not_used_makes_no_store(place: Place, home: Path) -> None:
@@ -78,7 +78,7 @@ def test_a_skill_inside_a_root_that_a_link_leads_out_of_has_no_root(place: Place
     assert workspace.root_of(workspace.skill("ledger-clerk")) == place.root
 
 
-def _work(_: Notify) -> Confirmation:
+def _work(_: Notify) -> Standing:
     return VERDICT
 
 

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from zlib import crc32
 
 from skillopt_mcp.backends.base import Backend
-from skillopt_mcp.backends.scripted import Scripted
+from skillopt_mcp.backends.scripted import Answer, Scripted
 from skillopt_mcp.backends.world import TOPICS, make_tasks
 from skillopt_mcp.candidates import propose_edits
 from skillopt_mcp.promotion_tests import evaluate_candidate
 from skillopt_mcp.records.calls import Call, Role, Rollout
 from skillopt_mcp.records.runs import Run
-from skillopt_mcp.records.tasks import Split
+from skillopt_mcp.records.tasks import NewTask, Split
 from skillopt_mcp.runs import furthest, new_run, start_run
 from skillopt_mcp.training.config import Config
 from skillopt_mcp.workspace import Workspace
@@ -54,8 +56,17 @@ class Place:
         return self.stack.enter_context(Workspace(path, target=target, optimizer=target, project=self.folder))
 
     def add_tasks(self, workspace: Workspace, n: int = 90) -> None:
-        tracked = workspace.skill(str(self.skill))
-        workspace.store.tasks.add_tasks(tracked.id, make_tasks(n, SEED), EVEN)
+        self._add(workspace, make_tasks(n, SEED))
+
+    def add_held_out(self, workspace: Workspace, n: int, n_groups: int = 0) -> None:
+        """Add tasks of split `test` alone, in so many groups where a number is given."""
+        tasks = enumerate(make_tasks(n, SEED))
+        self._add(
+            workspace, [replace(task, split="test", group=f"g{i % n_groups}" if n_groups else "") for i, task in tasks]
+        )
+
+    def _add(self, workspace: Workspace, tasks: Sequence[NewTask]) -> None:
+        workspace.store.tasks.add_tasks(workspace.skill(str(self.skill)).id, tasks, EVEN)
 
     def propose(self, workspace: Workspace, content: str = LESSONS, **edit: str) -> str:
         """Return the id of a candidate; by default it teaches all that the tasks need."""
@@ -66,9 +77,7 @@ class Place:
     def accepted(self, workspace: Workspace, content: str = LESSONS, **edit: str) -> str:
         """Return the id of a candidate that the promotion test has accepted."""
         candidate_id = self.propose(workspace, content, **edit)
-        while (result := evaluate_candidate(workspace, candidate_id)).verdict == "undecided":
-            pass
-        assert result.verdict == "accept"
+        assert evaluate_candidate(workspace, candidate_id).accepted
         return candidate_id
 
 
@@ -81,14 +90,38 @@ def use(workspace: Workspace, backend: Backend, *roles: Role) -> None:
 
 def as_if_real() -> Backend:
     """Return a target that is scripted, but whose evidence counts as that of a real model."""
-    return Scripted(right_when_taught, name="anthropic:some-model")
+    return solving(is_taught)
+
+
+def solving(solves: Callable[[Call], bool | Answer], name: str = "anthropic:some-model") -> Scripted:
+    """Return a target that solves a task, or not, or answers something else, as `solves` says of each attempt."""
+
+    def answer(call: Call) -> Answer:
+        assert isinstance(call.request, Rollout)
+        found = solves(call)
+        if isinstance(found, bool):
+            return str(call.request.task.judge.model_dump()["expected"]) if found else "no"
+        return found
+
+    return Scripted(answer, name=name)
+
+
+def is_taught(call: Call) -> bool:
+    """Return whether the skill of an attempt holds the lessons."""
+    assert isinstance(call.request, Rollout)
+    return all(topic.lesson in call.request.files.text for topic in TOPICS)
+
+
+def by_new_lines(call: Call) -> bool:
+    """Solve a third of the tasks more with each new line."""
+    assert isinstance(call.request, Rollout)
+    return crc32(call.request.task.prompt.encode()) % 3 < call.request.files.text.count("- New line ")
 
 
 def right_when_taught(call: Call) -> str:
     """Answer as the task wants when the skill holds the lessons."""
     assert isinstance(call.request, Rollout)
-    judge = call.request.task.judge.model_dump()
-    return str(judge["expected"]) if all(topic.lesson in call.request.files.text for topic in TOPICS) else "no"
+    return str(call.request.task.judge.model_dump()["expected"]) if is_taught(call) else "no"
 
 
 def go_on_or_start(workspace: Workspace, skill: str, config: Config, *, allow_changed: bool = False) -> Run:

@@ -15,15 +15,10 @@ from skillopt_mcp.calls import spending as retrying
 from skillopt_mcp.calls.asking import Asker
 from skillopt_mcp.calls.spending import POLICIES
 from skillopt_mcp.errors import Outage
-from skillopt_mcp.gates.confirm import ConfirmRule
 from skillopt_mcp.judges.judging import parse_judge
 from skillopt_mcp.records.calls import Call, Fault, Role
-from skillopt_mcp.records.candidates import Candidate, NewCandidate, candidate_id
-from skillopt_mcp.records.skills import MAIN_FILE, SkillFile
 from skillopt_mcp.records.tasks import Split
-from skillopt_mcp.training import confirmation
 from skillopt_mcp.training.config import Config
-from skillopt_mcp.training.confirmation import open_test, run_test
 from skillopt_mcp.training.loop import train
 from skillopt_mcp.training.plan import State
 
@@ -156,47 +151,3 @@ def test_an_outage_while_an_accepted_candidate_is_measured_again_stops_the_run(t
             run(bench, answering(BackendFault("server", "503 down")), fresh)
         state = run(bench, answering(None), fresh)
         assert (state.best != SKILL, state.best_score) == (True, 1.0)
-
-
-def promotion_test_of(bench: Bench) -> confirmation.Test:
-    """Return the promotion test of a candidate that is as good as the live version."""
-    files = SKILL.replaced(SkillFile(MAIN_FILE, SKILL.main + b"- Count twice.\n"))
-    name = candidate_id(bench.skill.id, SKILL.digest, files.digest)
-    made = Candidate(name, bench.skill.id, SKILL.digest, files.digest, "host", "")
-    bench.store.candidates.add_candidate(NewCandidate(made, files))
-    rule = ConfirmRule(alpha=1e-6, beta=1e-6, max_pairs=24)
-    return open_test(bench.store, (SKILL, files), bench.tasks, "scripted", rule)
-
-
-@pytest.mark.parametrize("fault", ["connection", "server", "internal", "timeout", "malformed", "empty"])
-@pytest.mark.parametrize("n_before", [0, 9, 25, 30])
-def test_a_promotion_test_loses_no_pair_to_an_outage_however_often_it_is_begun(
-    tmp_path: Path, n_before: int, fault: Fault
-) -> None:
-    left = n_before
-
-    def answer(call: Call) -> Answer:
-        nonlocal left
-        left -= 1
-        return right(call) if left >= 0 else BackendFault(fault, "gone")
-
-    with Bench(tmp_path, SKILL, new_tasks(12)) as bench:
-        test = promotion_test_of(bench)
-        for _ in range(4):
-            with bench.ask(Scripted(answer), test.row.id) as ask, pytest.raises(Outage):
-                run_test(test, bench.store, ask)
-        with bench.ask(Scripted(right), test.row.id) as ask:
-            end = run_test(test, bench.store, ask)
-        assert (end.n_pairs, end.n_missing) == (24, 0)
-
-
-@pytest.mark.parametrize("fault", ["refusal", "context_too_long"])
-def test_what_a_candidate_brings_about_counts_against_it_and_is_no_outage(tmp_path: Path, fault: Fault) -> None:
-    def answer(call: Call) -> Answer:
-        return BackendFault(fault, "no") if "Count twice." in rollout_of(call).files.text else right(call)
-
-    with Bench(tmp_path, SKILL, new_tasks(12)) as bench:
-        test = promotion_test_of(bench)
-        with bench.ask(Scripted(answer), test.row.id) as ask:
-            end = run_test(test, bench.store, ask)
-        assert (end.n_missing, end.candidate_mean) == (end.n_pairs, 0.0)

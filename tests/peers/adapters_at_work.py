@@ -23,7 +23,7 @@ from skillopt_mcp.settings.settling import load_settings
 
 LESSON = "Always answer with the number alone, in answer tags."
 PATCH = json.dumps({"reasoning": "the answers are wrapped in prose", "edits": [{"op": "append", "content": LESSON}]})
-CONFIG = Config(epochs=1, batch=6, sessions=0, slow_update=False, meta_skill=False, max_pairs=80)
+CONFIG = Config(epochs=1, batch=6, sessions=0, slow_update=False, meta_skill=False)
 
 
 class Doubling(EnvAdapter):

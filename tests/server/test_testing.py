@@ -15,6 +15,7 @@ from mcp import Client
 
 from benchmarks.host_agent import Agent
 from skillopt_mcp.promotions.consent import permit
+from skillopt_mcp.records.calls import Call, Reply
 from skillopt_mcp.server import tools
 from skillopt_mcp.show.listing import history
 
@@ -38,8 +39,13 @@ def test_a_test_goes_on_in_the_background_and_its_author_learns_how_far_it_is_an
 ) -> None:
     monkeypatch.setattr(tools, "CALL_WAIT_S", 0.2)
     world, n_replies, going_on = World(tmp_path), count(), threading.Event()
+
     # The first wave is 8 tasks, each three times with either text: it stays in the second.
-    world.workspace.on_reply = lambda _call, _reply: (next(n_replies) < 50 or going_on.wait(60)) and None
+    def hold(_call: Call, _reply: Reply) -> None:
+        if next(n_replies) >= 50:
+            going_on.wait(60)
+
+    world.workspace.on_reply = hold
     candidate_id = world.propose()
     first, last = evaluated(world, candidate_id, era), evaluated(world, candidate_id, era)
     while last["attempts_done"] == 0:

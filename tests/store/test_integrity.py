@@ -11,7 +11,6 @@ from skillopt_mcp.records.candidates import Approval
 from skillopt_mcp.records.commands import RegisteredCommand
 from skillopt_mcp.records.tasks import NewTask
 from skillopt_mcp.splits import DEFAULT_SHARES
-from skillopt_mcp.store.decisions import ConfirmationRow
 from skillopt_mcp.store.events import append
 from skillopt_mcp.store.integrity import Integrity
 from skillopt_mcp.store.opening import Store
@@ -47,7 +46,7 @@ def full(store: Store) -> Store:
     [
         ("update task set digest = 'x'", "", "task 1 is not what its digest names"),
         ("update skill_root set path = '/x' where path = '/'", "", "skill_root / is not what event 1 (root_added)"),
-        ("update permission set host_run = 1", "", "permission 1 is not what event 3 (permission_set) recorded"),
+        ("update permission set simulated = 1", "", "permission 1 is not what event 3 (permission_set) recorded"),
         ("insert into skill_root(path) values ('/x')", "", "skill_root /x has no event"),
         ("drop index call_by_scope", "", "the schema differs in index 'call_by_scope'"),
         ("create table other(a)", "", "the schema differs in table 'other'"),
@@ -115,14 +114,4 @@ def test_consents_are_recorded_once_and_in_order(store: Store) -> None:
         "permission_set", "permission_withdrawn", "command_registered", "command_removed", "approval_given",
         "approval_given", "approval_withdrawn", "approval_withdrawn",
     ]  # fmt: skip
-    assert problems(store) == []
-
-
-def test_a_promotion_test_is_recorded_each_time_that_tasks_join_it(store: Store) -> None:
-    skill = store.skills.track("s", "/s", SKILL)
-    for tasks in ((1, 2), (1, 2, 3), (1, 2)):
-        row = ConfirmationRow("t-1", skill.id, "a", "b", 0, 0.0, "x", tasks, "like_these")
-        opened = store.decisions.open_confirmation(row, lambda j, staked: 0.05)
-    assert opened.tasks == (1, 2, 3)
-    assert kinds(store) == ["test_opened", "test_widened"]
     assert problems(store) == []

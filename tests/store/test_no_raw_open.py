@@ -37,7 +37,7 @@ def work(parent: Parent, folder: Path) -> None:
             tasks = [{"prompt": t.prompt, "judge": t.judge.model_dump()} for t in world.make_tasks(9, 1)]
             add_tasks(workspace, str(skill), tasks)
             propose_edits(workspace, str(skill), [{"op": "append", "content": "- Check twice."}])
-            replay(workspace, start_run(workspace, str(skill), Config(epochs=1, batch=3, max_pairs=8)))
+            replay(workspace, start_run(workspace, str(skill), Config(epochs=1, batch=3)))
     parent.send(opened)
 
 

@@ -8,7 +8,6 @@ from skillopt_mcp.records.skills import Skill
 from skillopt_mcp.records.tasks import NewTask, TaskFile
 from skillopt_mcp.store.opening import Store
 from skillopt_mcp.store.pool import Pool
-from skillopt_mcp.store.tasks import expose_asked
 from skillopt_mcp.store.trajectories import NewTrajectory
 from tests.reads import noted, plans
 
@@ -32,16 +31,12 @@ def test_hostile_texts_are_values_and_never_schema(store: Store, skill: Skill) -
     assert [task.prompt for task in store.tasks.list_tasks(skill.id)] == [hostile]
 
 
-def test_what_is_asked_is_found_whatever_blanks_surround_it(store: Store, skill: Skill, pool: Pool) -> None:
+def test_what_is_asked_is_found_whatever_blanks_surround_it(store: Store, skill: Skill) -> None:
     ending = " and say what it was, in one short line"
     add(store, skill, *(NewTask(f"\t find {n}{ending}\n", JUDGE, split="val") for n in range(10)))
     add(store, skill, NewTask(f"find 7{ending} ", JUDGE, split="train", files=(TaskFile("a", "b"),)))
     assert store.tasks.is_held_out(skill.id, f"find 7{ending}")
     assert not store.tasks.is_held_out(skill.id, f"mine 7{ending}")
-    with pool.write() as connection:
-        expose_asked(connection, skill.id, f"  find 7{ending}", "session")
-    found = pool.rows("select prompt from task t join exposure e on e.task_id = t.id order by t.id")
-    assert found == [(f"\t find 7{ending}\n",), (f"find 7{ending} ",)]
 
 
 def test_what_is_asked_is_found_without_reading_every_task(store: Store, skill: Skill) -> None:

@@ -25,9 +25,9 @@ from skillopt_mcp.promotion_tests import (
     candidate_named,
     candidate_of_files,
     check_testable,
+    current_test,
     evaluate_candidate,
     foresee,
-    test_now,
 )
 from skillopt_mcp.records.candidates import Candidate
 from skillopt_mcp.records.results import Evaluated, Foreseen, Proposed
@@ -106,7 +106,7 @@ class Evaluate(Sending):
         require_backends(target=self.target)
         asked = Asked(self.no_worse, self.max_pairs, self.graded)
         self._label = simulation(workspace)
-        store, test = workspace.store, test_now(workspace, candidate, asked, again=self.again)
+        store, test = workspace.store, current_test(workspace, candidate, asked, again=self.again)
         warnings = (
             workspace.locked(store.skills.get_skill(candidate.skill_id)),
             host_tests(workspace, [candidate]).get(candidate.version_id),

@@ -90,7 +90,8 @@ class Track(Command):
 class Permit(Command):
     """Let an agent promote small edits of words without asking that are better by our own runs of the target.
 
-    Attempts that a host's agents made are asked about each time. Edits in which the guard found something, or which touch code or a command, are asked about each time.
+    Evidence that a host's agents made, edits in which the guard found something, and edits that touch code or a command
+    are asked about each time.
     """
 
     skill: Annotated[str, Arg(SKILL)]

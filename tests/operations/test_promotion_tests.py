@@ -1,0 +1,483 @@
+"""Promotion tests: which two texts they compare, what they take of a release's error rate, and when they wait."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import threading
+from collections import Counter
+
+import pytest
+from hostwork import Clock, begun, driven
+from workshop import LESSONS, PLACEBO, SEED, SIMULATION, Place, as_if_real, is_taught, right_when_taught, solving, use
+
+from benchmarks.host_agent import Agent
+from skillopt_mcp.backends.base import BackendFault
+from skillopt_mcp.backends.scripted import Answer, Scripted
+from skillopt_mcp.calls import spending
+from skillopt_mcp.errors import BackendError, BadInput, CapReached, NotFound, Outage, Refused
+from skillopt_mcp.judges.kinds.rubric import Rubric
+from skillopt_mcp.promotion_tests import candidate_of_files, evaluate_candidate
+from skillopt_mcp.promotions.consent import Consent
+from skillopt_mcp.promotions.promoting import promote_skill
+from skillopt_mcp.records import evidence
+from skillopt_mcp.records.budgets import Caps
+from skillopt_mcp.records.calls import Call, Fault, Reply
+from skillopt_mcp.records.evidence import Arm
+from skillopt_mcp.records.results import Evaluated
+from skillopt_mcp.records.tasks import NewTask
+from skillopt_mcp.splits import DEFAULT_SHARES
+from skillopt_mcp.store.pool import Pool
+from skillopt_mcp.store.promotion_tests import PromotionTests
+from skillopt_mcp.submitting import submit_work
+from skillopt_mcp.training.promotion_test import BETTER, Asked
+from skillopt_mcp.workspace import Workspace
+
+HARM = "- Answer no."
+
+
+@pytest.fixture
+def fresh(place: Place) -> Workspace:
+    """Return a workspace whose skill has no task yet, with a target that counts as real."""
+    workspace = place.open()
+    use(workspace, as_if_real())
+    return workspace
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let no retry wait for long."""
+    quick = {fault: policy._replace(wait_s=0.0005) for fault, policy in spending.POLICIES.items()}
+    monkeypatch.setattr(spending, "POLICIES", quick)
+
+
+def report_on(workspace: Workspace, name: str, asked: Asked = BETTER, *, again: bool = False) -> evidence.TestReport:
+    """Return the report of a test that has decided."""
+    found = evaluate_candidate(workspace, name, asked=asked, again=again)
+    assert found.test
+    return found.test
+
+
+def place_of(call: Call) -> tuple[int, Arm, int]:
+    """Return the unit, the arm and the number of an attempt."""
+    _, unit, arm, number, *_ = call.draw.split("/")
+    return int(unit), "base" if arm == "base" else "candidate", int(number)
+
+
+# Which two texts
+
+
+def test_a_persons_edit_is_tested_against_the_version_that_was_tested_or_known_before(
+    place: Place, fresh: Workspace
+) -> None:
+    place.add_held_out(fresh, 8)
+    versions = [fresh.skill("ledger-clerk").live_version]
+    with pytest.raises(BadInput, match="is the version that was known before: edit it"):
+        evaluate_candidate(fresh, "ledger-clerk")
+    for n, line in enumerate((PLACEBO, LESSONS)):
+        place.main.write_bytes(place.main.read_bytes() + f"\n{line}\n".encode())
+        found = evaluate_candidate(fresh, "ledger-clerk")
+        made = fresh.store.candidates.get_candidate(found.candidate_id)
+        versions.append(fresh.skill("ledger-clerk").live_version)
+        assert (made.origin, made.base_version, made.version_id) == ("person", *versions[-2:])
+        assert (found.accepted, found.next_step is None) == (bool(n), True)
+        assert found.test
+        assert found.test.test_in_release == n + 1
+    assert evaluate_candidate(fresh, "ledger-clerk") == found
+
+
+def test_two_texts_that_a_person_names_are_tested_whatever_is_live(place: Place, fresh: Workspace) -> None:
+    place.add_held_out(fresh, 8)
+    live, new, folder = place.main.read_bytes(), place.folder / "new.md", place.folder / "other"
+    new.write_bytes(live + LESSONS.encode())
+    folder.mkdir()
+    (folder / "SKILL.md").write_bytes(live + PLACEBO.encode())
+    against_live = candidate_of_files(fresh, "ledger-clerk", new)
+    against_other = candidate_of_files(fresh, "ledger-clerk", new, folder)
+    assert against_live.base_version == fresh.skill("ledger-clerk").live_version != against_other.base_version
+    assert against_live.version_id == against_other.version_id
+    place.main.write_bytes(live + b"\nMy own words.\n")
+    assert [evaluate_candidate(fresh, each.id).accepted for each in (against_live, against_other)] == [True, True]
+    with pytest.raises(BadInput, match="both texts are the same"):
+        candidate_of_files(fresh, "ledger-clerk", new, new)
+    with pytest.raises(BadInput, match="cannot be read"):
+        candidate_of_files(fresh, "ledger-clerk", place.folder / "none.md")
+
+
+def test_a_candidate_that_is_live_is_not_report_on(place: Place, workspace: Workspace) -> None:
+    candidate_id = place.accepted(workspace)
+    promote_skill(workspace, candidate_id, Consent.PERSON_SIMULATED)
+    with pytest.raises(Refused, match="is what is live already"):
+        evaluate_candidate(workspace, candidate_id)
+
+
+@pytest.mark.parametrize("name", ["c-000000000000", "", "x" * 100_000, "a\0b", "\ud800", "'; drop table candidate; --"])
+def test_an_unknown_candidate_is_refused_in_one_short_line(place: Place, workspace: Workspace, name: str) -> None:
+    for operation in (evaluate_candidate, lambda ws, id: promote_skill(ws, id, Consent.PERSON)):
+        with pytest.raises(NotFound) as error:
+            operation(workspace, name)
+        assert len(str(error.value)) < 300
+
+
+# What a test takes of the error rate of a release
+
+
+def test_each_test_takes_a_third_of_what_is_left_until_a_promotion(place: Place, fresh: Workspace) -> None:
+    place.add_held_out(fresh, 8)
+    alphas = [0.05 / 3 * (2 / 3) ** n for n in range(3)]
+    reports = [report_on(fresh, place.propose(fresh, f"- Placebo {n}.")) for n in range(2)]
+    live = place.main.read_bytes()
+    place.main.write_bytes(live + b"\nMy own words.\n")
+    reports.append(report_on(fresh, "ledger-clerk"))
+    assert [each.alpha for each in reports] == pytest.approx(alphas)
+    assert [each.test_in_release for each in reports] == [1, 2, 3]
+    place.main.write_bytes(live)
+    accepted = place.propose(fresh)
+    simulated = place.open()
+    assert report_on(simulated, accepted).test_in_release == 1, "tests of simulations are apart"
+    assert report_on(fresh, accepted).test_in_release == 4
+    assert promote_skill(fresh, accepted, Consent.PERSON).status == "promoted"
+    after = report_on(fresh, place.propose(fresh, PLACEBO))
+    assert (after.test_in_release, after.alpha) == (1, pytest.approx(alphas[0]))
+    assert after.promotions_here == 1
+
+
+def test_a_test_takes_its_share_when_it_opens_and_keeps_it(place: Place, fresh: Workspace) -> None:
+    place.add_held_out(fresh, 8)
+    fresh.caps = Caps(calls=10)
+    first, second = place.propose(fresh), place.propose(fresh, PLACEBO)
+    with pytest.raises(CapReached):
+        evaluate_candidate(fresh, first)
+    fresh.caps = Caps()
+    assert report_on(fresh, second).test_in_release == 2
+    assert report_on(fresh, first).test_in_release == 1
+
+
+def test_a_verdict_stands_and_asks_nothing_and_again_opens_the_next_test(place: Place, fresh: Workspace) -> None:
+    place.add_held_out(fresh, 8)
+    use(fresh, target := solving(is_taught))
+    candidate_id = place.propose(fresh)
+    first, n_calls = evaluate_candidate(fresh, candidate_id), target.n_calls
+    assert evaluate_candidate(fresh, candidate_id) == first
+    assert target.n_calls == n_calls
+    assert first.test
+    second = report_on(fresh, candidate_id, again=True)
+    assert (second.verdict, second.test_in_release, second.test_id == first.test.test_id) == ("better", 2, False)
+    assert target.n_calls > n_calls
+    assert report_on(fresh, candidate_id) == second
+
+
+# What it asks
+
+
+def test_a_known_base_screens_a_new_text_and_decides_nothing(place: Place, fresh: Workspace) -> None:
+    place.add_held_out(fresh, 16)
+
+    def solves(call: Call) -> bool:
+        """Solve two attempts of five; one more at four tasks with the placebo, all with the lessons, none with harm."""
+        unit, arm, number = place_of(call)
+        if arm == "base":
+            return number < 2
+        assert hasattr(call.request, "files")
+        text = call.request.files.text
+        return number < (5 if is_taught(call) else 0 if HARM in text else 3 if unit < 4 else 2)
+
+    use(fresh, solving(solves))
+    tied = report_on(fresh, place.propose(fresh, PLACEBO))
+    assert (tied.verdict, tied.units.seen, tied.units.better) == ("cant_tell", 16, 4)
+    assert (tied.runs.candidate, tied.runs.base, tied.screened) == (80, 80, False)
+    harmful = report_on(fresh, place.propose(fresh, HARM))
+    assert (harmful.verdict, harmful.screened, harmful.test_in_release) == ("not_better", True, 2)
+    assert (harmful.runs.candidate, harmful.runs.base, harmful.p_bound) == (40, 0, None)
+    good = report_on(fresh, place.propose(fresh))
+    assert (good.verdict, good.screened, good.test_in_release) == ("better", False, 3)
+    assert good.runs.base == good.runs.candidate
+    assert good.p_bound is not None
+    assert good.p_bound <= good.alpha
+
+
+def test_tasks_of_one_group_are_one_unit(place: Place, fresh: Workspace) -> None:
+    place.add_held_out(fresh, 16, n_groups=8)
+    report = report_on(fresh, place.propose(fresh))
+    assert (report.verdict, report.units.of, report.attempts_per_arm, report.few_tasks) == ("better", 8, 5, True)
+
+
+def test_train_and_val_tasks_are_never_held_out(place: Place) -> None:
+    workspace = place.open()
+    tasks = [NewTask(f"What is {n}?", Rubric(rubric="kind"), split=split) for n, split in enumerate(("train", "val"))]
+    workspace.store.tasks.add_tasks(workspace.skill(str(place.skill)).id, tasks, DEFAULT_SHARES)
+    with pytest.raises(BadInput, match=r"no held-out task \(split test\): add tasks"):
+        evaluate_candidate(workspace, place.propose(workspace))
+
+
+@pytest.mark.parametrize(("content", "verdict"), [(LESSONS, "better_here"), (PLACEBO, "cant_tell"), (HARM, "worse")])
+def test_a_small_suite_shows_what_is_so_on_its_own_tasks_and_only_a_person_promotes_on_it(
+    place: Place, fresh: Workspace, content: str, verdict: str
+) -> None:
+    place.add_held_out(fresh, 3)
+    use(fresh, solving(lambda call: is_taught(call) or (content == HARM and place_of(call)[1] == "base")))
+    candidate_id = place.propose(fresh, content)
+    found = evaluate_candidate(fresh, candidate_id)
+    assert found.test
+    assert (found.test.verdict, found.accepted, found.test.test_in_release) == (verdict, False, 0)
+    assert promote_skill(fresh, candidate_id, Consent.PERSON).status == "refused"
+    unproven = Consent("person", "terminal", unproven=True)
+    assert promote_skill(fresh, candidate_id, unproven).status == "promoted"
+
+
+@pytest.mark.parametrize(("is_shorter", "status"), [(True, "promoted"), (False, "refused")])
+def test_no_worse_is_a_reason_to_promote_a_shorter_text_alone(
+    place: Place, fresh: Workspace, is_shorter: bool, status: str
+) -> None:
+    place.add_held_out(fresh, 8)
+    text, new = place.main.read_text(), place.folder / "new.md"
+    new.write_text(text[: -len(text) // 10] if is_shorter else text[:-4])
+    use(fresh, solving(lambda call: True))
+    candidate_id = candidate_of_files(fresh, "ledger-clerk", new).id
+    found = evaluate_candidate(fresh, candidate_id, asked=Asked(margin=0.1))
+    assert found.test
+    assert (found.test.verdict, found.test.margin, found.accepted) == ("no_worse", 0.1, is_shorter)
+    assert promote_skill(fresh, candidate_id, Consent.PERSON).status == status
+
+
+# Attempts without an answer
+
+
+@pytest.mark.parametrize(("arm", "verdict"), [("candidate", "not_better"), ("base", "better")])
+@pytest.mark.parametrize("fault", ["timeout", "refusal"])
+def test_what_the_target_fails_at_by_itself_is_a_failure_of_its_own_text(
+    place: Place, fresh: Workspace, fault: Fault, arm: Arm, verdict: str
+) -> None:
+    place.add_held_out(fresh, 8)
+
+    def solves(call: Call) -> bool | Answer:
+        _, at, number = place_of(call)
+        return BackendFault(fault, "no") if at == arm and number < 2 else True
+
+    use(fresh, solving(solves))
+    report = report_on(fresh, place.propose(fresh))
+    assert (report.verdict, report.lost.target, report.lost.asked_again) == (verdict, 16, 0)
+
+
+@pytest.mark.usefixtures("impatient")
+def test_what_was_lost_on_the_way_counts_for_nothing_and_is_asked_again(place: Place, fresh: Workspace) -> None:
+    place.add_held_out(fresh, 8)
+    is_down = True
+
+    def solves(call: Call) -> bool | Answer:
+        return BackendFault("connection", "unplugged") if is_down and place_of(call)[2] == 3 else is_taught(call)
+
+    use(fresh, target := solving(solves))
+    candidate_id = place.propose(fresh)
+    with pytest.raises(Outage, match="unplugged"):
+        evaluate_candidate(fresh, candidate_id)
+    [row] = fresh.store.tests.list_of_skill(1)
+    assert {each.number for each in fresh.store.tests.list_attempts(row.id)} <= {0, 1, 2, 4}
+    assert fresh.store.decisions.list_decisions() == []
+    is_down = False
+    n_before = target.n_calls
+    report = report_on(fresh, candidate_id)
+    assert (report.verdict, report.runs.base, report.lost.asked_again) == ("better", 40, 0)
+    assert {place_of(call)[2] for call in target.calls[n_before:]} == {3}
+
+
+def test_where_a_judge_fails_the_test_waits_and_asks_the_judge_alone_again(place: Place, fresh: Workspace) -> None:
+    tasks = [NewTask(f"Greet guest {n * n}.", Rubric(rubric=f"Is it kind, {n}?"), split="test") for n in range(8)]
+    fresh.store.tasks.add_tasks(fresh.skill(str(place.skill)).id, tasks, DEFAULT_SHARES)
+    use(fresh, target := Scripted(lambda call: "good" if is_taught(call) else "bad", name="anthropic:m"))
+    use(fresh, Scripted(lambda _: "I would not know.", name="anthropic:j"), "judge")
+    candidate_id = place.propose(fresh)
+    with pytest.raises(Outage, match="could not be judged"):
+        evaluate_candidate(fresh, candidate_id)
+    n_calls = target.n_calls
+    grade = Scripted(lambda call: '{"grade": "all"}' if "good" in str(call.request) else '{"grade": "none"}')
+    grade.name = grade.fingerprint = "anthropic:j"
+    use(fresh, grade, "judge")
+    assert report_on(fresh, candidate_id).verdict == "better"
+    assert target.n_calls == n_calls
+
+
+@pytest.mark.parametrize(("n_lost", "n_bounded"), [(3, 0), (6, 2)])
+def test_what_was_lost_for_an_unknown_cause_is_repeated_four_times_a_test_and_then_counts_against_the_new_text(
+    place: Place, fresh: Workspace, n_lost: int, n_bounded: int
+) -> None:
+    place.add_held_out(fresh, 8)
+
+    def solves(call: Call) -> bool | Answer:
+        unit, arm, number = place_of(call)
+        is_lost = arm == "candidate" and number == 1 and unit < n_lost and not call.draw.endswith("again1")
+        return BackendFault("internal", "a bug") if is_lost else is_taught(call)
+
+    use(fresh, target := solving(solves))
+    fresh.concurrency = 1
+    report = report_on(fresh, place.propose(fresh))
+    assert (report.lost.asked_again, report.lost.bounded) == (n_lost - n_bounded, n_bounded)
+    assert sum("/again" in call.draw for call in target.calls) == n_lost - n_bounded
+    assert report.verdict == "better"
+    assert report.solved
+    assert report.solved.after == 1 - n_bounded / (5 * report.units.seen)
+
+
+def test_a_test_that_failed_can_be_started_again(place: Place, workspace: Workspace) -> None:
+    candidate_id = place.propose(workspace)
+    for failure in (BackendFault("auth", "the key is wrong"), TimeoutError("not what waiting raises")):
+
+        def answer(_: Call, failure: Exception = failure) -> BackendFault:
+            if isinstance(failure, BackendFault):
+                return failure
+            raise failure
+
+        use(workspace, Scripted(answer))
+        with pytest.raises((BackendError, TimeoutError), match=r"the key is wrong|not what"):
+            evaluate_candidate(workspace, candidate_id, wait_s=30)
+    use(workspace, Scripted(right_when_taught))
+    assert evaluate_candidate(workspace, candidate_id, wait_s=30).accepted
+
+
+# Stopped, and gone on with
+
+
+def test_waiting_ends_with_running_and_a_later_call_gets_the_verdict(place: Place, workspace: Workspace) -> None:
+    let_go = threading.Event()
+    use(workspace, Scripted(lambda call: right_when_taught(call) if let_go.wait(30) else ""))
+    candidate_id = place.propose(workspace)
+    result = evaluate_candidate(workspace, candidate_id, wait_s=0.05)
+    assert (result.status, result.accepted, result.test, result.attempts_done) == ("running", None, None, 0)
+    assert result.next_step.as_command() == f"skillopt-mcp evaluate {candidate_id}"
+    let_go.set()
+    assert evaluate_candidate(workspace, candidate_id, wait_s=30).accepted
+
+
+def test_calls_at_once_from_one_process_and_from_another_share_one_test(
+    place: Place, workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target, other, at_once, real = Scripted(right_when_taught), place.open(), threading.Barrier(3), PromotionTests.open
+    monkeypatch.setattr(PromotionTests, "open", lambda *given: (at_once.wait(30), real(*given))[1])
+    candidate_id = place.propose(workspace)
+    for each in (workspace, other):
+        use(each, target)
+    results: list[Evaluated] = []
+    threads = [
+        threading.Thread(target=lambda each=each: results.append(evaluate_candidate(each, candidate_id)))  # type: ignore[misc]
+        for each in (workspace, workspace, other)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert results[0] == results[1] == results[2]
+    assert len(workspace.store.tests.list_of_skill(1)) == 1
+    assert set(Counter((call.draw, call.request.digest) for call in target.calls).values()) == {1}
+
+
+def test_a_test_that_is_stopped_again_and_again_ends_as_one_that_was_not_and_pays_nothing_twice(
+    place: Place, workspace: Workspace
+) -> None:
+    candidate_id = place.propose(workspace)
+    for calls in range(15, 10_000, 15):
+        workspace.caps = Caps(calls=calls)
+        try:
+            report = report_on(workspace, candidate_id)
+            break
+        except CapReached:
+            pass
+    whole = place.open(store="whole.db")
+    place.add_tasks(whole)
+    assert place.propose(whole) == candidate_id
+    assert report_on(whole, candidate_id) == report
+    assert calls > 30
+    n_sent = [each.store.budgets.get_spent(report.test_id).calls for each in (workspace, whole)]
+    assert n_sent == [report.runs.base + report.runs.candidate] * 2
+
+
+_KILLED = """
+import os, signal, sys
+from pathlib import Path
+from skillopt_mcp.promotion_tests import evaluate_candidate
+from skillopt_mcp.workspace import Workspace
+store, project, target, candidate_id = sys.argv[1:]
+workspace = Workspace(Path(store), target=target, project=Path(project))
+real = workspace.store.tests.add_attempts
+def add_attempts(*arguments):
+    real(*arguments)
+    os.kill(os.getpid(), signal.SIGKILL)
+workspace.store.tests.add_attempts = add_attempts
+evaluate_candidate(workspace, candidate_id)
+"""
+
+
+def test_a_test_whose_process_was_killed_goes_on_with_every_attempt(place: Place, workspace: Workspace) -> None:
+    candidate_id = place.propose(workspace, PLACEBO)
+    command = [sys.executable, "-c", _KILLED, str(place.store_path), str(place.folder), SIMULATION, candidate_id]
+    killed = subprocess.run(command, capture_output=True, check=False)
+    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    [row] = workspace.store.tests.list_of_skill(1)
+    kept = workspace.store.tests.list_attempts(row.id)
+    assert len(kept) == 8 * 2 * 3
+    report = report_on(workspace, candidate_id)
+    assert set(kept) <= set(workspace.store.tests.list_attempts(row.id))
+    whole = place.open(store="uninterrupted.db")
+    place.add_tasks(whole)
+    assert place.propose(whole, PLACEBO) == candidate_id
+    assert report_on(whole, candidate_id) == report
+
+
+def test_a_verdict_that_a_killed_process_could_not_note_is_noted_by_the_next_call(
+    place: Place, workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    candidate_id = place.propose(workspace)
+    with monkeypatch.context() as patched:
+        patched.setattr(workspace.store.decisions, "add_decision", lambda _: None)
+        assert evaluate_candidate(workspace, candidate_id).accepted
+    assert promote_skill(workspace, candidate_id, Consent.PERSON_SIMULATED).status == "refused"
+    assert evaluate_candidate(workspace, candidate_id).accepted
+    assert promote_skill(workspace, candidate_id, Consent.PERSON_SIMULATED).status == "promoted"
+
+
+def test_attempts_by_other_models_are_not_compared(place: Place, fresh: Workspace) -> None:
+    place.add_held_out(fresh, 8)
+    models = {"base": "small-model-v1", "candidate": "big-model-v2"}
+    use(
+        fresh,
+        Scripted(lambda call: Reply(right_when_taught(call), served=models[place_of(call)[1]]), name="anthropic:m"),
+    )
+    candidate_id = place.propose(fresh)
+    report = report_on(fresh, candidate_id)
+    assert (report.verdict, report.void, report.p_bound) == ("cant_tell", "models", None)
+    assert promote_skill(fresh, candidate_id, Consent.PERSON).status == "refused"
+
+
+@pytest.mark.parametrize(("hours", "verdict", "void"), [(23, "better", ""), (25, "cant_tell", "hours")])
+def test_attempts_at_a_task_that_are_a_day_apart_are_not_compared(
+    place: Place, host: Workspace, clock: Clock, hours: int, verdict: str, void: str
+) -> None:
+    agent, first = Agent(SEED), begun(host, place.propose(host))
+    for item in first.work:
+        agent.do(item.folder)
+    submit_work(host, [{"work_id": item.work_id} for item in first.work])
+    pool = Pool(host.store.path)
+    with pool.write() as connection:
+        connection.execute("update reply set answered_at = answered_at - ?", [hours * 3600])
+    pool.close()
+    clock.now += hours * 3600
+    done = driven(host, agent, submit_work(host, [], first.job_id)).evaluated
+    assert done
+    assert done.test
+    assert (done.test.verdict, done.test.void) == (verdict, void)
+
+
+# What agents learn
+
+
+def test_a_tool_call_learns_of_a_test_that_it_did_not_accept_and_nothing_else(place: Place, fresh: Workspace) -> None:
+    place.add_held_out(fresh, 8)
+    candidate_id = place.propose(fresh, PLACEBO)
+    found = evaluate_candidate(fresh, candidate_id)
+    told = found.for_agents()
+    assert (told.accepted, told.test, told.attempts_done) == (False, None, 0)
+    for consent in (Consent.STANDING, Consent.APPROVED):
+        refused = promote_skill(fresh, candidate_id, consent)
+        assert (refused.status, refused.reason) == ("refused", "its promotion test did not accept it")
+        assert refused.next_step
+        assert refused.next_step.action == "propose_edits"

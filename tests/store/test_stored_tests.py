@@ -1,0 +1,182 @@
+"""Promotion tests at rest: their rows are frozen, and `verify` shows what was changed in them by other means."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from children import SKILL
+from filling import JUDGE, add
+
+from skillopt_mcp.backends.base import BackendFault
+from skillopt_mcp.backends.scripted import Answer, Scripted
+from skillopt_mcp.calls.asking import Asker
+from skillopt_mcp.errors import Busy, StoreError
+from skillopt_mcp.gates.promotion import Plan
+from skillopt_mcp.maintenance.verify import verify_store
+from skillopt_mcp.records.calls import Call, Rollout
+from skillopt_mcp.records.candidates import Candidate, NewCandidate, candidate_id
+from skillopt_mcp.records.evidence import TestAttempt as Attempt
+from skillopt_mcp.records.skills import MAIN_FILE, Skill, SkillFile
+from skillopt_mcp.records.tasks import NewTask
+from skillopt_mcp.store.opening import Store
+from skillopt_mcp.store.pool import Pool
+from skillopt_mcp.store.promotion_tests import NewTest
+from skillopt_mcp.store.promotion_tests import TestRow as StoredTest
+from skillopt_mcp.training.promotion_test import Asked, open_test, run_test
+
+EDITED = SKILL.replaced(SkillFile(MAIN_FILE, SKILL.main + b"- Say 42.\n"))
+
+
+def answer(call: Call) -> Answer:
+    """Be right with the candidate alone; one attempt of it has no answer, and one of the base was lost."""
+    assert isinstance(call.request, Rollout)
+    if "/0/candidate/0" in call.draw:
+        return BackendFault("refusal", "no")
+    if call.draw.endswith("/1/base/0"):
+        return BackendFault("internal", "nobody knows")
+    return "42" if call.request.files == EDITED else "41"
+
+
+@pytest.fixture
+def tested(store: Store, skill: Skill) -> str:
+    """Return the id of a promotion test that has its verdict, in a store that is sound."""
+    add(store, skill, *(NewTask(f"what is {n}?", JUDGE, f"t{n}", split="test") for n in range(10)))
+    made = candidate_id(skill.id, SKILL.digest, EDITED.digest)
+    candidate = Candidate(made, skill.id, SKILL.digest, EDITED.digest, "host", "")
+    store.candidates.add_candidate(NewCandidate(candidate, EDITED))
+    tasks = store.tasks.list_tasks(skill.id)
+    test = open_test(store, (SKILL, EDITED), tasks, "scripted", Asked(salt="again"))
+    backend = Scripted(answer)
+    with Asker(store, {"target": backend}, test.row.id) as ask:
+        end = run_test(test, store, ask)
+    assert (end.verdict, end.lost.target, end.lost.asked_again) == ("better", 1, 1)
+    assert problems(store) == []
+    return test.row.id
+
+
+def problems(store: Store) -> list[str]:
+    return [str(each) for each in verify_store(store.path, live=False).problems]
+
+
+def change(store: Store, sql: str, trigger: str = "") -> None:
+    """Change a store by other means, in spite of a trigger."""
+    pool = Pool(store.path)
+    with pool.write() as connection:
+        rule = connection.execute("select sql from sqlite_schema where name = ?", [trigger]).fetchone()
+        if rule:
+            connection.execute(f"drop trigger {trigger}")
+        connection.execute(sql)
+        if rule:
+            connection.execute(rule[0])
+    pool.close()
+
+
+_FROZEN = "promotion_test_is_frozen"
+_AT = "where unit = 2 and arm = 'candidate' and number = 1"
+_DECIDED = "decision 1 (promotion) does not recompute: the attempts of its test are not those that it was taken on"
+
+
+@pytest.mark.parametrize(
+    ("sql", "trigger", "found"),
+    [
+        (f"update test_attempt set score = 0.0 {_AT}", "", "attempt 1 of the candidate at unit 2 of test "),
+        (f"update test_attempt set score = 0.5 {_AT}", "", "attempt 1 of the candidate at unit 2 of test "),
+        (f"update test_attempt set cause = 'target' {_AT}", "", "attempt 1 of the candidate at unit 2 of test "),
+        ("update test_attempt set cause = '' where cause <> ''", "", "attempt 0 of the candidate at unit 0 of test "),
+        (f"update test_attempt set call_id = 1 {_AT}", "", "attempt 1 of the candidate at unit 2 of test "),
+        (f"update test_attempt set cause = 'target', score = 0 {_AT}", "", _DECIDED),
+        ("update test_attempt set n_again = 0 where n_again > 0", "", _DECIDED),
+        (f"update test_attempt set number = 9 {_AT}", "", _DECIDED),
+        (f"delete from test_attempt {_AT}", "", _DECIDED),
+        ("delete from test_attempt", "", _DECIDED),
+        ("update promotion_test set plan = replace(plan, '0.016', '0.017')", _FROZEN, "promotion_test t-"),
+        ("update promotion_test set salt = 'x'", _FROZEN, "promotion_test t-"),
+        ("update promotion_test set tasks = replace(tasks, ',', ', ')", _FROZEN, "promotion_test t-"),
+        ("update decision set verdict = 'cant_tell'", "", "decision 1 (promotion) does not recompute: it is cant_tell"),
+        ("delete from decision", "", "decision 1 is not what event"),
+    ],
+)
+def test_what_was_changed_in_a_test_by_other_means_is_named(
+    store: Store, tested: str, sql: str, trigger: str, found: str
+) -> None:
+    change(store, sql, trigger)
+    assert any(problem.startswith(found) for problem in problems(store)), problems(store)
+
+
+@pytest.mark.parametrize(
+    ("sql", "rule"),
+    [
+        ("update promotion_test set number = 2", "a promotion test is never rewritten"),
+        ("delete from promotion_test", "FOREIGN KEY"),
+        ("update test_attempt set test_id = 'x'", "FOREIGN KEY"),
+        ("update test_attempt set call_id = 999", "FOREIGN KEY"),
+        ("update test_attempt set arm = 'other'", "CHECK"),
+        ("update test_attempt set score = 1.5", "CHECK"),
+        ("update test_attempt set cause = 'lost'", "CHECK"),
+        ("insert into test_attempt select * from test_attempt limit 1", "UNIQUE"),
+        ("insert into finish(run_id, test_id) select 'r', id from promotion_test", "FOREIGN KEY"),
+    ],
+)
+def test_the_store_itself_keeps_the_rules_of_tests(store: Store, tested: str, sql: str, rule: str) -> None:
+    with pytest.raises(StoreError, match=rule):
+        change(store, sql)
+    assert problems(store) == []
+
+
+def test_a_view_shows_what_became_of_each_task(store: Store, tested: str, pool: Pool) -> None:
+    rows = pool.rows("select skill, test, unit, base, candidate, gain, n_attempts from test_tasks order by unit")
+    assert rows == [
+        ("s", tested, 0, 0.0, 0.8, 0.8, 10), *(("s", tested, n, 0.0, 1.0, 1.0, 10) for n in range(1, 8))
+    ]  # fmt: skip
+    row = store.tests.find(tested)
+    assert row is not None
+    names = {task.id: task.name for task in store.tasks.list_tasks(row.skill_id)}
+    shown = pool.rows("select task from test_tasks order by unit")
+    assert [name for [name] in shown] == [names[task_id] for task_id in row.tasks[:8]]
+    assert pool.rows("select n_promotion_tests from skills") == [(1,)]
+    assert pool.rows("select gate, verdict, scope from verdicts") == [("promotion", "better", tested)]
+    assert pool.rows("select sum(n_calls) from spend where scope = ?", [tested]) == [(81,)]
+
+
+def drafted(
+    store: Store, skill: Skill, tasks: list[int], backend: str = "a", margin: float | None = None
+) -> StoredTest:
+    """Return a new test on these tasks."""
+    store.skills.add_version(skill.id, EDITED)
+
+    def draft(test_id: str, number: int) -> tuple[str, list[int], Plan]:
+        plan = Plan(n_units=10, attempts=5, alpha=0.05 / 3 / number, margin=margin)
+        return f"salt of {test_id}", tasks, plan
+
+    return store.tests.open(NewTest(skill.id, SKILL.digest, EDITED.digest, backend), draft)
+
+
+def test_tests_are_numbered_within_a_release_and_found_in_the_order_in_which_they_opened(
+    store: Store, skill: Skill
+) -> None:
+    add(store, skill, *(NewTask(f"what is {n}?", JUDGE, f"t{n}", split="test") for n in range(10)))
+    tasks = [task.id for task in store.tasks.list_tasks(skill.id)]
+    opened = [drafted(store, skill, tasks, *asked) for asked in (("a", None), ("a", 0.1), ("b", None))]
+    opened.append(drafted(store, skill, tasks, "simulated:x"))
+    assert [row.number for row in opened] == [1, 0, 2, 1]
+    found = store.tests.list_of_skill(skill.id)
+    assert [replace(row, created_at="") for row in found] == opened
+    assert store.tests.list_of(skill.id, SKILL.digest, EDITED.digest) == found[::-1]
+    assert [event.kind for event in store.events.walk()] == ["test_opened"] * 4
+    store.retirements.retire(skill.id, tasks[:1], "spoiled")
+    with pytest.raises(Busy, match="tasks were removed"):
+        drafted(store, skill, tasks, "c")
+    assert drafted(store, skill, tasks).id == opened[0].id, "what is open already is not opened again"
+    assert len(store.tests.list_of_skill(skill.id)) == 4
+
+
+def test_an_attempt_that_is_stored_stays_as_it_is(store: Store, tested: str) -> None:
+    before = store.tests.list_attempts(tested)
+    again = [Attempt(each.arm, each.unit, each.number, 1 - each.score, call_id=each.call_id) for each in before]
+    store.tests.add_attempts(tested, again, [])
+    assert store.tests.list_attempts(tested) == before
+    assert store.tests.count_attempts(tested) == len(before) == 80
+    scores = store.tests.scores_of(1, EDITED.digest, "scripted")
+    assert sorted(map(sum, scores.values())) == [4.0, *[5.0] * 7]
+    assert store.tests.scores_of(1, EDITED.digest, "another") == {}
