@@ -108,7 +108,7 @@ create table command (
     sha256 text not null,           -- of the program's files when it was registered
     limits text not null,           -- json: seconds, bytes and counts
     reads text not null default '[]', -- json: further paths that it may read
-    require_sandbox integer not null default 0 check (require_sandbox in (0, 1)),
+    unconfined integer not null default 0 check (unconfined in (0, 1)), -- 1: a person let it run without bubblewrap
     created_at text not null default (strftime('%Y-%m-%dT%H:%M:%fZ'))
 ) strict;
 

@@ -6,7 +6,6 @@ It answers questions of the stage `check` as a backend does. What it cannot run 
 from __future__ import annotations
 
 import asyncio
-import ctypes
 import hashlib
 import json
 import os
@@ -15,14 +14,11 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import asdict
 from functools import cache
 from pathlib import Path
-from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 
@@ -41,7 +37,8 @@ _ROOT = Path(__file__).parents[2]
 _START = (
     "import sys; sys.path.insert(0, sys.argv[1]); from skillopt_mcp.judges.supervisor import main; main(sys.argv[2])"
 )
-_GRACE_S = 15.0
+# What the supervisor may take on top of the program's time, and what it then has to end.
+_GRACE_S, _END_S = 1.5, 0.5
 # What shells and wrappers exit with when they may not run, or do not find, what they were to run.
 _NOT_STARTED = (126, 127)
 _MAX_ARGV_CHARS = 32_000
@@ -49,7 +46,6 @@ _REPORT_BYTES = 1 << 20
 _FREE = Usage(usd=0.0)
 # The sets of programs that have started.
 _TRIED: set[str] = set()
-Level = Literal["bwrap", "landlock", "none"]
 
 
 class _Material(BaseModel):
@@ -66,7 +62,6 @@ class _Ending(BaseModel):
     exit: int | None
     limit: str | None
     error: str | None
-    confined: str
     output: str
 
 
@@ -78,49 +73,39 @@ NO_COMMANDS = _together(())
 
 
 class CommandRunner:
-    """Runs registered commands, one private folder each.
-
-    `level` overrides the strongest confinement there is; `clean` takes secrets out of what a program prints.
-    """
+    """Runs registered commands, one private folder each; `clean` takes secrets out of what they print."""
 
     name = "command"
     deferred = False
 
-    def __init__(
-        self,
-        commands: Mapping[str, RegisteredCommand],
-        level: Level | None = None,
-        clean: Callable[[str], str] = str,
-    ) -> None:
+    def __init__(self, commands: Mapping[str, RegisteredCommand], clean: Callable[[str], str] = str) -> None:
         self._commands = commands
         self._clean = clean
-        self._level: Level = best_level() if level is None else level
         self.fingerprint = _together(command.fingerprint for command in commands.values())
 
     async def complete(self, call: Call) -> Reply:
         """Return how the command ended, as the JSON of a CheckReply; a fault when it could not be run.
 
-        Raises BackendError when no such command is registered, or its program is no longer the registered one.
+        Raises BackendError when no such command is registered, its program is no longer the registered one, or nothing
+        can confine it.
         """
         if not isinstance(call.request, Question):
             raise BackendError(f"stage '{call.stage}' is no question to a registered command")
         command = await asyncio.to_thread(self.command, call.request.instructions)
-        if command.require_sandbox and self._level == "none":
-            return _missing(
-                "nothing here can confine it (no bubblewrap, no Landlock), and it was registered to need that"
-            )
         material = _Material.model_validate_json(call.request.evidence)
+        folder = ""
         try:
-            with unreadable(), tempfile.TemporaryDirectory(prefix="judge-", ignore_cleanup_errors=True) as folder:
-                _lay_out(Path(folder), material)
-                ending = await _supervised(self._job(command, folder), command.limits.time_s + _GRACE_S)
+            folder = tempfile.mkdtemp(prefix="judge-")
+            _lay_out(Path(folder), material)
+            ending = await _supervised(_job(command, folder), command.limits.time_s + _GRACE_S)
         except OSError as error:
+            shutil.rmtree(folder, ignore_errors=True)
             return _missing(f"it could not be run: {error}")
         # It may have changed between that look and its start: then what ran is not what was registered.
         await asyncio.to_thread(self.command, command.name)
         is_started = ending.error is None and ending.exit not in _NOT_STARTED
         cleaned = ending.model_copy(update={"output": self._clean(ending.output)})
-        return _reply(cleaned, "" if is_started else describe_barrier(command.argv))
+        return _reply(cleaned, confinement(command), "" if is_started else describe_barrier(command.argv))
 
     async def try_all(self) -> None:
         """Run each program on an empty answer, once in this process. Raises BackendError if one cannot start."""
@@ -133,7 +118,7 @@ class CommandRunner:
         _TRIED.add(self.fingerprint)
 
     def command(self, name: str) -> RegisteredCommand:
-        """Return the command that a task names. Raises BackendError when it is not registered, or has changed since."""
+        """Return the command that a task names. Raises BackendError when it may not be run: see `complete`."""
         command = self._commands.get(name)
         if command is None:
             raise BackendError(unregistered(name))
@@ -142,24 +127,22 @@ class CommandRunner:
                 f"the program of the judge command '{name}' has changed: look at it, and register it again with "
                 f"'skillopt-mcp tasks judges add {name} -- PROGRAM ARGS'"
             )
+        if why := _unconfinable(command):
+            raise BackendError(why)
         return command
 
-    def _job(self, command: RegisteredCommand, folder: str) -> str:
-        reads = readable_paths(command.argv, command.reads)
-        wrapper: list[str] = []
-        if self._level == "bwrap":
-            wrapper = bwrap_line(shutil.which("bwrap") or "bwrap", folder, reads, os.path.join(folder, "work"))
-        job = {
-            "argv": command.argv,
-            "folder": folder,
-            "wrapper": wrapper,
-            "landlock": self._level == "landlock",
-            "reads": reads,
-            "user": unprivileged_user(),
-            **asdict(command.limits),
-            "disk_bytes": command.limits.disk_bytes,
-        }
-        return json.dumps(job)
+
+def _job(command: RegisteredCommand, folder: str) -> str:
+    wrapper = [] if command.unconfined else bwrap_line(folder, readable_paths(command.argv, command.reads))
+    job = {
+        "argv": command.argv,
+        "folder": folder,
+        "wrapper": wrapper,
+        "user": unprivileged_user(),
+        **asdict(command.limits),
+        "disk_bytes": command.limits.disk_bytes,
+    }
+    return json.dumps(job)
 
 
 def register_command(
@@ -168,9 +151,9 @@ def register_command(
     limits: Limits | None = None,
     reads: Sequence[str] = (),
     *,
-    require_sandbox: bool = False,
+    unconfined: bool = False,
 ) -> RegisteredCommand:
-    """Return the command ready to be stored, its program found and hashed. Raises BadInput when it could never run."""
+    """Return the command ready to be stored, its program found and hashed. Raises BadInput when it could not run."""
     if not re.fullmatch(NAME, name):
         raise BadInput(f"{quoted(name, 40)} cannot name a command: use a to z, digits and hyphens")
     if not argv or sum(map(len, argv)) > _MAX_ARGV_CHARS or any("\0" in part for part in argv):
@@ -179,10 +162,27 @@ def register_command(
     if program is None:
         raise BadInput(f"the program '{argv[0]}' is not found or not executable: give the path of a program")
     for folder in reads:
-        if not os.path.isabs(folder) or not os.path.exists(folder):
-            raise BadInput(f"'{folder}' is no absolute path of something there: name what '{name}' may read")
+        if not os.path.isabs(folder) or not os.path.exists(folder) or os.path.realpath(folder) == "/":
+            raise BadInput(f"'{folder}' is no absolute path of a file or folder below /: name what '{name}' may read")
     line = (os.path.abspath(program), *argv[1:])
-    return RegisteredCommand(name, line, program_sha256(line), limits or Limits(), tuple(reads), require_sandbox)
+    made = RegisteredCommand(name, line, program_sha256(line), limits or Limits(), tuple(reads), unconfined)
+    if why := _unconfinable(made):
+        raise BadInput(why)
+    return made
+
+
+def confinement(command: RegisteredCommand) -> str:
+    """Return what keeps a command from the rest of the machine."""
+    return "none" if command.unconfined else "bwrap"
+
+
+def _unconfinable(command: RegisteredCommand) -> str:
+    """Return why a command may not be run here, and both ways out, or ""."""
+    fault = "" if command.unconfined else bwrap_fault()
+    return fault and (
+        f'judge program "{command.name}" needs bubblewrap, which {fault}: install it (apt-get install bubblewrap), '
+        "or register the program with --unconfined, with all your rights"
+    )
 
 
 # The digests of programs that are at rest, by path: an interpreter is too large to be hashed at every check.
@@ -241,14 +241,22 @@ async def _supervised(job: str, patience_s: float) -> _Ending:
     )  # fmt: skip
     assert supervisor.stdin
     assert supervisor.stdout
+    report = b""
     try:
-        report = await asyncio.wait_for(supervisor.stdout.readline(), patience_s)
+        async with asyncio.timeout(patience_s):
+            report = await supervisor.stdout.readline()
+            await supervisor.wait()
     except TimeoutError:
-        raise OSError("its supervisor did not answer in time") from None
+        if not report:
+            raise OSError("its supervisor did not answer in time") from None
     finally:
         # The end of its input is the order to end everything below it.
         supervisor.stdin.close()
-        await asyncio.shield(supervisor.wait())
+        try:
+            await asyncio.wait_for(supervisor.wait(), _END_S)
+        except TimeoutError:
+            supervisor.kill()
+            await supervisor.wait()
     if not report:
         raise OSError(f"its supervisor ended with {supervisor.returncode}")
     return _Ending.model_validate_json(report)
@@ -266,7 +274,7 @@ def describe_barrier(argv: Sequence[str]) -> str:
     )
 
 
-def _reply(ending: _Ending, why: str) -> Reply:
+def _reply(ending: _Ending, confined: str, why: str) -> Reply:
     """Return how a command ended; `why` is the reason that it may not have been started for."""
     if ending.error is not None:
         return _missing(f"it could not be started: {why or ending.error}")
@@ -277,7 +285,7 @@ def _reply(ending: _Ending, why: str) -> Reply:
         return _missing(
             f"it could not be started (exit code {ending.exit}): {cause}{quoted(ending.output[-300:], 300)}"
         )
-    check = CheckReply.model_validate(ending.model_dump(exclude={"error"}))
+    check = CheckReply.model_validate({**ending.model_dump(exclude={"error"}), "confined": confined})
     return Reply(check.model_dump_json(), usage=_FREE)
 
 
@@ -286,58 +294,65 @@ def _missing(reason: str) -> Reply:
 
 
 SYSTEM_FOLDERS = (
-    "/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/etc", "/opt", "/nix", "/snap", "/sys/devices/system/cpu",
+    "/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/etc", "/nix/store", "/sys/devices/system/cpu",
 )  # fmt: skip
-_PREFIX_PARTS = ("bin", "lib", "lib64", "libexec", "include", "share", "pyvenv.cfg")
-_CREATE_RULESET = 444
-_SET_DUMPABLE = 4
+# Not `share`: that of ~/.local holds what other programs keep, keyrings too.
+_PREFIX_PARTS = ("bin", "lib", "lib64", "libexec", "include", "pyvenv.cfg")
 _PROBE_S = 10
 _LINKS = 40
 _USE = {True: "run", False: "read"}
 
 
-@cache
-def best_level() -> Level:
-    """Return the strongest confinement that works here: bubblewrap, else Landlock, else none."""
-    if sys.platform != "linux":
-        return "none"
-    if bwrap_works():
-        return "bwrap"
-    return "landlock" if landlock_abi() > 0 else "none"
-
-
-@cache
-def bwrap_works() -> bool:
-    """Return whether bubblewrap is installed and allowed to do its work."""
+def bwrap_fault() -> str:
+    """Return why bubblewrap cannot confine programs here, or "". It is run once to see."""
     path = shutil.which("bwrap")
-    if path is None:
-        return False
-    command = [*bwrap_line(path, "/tmp", SYSTEM_FOLDERS, chdir="/"), shutil.which("true") or "/bin/true"]
-    try:
-        return subprocess.run(command, capture_output=True, timeout=_PROBE_S, check=False).returncode == 0
-    except (OSError, subprocess.TimeoutExpired):
-        return False
+    return _failure(path) if path else "is not installed"
 
 
 @cache
-def landlock_abi() -> int:
-    """Return the version of Landlock that the kernel has, 0 for none."""
-    return max(0, int(_libc().syscall(_CREATE_RULESET, None, ctypes.c_size_t(0), ctypes.c_uint32(1))))
+def _failure(path: str) -> str:
+    """Return how the bubblewrap at this path fails, or ""."""
+    user = unprivileged_user()
+    try:
+        subprocess.run(
+            [path, *_ALONE, *_ro_binds(SYSTEM_FOLDERS), "--", "/bin/sh", "-c", ":"],
+            user=user[0] if user else None, group=user[1] if user else None, extra_groups=[] if user else None,
+            capture_output=True, timeout=_PROBE_S, check=True,
+        )  # fmt: skip
+    except subprocess.CalledProcessError as error:
+        return f"fails here ({quoted(error.stderr.decode('utf-8', 'replace').strip()[-200:], 200)})"
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return f"fails here ({error})"
+    return ""
 
 
-def bwrap_line(path: str, folder: str, reads: Sequence[str], chdir: str) -> list[str]:
-    """Return the beginning of a command line that runs the rest with `folder` writable and `reads` readable alone."""
-    readable = [part for read in reads for part in ("--ro-bind-try", read, read)]
+# Processes, network, users and devices of its own, and no files yet.
+_ALONE = (
+    "--unshare-all", "--die-with-parent", "--new-session", "--cap-drop", "ALL", "--proc", "/proc", "--dev", "/dev",
+)  # fmt: skip
+
+
+def _ro_binds(paths: Sequence[str]) -> list[str]:
+    return [part for path in paths for part in ("--ro-bind-try", path, path)]
+
+
+def bwrap_line(folder: str, reads: Sequence[str]) -> list[str]:
+    """Return the beginning of a command line that runs the rest with no files but `folder`, `reads` and devices.
+
+    It writes in `folder` alone, whose `tmp` is its /tmp and /dev/shm, too: what is there counts as its use of the disk.
+    """
+    tmp = os.path.join(folder, "tmp")
     return [
-        path, "--unshare-all", "--die-with-parent", "--new-session", "--cap-drop", "ALL", *readable, "--proc", "/proc",
-        "--dev", "/dev", "--bind", folder, folder, "--chdir", chdir, "--",
+        shutil.which("bwrap") or "bwrap", *_ALONE, "--bind", tmp, "/tmp", "--bind", tmp, "/dev/shm", *_ro_binds(reads),
+        "--bind", folder, folder,
+        "--remount-ro", "/dev", "--remount-ro", "/", "--chdir", os.path.join(folder, "work"), "--",
     ]  # fmt: skip
 
 
 def readable_paths(argv: Sequence[str], further: Sequence[str]) -> list[str]:
     """Return what a command may read: the system, the installation of its program, the files its line names, `further`.
 
-    A program in PREFIX/bin reads PREFIX's lib, share and so on; other files of a home folder are not among them.
+    A program in PREFIX/bin reads PREFIX's lib and so on; other files of a home folder are not among them.
     """
     found: dict[str, None] = dict.fromkeys([*SYSTEM_FOLDERS, *further])
     for part in argv:
@@ -409,30 +424,3 @@ def _may(path: Path, user: Sequence[int], right: int) -> bool:
         return True
     shift = 6 if found.st_uid == user[0] else 3 if found.st_gid == user[1] else 0
     return bool(found.st_mode >> shift & right)
-
-
-@contextmanager
-def unreadable() -> Iterator[None]:
-    """Keep other processes of the user from reading this one (its environment and memory) for a while."""
-    if sys.platform != "linux":
-        yield
-        return
-    with _lock:
-        _holders.append(None)
-        _libc().prctl(_SET_DUMPABLE, ctypes.c_ulong(0), 0, 0, 0)
-    try:
-        yield
-    finally:
-        with _lock:
-            _holders.pop()
-            if not _holders:
-                _libc().prctl(_SET_DUMPABLE, ctypes.c_ulong(1), 0, 0, 0)
-
-
-_lock = threading.Lock()
-_holders: list[None] = []
-
-
-@cache
-def _libc() -> ctypes.CDLL:
-    return ctypes.CDLL(None, use_errno=True)

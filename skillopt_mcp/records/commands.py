@@ -32,7 +32,7 @@ class RegisteredCommand:
     """A program and its arguments under a name; no shell reads them.
 
     `sha256` is of the program's files when the person registered them: a changed program is not run. `reads` are
-    further folders that it may read; with `require_sandbox` it is not run where nothing confines it.
+    further folders that it may read. Only where the person said `unconfined` is it run without bubblewrap.
     """
 
     name: str
@@ -40,11 +40,11 @@ class RegisteredCommand:
     sha256: str
     limits: Limits = Limits()
     reads: tuple[str, ...] = ()
-    require_sandbox: bool = False
+    unconfined: bool = False
     created_at: str = ""
 
     @property
     def fingerprint(self) -> str:
         """Return the sha256 (hex) of all that can change the outcome."""
-        parts = (self.name, self.argv, self.sha256, asdict(self.limits), self.reads, self.require_sandbox)
+        parts = (self.name, self.argv, self.sha256, asdict(self.limits), self.reads, self.unconfined)
         return hashlib.sha256(to_json(parts)).hexdigest()

@@ -35,7 +35,7 @@ KINDS = {
 ROWS = {
     "skill_root": "select path, created_at from skill_root where path = ?",
     "permission": "select skill_id, granted_by, simulated, created_at from permission where skill_id = ?",
-    "command": "select name, argv, sha256, limits, reads, require_sandbox, created_at from command where name = ?",
+    "command": "select name, argv, sha256, limits, reads, unconfined, created_at from command where name = ?",
     "promotion_test": (
         "select id, skill_id, base_version, version_id, release, number, backend, salt, tasks, plan, created_at"
         " from promotion_test where id = ?"

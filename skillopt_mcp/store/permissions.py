@@ -75,7 +75,7 @@ def withdraw(connection: Connection, skill_id: int) -> None:
         append(connection, "permission_withdrawn", skill_id)
 
 
-_COMMAND = "select name, argv, sha256, limits, reads, require_sandbox, created_at from command"
+_COMMAND = "select name, argv, sha256, limits, reads, unconfined, created_at from command"
 _TEXTS = TypeAdapter(tuple[str, ...])
 _LIMITS = TypeAdapter(Limits)
 
@@ -89,11 +89,11 @@ class Commands:
     def register(self, command: RegisteredCommand) -> bool:
         """Store a command, in place of the one that had its name; return whether there was one. Its time is ignored."""
         limits, argv, reads = (to_json(each).decode() for each in (asdict(command.limits), command.argv, command.reads))
-        values = [command.name, argv, command.sha256, limits, reads, int(command.require_sandbox)]
+        values = [command.name, argv, command.sha256, limits, reads, int(command.unconfined)]
         with self._pool.write() as connection:
             replaced = connection.execute("delete from command where name = ?", [command.name]).rowcount
             connection.execute(
-                "insert into command(name, argv, sha256, limits, reads, require_sandbox) values (?, ?, ?, ?, ?, ?)",
+                "insert into command(name, argv, sha256, limits, reads, unconfined) values (?, ?, ?, ?, ?, ?)",
                 values,
             )
             append(connection, "command_registered", command.name)
@@ -118,13 +118,13 @@ class Commands:
 
 
 def _command(row: Row) -> RegisteredCommand:
-    name, argv, sha256, limits, reads, require_sandbox, created_at = row
+    name, argv, sha256, limits, reads, unconfined, created_at = row
     return RegisteredCommand(
         name=str(name),
         argv=_TEXTS.validate_json(str(argv)),
         sha256=str(sha256),
         limits=_LIMITS.validate_json(str(limits)),
         reads=_TEXTS.validate_json(str(reads)),
-        require_sandbox=bool(require_sandbox),
+        unconfined=bool(unconfined),
         created_at=str(created_at),
     )

@@ -14,7 +14,7 @@ from console import Cli, Place, parsed
 
 from skillopt_mcp.candidates import propose_edits
 from skillopt_mcp.cli.main import main
-from skillopt_mcp.judges.programs import register_command
+from skillopt_mcp.judges.programs import bwrap_fault, register_command
 from skillopt_mcp.store.pool import Pool
 from skillopt_mcp.tasks import add_tasks
 from skillopt_mcp.workspace import Workspace
@@ -64,7 +64,8 @@ def target(place: Place) -> str:
 
 def register(place: Place, name: str, *line: str | None) -> None:
     with Workspace(place.store_path) as workspace:
-        workspace.store.commands.register(register_command(name, [part or "" for part in line]))
+        made = register_command(name, [part or "" for part in line], unconfined=bool(bwrap_fault()))
+        workspace.store.commands.register(made)
 
 
 def candidate_of(place: Place, tasks: Path | None = None) -> str:
@@ -151,8 +152,32 @@ def test_tasks_that_judge_the_form_alone_are_not_tested_and_the_error_says_why(c
 def test_a_program_that_can_pass_nothing_is_registered_with_a_warning(
     place: Place, program: str, what: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    line = ["tasks", "judges", "add", "x", "--time", "0.3", "--yes", "--", "/bin/sh", "-c", program]
+    unconfined = ["--unconfined"] if bwrap_fault() else []
+    line = ["tasks", "judges", "add", "x", "--time", "0.3", *unconfined, "--yes", "--", "/bin/sh", "-c", program]
     assert main(["--store", str(place.store_path), *line]) == 0
     reported = " ".join(capsys.readouterr().err.split())
     assert f"warning: on an empty answer it {what}" in reported
     assert "passes none of them" in reported
+
+
+def test_without_bubblewrap_a_program_is_registered_by_an_explicit_unconfined_alone(
+    place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def add(*flags: str) -> tuple[int, str]:
+        line = ["--store", str(place.store_path), "tasks", "judges", "add", "x", *flags, "--yes", "--", "/bin/true"]
+        code, printed = main(line), capsys.readouterr()
+        return code, " ".join((printed.out + printed.err).split())
+
+    monkeypatch.setenv("PATH", str(tmp_path))
+    for flags in ((), ("--require-sandbox",)):
+        code, printed = add(*flags)
+        assert code == 1
+        assert "needs bubblewrap, which is not installed: install it" in printed
+        assert "or register the program with --unconfined" in printed
+    assert add("--unconfined", "--require-sandbox")[0] == 1
+    assert stored(place, "select count(*) from command") == [(0,)]
+    code, printed = add("--unconfined")
+    assert (code, "NOTHING: it can do whatever you can" in printed) == (0, True)
+    assert stored(place, "select unconfined from command") == [(1,)]
+    assert main(["--store", str(place.store_path), "tasks", "judges"]) == 0
+    assert "x (unconfined)" in " ".join(capsys.readouterr().out.split())

@@ -19,7 +19,7 @@ TABLE = {
     "tasks": ["tasks list gone", "tasks check SKILL", "tasks add SKILL rows.jsonl", "tasks add SKILL gone.jsonl",
               "tasks remove SKILL gone", "tasks remove SKILL t1 --yes", "tasks list SKILL",
               "tasks export SKILL f.jsonl", "tasks export SKILL f.jsonl"],
-    "tasks_judges": ["tasks judges", "tasks judges add right -- /bin/true", "tasks judges add right",
+    "tasks_judges": ["tasks judges", "tasks judges add right --unconfined -- /bin/true", "tasks judges add right",
                      "tasks judges remove x"],
     "evaluate": ["evaluate NEW", "evaluate gone", f"evaluate NEW --target {TARGET} --dry-run",
                  f"evaluate NEW --target {TARGET} --max-calls 10", "evaluate NEW --rebase"],

@@ -15,7 +15,7 @@ from skillopt_mcp.records.judging import Attempt, Score, Unscored
 EXACT = {"kind": "exact", "expected": "yes"}
 RUBRIC = {"kind": "rubric", "rubric": "Says yes politely."}
 COMMAND = {"kind": "command", "name": "pytest-fast"}
-PASSED = '{"exit": 0, "confined": "landlock"}'
+PASSED = '{"exit": 0, "confined": "bwrap"}'
 
 
 def silent(call: Call) -> str:
@@ -96,9 +96,9 @@ def test_weights_make_the_mean_and_the_threshold_decides() -> None:
     [
         ('{"exit": 0, "confined": "bwrap"}', True, "command 'pytest-fast' ended with exit code 0 [confined: bwrap]"),
         (
-            '{"exit": 1, "confined": "landlock", "output": "E assert 4 == 5"}',
+            '{"exit": 1, "confined": "bwrap", "output": "E assert 4 == 5"}',
             False,
-            "command 'pytest-fast' ended with exit code 1 [confined: landlock]: \"E assert 4 == 5\"",
+            "command 'pytest-fast' ended with exit code 1 [confined: bwrap]: \"E assert 4 == 5\"",
         ),
         ('{"limit": "time", "confined": "none"}', False, "command 'pytest-fast' ran out of time [confined: none]"),
     ],

@@ -18,7 +18,7 @@ from skillopt_mcp.evidence import origins
 from skillopt_mcp.judges.judging import parse_judge
 from skillopt_mcp.judges.kinds.combined import All
 from skillopt_mcp.judges.kinds.rubric import Rubric
-from skillopt_mcp.judges.programs import register_command
+from skillopt_mcp.judges.programs import bwrap_fault, register_command
 from skillopt_mcp.promotion_tests import evaluate_candidate
 from skillopt_mcp.promotions.consent import Consent
 from skillopt_mcp.promotions.promoting import promote_skill
@@ -70,7 +70,7 @@ def test_a_program_that_changes_during_a_test_judges_no_more_of_it(place: Place,
     program, right = public / "check", "#!/bin/sh\ngrep -q right answer.txt\n"
     program.write_text(right)
     program.chmod(0o755)
-    workspace.store.commands.register(register_command("check", [str(program)]))
+    workspace.store.commands.register(register_command("check", [str(program)], unconfined=bool(bwrap_fault())))
     add(workspace, place, parse_judge({"kind": "command", "name": "check"}))
     target = Scripted(lambda call: changing("right" if LESSONS in call.request.files.text else "wrong"))  # type: ignore[union-attr]
 
@@ -96,7 +96,7 @@ def test_a_secret_that_a_program_prints_is_not_kept(place: Place, public: Path) 
     program.write_text(f'#!/bin/sh\necho "wrong, and TOKEN is {secret}"\nexit 1\n')
     program.chmod(0o755)
     with place.open() as workspace:
-        workspace.store.commands.register(register_command("check", [str(program)]))
+        workspace.store.commands.register(register_command("check", [str(program)], unconfined=bool(bwrap_fault())))
         add(workspace, place, parse_judge({"kind": "command", "name": "check"}), split=None)
         use(workspace, Scripted(lambda _: "an answer"), "target", "optimizer")
         replay(workspace, start_run(workspace, "ledger-clerk", CONFIG))

@@ -12,7 +12,7 @@ from skillopt_mcp.cli.terminal import Terminal
 from skillopt_mcp.documents.text import counted
 from skillopt_mcp.errors import BadInput
 from skillopt_mcp.judges.programs import (
-    best_level,
+    confinement,
     describe_barrier,
     has_changed,
     name_of,
@@ -24,9 +24,8 @@ from skillopt_mcp.tasks import cannot_pass, n_judged_by, remove_command, try_com
 
 _MB = 1 << 20
 _CONFINED = {
-    "bwrap": "bubblewrap: it sees its private folder and the system, and no network",
-    "landlock": "Landlock: it writes in its private folder only, and reads that and the system",
-    "none": "NOTHING: it can do whatever you can (install bubblewrap, or insist with --require-sandbox)",
+    "bwrap": "bubblewrap: it sees its private folder and the system's programs, no network and no sockets",
+    "none": "NOTHING: it can do whatever you can, and read your keys",
 }
 
 
@@ -43,7 +42,8 @@ class ListJudges(Command):
     def show(self, result: dict[str, Any], terminal: Terminal) -> None:
         for row in result["judges"]:
             changed = "  (its program has changed: it is not run; register it again)" if row["changed"] else ""
-            terminal.say(f"{row['name']}{changed}")
+            unconfined = "  (unconfined)" if row["unconfined"] else ""
+            terminal.say(f"{row['name']}{unconfined}{changed}")
             terminal.say(f"  {shlex.join(row['argv'])}", "cyan")
         if not result["judges"]:
             terminal.say("No program is registered as a judge. Register one:")
@@ -63,7 +63,8 @@ class AddJudge(Command):
     time: Annotated[float | None, Flag("seconds that one check may take (default: 60)")] = None
     memory: Annotated[int | None, Flag("MB of memory that it may use (default: 2048)")] = None
     reads: Annotated[tuple[str, ...], Flag("a path that it may read, too (may be repeated)", "PATH")] = ()
-    require_sandbox: Annotated[bool, Flag("never run it where nothing can confine it")] = False
+    unconfined: Annotated[bool, Flag("run it without bubblewrap: it can do whatever you can")] = False
+    require_sandbox: Annotated[bool, Flag("never run it without bubblewrap (the default)")] = False
     yes: Annotated[bool, YES] = False
     line: tuple[str, ...] = ()
 
@@ -112,8 +113,10 @@ class AddJudge(Command):
             limits = replace(limits, time_s=_positive(self.time, "--time"))
         if self.memory is not None:
             limits = replace(limits, memory_bytes=int(_positive(self.memory, "--memory")) * _MB)
+        if self.unconfined and self.require_sandbox:
+            raise BadInput("--unconfined and --require-sandbox exclude each other: leave one out")
         reads = [os.path.abspath(os.path.expanduser(path)) for path in self.reads]
-        return register_command(self.name_of_judge, self.line, limits, reads, require_sandbox=self.require_sandbox)
+        return register_command(self.name_of_judge, self.line, limits, reads, unconfined=self.unconfined)
 
 
 @command("tasks judges remove", example="tasks judges remove unit-tests", needs_store=True)
@@ -151,7 +154,7 @@ def _describe(made: RegisteredCommand, terminal: Terminal) -> None:
         terminal.say(f"  may read: {', '.join(made.reads)}")
     user = unprivileged_user()
     as_whom = f"; it runs as the user '{name_of(user)}', as you are root" if user else ""
-    terminal.say(f"  confined by {_CONFINED[best_level()]}{as_whom}")
+    terminal.say(f"  confined by {_CONFINED[confinement(made)]}{as_whom}")
     for part in made.argv[1:]:
         if not os.path.isabs(part) and os.path.isfile(part):
             terminal.note(f"note: '{part}' is looked for in the private folder, not here: or give its whole path")
@@ -161,5 +164,5 @@ def _row(made: RegisteredCommand) -> dict[str, Any]:
     return {
         "name": made.name, "argv": list(made.argv), "time_s": made.limits.time_s,
         "memory_mb": made.limits.memory_bytes // _MB, "reads": list(made.reads),
-        "require_sandbox": made.require_sandbox, "changed": has_changed(made), "created_at": made.created_at,
+        "unconfined": made.unconfined, "changed": has_changed(made), "created_at": made.created_at,
     }  # fmt: skip
