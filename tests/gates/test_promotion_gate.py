@@ -87,7 +87,7 @@ class Reference:
     def rounds(self) -> tuple[str | None, int]:
         """Return the verdict on whole rounds and how many it rests on."""
         plan, differences, n = self.plan, [], 0
-        most = plan.max_pairs or (1200 if plan.margin else 30)
+        most = plan.max_pairs or (1200 if plan.margin else 60)
         while (n + 1) * plan.n_units <= most:
             keys = [(unit, n) for unit in range(plan.n_units)]
             if not all((arm, *key) in self.scores for key in keys for arm in ARMS):
