@@ -235,3 +235,94 @@ def planted(seed: int = 0, n_random: int = N_RANDOM) -> Iterator[Planted]:
             for _ in range(n_random):
                 text, core = put(chance, make(chance))
                 yield Planted(kind, place, text, (core, core[: len(core) // 2], core[len(core) // 2 :]))
+
+
+PROVIDERS = (
+    "anthropic", "openai-project", "google", "aws-id", "github", "gitlab", "slack-bot", "stripe", "npm", "huggingface",
+)  # fmt: skip
+
+
+def _half(text: str, between: str) -> str:
+    return text[: len(text) // 2] + between + text[len(text) // 2 :]
+
+
+def base64_of(text: str) -> str:
+    """Return the base64 form of a text."""
+    return base64.b64encode(text.encode()).decode()
+
+
+DISGUISES: dict[str, Callable[[str], str]] = {
+    "coloured": lambda secret: f"\x1b[32m{secret}\x1b[0m",
+    "coloured in JSON": lambda secret: json.dumps({"stdout": f"\x1b[1;38;5;9m{secret}\x1b(B\x1b[m\n"}),
+    "coloured, written \\x1b": lambda secret: f"printf '\\x1b[32m{secret}\\x1b[0m'",
+    "split by a colour": lambda secret: _half(secret, "\x1b[m\x1b[K"),
+    "split by a colour in JSON": lambda secret: json.dumps({"out": json.dumps([_half(secret, "\x1b[01;31m")])}),
+    "split by a zero-width space": lambda secret: _half(secret, "\u200b"),
+    "split by a zero-width space in JSON": lambda secret: json.dumps([_half(secret, "\ufeff")]),
+    "wrapped": lambda secret: f"export TOKEN={_half(secret, chr(10))}\nand then it stopped",
+    "wrapped in JSON": lambda secret: json.dumps({"out": _half(secret, "\r\n") + "\n"}),
+    "base64": lambda secret: f"  key: {base64_of(secret)}\n",
+}
+
+
+def _made(form: str, core: Callable[[Chance], str]) -> Callable[[Chance], Plant]:
+    def plant(chance: Chance) -> Plant:
+        secret = core(chance)
+        return Plant(form.format(secret), secret, "")
+
+    return plant
+
+
+def _typed(chance: Chance) -> str:
+    return _password(chance).core
+
+
+def _webhook(chance: Chance) -> str:
+    return f"{chance.randrange(10**17, 10**19)}/{_of(chance, URL64, 68)}"
+
+
+def _pem_tail(chance: Chance) -> str:
+    return "\n".join([*(_of(chance, BASE64, 64) for _ in range(3)), _of(chance, BASE64, 30) + "=="])
+
+
+LINES: dict[str, Callable[[Chance], Plant]] = {
+    "discord-webhook": _made("https://discord.com/api/webhooks/{}", _webhook),
+    "discord-webhook of a version": _made("curl https://canary.discord.com/api/v10/webhooks/{}?wait=1", _webhook),
+    "_pw in YAML": _made("smtp_pw: {}\n", _typed),
+    "_pw in a shell": _made("export ROOT_PW={}\n", lambda chance: _of(chance, LOWER, 12)),
+    "_pass in code": _made("db_pass = '{}'\n", _typed),
+    "_pass in an environment": _made("DB_PASS={}\n", lambda chance: _of(chance, LOWER, 12)),
+    "_pass in JSON": _made('{{"mail_pass": "{}"}}', _typed),
+    "htpasswd": _made("htpasswd -bc /etc/nginx/.htpasswd admin {}\n", lambda chance: _of(chance, LOWER, 9)),
+    "htpasswd to the screen": _made("htpasswd -nbB admin {} | tee users\n", _typed),
+    "grep -n of YAML": _made("12:password:{}\n", _typed),
+    "grep -n of an environment": _made(".env:12:DB_PASS={}\n", _typed),
+    "grep -rn of YAML": _made("conf/a.yml:7:secret: {}\n", _typed),
+    "grep in colours": _made("\x1b[35m.env\x1b[m:\x1b[32m3\x1b[m:\x1b[1;31m\x1b[KDB_PASSWORD\x1b[m={}\n", _typed),
+    "base64 of user and token": _made("{}", lambda chance: base64_of(f"bob:{_of(chance, WORD, 24)}")),
+    "base64 of an environment": _made("{}\n", lambda chance: base64_of(f"A=1\nDB_PASSWORD={_of(chance, WORD, 14)}\n")),
+    "tail of a private key": _made("{}\n-----END RSA PRIVATE KEY-----\n", _pem_tail),
+    "wrapped bearer": _made(
+        "Authorization: Bearer {}\n", lambda chance: "\n".join(_of(chance, URL64, 40) for _ in range(2))
+    ),
+}  # fmt: skip
+
+
+def shapes(seed: int = 0) -> Iterator[Planted]:
+    """Yield every kind assigned, ten providers' keys in every disguise, and secrets that a line around them shows.
+
+    The forms are all runs of 8 characters of the secret.
+    """
+    chance = random.Random(seed)
+    made = [(kind, "assigned", *_assigned(chance, make(chance))) for kind, make in KINDS.items()]
+    for kind in PROVIDERS:
+        for name, disguise in DISGUISES.items():
+            plant = KINDS[kind](chance)
+            core = base64_of(plant.written) if name == "base64" else plant.core
+            made.append((kind, name, disguise(plant.written), core))
+    for name, make in LINES.items():
+        plant = make(chance)
+        made.append(("line", name, plant.written, plant.core))
+    for kind, place, text, core in made:
+        runs = {core[at : at + 8] for at in range(max(len(core) - 7, 1))}
+        yield Planted(kind, place, text, tuple(run for run in runs if run in text))

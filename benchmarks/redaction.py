@@ -2,7 +2,8 @@
 
     python benchmarks/redaction.py [--json] [--seed N]
 
-Ordinary text: the standard library's source, source and documents of the packages installed here, skills.
+Ordinary text: skills, the documents of this project, the standard library's source, and source and documents of the
+packages installed here.
 """
 
 from __future__ import annotations
@@ -15,10 +16,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from benchmarks.doors import parser, show
-from benchmarks.planted import KINDS, PLACES, planted
+from benchmarks.planted import KINDS, PLACES, planted, shapes
 from skillopt_mcp.redaction.redacting import Redactor
 
 TARGETS = {"found": 0.95, "prose_changed": 0.001, "mb_per_s": 20.0}
+PROJECT = Path(__file__).resolve().parents[1]
 SKILLS = Path(__file__).resolve().parents[2] / "shared" / "data" / "skills"
 _DOCUMENTS = ("METADATA", ".md", ".rst", ".txt", ".py")
 MOST_BYTES = 60_000_000
@@ -38,6 +40,18 @@ def found(seed: int) -> tuple[float, Counter[str], Counter[str]]:
     return 1 - by_kind.total() / len(plants), by_kind, by_place
 
 
+def secrets(seed: int = 0, most_bytes: int = MOST_BYTES) -> dict[str, float]:
+    """Return how many shapes of secrets there are, of how many no 8 characters are left, and the share of lines changed
+    in ordinary text."""
+    plants = list(shapes(seed))
+    left = [plant for plant in plants if any(form in _REDACTOR.text(plant.text) for form in plant.forms)]
+    return {
+        "n": len(plants),
+        "found": len(plants) - len(left),
+        "prose_changed": changed(most_bytes)["prose_changed"],
+    }
+
+
 def ordinary_texts(most_bytes: int) -> Iterator[str]:
     """Yield the ordinary texts that are at hand, up to so many bytes."""
     paths = sysconfig.get_paths()
@@ -45,7 +59,8 @@ def ordinary_texts(most_bytes: int) -> Iterator[str]:
     source = (path for path in sorted(library.rglob("*.py")) if "site-packages" not in path.parts)
     documents = (path for path in sorted(packages.rglob("*")) if path.name.endswith(_DOCUMENTS))
     n_bytes = 0
-    for path in itertools.chain(sorted(SKILLS.glob("*.md")), source, documents):
+    ours = itertools.chain(SKILLS.glob("*.md"), PROJECT.glob("*.md"), PROJECT.glob("docs/**/*.md"))
+    for path in itertools.chain(sorted(ours), source, documents):
         try:
             text = path.read_text("utf-8")
         except (OSError, UnicodeDecodeError):

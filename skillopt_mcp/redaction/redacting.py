@@ -1,4 +1,7 @@
-"""Redacting: finds secrets in a text, also under escapes (JSON, URL, HTML), and replaces them by placeholders."""
+"""Redacting: finds secrets in a text and replaces them by placeholders.
+
+They are also found under escapes (JSON, URL, HTML), colour codes, zero-width characters, line wraps and base64.
+"""
 
 from __future__ import annotations
 
@@ -18,12 +21,10 @@ from pydantic_core import from_json, to_json
 from skillopt_mcp.records.calls import Message
 from skillopt_mcp.redaction.shapes import (
     LATIN1,
-    PRIVATE_KEY,
-    SHAPE_SIGN,
+    SHAPES,
     UTF8,
     Pattern,
     Span,
-    find_shapes,
     is_code,
     is_expression,
     is_kind_of_value,
@@ -31,11 +32,15 @@ from skillopt_mcp.redaction.shapes import (
     is_password,
     is_random,
     is_stand_in,
+    is_wrapped,
     is_written_for_one,
 )  # fmt: skip
 
 MAX_DEPTH = 4
-_BACKSLASH = r"\\(?:[nrt\"'\\/bf]|u00[0-7][0-9a-fA-F]|x[2-7][0-9a-fA-F])"
+_BACKSLASH = (
+    r"\\(?:[nrt\"'\\/bf]|u00[0-7][0-9a-fA-F]|x[2-7][0-9a-fA-F]|x1[bB]|033|e(?=\[)"
+    r"|u(?:00[aA][dD]|20(?:0[b-fB-F]|2[a-eA-E]|6[0-4])|[fF][eE][fF][fF]))"
+)
 _OTHER = r"%(?:[2-7][0-9A-Fa-f]|0[9ADad])|&(?:quot|amp|#34|#39);"
 # A pattern that begins with one letter is searched ten times as fast as one of several.
 _BACKSLASH_ESCAPE = re.compile(f"({_BACKSLASH})".encode())
@@ -48,15 +53,37 @@ _PLAIN = {
 _PLAIN.update({b"\\u00%02x" % code: bytes([code]) for code in range(128)})
 _PLAIN.update({b"\\x%02x" % code: bytes([code]) for code in range(32, 128)})
 _PLAIN.update({b"%%%02x" % code: bytes([code]) for code in (9, 10, 13, *range(32, 128))})
+_PLAIN.update({b"\\x1b": b"\x1b", b"\\033": b"\x1b", b"\\e": b"\x1b"})
+_ZERO_WIDTH = (0xAD, *range(0x200B, 0x2010), *range(0x202A, 0x202F), *range(0x2060, 0x2065), 0xFEFF)
+_PLAIN.update({b"\\u%04x" % code: chr(code).encode() for code in _ZERO_WIDTH})
+# What a screen shows nothing of: codes of a terminal, those of a link without its address, and zero-width characters.
+_INVISIBLE_SIGN = (
+    rb"\x1b(?:\[[0-?]*[ -/]*[@-~]|\](?:8;;|[0-9]{1,4};)?|[ -/]*[0-Z\\^-~])?|\xc2\x9b[0-?]*[ -/]*[@-~]"
+    rb"|\^\[\[[0-9;]*[A-Za-z]|\x07|\xc2\xad|\xe2\x80[\x8b-\x8f\xaa-\xae]|\xe2\x81[\xa0-\xa4]|\xef\xbb\xbf"
+)
+_INVISIBLE = re2.compile(_INVISIBLE_SIGN, LATIN1)
+_RUN64 = r"[A-Za-z0-9+/_-]"
+# The bytes of an ASCII text leave one bit in eight of its base64 form at 0.
+_ENCODED_SIGN = rf"(?:\A|[^A-Za-z0-9+/_-])(?:[A-Za-f][A-HQ-Xg-nw-z0-3][ABEFIJMNQRUVYZcdghklopstwx014589]{_RUN64}){{6}}"
+_ENCODED = re2.compile(f"{_ENCODED_SIGN}{_RUN64}*={{0,2}}".encode(), LATIN1)
+_CHARACTERS_64 = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/-_")
+_CONTROL = re.compile(rb"[\0-\x08\x0b-\x1f\x7f]")
+_USER_AND_TOKEN = re.compile(rb"[\w.@+-]{1,64}:(\S{12,200})\s?")
+_TO_STANDARD = bytes.maketrans(b"-_", b"+/")
+# A pattern that begins with one byte is searched five times as fast.
+_WRAP = re2.compile(rb"\n[A-Za-z0-9+/_.~%-]{0,24}?(?:[0-9]|[A-Za-z0-9+/_.~%-][A-Z])", LATIN1)
+_RUN_BEFORE = re.compile(rb"[A-Za-z0-9+/_.~%-]+")
+_RUN_AFTER = re.compile(rb"([A-Za-z0-9+/_.~%-]+)={0,2}(?![^\s\"'`<>,;)\]}\\])")
 
 
+@dataclass
 class View:
-    """A text, or one whose escapes were undone: then `below` is the view that it was made of, in `parts`."""
+    """A text, and the one `below` that it was made of; each second one of its `parts` reads as another in `plain`."""
 
-    def __init__(self, text: bytes, parts: list[bytes] | None = None, below: View | None = None) -> None:
-        self.text = text
-        self._parts = parts
-        self._below = below
+    text: bytes
+    _below: View | None = None
+    _parts: Sequence[bytes] = ()
+    _plain: Sequence[bytes] = ()
 
     def undone(self) -> View | None:
         """Return the view of this text without one level of escapes, None when it has none."""
@@ -68,30 +95,64 @@ class View:
             return None
         plain = parts.copy()
         plain[1::2] = [_PLAIN.get(escape) or _PLAIN[escape.lower()] for escape in parts[1::2]]
-        return View(b"".join(plain), parts, self)
+        return View(b"".join(plain), self, parts, plain)
+
+    def replaced(self, stretches: Iterable[tuple[int, int, bytes]]) -> View | None:
+        """Return the view in which the bytes from one place to another read as others, None when there are none."""
+        parts, plain, done = list[bytes](), list[bytes](), 0
+        for start, end, instead in stretches:
+            parts += (self.text[done:start], self.text[start:end])
+            plain += (self.text[done:start], instead)
+            done = end
+        if not parts:
+            return None
+        rest = self.text[done:]
+        return View(b"".join((*plain, rest)), self, (*parts, rest), (*plain, rest))
 
     def origin(self, start: int, end: int) -> tuple[int, int]:
         """Return from where to where in the first text the bytes from `start` to `end` of this one come."""
         if self._below is None:
             return start, end
-        return self._below.origin(self._under(start), self._under(end - 1) + self._n_under(end - 1))
+        return self._below.origin(self._under(start)[0], self._under(end - 1)[1])
 
-    def _under(self, at: int) -> int:
-        plain_starts, starts, _ = self._starts
+    def _under(self, at: int) -> tuple[int, int]:
+        """Return from where to where in the view below the byte at `at` comes."""
+        plain_starts, starts = self._starts
         part = bisect_right(plain_starts, at) - 1
-        return starts[part] + at - plain_starts[part]
-
-    def _n_under(self, at: int) -> int:
-        plain_starts, _, lengths = self._starts
-        part = bisect_right(plain_starts, at) - 1
-        return lengths[part] if part % 2 else 1
+        if part % 2:
+            return starts[part], starts[part + 1]
+        start = starts[part] + at - plain_starts[part]
+        return start, start + 1
 
     @cached_property
-    def _starts(self) -> tuple[list[int], list[int], list[int]]:
-        """Return where each part starts in this text and in the one below, and its length there."""
-        lengths = [len(part) for part in self._parts or ()]
-        plain = [1 if n % 2 else length for n, length in enumerate(lengths)]
-        return [0, *accumulate(plain)], [0, *accumulate(lengths)], lengths
+    def _starts(self) -> tuple[list[int], list[int]]:
+        """Return where each part starts in this text and in the one below."""
+        return [0, *accumulate(map(len, self._plain))], [0, *accumulate(map(len, self._parts))]
+
+
+def _wraps(text: bytes) -> Iterator[tuple[int, int, bytes]]:
+    """Yield the ends of lines over which a word goes on that was drawn at random."""
+    for match in _WRAP.finditer(text):
+        end = match.start() + 1
+        start = end - 1 - (text[end - 2 : end - 1] == b"\r")
+        if start and text[start - 1] in _CHARACTERS_64:
+            before = _RUN_BEFORE.match(text[max(start - 128, 0) : start][::-1])
+            after = _RUN_AFTER.match(text, end, end + 4096)
+            if before and after and is_wrapped(before[0][::-1], after[1]):
+                yield start, end, b""
+
+
+def _encoded(text: bytes) -> Iterator[tuple[int, int, bytes]]:
+    """Yield what reads as text when it is decoded from base64."""
+    for match in _ENCODED.finditer(text):
+        start, end = match.span()
+        start += text[start] not in _CHARACTERS_64
+        run = text[start:end].rstrip(b"=").translate(_TO_STANDARD)
+        plain = base64.b64decode(run[: len(run) - (len(run) % 4 == 1)] + b"==")
+        if not _CONTROL.search(plain, 0, 18):
+            pair = _USER_AND_TOKEN.fullmatch(plain)
+            # A user and a token are encoded for this header.
+            yield start, end, b"authorization: " * bool(pair and is_random(pair[1], 12)) + plain
 
 
 def views(text: bytes) -> list[View]:
@@ -110,8 +171,8 @@ _KEY_OWNERS = (
     "|shared|secret|client|app|rest|write|ingest|session|cookie|crypto|jwt|hmac|webhook|consumer"
 )
 _NAME = (
-    r"pass(?:word|wd|phrase|code)s?|pwd|pgpass|secrets?|tokens?|(?:" + _KEY_OWNERS + r")[ _-]?keys?|[A-Za-z0-9]_keys?"
-    r"|credentials?|authorization|bearer|mnemonic|x-[a-z-]{1,20}-(?:key|token|secret)"
+    rf"pass(?:word|wd|phrase|code)s?|pwd|pgpass|secrets?|tokens?|(?:{_KEY_OWNERS})[ _-]?keys?"
+    r"|[A-Za-z0-9]_(?:keys?|p(?:ass|w))|credentials?|authorization|bearer|mnemonic|x-[a-z-]{1,20}-(?:key|token|secret)"
 )
 # A name and what says that a value follows; or a flag, a header, a sentence, a line of .netrc.
 CONTEXT_SIGN = (
@@ -123,6 +184,8 @@ CONTEXT_SIGN = (
     r"|[ \t](?:-u|--user)[ \t=]"
     r"|\bsshpass[ \t]{1,3}(?-i:-p)"
     r"|\b(?:mysql|mariadb)[a-z-]{0,12}[ \t](?:[^\n|;&]{0,80}?[ \t])?(?-i:-p)"
+    r"|\bhtpasswd[ \t]+(?-i:-\w*(?:n\w*b|b\w*n)\w*|-\w*b\w*(?:[ \t]+(?:-\w+|\d{1,2}))*[ \t]+[^\s-]\S*)"
+    r"(?:[ \t]+(?:-\w+|\d{1,2}))*[ \t]+[^\s-]\S*[ \t]+"
     r"|\blogin[ \t\n]{1,4}[^\s]{1,64}[ \t\n]{1,4}password[ \t]{1,2}"
     r"|\b(?:set-)?cookie[\"']?[ \t]{0,2}[:=]"
     r"|://"
@@ -140,12 +203,13 @@ _NAME_BEFORE = re.compile(rb"[\w.-]*\Z")
 # A placeholder of ours, and the name of a type or a resource: what follows these is no value.
 _NOT_BEFORE = (b"[redacted:", b"::")
 _LOOSE = re.compile(
-    rb"(?i)(?:pass(?:word|wd|phrase|code)s?|pwd|pgpass|secret|credentials?)(?:[_-]?\d{0,2}|[_-][a-z]{2,7})?\Z|sshpass|(?:mysql|mariadb).*-p\Z"
+    rb"(?i)(?:pass(?:word|wd|phrase|code)s?|_p(?:ass|w)|pwd|pgpass|secret|credentials?)(?:[_-]?\d{0,2}|[_-][a-z]{2,7})?\Z|sshpass|htpasswd|(?:mysql|mariadb).*-p\Z"
 )
 # Where nothing but a password can follow: the variable of an environment, or an option of a command.
 _STATEMENT = re.compile(
-    rb"(?:(?:[A-Z0-9_]*_|PG)?(?:PASSWORD|PASSWD|PASSPHRASE)|[A-Z0-9]_PWD|--[a-z-]{0,24}pass(?:word|wd|phrase))=\Z"
-    rb"|(?P<client>mysql|mariadb).* -p\Z|(?P<apart>sshpass[ \t]+-p|--[a-z-]{0,24}pass(?:word|wd|phrase)[ \t])\Z"
+    rb"(?:(?:[A-Z0-9_]*_|PG)?(?:PASSWORD|PASSWD|PASSPHRASE)|[A-Z0-9]_P(?:WD|W|ASS)|--[a-z-]{0,24}pass(?:word|wd|phrase))=\Z"
+    rb"|(?P<client>mysql|mariadb).* -p\Z|(?P<apart>sshpass[ \t]+-p|htpasswd .*"
+    rb"|--[a-z-]{0,24}pass(?:word|wd|phrase)[ \t])\Z"
 )
 # A name of something about a password: a screen, a fault, a switch.
 _ABOUT_ONE = re.compile(
@@ -154,7 +218,9 @@ _ABOUT_ONE = re.compile(
 )
 # Where a command begins.
 _COMMAND_BEFORE = re.compile(rb"(?:\A|[\n;|&(`$>\"':]|--|\b(?:sudo|exec|time|then|do|run))[ \t]*\Z")
-_PASSWORD = re.compile(rb"(?i)pass(?:word|wd|phrase)\Z")
+_PASSWORD = re.compile(rb"(?i)(?:pass(?:word|wd|phrase)|_p(?:ass|w))\Z")
+# What grep -n writes before a line.
+_LINE_NUMBER = re.compile(rb"(?:\A|[\n:])\d{1,6}:\Z")
 _NO_VALUE = re.compile(
     rb"(?i)public|(?:next|page|client|request|lock|idempotency|continuation|change|action|pagination|sync|resume|work_?unit)"
     rb"[_-]?token\Z|(?:file|path|url|uri|hash|digest|type|name|field|policy|hint|nonce|signature|method|version|status"
@@ -215,7 +281,9 @@ def _value_after(runs: _Runs, start: int, end: int) -> Span | None:
     name_start = before.start() if before else start
     name = _SIGN.sub(b"", text[name_start:end])
     lead = _LEAD.match(text, end, end + 64)
-    in_a_path = text[name_start - 1 : name_start] == text[end - 1 : end] == b":"
+    in_a_path = text[name_start - 1 : name_start] == text[end - 1 : end] == b":" and not (
+        text[end : end + 1] in b" \t" or _LINE_NUMBER.search(text, max(name_start - 8, 0), name_start)
+    )
     if lead is None or in_a_path or text.endswith(_NOT_BEFORE, 0, name_start):
         return None
     value_start, quote = lead.end(), lead["quote"]
@@ -262,7 +330,7 @@ def _is_stated(before: bytes, sign: bytes, between: bytes, value: bytes, *, quot
     if statement["apart"] is None and between.strip(b"\"'`"):
         return False
     # An option is also spoken of: what follows then is the next word.
-    if sign[-1:] in b" \t" and not _NO_LETTER.search(value):
+    if sign[-1:] in b" \t" and not (sign.startswith(b"htpasswd") or _NO_LETTER.search(value)):
         return False
     return quoted or not is_expression(value)
 
@@ -345,7 +413,7 @@ class KnownSecrets:
     @cached_property
     def _pattern(self) -> Pattern:
         longest_first = sorted(self._kinds, key=len, reverse=True)[:_MAX_KNOWN]
-        pattern: Pattern = re2.compile(b"|".join(map(re2.escape, longest_first)))
+        pattern: Pattern = re2.compile(b"|".join(map(re2.escape, longest_first)), LATIN1)
         return pattern
 
 
@@ -372,8 +440,8 @@ def known_secrets(environ: Mapping[str, str], files: Iterable[str] = ()) -> Know
 
 
 def _found_in(text: bytes) -> Iterator[Span]:
-    yield from find_contexts(text)
-    yield from find_shapes(text)
+    for look in (find_contexts, *SHAPES.values()):
+        yield from look(text)
 
 
 def _says_something(value: bytes, *, is_password: bool) -> bool:
@@ -387,10 +455,13 @@ def _goes_on(text: bytes, at: int) -> bool:
 
 
 Look = Callable[[bytes], Iterable[Span]]
-# Most texts hold none of it: they are read once, where each way to look would read them once more. It may take several
-# times as long on a long text without words, so only a shorter one is read for it.
-_SIGN_finding: Pattern = re2.compile(f"{SHAPE_SIGN}|{PRIVATE_KEY.decode()}|(?:{CONTEXT_SIGN})".encode(), LATIN1)
-_SHORT = 131_072
+# Most texts hold no sign: they are read once, where each way to look would read them once more. A sign of a context may
+# be longer than its limits in characters: it is sought in bytes.
+_LOOKS: dict[str, Look] = {**SHAPES, CONTEXT_SIGN.replace("{0,80}?", "*").replace("{1,64}", "+"): find_contexts}
+_SIGNS = re2.Set.SearchSet(LATIN1)
+_LOOK_BY_SIGN = {_SIGNS.Add(sign.encode()): look for sign, look in _LOOKS.items()}
+_HIDDEN, _IN_BASE64 = _SIGNS.Add(_INVISIBLE_SIGN), _SIGNS.Add(_ENCODED_SIGN.encode())
+_SIGNS.Compile()
 
 
 @dataclass(frozen=True, slots=True)
@@ -405,24 +476,37 @@ class Secret:
 
 def find_secrets(text: bytes, known: KnownSecrets = NOTHING_KNOWN) -> list[Secret]:
     """Return the secrets of a text in order; what is learned by a name is found again where it stands without."""
-    seen = views(text)
-    secrets = _apart(_all_found(seen, lambda text: _looks(text, known)))
+    seen = [each for view in views(text) for each in _looks(view, known)]
+    secrets = _apart(_all_found(seen))
     if not secrets:
         return []
     learned = KnownSecrets({each.value: each.kind for each in secrets if _is_statement(each)})
-    return _apart([*secrets, *_all_found(seen, lambda _: (learned.find,))]) if len(learned) else secrets
+    return _apart([*secrets, *_all_found((view, (learned.find,)) for view, _ in seen)]) if len(learned) else secrets
 
 
-def _looks(text: bytes, known: KnownSecrets) -> tuple[Look, ...]:
-    """Return the ways to look at a text that may find something. A sign is known in ASCII alone."""
-    if len(text) <= _SHORT and text.isascii() and not _SIGN_finding.search(text):
-        return (known.find,)
-    return known.find, find_shapes, find_contexts
+def _looks(view: View, known: KnownSecrets, n_undone: int = 0) -> Iterator[tuple[View, tuple[Look, ...]]]:
+    """Yield the ways to look at a text that may find something; then without its codes, unwrapped, and decoded."""
+    text = view.text
+    signs = _SIGNS.Match(text)
+    if not signs:
+        yield view, (known.find,)
+        return
+    if _HIDDEN in signs and n_undone < 1:
+        for instead in (b"", b" "):  # a code may stand in a word, or part two
+            if shown := view.replaced((*match.span(), instead) for match in _INVISIBLE.finditer(text)):
+                yield from _looks(shown, known, 1)
+        return
+    looks = [look for sign, look in _LOOK_BY_SIGN.items() if sign in signs]
+    yield view, (known.find, *looks)
+    if n_undone < 2 and looks and (joined := view.replaced(_wraps(text))):
+        yield from _looks(joined, known, 2)
+    if n_undone < 3 and _IN_BASE64 in signs and (decoded := view.replaced(_encoded(text))):
+        yield from _looks(decoded, known, 3)
 
 
-def _all_found(seen: list[View], looks: Callable[[bytes], tuple[Look, ...]]) -> Iterator[Secret]:
-    for view in seen:
-        for look in looks(view.text):
+def _all_found(seen: Iterable[tuple[View, tuple[Look, ...]]]) -> Iterator[Secret]:
+    for view, looks in seen:
+        for look in looks:
             for found in look(view.text):
                 start, end = view.origin(found.start, found.end)
                 yield Secret(start, end, found.kind, view.text[found.start : found.end])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cache
 from operator import sub
 from typing import NamedTuple, Protocol
@@ -80,6 +80,16 @@ def is_memorable(value: bytes) -> bool:
     if not (8 <= len(value) <= 64 and value.isalnum()):
         return False
     return not (value.isalpha() or value.isdigit() or reads_as_names(value))
+
+
+def is_wrapped(before: bytes, after: bytes) -> bool:
+    """Return whether the end of one line and the beginning of the next are one value, drawn at random."""
+    if _HINT.match(after, 0, len(after)):
+        return False
+    if _HINT.match(before, 0, len(before)) and len(after) >= 8 and after != after.lower() and not reads_as_names(after):
+        return True
+    n_turns = _n_turns(after.translate(_CLASSES))
+    return n_turns >= max(2, len(after) / 5) and is_random(before + after[:_BEGINNING], 20)
 
 
 def reads_as_names(value: bytes) -> bool:
@@ -174,7 +184,7 @@ _PREFIXED: tuple[tuple[str, str, str], ...] = (
     ("atlassian-token", "ATATT3 ATCTT3", "[A-Za-z0-9_=-]{50,}"),
     ("slack-token", "xoxb- xoxp- xoxa- xoxe- xoxe.xoxp- xoxr- xoxs- xoxo- xoxc- xoxd- xapp-", "[A-Za-z0-9%-]{16,}"),
     ("slack-webhook", "hooks.slack.com/services/ hooks.slack.com/workflows/", "[A-Za-z0-9/]{30,}"),
-    ("discord-webhook", "discord.com/api/webhooks/ discordapp.com/api/webhooks/", "[0-9]{15,21}/[A-Za-z0-9_-]{50,}"),
+    ("discord-webhook", "discord.com/api/ discordapp.com/api/", r"(?:v\d{1,2}/)?webhooks/\d{15,21}/[A-Za-z0-9_-]{50,}"),
     ("stripe-key", "sk_live_ sk_test_ rk_live_ rk_test_ whsec_", "[A-Za-z0-9+/]{16,}"),
     ("square-token", "sq0atp- sq0csp- EAAAE EAAAl", _URL64 + "{22,}"),
     ("shopify-token", "shpat_ shpca_ shppa_ shpss_", "[0-9a-fA-F]{32}"),
@@ -252,34 +262,23 @@ _ANY_HINT = "|".join((*(pattern for _, pattern in _WHOLE), rf"(?:\b|_)(?:{'|'.jo
 _HINT: Pattern = re2.compile(_ANY_HINT)
 _UNDERSCORE = ord("_")
 _LONG_RUN: Pattern = re2.compile("[A-Za-z0-9+/_-]{32,}={0,2}")
-# A run of a length that `_long_run` looks at. Read together with the hints, it is most often all that is read.
+# A run of a length that `_long_runs` looks at.
 _KEY_LONG = (
     r"(?:\A|[^A-Za-z0-9+/_-])(?:[A-Za-z0-9+/]{32}|[A-Za-z0-9+/]{39}[A-Za-z0-9+/=]|[A-Za-z0-9+/]{86}==)"
     r"(?:[^A-Za-z0-9+/=_-]|\z)"
 )
-SHAPE_SIGN = f"{_ANY_HINT}|{_KEY_LONG}"
-"""What stands in every text that has a secret of a shape of its own, but for a private key."""
-_SIGN: Pattern = re2.compile(SHAPE_SIGN.encode(), LATIN1)
 _KIND_OF_LENGTH = {32: "api-key", 40: "aws-secret", 88: "azure-key"}
 _DASH = re.compile(rb"[-_]")
 # What stands before a run that is a digest, a public key or a piece of an address.
 _PUBLIC = (b"/", b"sha1-", b"sha256-", b"sha384-", b"sha512-", b"sha256=", b"sha256:", b"SHA256:", b"ssh-rsa ", b"#")
-PRIVATE_KEY = b"PRIVATE KEY"
 _PEM = re2.compile(r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----")
 _PEM_BODY = re2.compile(r"[A-Za-z0-9+/=\s\\:,.-]*?-----END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----")
+_PEM_TAIL = re2.compile(
+    r"(?:[A-Za-z0-9+/=]{16,}\s+)+(?:[A-Za-z0-9+/=]{1,80}\s+)?-----END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----"
+)
 _PEM_CUT = re2.compile(r"(?:[ \t\r\n]|\\n)*(?:[A-Za-z0-9+/=]{16,}(?:[ \t\r\n]|\\n)*)+")
 _KEY_RUN = re.compile(rb"[A-Za-z0-9+/]{24}")
 _PEM_BYTES = 16_384
-
-
-def find_shapes(text: bytes) -> Iterator[Span]:
-    """Yield the secrets that show by their own shape."""
-    if _SIGN.search(text):
-        yield from _hinted(text)
-        for match in _LONG_RUN.finditer(text):
-            yield from _long_run(text, *match.span())
-    if PRIVATE_KEY in text:
-        yield from _private_keys(text)
 
 
 def _hinted(text: bytes) -> Iterator[Span]:
@@ -326,16 +325,18 @@ def _whole(text: bytes, start: int, end: int) -> Iterator[Span]:
         yield Span(start, end, next(kind for kind, pattern in _WHOLE if re2.match(pattern, value)))
 
 
-def _long_run(text: bytes, start: int, end: int) -> Iterator[Span]:
-    """Yield a run of base64 characters that stands alone and is as long as some keys are."""
-    kind = _KIND_OF_LENGTH.get(end - start)
-    if kind is None or text[max(start - 8, 0) : start].endswith(_PUBLIC) or text[end : end + 1] in (b"/", b"="):
-        return
-    value = text[start:end]
-    if (kind == "azure-key") != value.endswith(b"==") or _DASH.search(value):
-        return
-    if is_mixed(value) and not base64.b64decode(value).isascii():
-        yield Span(start, end, kind)
+def _long_runs(text: bytes) -> Iterator[Span]:
+    """Yield runs of base64 characters that stand alone and are as long as some keys are."""
+    for match in _LONG_RUN.finditer(text):
+        start, end = match.span()
+        kind = _KIND_OF_LENGTH.get(end - start)
+        if kind is None or text[max(start - 8, 0) : start].endswith(_PUBLIC) or text[end : end + 1] in (b"/", b"="):
+            continue
+        value = text[start:end]
+        if (kind == "azure-key") != value.endswith(b"==") or _DASH.search(value):
+            continue
+        if is_mixed(value) and not base64.b64decode(value).isascii():
+            yield Span(start, end, kind)
 
 
 def _private_keys(text: bytes) -> Iterator[Span]:
@@ -344,3 +345,14 @@ def _private_keys(text: bytes) -> Iterator[Span]:
         body = _PEM_BODY.match(text, match.end(), limit) or _PEM_CUT.match(text, match.end(), limit)
         if body and _KEY_RUN.search(text, match.end(), body.end()):
             yield Span(match.start(), body.end(), "private-key")
+    for match in _PEM_TAIL.finditer(text):
+        if _KEY_RUN.search(text, *match.span()):
+            yield Span(match.start(), match.end(), "private-key")
+
+
+SHAPES: dict[str, Callable[[bytes], Iterator[Span]]] = {
+    _ANY_HINT: _hinted,
+    _KEY_LONG: _long_runs,
+    "PRIVATE KEY": _private_keys,
+}
+"""What yields the secrets that show by their own shape, each by what stands in every text where it finds one."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import time
 from random import Random
@@ -47,6 +48,13 @@ def found(text: str) -> list[tuple[str, str]]:
         ("postgres://app:swordfish@db/shop", "url-password", "swordfish"),
         ("amqp://app:p%40ss-w0rd@mq", "url-password", "p@ss-w0rd"),
         (f"https://{TOKEN}@git.internal/x", "url-password", TOKEN),
+        (f"db_pass = '{PASSWORD}'", "password", PASSWORD),
+        (f".env:12:smtp_pw:{PASSWORD}", "password", PASSWORD),
+        (f"\x1b[1mTOKEN\x1b[0m{KEY}\x1b[10Gnext", "github-token", KEY),
+        (f"ghp_\x1b[31m{KEY[4:]}", "github-token", KEY),
+        (f"{KEY[:15]}\n{KEY[15:]}\nnext", "github-token", KEY),
+        (base64.b64encode(f"key {KEY}\n".encode()).decode(), "github-token", KEY),
+        (f"{BODY}\n-----END PRIVATE KEY-----", "private-key", f"{BODY}\n-----END PRIVATE KEY-----"),
         (f"a\n{PEM.format(BODY)}\nb", "private-key", PEM.format(BODY)),
     ],
 )
@@ -66,6 +74,8 @@ def test_a_secret_is_found_from_its_first_to_its_last_character(text: str, kind:
         ("login --password=correcthorse", "correcthorse"),
         ("gpg --passphrase 'open4me'", "open4me"),
         ("sshpass -p S3cr3tPw99 ssh host", "S3cr3tPw99"),
+        ("htpasswd -b .htpasswd bob letmein", "letmein"),
+        ("htpasswd -nbB bob letmein > users", "letmein"),
         ("sshpass -pletmein ssh host", "letmein"),
         ("mysql -u root -pS3cr3tPw99 shop", "S3cr3tPw99"),
         ("mysql -uroot -px9qLw2mVb7Tz", "x9qLw2mVb7Tz"),
@@ -116,6 +126,13 @@ def test_a_run_as_long_as_a_key_is_found_between_any_bytes(before: bytes, value:
         "public_key = 'q7Xk2mP9vL4tR8wZ3nB6'",
         "if line.startswith('-----BEGIN PRIVATE KEY-----'): ...",
         "abandon ability able about above absent absorb abstract absurd abuse access actor",
+        "htpasswd -b FILE USER PASSWORD; htpasswd -c .htpasswd bob",
+        "arn:aws:secretsmanager:eu-west-1:123456789012:secret:db-Ab12Cd",
+        "tests_passed = 12Ab34Cd!; first_pass: tokenize(); bypass=Zx9!kq2LmQ; -----END PRIVATE KEY-----",
+        base64.b64encode(b"010:Repository1296269").decode()
+        + " "
+        + base64.b64encode(b'{"alg":"HS256","typ":"JWT"}').decode(),
+        f"{KEY[4:24]}\nNEXT=1\n{KEY[4:20]}\n2024-01-01",
         "Cookie: theme=dark; lang=en-GB; consent=accepted",
     ],
 )
@@ -155,6 +172,7 @@ def test_any_text_can_be_read(text: str) -> None:
     "piece",
     [
         "eyJ-", "sk-", "token=", "?sig=", "cookie: a=", "://a:", "-----BEGIN PRIVATE KEY-----A", "\\\\", "%25",
+        "\x1b[1m", "a1B2c3D4e5\n", "eyJhbGciOiJIUzI1NiJ9.", "htpasswd -b ",
         "abandon ", "password='", "a1B2c3D4", '[{"a":', "login x password ", f"password={PASSWORD} ",
     ],
 )  # fmt: skip

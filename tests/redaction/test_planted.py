@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.planted import KINDS, PLACES, planted
+from benchmarks.planted import DISGUISES, KINDS, LINES, PLACES, PROVIDERS, planted, shapes
 from skillopt_mcp.redaction.redacting import Redactor
 
 REDACTOR = Redactor(b"salt")
@@ -23,6 +23,14 @@ def test_planted_secrets_are_found_in_every_place() -> None:
     assert len(missed) <= 0.05 * len(plants)
     shaped = Counter(plant.kind for plant in missed if plant.kind not in WITHOUT_A_SHAPE)
     assert sum(shaped.values()) <= 0.01 * len(plants), shaped
+
+
+@pytest.mark.parametrize("place", [*DISGUISES, *LINES])
+def test_no_eight_characters_of_a_disguised_secret_are_left(place: str) -> None:
+    plants = [plant for seed in range(3) for plant in shapes(seed) if plant.place == place]
+    assert len(plants) == 3 * (len(PROVIDERS) if place in DISGUISES else 1)
+    left = [plant for plant in plants if any(form in REDACTOR.text(plant.text) for form in plant.forms)]
+    assert [f"{plant.kind}: {REDACTOR.text(plant.text)}" for plant in left] == []
 
 
 def test_what_was_redacted_stays_as_it_is() -> None:

@@ -7,7 +7,11 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skillopt_mcp.redaction.redacting import MAX_DEPTH, views
+from skillopt_mcp.redaction.redacting import MAX_DEPTH, Redactor, views
+
+KEY = "ghp_" + "a1B2c3D4e5F6" * 3
+REDACTOR = Redactor(b"salt")
+PLACEHOLDER = REDACTOR.text(KEY)
 
 
 def test_no_more_levels_are_undone_than_the_limit() -> None:
@@ -26,3 +30,21 @@ def test_what_is_found_in_a_view_is_found_in_the_text(before: str, core: str, af
         if at >= 0:
             start, end = view.origin(at, at + len(core))
             assert views(raw[start:end])[0].text == views(core.encode())[0].text
+
+
+@given(
+    st.text(),
+    st.text(),
+    st.sampled_from(["\x1b[01;31m\x1b[K", "\x1b]8;;", "\u200b", "^[[32m", "\x1b(B"]),
+    st.integers(0, 3),
+)
+def test_a_secret_is_replaced_with_the_codes_in_it_and_nothing_else_is(
+    before: str, after: str, code: str, depth: int
+) -> None:
+    before, after = (text.replace("\x1b", "").replace("^", "") for text in (before, after))
+    text, key = f"{before}\n{KEY[:7]}{code}{KEY[7:]}\n{after}", f"\n{KEY}\n"
+    for _ in range(depth):
+        text, key, before, after = (json.dumps(each)[1:-1] for each in (text, key, before, after))
+    kept = REDACTOR.text(text)
+    newline = key[: key.index(KEY)]
+    assert kept == f"{before}{newline}{PLACEHOLDER}{newline}{after}"
