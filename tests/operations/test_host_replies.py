@@ -147,8 +147,8 @@ def test_a_proposal_gives_its_estimate_before_any_work(place: Place, host: Works
 @pytest.mark.parametrize(("votes", "n_each"), [(0, 0), (1, 1), (3, 3)])
 def test_a_test_gives_its_estimate_before_any_work(place: Place, clock: Clock, votes: int, n_each: int) -> None:
     exact, rubric = {"kind": "exact", "expected": "yes"}, {"kind": "rubric", "rubric": "Is it kind?", "votes": votes}
-    tasks = [{"prompt": f"{n * n}: say", "judge": exact, "split": "test"} for n in range(10)]
-    tasks += [{"prompt": f"{n * n}: greet", "judge": rubric if votes else exact, "split": "test"} for n in range(20)]
+    judge = rubric if votes else exact
+    tasks = [{"prompt": f"{n * n}: greet", "judge": judge, "split": "test"} for n in range(30)]
     add_tasks(place.open(), str(place.skill), tasks)
     host = server(place, clock, place.folder / "work")
     offer = evaluate_candidate(host, place.propose(host), 1.0)

@@ -18,7 +18,7 @@ from skillopt_mcp.errors import BackendError, BadInput, Busy, NotFound, Refused
 from skillopt_mcp.gates.promotion import GATE
 from skillopt_mcp.judges import programs
 from skillopt_mcp.judges.judging import parse_judge
-from skillopt_mcp.judges.programs import bwrap_fault, register_command
+from skillopt_mcp.judges.programs import register_command
 from skillopt_mcp.promotion_tests import evaluate_candidate
 from skillopt_mcp.records.runs import Run
 from skillopt_mcp.records.tasks import NewTask, Split
@@ -261,7 +261,7 @@ def test_a_resumed_run_finds_out_that_a_judge_program_cannot_start_before_it_ask
         shell.symlink_to("/bin/sh")
         program.write_text(f"#!{shell}\nexit 0\n")
         program.chmod(0o755)
-        made = register_command("check", [str(program)], unconfined=bool(bwrap_fault()))
+        made = register_command("check", [str(program)], unconfined=True)
         workspace.store.commands.register(made)
         tasks = [NewTask(f"What is {n}?", parse_judge({"kind": "command", "name": "check"})) for n in range(12)]
         workspace.store.tasks.add_tasks(workspace.skill(str(place.skill)).id, tasks, DEFAULT_SHARES)
