@@ -45,7 +45,7 @@ from skillopt_mcp.workspace import Workspace, shortened
 
 def leases_in_time(workspace: Workspace, scope: str) -> list[Lease]:
     """Return the leases of a scope that have not expired and have no answer."""
-    now = workspace.clock()
+    now = workspace.lease_time()
     return [lease for lease in workspace.store.leases.unanswered_of(scope) if lease.expires_at > now]
 
 
@@ -131,7 +131,7 @@ def hand_out(
     Without `capacity` a caller is given what its session has out already, if anything.
     Raises CapReached when all that is left was handed out before, and to do so again would exceed a cap.
     """
-    ids = [lease.id for lease in own_leases(workspace, scope) if lease.expires_at > workspace.clock()][:MAX_ITEMS]
+    ids = [lease.id for lease in own_leases(workspace, scope) if lease.expires_at > workspace.lease_time()][:MAX_ITEMS]
     again = "this session has these out already; where no agent works on one, "
     if capacity is not None or not ids:
         again, ids = "", [offer.id for offer in _leased(workspace, scope, outstanding.calls, capacity or Capacity())]
@@ -154,7 +154,7 @@ def _leased(workspace: Workspace, scope: str, calls: Mapping[int, Call], capacit
     def shuffled(call_id: int) -> bytes:
         return hashlib.sha256(f"{scope} {call_id}".encode()).digest()
 
-    free = leases.free(sorted(calls, key=shuffled), workspace.clock())
+    free = leases.free(sorted(calls, key=shuffled), workspace.lease_time())
     taken = _take(workspace, scope, calls, _batch(free, calls, capacity))
     if taken.is_capped and not taken.offers:
         # What was never handed out is paid for.
@@ -172,12 +172,12 @@ def _release_of_ended_servers(workspace: Workspace, scope: str) -> None:
     others = [lease for lease in workspace.store.leases.unanswered_of(scope) if lease.session != workspace.session]
     alive = {owner: workspace.owner.is_alive(owner) for owner in {lease.id[_OWNER] for lease in others}}
     if gone := [lease.id for lease in others if not alive[lease.id[_OWNER]]]:
-        workspace.store.leases.free_at(gone, workspace.clock())
+        workspace.store.leases.free_at(gone, workspace.lease_time())
 
 
 def _take(workspace: Workspace, scope: str, calls: Mapping[int, Call], call_ids: Sequence[int]) -> Taken:
     """Write the folders of calls, and lease them to the session of the caller."""
-    leases, folders, now, offers = workspace.store.leases, workspace.work_folders, workspace.clock(), list[Offer]()
+    leases, folders, now, offers = workspace.store.leases, workspace.work_folders, workspace.lease_time(), list[Offer]()
     for call_id in call_ids:
         request = calls[call_id].request
         task_id = request.task.id if isinstance(request, Rollout) else None
@@ -194,7 +194,9 @@ def _take(workspace: Workspace, scope: str, calls: Mapping[int, Call], call_ids:
     term = Term(scope, workspace.session, now, now + workspace.lease_s)
     taken = leases.take(offers, term, workspace.caps)
     folders.remove({offer.id for offer in offers} - {offer.id for offer in taken.offers})
-    folders.sweep()
+    # A process died before it could.
+    stale = folders.stale()
+    folders.remove(set(stale) - leases.in_time(stale, now))
     return taken
 
 
@@ -340,7 +342,7 @@ def _given_up(workspace: Workspace, lease: Lease, why: str) -> GivenUp:
 
 
 def _failing(workspace: Workspace, lease: Lease, missing: Reply) -> Failing:
-    return Failing(lease.id, missing, _MOST_FAILURES[lease.role], workspace.clock())
+    return Failing(lease.id, missing, _MOST_FAILURES[lease.role], workspace.lease_time())
 
 
 def _problem(workspace: Workspace, lease: Lease, reply: Reply) -> str:

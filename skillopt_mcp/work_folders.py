@@ -7,7 +7,6 @@ import os
 import shutil
 import stat
 import tempfile
-import time
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -118,22 +117,13 @@ class WorkFolders:
         with suppress(OSError):
             self.root.rmdir()
 
-    def sweep(self) -> None:
-        """Remove work that is a day old, of other stores, too: a process died before it could."""
-        for root in self.root.parent.glob(f"{_ROOT}{'[0-9a-f]' * _DIGITS}"):
-            with suppress(OSError):
-                _sweep(root)
-
-
-def _sweep(root: Path) -> None:
-    stale = time.time() - _STALE_S
-    with os.scandir(root) as entries:
-        work = [entry for entry in entries if entry.name.startswith("w-")]
-        old = [entry.path for entry in work if entry.stat(follow_symlinks=False).st_ctime < stale]
-    for folder in old:
-        with suppress(OSError):
-            shutil.rmtree(folder)
-    root.rmdir()
+    def stale(self) -> list[str]:
+        """Return the leases of this store whose folders are a day older than the last change of the one around them."""
+        with suppress(OSError), os.scandir(self.root) as entries:
+            oldest = os.stat(self.root).st_ctime - _STALE_S
+            work = [entry for entry in entries if entry.name.startswith("w-")]
+            return [entry.name for entry in work if entry.stat(follow_symlinks=False).st_ctime < oldest]
+        return []
 
 
 def _content(path: Path) -> str:

@@ -180,10 +180,10 @@ class Workspace:
     """A store that is opened on first use, so that making one costs nothing; use it as a context manager.
 
     `target`, `optimizer` and `judge` are backends (made, or as BACKEND:MODEL) or None; `project` is the folder whose
-    skills are found; `caps` are those of every run and test that is advanced here; `clock` returns seconds since 1970.
-    `concurrency` calls at once go to each backend, or as many as it takes by itself; with `batch`, calls of targets and
-    judges that have a batch API go by that, which is looked at so often. Only with `hands_out` can a host be
-    a backend.
+    skills are found; `caps` are those of every run and test that is advanced here; `clock` returns seconds since 1970,
+    for leases, too (default for those: a clock that cannot be set). `concurrency` calls at once go to each backend, or
+    as many as it takes by itself; with `batch`, calls of targets and judges that have a batch API go by that, which is
+    looked at so often. Only with `hands_out` can a host be a backend.
     """
 
     def __init__(
@@ -196,14 +196,15 @@ class Workspace:
         project: Path | None = None,
         caps: Caps = NO_CAPS,
         environ: Mapping[str, str] | None = None,
-        clock: Callable[[], float] = time.time,
+        clock: Callable[[], float] | None = None,
         hands_out: bool = False,
         concurrency: int | None = None,
         batch: Patience | None = None,
     ) -> None:
         self.store_path = store_path
         self.caps = caps
-        self.clock = clock
+        self.clock = clock or time.time
+        self._lease_clock = clock
         self.lease_s = LEASE_S
         # Whom a command line acts for: what they agree to is kept with their name.
         self.login = ""
@@ -233,6 +234,10 @@ class Workspace:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    def lease_time(self) -> float:
+        """Return the time by which leases end, in seconds since 1970."""
+        return self._lease_clock() if self._lease_clock else self.store.leases.now()
 
     def accompanied(self, companion: SkillFiles, name: str) -> Workspace:
         """Return another workspace on the store, whose target attempts every task with these files at hand, too."""

@@ -271,6 +271,12 @@ create table lease (
 create index lease_by_call on lease(call_id);
 create index lease_by_scope on lease(scope);
 
+-- One row per boot of the machine in which leases were taken: their time is the machine's since then.
+create table boot (
+    id text primary key,            -- the machine's name of it
+    at real not null                -- seconds since 1970, by the clock when the first lease was taken
+) strict;
+
 -- One row per judged rollout: which version attempted which task, on which draw, with what score.
 create table trial (
     id integer primary key,
@@ -491,3 +497,9 @@ begin select raise(abort, 'an event is never rewritten'); end;
 
 create trigger event_is_never_removed before delete on event
 begin select raise(abort, 'an event is never removed'); end;
+
+-- One row per store: its commits, which a small file next to it (NAME.mark) counts, too, so that lost rows are noticed.
+create table mark (
+    id integer primary key check (id = 1),
+    n integer not null
+) strict;

@@ -32,6 +32,7 @@ from skillopt_mcp.store.copying import (
 )
 from skillopt_mcp.store.files import refuse_network_file_system, remove_store
 from skillopt_mcp.store.integrity import Damage
+from skillopt_mcp.store.marks import read_mark
 from skillopt_mcp.store.opening import Store
 
 _MAGIC = b"SQLite format 3\0"
@@ -203,9 +204,10 @@ def _checked_copy(source: Path, copy: Path, named: Path, advance: Advance) -> It
     refuse_network_file_system(copy)
     try:
         try:
+            mark = read_mark(source)
             copy_store(source, copy, partial(advance, "copying"))
             try:
-                found = verify_store(copy, live=False, advance=advance)
+                found = verify_store(copy, live=False, advance=advance, mark=mark)
             except UnsafeStore as error:
                 found = Verified(store="", problems=[Damage(code="unreadable", detail=str(error))], next_step=RESTORE)
         except SkillOptError as error:

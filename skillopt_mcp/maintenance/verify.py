@@ -21,6 +21,7 @@ from skillopt_mcp.records.results import Result
 from skillopt_mcp.skill_folders import read_skill
 from skillopt_mcp.store.files import check_store
 from skillopt_mcp.store.integrity import Damage, Integrity
+from skillopt_mcp.store.marks import Mark, read_mark
 from skillopt_mcp.store.opening import Store
 from skillopt_mcp.training.promotion_test import decision_of
 
@@ -51,22 +52,25 @@ class Verified(Result):
     head: str = ""
 
 
-def verify_store(path: Path, holds: str | None = None, *, live: bool = True, advance: Advance = silent) -> Verified:
+def verify_store(
+    path: Path, holds: str | None = None, *, live: bool = True, advance: Advance = silent, mark: Mark | None = None
+) -> Verified:
     """Return whether a store is sound; with `holds`, whether its chain has that hash, too.
 
-    `live` compares the skills' files with the last promotions. Raises NotFound when there is no store, StoreError when
-    it cannot be opened at all, and BadInput when `holds` is not a hash.
+    `live` compares the skills' files with the last promotions; of a copy, `mark` is that of its source. Raises NotFound
+    when there is no store, StoreError when it cannot be opened at all, and BadInput when `holds` is not a hash.
     """
     if holds and not _HASH.fullmatch(holds):
         raise BadInput(f"{quoted(holds)} is not a hash of an event: give the 64 digits that verify printed")
     check_store(path)
+    mark = mark or read_mark(path)  # before the store, which may be ahead of it
     with Store(path) as store:
         integrity = store.table(Integrity)
         advance("checking the file", 0, 0)
         if problems := _found(integrity.check_file) or _found(integrity.check_tables):
             return _verified(path, problems, [Note(code="rows_unchecked")])
         problems, n_decisions = _check_rows(store, integrity, advance)
-        problems += _found(integrity.check_schema)
+        problems += [*_found(integrity.check_schema), *_found(partial(integrity.check_mark, mark))]
         hashes = _hashes(store)
         if holds and holds not in hashes:
             problems.append(Damage(code="head", where=holds))

@@ -63,7 +63,8 @@ INSTRUCTIONS = (
 NEEDS_A_PERSON = {"anthropic/requiresUserInteraction": True}
 MAX_BYTES = 10_000
 MAX_ERROR = 1_000
-_N_THREADS = 16
+# Apart, so that a read never waits behind calls that wait for a write of another process.
+_N_READING, _N_WRITING = 16, 64
 _NOTIFY_EVERY_S = 0.2
 _SHORTEST_CUT = 120
 _CUT = "[... cut to fit ...]"
@@ -164,7 +165,8 @@ class SkillOptServer(MCPServer[dict[str, Any]]):
         self._services: Services | None = None
         self._require_approval = require_approval
         self._opening = threading.Lock()
-        self._threads = ThreadPoolExecutor(_N_THREADS, thread_name_prefix="tool")
+        self._reading = ThreadPoolExecutor(_N_READING, thread_name_prefix="read")
+        self._writing = ThreadPoolExecutor(_N_WRITING, thread_name_prefix="tool")
 
     def services(self) -> Services:
         """Return what stands behind the server, opened once; that imports all it needs."""
@@ -273,7 +275,8 @@ class SkillOptServer(MCPServer[dict[str, Any]]):
         watch = Watch(_reporter(context))
         try:
             work = partial(variables.run, watch.run, partial(tool.fn, **given))
-            result: BaseModel = await self._in_thread(work)
+            is_read = tool.annotations and tool.annotations.read_only_hint
+            result: BaseModel = await self._in_thread(work, self._reading if is_read else self._writing)
         except asyncio.CancelledError:
             watch.cancel()
             raise
@@ -292,8 +295,8 @@ class SkillOptServer(MCPServer[dict[str, Any]]):
             raise MCPError(INTERNAL_ERROR, fitted_error(str(error))) from error
         return CompleteResult(completion=Completion(values=values))
 
-    async def _in_thread(self, work: Callable[[], T]) -> T:
-        return await asyncio.get_running_loop().run_in_executor(self._threads, work)
+    async def _in_thread(self, work: Callable[[], T], threads: ThreadPoolExecutor | None = None) -> T:
+        return await asyncio.get_running_loop().run_in_executor(threads or self._reading, work)
 
     def _resources(self) -> Resources:
         found = self.services().resources

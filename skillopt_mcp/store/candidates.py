@@ -11,6 +11,7 @@ from skillopt_mcp.records.candidates import Candidate, CandidateOrigin, NewCandi
 from skillopt_mcp.records.edits import Edit, EditReport, Op, UnmatchedReason
 from skillopt_mcp.records.evidence import Trial
 from skillopt_mcp.store.driver import Connection
+from skillopt_mcp.store.events import append
 from skillopt_mcp.store.pool import Pool, Row
 from skillopt_mcp.store.skills import add_version
 
@@ -65,9 +66,13 @@ class Candidates:
 
     def note_seen(self, candidate_id: str, session: str) -> None:
         """Note that a session of a host proposed or saw a candidate."""
-        with self._pool.write(evidence=True) as connection:
+        noted = "select 1 from candidate_session where candidate_id = ? and session = ?"
+        if self._pool.row(noted, [candidate_id, session]):
+            return
+        with self._pool.write() as connection:
             sql = "insert into candidate_session(candidate_id, session) values (?, ?) on conflict do nothing"
-            connection.execute(sql, [candidate_id, session])
+            if connection.execute(sql, [candidate_id, session]).rowcount:
+                append(connection, "candidate_seen", candidate_id)
 
     def is_answered_by_author(self, candidate_id: str, test_id: str) -> bool:
         """Return whether a session that proposed or saw a candidate made attempts of its test."""

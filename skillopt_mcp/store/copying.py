@@ -11,6 +11,7 @@ from skillopt_mcp.errors import BadInput, Busy, UnsafeStore
 from skillopt_mcp.store import driver
 from skillopt_mcp.store.driver import Connection
 from skillopt_mcp.store.files import SIDE_FILES, check_store, is_empty, make_file, remove_store
+from skillopt_mcp.store.marks import forget_mark
 from skillopt_mcp.store.pool import has_schema
 
 _PAGES = 4096
@@ -154,6 +155,7 @@ def replace_store(path: Path, new: Path, kept: Path) -> None:
         try:
             with held_alone(path):
                 os.link(path, kept)
+                forget_mark(path)
                 os.replace(new, path)
             return
         except UnsafeStore:
@@ -161,6 +163,7 @@ def replace_store(path: Path, new: Path, kept: Path) -> None:
     for end in SIDE_FILES:  # it would be taken for the new one's, and written over it
         if path.with_name(path.name + end).exists():
             os.replace(path.with_name(path.name + end), kept.with_name(kept.name + end))
+    forget_mark(path)
     os.replace(new, path)
 
 

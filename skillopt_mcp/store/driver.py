@@ -138,6 +138,11 @@ def explained(error: Exception, path: Path) -> SkillOptError:
         return StoreError(f"the store '{path}' cannot be opened: check the folder's permissions, or use --store")
     if name.startswith(("SQLITE_FULL", "SQLITE_IOERR")) and (why := _no_room(path, name)):
         return StoreError(f"the store '{path}' cannot be written, for {why}, and go on: what was stored is kept")
+    if name.startswith("SQLITE_IOERR"):
+        return StoreError(
+            f"the store '{path}' failed ({error}): if its -wal file was removed, end each process that uses the store, "
+            "which brings the rows back"
+        )
     if is_busy(error):
         return StoreError(f"the store '{path}' was locked for {BUSY_TIMEOUT_S} s: another process holds it; try again")
     if name.startswith(_DAMAGE):

@@ -29,6 +29,8 @@ KINDS = {
     "promotion_given_up": "promotion",
     "promotion_finished": "promotion",
     "promotion_taken_back": "promotion",
+    "candidate_seen": "candidate_session",
+    "test_answered": "lease",
 }
 """The kinds of events, each with the table whose row it records."""
 
@@ -52,8 +54,17 @@ ROWS = {
         "select id, skill_id, kind, candidate_id, from_version, to_version, state, verdict, agreed_by, agreed_on,"
         " login, created_at from promotion where id = ?"
     ),
+    # The label SAME SESSION of a host's test rests on both: by its candidate, and by the test.
+    "candidate_session": (
+        "select json_group_array(session) from"
+        " (select session from candidate_session where candidate_id = ? order by session)"
+    ),
+    "lease": (
+        "select json_group_array(session) from"
+        " (select distinct session from lease where scope = ? and state = 'answered' order by session)"
+    ),
 }
-"""The row that an event stands for, by its key."""
+"""The row that an event stands for, by its key; of sessions, all rows of one key."""
 
 _EVENT = "select seq, at, kind, key, row_sha256, hash from event"
 _PAGE = 1000

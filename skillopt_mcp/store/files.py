@@ -13,11 +13,12 @@ from pathlib import Path
 import platformdirs
 
 from skillopt_mcp.errors import NotFound, StoreError, UnsafeStore
+from skillopt_mcp.store.marks import MARK, forget_mark
 
 ENVIRONMENT = "SKILLOPT_STORE"
 SIDE_FILES = ("-wal", "-shm", "-journal")
 _FILLED_S = 2.0
-_LEFT = (".salt", ".locks")
+_LEFT = (".salt", ".locks", MARK)
 _OCTAL = re.compile(r"\\([0-7]{3})")
 MOUNT_TABLE = Path("/proc/self/mountinfo")
 NETWORK_FILE_SYSTEMS = frozenset(  # as the mount table spells them
@@ -76,6 +77,7 @@ def make_private(path: Path) -> None:
     try:
         _make_folder(path.parent, 0o700)
         make_file(path)
+        forget_mark(path)
         return
     except FileExistsError:
         if path.is_dir():
@@ -127,12 +129,12 @@ def make_file(path: Path) -> None:
 def replaced_stores(path: Path) -> list[Path]:
     """Return the stores that restores replaced, and that are kept next to a store."""
     found = path.parent.glob(f"{glob.escape(path.name)}.replaced-*")
-    return sorted(each for each in found if not each.name.endswith(SIDE_FILES))
+    return sorted(each for each in found if not each.name.endswith((*SIDE_FILES, MARK)))
 
 
 def remove_store(path: Path) -> None:
     """Remove a store's file and its side files."""
-    for end in ("", *SIDE_FILES):
+    for end in ("", *SIDE_FILES, MARK):
         with suppress(NotADirectoryError):
             path.with_name(path.name + end).unlink(missing_ok=True)
 

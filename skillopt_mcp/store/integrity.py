@@ -18,6 +18,7 @@ from skillopt_mcp.records.skills import files_digest
 from skillopt_mcp.records.tasks import task_digest
 from skillopt_mcp.store import driver
 from skillopt_mcp.store.events import KINDS, Event, Events
+from skillopt_mcp.store.marks import Mark
 from skillopt_mcp.store.pool import Pool, Row, Value, prepare
 
 _PAGE = 500
@@ -30,6 +31,8 @@ _KEYS = {
     "decision": "select id from decision",
     "approval": "select id from approval",
     "promotion": "select id from promotion",
+    "candidate_session": "select distinct candidate_id from candidate_session",
+    "lease": ("select distinct scope from lease where state = 'answered' and scope in (select id from promotion_test)"),
 }
 # An answer has its trial's score, by the version and the task that its row says; none counts by its cause.
 _UNLIKE = """
@@ -57,6 +60,7 @@ _TEXTS = {
     "changed": "{where} is not what event {detail} recorded",
     "no_event": "{where} has no event: it was written by other means",
     "head": "the chain has no event with the hash {where}: what came after it was removed",
+    "gone": "rows are gone: the store has {where} of {detail} counted commits",
     "decision": "decision {where} does not recompute: {detail}",
     "best_version": "the best version of skill {where} is not the one that was promoted last",
     "promotion": "promotion {where} rests on no accepting decision",
@@ -116,6 +120,14 @@ class Integrity:
             yield Damage(code="split", where=str(task_id))
         for test, unit, arm, number in self._pool.rows(_UNLIKE):
             yield Damage(code="attempt", where=f"{number!s} of the {arm!s} at unit {unit!s} of test {test!s}")
+
+    def check_mark(self, mark: Mark | None) -> Iterator[Damage]:
+        """Yield that commits are gone that its mark claims, or the event that it names."""
+        n = self._pool.number("select n from mark")
+        if mark and mark.claimed > n:
+            yield Damage(code="gone", where=f"{n:,}", detail=f"{mark.claimed:,}")
+        elif mark and self._pool.text("select hash from event where seq = ?", [mark.seq]) != mark.hash:
+            yield Damage(code="head", where=mark.hash)
 
     def check_chain(self, events: Events) -> Iterator[Damage]:
         """Yield where the chain of events is broken, and which rows are not what their last event recorded."""

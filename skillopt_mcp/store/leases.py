@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Sequence
 from typing import Literal, NamedTuple, cast
 
@@ -10,6 +11,8 @@ from skillopt_mcp.records.budgets import Caps, Cost, Spent
 from skillopt_mcp.records.calls import Reply, Role
 from skillopt_mcp.store.calls import CHUNK, Bill, charge, claim_again, insert_reply, listed, n_affordable
 from skillopt_mcp.store.driver import Connection
+from skillopt_mcp.store.events import append
+from skillopt_mcp.store.marks import boot_id
 from skillopt_mcp.store.pool import Pool, Row
 
 LeaseState = Literal["out", "answered", "failed", "withdrawn"]
@@ -75,6 +78,24 @@ class Leases:
 
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
+        self._booted_at: float | None = None
+
+    def now(self) -> float:
+        """Return the time by which leases end: seconds since 1970, by a clock that cannot be set.
+
+        It is the machine's since it booted; the first process that asked has fixed when that was, for all of them.
+        """
+        boot = boot_id()
+        if not boot:
+            return time.time()
+        if self._booted_at is None:
+            found = self._pool.row(_BOOT, [boot])
+            if found is None:
+                with self._pool.write() as connection:
+                    connection.execute(_BOOTED, [boot, time.time() - _since_boot()])
+                    found = connection.execute(_BOOT, [boot]).fetchone()
+            self._booted_at = cast(float, cast(Row, found)[0])
+        return self._booted_at + _since_boot()
 
     def open_ids(self, keys: Sequence[bytes]) -> dict[bytes, int]:
         """Return the ids of those calls that are in the store, answered or not."""
@@ -141,6 +162,11 @@ class Leases:
         """Return the leases of a scope that are out, in time or overdue, on calls that have no reply."""
         return [_lease(row) for row in self._pool.rows(f"{_LEASE} where l.scope = ? and {WAITED_FOR}", [scope])]
 
+    def in_time(self, lease_ids: Sequence[str], now: float) -> set[str]:
+        """Return those of the leases that are out and in time."""
+        sql = f"select id from lease where {_AMONG.format('id')} and {_IN_TIME}"
+        return {str(row[0]) for row in self._pool.rows(sql, [json.dumps(lease_ids), now])}
+
     def count_answered(self, scope: str) -> dict[Role, int]:
         """Return how many leases of a scope were answered, by the role that was asked."""
         answered = "where l.scope = ? and l.state = 'answered' group by c.role"
@@ -155,14 +181,18 @@ class Leases:
         The lease stays with who took it, unless the session that answers is one that knew the task.
         """
         with self._pool.write() as connection:
-            [state] = connection.execute("select state from lease where id = ?", [lease_id]).fetchone()
+            sql = "select state, scope from lease where id = ?"
+            state, scope = connection.execute(sql, [lease_id]).fetchone()
             if state == "answered":
                 return "duplicate"
             if state == "withdrawn":
                 return "withdrawn"
             if not insert_reply(connection, reply):
                 return "late"
+            is_known = connection.execute(_HAS_ANSWERED, [scope, session]).fetchone()
             connection.execute(_ANSWER, [lease_id, session])
+            if not is_known and connection.execute("select 1 from promotion_test where id = ?", [scope]).fetchone():
+                append(connection, "test_answered", scope)
         return "accepted"
 
     def fail(self, failing: Failing) -> GivenUp:
@@ -210,6 +240,14 @@ class Leases:
             return [str(row[0]) for row in connection.execute("select id from lease where scope = ?", [scope])]
 
 
+_BOOT = "select at from boot where id = ?"
+_BOOTED = "insert into boot(id, at) values (?, ?) on conflict do nothing"
+
+
+def _since_boot() -> float:
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
 _LEASE = (
     "select l.id, l.call_id, l.scope, l.task_id, l.session, l.taken_at, l.expires_at, l.state, c.role"
     " from lease l join call c on c.id = l.call_id"
@@ -225,6 +263,7 @@ _TAKE = (
     "insert into lease(id, call_id, scope, task_id, session, taken_at, expires_at, state)"
     " values (?, ?, ?, ?, ?, ?, ?, 'out')"
 )
+_HAS_ANSWERED = "select 1 from lease where scope = ? and session = ? and state = 'answered' limit 1"
 _ANSWER = "update lease set state = 'answered', session = ?2 where id = ?1"
 _FREE_AT = "update lease set expires_at = ?2 - 1 where id = ?1 and state = 'out' and expires_at >= ?2"
 _NOTE = (

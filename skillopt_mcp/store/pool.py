@@ -13,10 +13,12 @@ from pathlib import Path
 from skillopt_mcp.errors import StoreError, UnsafeStore
 from skillopt_mcp.store import driver
 from skillopt_mcp.store.driver import Connection
-from skillopt_mcp.store.files import make_private, refuse_network_file_system
+from skillopt_mcp.store.files import is_empty, make_private, refuse_network_file_system
+from skillopt_mcp.store.marks import count_commit, read_mark, write_mark
 
 Value = str | int | float | bytes | None
 Row = tuple[Value, ...]
+_COUNT_EVERY_S = 0.1
 
 
 class Pool:
@@ -29,15 +31,19 @@ class Pool:
         self._idle: list[Connection] = []
         self._pid = os.getpid()
         self._closed = False
+        self._counted_at = -_COUNT_EVERY_S
         refuse_network_file_system(path)
         make_private(path)
         # Looked at before it is opened: one that is replaced in between is found out by the first that is lent.
         self._file = _file_at(path)
+        self._log_path = Path(f"{path}-wal")
         connection = driver.connect(path)
         try:
             prepare(connection, path)
             modes = [connection.execute(f"pragma {name}").fetchone()[0] for name in ("journal_mode", "synchronous")]
             self._may_be_lazy = modes == ["wal", 2]
+            # It stays as long as we have a connection: SQLite removes it with the last one.
+            self._log = _file_at(self._log_path) if modes[0] == "wal" else None
             connection.execute("pragma foreign_keys = on")
         except BaseException:
             connection.close()
@@ -69,9 +75,11 @@ class Pool:
         """Lend a connection inside BEGIN IMMEDIATE: committed at the end, rolled back when anything is raised.
 
         A power cut may take back the last commits of mere `evidence`, never anything else; the end of a process none.
+        They are counted in the store's mark, those of evidence a few times a second at most.
         """
         with self._lent() as connection:
             is_lazy = evidence and self._may_be_lazy
+            mark = None
             try:
                 if is_lazy:
                     connection.execute("pragma synchronous = normal")
@@ -79,7 +87,12 @@ class Pool:
                 connection.execute("begin immediate")
                 # Again: it may have been replaced while we waited for the lock.
                 self._check_there()
+                before = connection.execute(_CHANGES).fetchone()
                 yield connection
+                is_counted = not is_lazy or time.monotonic() - self._counted_at > _COUNT_EVERY_S
+                if is_counted and connection.execute(_CHANGES).fetchone() != before:
+                    mark = count_commit(connection, self.path, synced=not is_lazy)
+                    self._counted_at = time.monotonic()
                 connection.execute("commit")
             except BaseException:
                 if connection.in_transaction:
@@ -88,6 +101,8 @@ class Pool:
             finally:
                 if is_lazy:
                     connection.execute("pragma synchronous = full")
+        if mark:
+            write_mark(self.path, mark)
 
     def rows(self, sql: str, values: Sequence[Value] = ()) -> list[Row]:
         """Return all rows of one select, fetched before the connection goes back."""
@@ -138,13 +153,31 @@ class Pool:
         return not is_kept
 
     def _check_there(self) -> None:
-        """Raise StoreError when the file at our path is not the one that we opened: what we wrote would be nowhere."""
+        """Raise StoreError when the file or the log at our path is not what we opened: what we wrote would be lost."""
         if self._file is None or _file_at(self.path) != self._file:
             raise StoreError(
                 f"the store '{self.path}' was removed, moved or replaced while this ran: nothing more is written, for "
                 "it would be lost. End this process (where a host runs the server: disconnect it there), see that the "
                 "right store is in that place (a backup: skillopt-mcp store restore FILE), then start again"
             )
+        if self._log and _file_at(self._log_path) != self._log:
+            self._bring_in_log()
+            raise StoreError(
+                f"'{self._log_path}' was removed or replaced while this ran: nothing more is written. End "
+                "all that use the store (a host's server: disconnect it there), then: skillopt-mcp store verify"
+            )
+
+    def _bring_in_log(self) -> None:
+        """Write what a removed log holds into the file, where no other process has begun a new one."""
+        with suppress(FileNotFoundError):
+            if os.path.getsize(self._log_path):
+                return
+        with suppress(IndexError, *driver.failures()):
+            connection = self._idle.pop()
+            try:
+                connection.execute("pragma wal_checkpoint(passive)")
+            finally:
+                self._idle.append(connection)
 
     def close(self) -> None:
         """Close every idle connection; the lent ones are closed when they come back. A forked child leaves them be."""
@@ -168,6 +201,7 @@ def _file_at(path: Path) -> tuple[int, int] | None:
     return found.st_dev, found.st_ino
 
 
+_CHANGES = "select total_changes()"
 APPLICATION_ID = 0x534B4F50
 _PACKAGE = Path(__file__).resolve().parent.parent
 _FOLDERS = (_PACKAGE / "sql", _PACKAGE.parent / "store")
@@ -202,6 +236,8 @@ def prepare(connection: Connection, path: Path) -> None:
         connection.execute("begin immediate")
         try:
             if not has_schema(connection, path):  # another process may have been faster
+                if read_mark(path):  # it had rows, in a log that was removed
+                    raise is_empty(path)
                 for statement in _statements(schema_sql()):
                     connection.execute(statement)
                 connection.execute(f"pragma application_id = {APPLICATION_ID}")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
@@ -49,22 +48,15 @@ def test_work_is_made_though_the_folder_around_it_is_being_removed(
         here.make("w-1", WORK)
 
 
-def test_what_is_older_than_a_day_is_swept_up_of_every_store_and_nothing_else_is(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    gone, here = places(tmp_path, "gone.db"), places(tmp_path)
-    gone.make("w-old", WORK)
-    mine = [tmp_path / "work" / name for name in ("w-mine", "skillopt-mcp", "skillopt-0123456789abc")]
-    for folder in (*mine, tmp_path / "work/skillopt-mcp/w-mine"):
-        folder.mkdir(exist_ok=True)
-    here.sweep()
-    assert gone.folder("w-old").is_dir()
-    later = os.stat(gone.folder("w-old")).st_ctime + 86_401
-    monkeypatch.setattr(work_folders.time, "time", lambda: later)  # type: ignore[attr-defined]
-    here.sweep()
-    assert not gone.root.exists()
-    assert (tmp_path / "work/skillopt-mcp/w-mine").is_dir()
-    assert all(folder.is_dir() for folder in mine)
+def test_only_work_of_its_own_store_that_is_a_day_old_is_stale(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    other, here = places(tmp_path, "other.db"), places(tmp_path)
+    other.make("w-other", WORK)
+    assert here.stale() == []
+    here.make("w-old", WORK)
+    (here.root / "mine").mkdir()
+    assert here.stale() == []
+    monkeypatch.setattr(work_folders, "_STALE_S", -1.0)
+    assert here.stale() == ["w-old"]
 
 
 def test_a_folder_of_work_is_named_without_links_and_the_same_for_everybody(tmp_path: Path) -> None:

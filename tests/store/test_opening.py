@@ -84,7 +84,7 @@ def test_folder_and_files_are_for_the_user_alone(path: Path) -> None:
             modes = {file.name: stat.S_IMODE(file.stat().st_mode) for file in path.parent.iterdir()}
     finally:
         os.umask(umask)
-    assert modes == {"skillopt.db": 0o600, "skillopt.db-wal": 0o600, "skillopt.db-shm": 0o600}
+    assert modes == dict.fromkeys(["skillopt.db", "skillopt.db-wal", "skillopt.db-shm", "skillopt.db.mark"], 0o600)
     assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
 
 

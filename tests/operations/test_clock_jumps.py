@@ -1,0 +1,53 @@
+"""Clock jumps: a server whose clock is ahead takes neither the folders nor the leases of others."""
+
+import time
+from pathlib import Path
+
+import pytest
+from workshop import Place
+
+from skillopt_mcp.proposals import propose_from_evidence
+from skillopt_mcp.records.results import Submitted
+from skillopt_mcp.submitting import submit_work
+from skillopt_mcp.workspace import Workspace
+
+
+def begun(place: Place, store: str) -> tuple[Workspace, Submitted]:
+    """Return a server on a store, with the first work of a proposal taken from it; all share one folder for work."""
+    place.add_tasks(place.open(store=store))
+    host = server(place, store)
+    standing = propose_from_evidence(host, str(place.skill), 8)
+    return host, submit_work(host, [], standing.job_id)
+
+
+def server(place: Place, store: str) -> Workspace:
+    environ, path = {"SKILLOPT_WORK": str(place.folder / "work")}, place.store_path.with_name(store)
+    return place.stack.enter_context(
+        Workspace(path, target="host", optimizer="host", project=place.folder, environ=environ, hands_out=True)
+    )
+
+
+@pytest.mark.parametrize("days", [2, -2])
+def test_a_server_whose_clock_jumped_deletes_no_work_and_takes_none_again(
+    place: Place, monkeypatch: pytest.MonkeyPatch, days: int
+) -> None:
+    host, first = begun(place, "skillopt.db")
+    assert first.work
+    real = time.time
+    monkeypatch.setattr(time, "time", lambda: real() + days * 86_400)
+    begun(place, "another.db")
+    other = server(place, "skillopt.db")
+    while submit_work(other, [], first.job_id).work:
+        pass
+    assert all(Path(item.folder, "WORK.md").exists() for item in first.work)
+    leases = host.store.leases.list_of(first.job_id)
+    assert len({lease.call_id for lease in leases}) == len(leases) == 8
+
+
+def test_work_that_nobody_has_is_removed_after_a_day(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    host, first = begun(place, "skillopt.db")
+    left = host.work_folders.root / "w-left"
+    left.mkdir()
+    monkeypatch.setattr("skillopt_mcp.work_folders._STALE_S", -1.0)
+    assert submit_work(host, [], first.job_id).work
+    assert (left.exists(), Path(first.work[0].folder).exists()) == (False, True)
