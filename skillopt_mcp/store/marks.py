@@ -11,9 +11,10 @@ import os
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from skillopt_mcp.store.driver import Connection
+if TYPE_CHECKING:  # a server that starts imports no driver
+    from skillopt_mcp.store.driver import Connection
 
 MARK = ".mark"
 _BYTES = 256
