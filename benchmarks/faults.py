@@ -49,7 +49,10 @@ class Shop:
         self.skill = write_skill(folder, SEED)
         self.main = self.skill / "SKILL.md"
         judge = {"kind": "exact", "expected": RIGHT}
-        add_tasks(self.store, self.skill, [{"prompt": f"Which is number {n}?", "judge": judge} for n in range(60)])
+        # Of words of their own: tasks that ask nearly the same are one unit of a promotion test.
+        digests = [hashlib.sha256(f"task {n}".encode()).hexdigest() for n in range(60)]
+        asked = [" ".join(each[at : at + 6] for at in (0, 6, 12, 18)) for each in digests]
+        add_tasks(self.store, self.skill, [{"prompt": f"Number {each}.", "judge": judge} for each in asked])
         run(self.store, "skills", "add-root", str(folder / "skills"))
 
     def server(self, name: str) -> StdioHost:
@@ -75,7 +78,7 @@ def propose(shop: Shop, host: StdioHost, *edits: dict[str, str]) -> str:
 def is_accepted(host: StdioHost, candidate: str) -> bool:
     """Return whether the promotion test of a candidate accepted it."""
     tested = host.call("evaluate_candidate", {"candidate_id": candidate})
-    while tested.get("status") == "running":
+    while tested.get("status") in ("estimate", "running"):
         tested = host.call("evaluate_candidate", {"candidate_id": candidate})
     return bool(tested["accepted"])
 
