@@ -14,11 +14,11 @@ from pydantic import Field
 from pydantic_core import to_json
 
 from skillopt_mcp.backends.api.answers import Answer, Wire, body_of, counted, parse_body, reply_of
-from skillopt_mcp.backends.api.clients import LIMITS, Sdk, rejection_of, time_limits, tls
+from skillopt_mcp.backends.api.clients import Sdk, http_client, rejection_of, time_limits
 from skillopt_mcp.backends.api.faults import Endpoint, find_endpoint
 from skillopt_mcp.backends.api.prices import Price, PricedOptions, Tokens, find_price, parse_options
 from skillopt_mcp.backends.api.prompts import Prompt, prompt_of, strict_schema
-from skillopt_mcp.backends.api.vendor import DAY_S, ApiBackend, ApiBatch, Page, VendorBatch
+from skillopt_mcp.backends.api.vendor import DAY_S, ApiBackend, ApiBatch, Page, ResultLine, VendorBatch
 from skillopt_mcp.backends.base import Backend, BackendFault
 from skillopt_mcp.backends.batches import BatchStatus, Item, Located, Result, Tag
 from skillopt_mcp.backends.registry import backend
@@ -164,7 +164,7 @@ class AnthropicBackend(ApiBackend[AnthropicOptions]):
 
     def _client(self) -> anthropic.AsyncAnthropic:
         timeout = time_limits(self.options.timeout)
-        http = anthropic.DefaultAsyncHttpxClient(limits=LIMITS, timeout=timeout, verify=tls(), follow_redirects=False)
+        http = http_client(anthropic.DefaultAsyncHttpxClient, self.options.timeout)
         key, at = self.endpoint.secret, self.endpoint.base_url
         return anthropic.AsyncAnthropic(
             api_key=key.value, base_url=at, max_retries=0, timeout=timeout, http_client=http
@@ -212,8 +212,7 @@ class _Outcome(Wire):
     error: _Errored | None = None
 
 
-class _Line(Wire):
-    custom_id: str
+class _Line(ResultLine):
     result: _Outcome
 
 
@@ -259,13 +258,13 @@ class AnthropicBatch(ApiBatch[AnthropicBackend]):
 
     async def results(self, vendor_id: str) -> Mapping[str, Result]:
         # By its path, not by the URL that the response names: the key goes to our endpoint alone.
-        lines = await self._lines(f"{self.path}/{vendor_id}/results", _Line)
-        return {line.custom_id: self._result(line.result) for line in lines}
+        return await self._results(f"{self.path}/{vendor_id}/results", _Line, self._result)
 
     async def forget(self, vendor_id: str) -> None:
         await self._backend.send("delete", f"{self.path}/{vendor_id}")
 
-    def _result(self, outcome: _Outcome) -> Result:
+    def _result(self, line: _Line) -> Result:
+        outcome = line.result
         if outcome.type == "canceled":
             return None
         if outcome.type == "expired":

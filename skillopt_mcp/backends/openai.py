@@ -14,11 +14,11 @@ from pydantic import Field, ValidationError
 from pydantic_core import to_json
 
 from skillopt_mcp.backends.api.answers import Answer, Wire, body_of, counted, parse_body, reply_of
-from skillopt_mcp.backends.api.clients import LIMITS, Sdk, rejection_of, time_limits, tls
+from skillopt_mcp.backends.api.clients import Sdk, http_client, rejection_of, time_limits
 from skillopt_mcp.backends.api.faults import Endpoint, Rejection, find_endpoint, rejection
 from skillopt_mcp.backends.api.prices import Price, PricedOptions, Tokens, find_price, parse_options
 from skillopt_mcp.backends.api.prompts import Prompt, prompt_of, strict_schema
-from skillopt_mcp.backends.api.vendor import DAY_S, ApiBackend, ApiBatch, Page, VendorBatch
+from skillopt_mcp.backends.api.vendor import DAY_S, ApiBackend, ApiBatch, Page, ResultLine, VendorBatch
 from skillopt_mcp.backends.base import Backend, BackendFault
 from skillopt_mcp.backends.batches import BatchStatus, Item, Located, Result, Tag
 from skillopt_mcp.backends.registry import backend
@@ -296,7 +296,7 @@ class OpenAIBackend(ApiBackend[OpenAIOptions]):
                 raise
             what = "it answers /responses in the shape of the Chat Completions API"
             fix = f"name that API in the spec: openai:{self.options.model},api=chat"
-            raise self.origin.fault("malformed", what, fix=fix) from fault
+            raise self.origin.fault("unsupported", what, fix=fix) from fault
 
     def _is_unknown(self, prompt: Prompt) -> bool:
         """Return whether the server may yet reject the dialect in which a prompt would be sent."""
@@ -326,7 +326,7 @@ class OpenAIBackend(ApiBackend[OpenAIOptions]):
 
     def _client(self) -> openai.AsyncOpenAI:
         timeout = time_limits(self.options.timeout)
-        http = openai.DefaultAsyncHttpxClient(limits=LIMITS, timeout=timeout, verify=tls(), follow_redirects=False)
+        http = http_client(openai.DefaultAsyncHttpxClient, self.options.timeout)
         key, at = self.endpoint.secret, self.endpoint.base_url
         if not self.options.azure:
             return openai.AsyncOpenAI(api_key=key.value, base_url=at, max_retries=0, timeout=timeout, http_client=http)
@@ -375,8 +375,7 @@ class _Response(Wire):
     body: object = None
 
 
-class _Line(Wire):
-    custom_id: str
+class _Line(ResultLine):
     response: _Response | None = None
     error: _Error | None = None
 
@@ -428,8 +427,10 @@ class OpenAIBatch(ApiBatch[OpenAIBackend]):
     async def results(self, vendor_id: str) -> Mapping[str, Result]:
         batch = await self._get(vendor_id, _Batch)
         files = filter(None, (batch.output_file_id, batch.error_file_id))
-        lines = [line for file_id in files for line in await self._lines(f"/files/{file_id}/content", _Line)]
-        return {line.custom_id: self._result(line) for line in lines}
+        found: dict[str, Result] = {}
+        for file_id in files:
+            found |= await self._results(f"/files/{file_id}/content", _Line, self._result)
+        return found
 
     async def forget(self, vendor_id: str) -> None:
         """Delete the files of a batch: prompts and answers."""

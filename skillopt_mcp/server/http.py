@@ -1,9 +1,11 @@
-"""HTTP: the same server over streamable HTTP, for clients with the token and an allowed host name."""
+"""HTTP: the same server over streamable HTTP, for clients with a token and an allowed host name."""
 
 from __future__ import annotations
 
+import asyncio
 import hmac
 import ipaddress
+import json
 import os
 import re
 import secrets
@@ -13,12 +15,18 @@ import stat
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+import h11
 import uvicorn
+from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
 from mcp.server.transport_security import TransportSecuritySettings
+from mcp.shared.exceptions import MCPError
+from mcp_types import INVALID_REQUEST
 from starlette.datastructures import Headers
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from skillopt_mcp.errors import BadInput, Refused
 from skillopt_mcp.server.app import SkillOptServer
@@ -28,6 +36,11 @@ from skillopt_mcp.server.start import open_server
 PATH = "/mcp"
 BODY_BYTES = 4 * 1024 * 1024
 TOKEN_VARIABLE = "SKILLOPT_HTTP_TOKEN"
+WORKER_VARIABLE = "SKILLOPT_WORKER_TOKEN"
+REQUEST_S = 10.0
+MAX_CONNECTIONS = 128
+_IS_FULL = "skillopt.is_full"
+_WORKER_METHODS = frozenset({"initialize", "server/discover", "ping", "tools/list", "tools/call"})
 _LEAST_TOKEN = 24
 _TOKEN = re.compile(r"[A-Za-z0-9._~+/=-]+")
 _GRACE_S = 2
@@ -75,21 +88,83 @@ def http_app(server: SkillOptServer, address: Address) -> ASGIApp:
 
 
 class Guarded:
-    """An application that answers only to requests with the bearer token."""
+    """An application that answers only to requests with a bearer token; each is marked with its scope."""
 
-    def __init__(self, app: ASGIApp, token: str) -> None:
-        self._app, self._wanted = app, f"Bearer {token}".encode()
+    def __init__(self, app: ASGIApp, token: str, worker: str | None = None) -> None:
+        self._app = app
+        self._wanted = {f"Bearer {each}".encode(): each == token for each in (token, worker) if each}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
             given = Headers(scope=scope).get("authorization", "").encode()
-            if not hmac.compare_digest(given, self._wanted):
+            scopes = [is_full for wanted, is_full in self._wanted.items() if hmac.compare_digest(given, wanted)]
+            if not scopes:
                 refusal = PlainTextResponse(
                     "The bearer token is missing or wrong.", 401, {"WWW-Authenticate": "Bearer"}
                 )
                 await refusal(scope, receive, send)
                 return
+            scope = {**scope, _IS_FULL: scopes[0]}
         await self._app(scope, receive, send)
+
+
+async def within_scope(ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
+    """Return the answer to a request with the full token, and of the others the part that a worker may know.
+
+    Raises MCPError where it may not ask: it takes, reads and submits work, and the outcome is not for it.
+    """
+    if ctx.request is not None and ctx.request.scope.get(_IS_FULL):
+        return await call_next(ctx)
+    params = ctx.params or {}
+    given = params.get("arguments")
+    given = given if isinstance(given, dict) else {}
+    # A candidate's id would begin its test.
+    may_call = {
+        "submit_work": re.fullmatch(r"([rt]-[0-9a-f]{12})?", str(given.get("job_id") or "")),
+        "inspect": re.fullmatch(r"w-[0-9a-f]{32}", str(given.get("id"))),
+    }
+    is_call, is_notice = ctx.method == "tools/call", ctx.method.startswith("notifications/")
+    if not (is_notice or ctx.method in _WORKER_METHODS) or (is_call and not may_call.get(str(params.get("name")))):
+        raise MCPError(INVALID_REQUEST, "this token takes and submits work, and nothing else: use the full token")
+    result = await call_next(ctx)
+    if not isinstance(result, dict):
+        return result
+    if "tools" in result:
+        return {**result, "tools": [tool for tool in result["tools"] if tool["name"] in may_call]}
+    found = result.get("structuredContent") or {}
+    if "receipts" in found:
+        step = found.get("next_step") or {}
+        own = step if step.get("action") == "submit_work" else None
+        found = {**found, "proposed": None, "evaluated": None, "next_step": own}
+        text = {"type": "text", "text": json.dumps(found, ensure_ascii=False)}
+        return {**result, "content": [text], "structuredContent": found}
+    return result
+
+
+class Timed(H11Protocol):
+    """A connection whose requests have to arrive within REQUEST_S; of too many, who keeps us waiting longest goes."""
+
+    _cut_off: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._watch()
+        alive = [each for each in self.connections if isinstance(each, Timed) and not each.transport.is_closing()]
+        if len(alive) > MAX_CONNECTIONS:
+            since = {each._cut_off.when(): each for each in alive if each._cut_off}
+            since[min(since)].transport.abort()
+
+    def handle_events(self) -> None:
+        super().handle_events()
+        self._watch()
+
+    def _watch(self) -> None:
+        is_arriving = self.conn.their_state in (h11.IDLE, h11.SEND_BODY)
+        if is_arriving and self._cut_off is None:
+            self._cut_off = self.loop.call_later(REQUEST_S, self.transport.abort)
+        elif not is_arriving and self._cut_off is not None:
+            self._cut_off.cancel()
+            self._cut_off = None
 
 
 def open_token(path: Path, environ: Mapping[str, str]) -> tuple[str, str]:
@@ -112,17 +187,29 @@ def open_token(path: Path, environ: Mapping[str, str]) -> tuple[str, str]:
     return token, str(path)
 
 
+def worker_token(token: str, environ: Mapping[str, str]) -> str | None:
+    """Return the token of workers, None where the environment has none. Raises Refused for a weak or the full one."""
+    worker = environ.get(WORKER_VARIABLE)
+    if worker is not None and _checked(worker, WORKER_VARIABLE) == token:
+        raise Refused(f"the token in {WORKER_VARIABLE} is the full token: set another one")
+    return worker
+
+
 def serve_http(setup: Setup, address: Address) -> int:
     """Return 0 once the server was stopped; until then, serve MCP over HTTP. Raises BadInput for a port in use."""
     path = setup.store_path.with_name("http-token")
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     token, origin = open_token(path, os.environ)
+    worker = worker_token(token, os.environ)
     bound = _bound(address)
     address = Address(address.host, bound.getsockname()[1], address.hosts, address.origins)
     shown = f"[{address.host}]" if ":" in address.host else address.host
     os.write(2, f"skillopt: MCP at http://{shown}:{address.port}{PATH}; the bearer token is in {origin}\n".encode())
+    server = open_server(setup)
+    server.middleware.append(within_scope)
     config = uvicorn.Config(
-        Guarded(http_app(open_server(setup), address), token),
+        Guarded(http_app(server, address), token, worker),
+        http=Timed,
         log_level="warning",
         access_log=False,
         server_header=False,

@@ -117,7 +117,7 @@ def test_a_server_that_answers_responses_in_the_shape_of_chat_is_a_fault_with_it
         fault = fault_of(openai_at(server.url))
         assert ask(chat_at(server.url)).text == "42"
     assert (fault.fault, "name that API in the spec: openai:test-model,api=chat" in fault.message) == (
-        "malformed",
+        "unsupported",
         True,
     )
 

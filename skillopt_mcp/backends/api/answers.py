@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import TypeVar
 
 import httpx2
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from skillopt_mcp.backends.api.clients import BODY_BYTES, RESULTS_BYTES, TooLong
 from skillopt_mcp.backends.api.faults import Origin
 from skillopt_mcp.backends.api.prices import Price, Tokens
 from skillopt_mcp.records.calls import Fault, Message, Reply, Usage
@@ -111,8 +112,16 @@ def _n_tokens(text: str) -> int:
     return -(-len(text.encode("utf-8", "replace")) // _BYTES_PER_TOKEN)
 
 
-def lines_of(content: bytes, model: type[W], origin: Origin) -> Iterator[W]:
-    """Yield the lines of a file of JSON lines. Raises BackendFault (connection) when one is not what it should be."""
-    for line in content.split(b"\n"):
-        if line.strip():
+async def lines_of(response: httpx2.Response, model: type[W], origin: Origin) -> AsyncIterator[W]:
+    """Yield the lines of a file of JSON lines as they come. Raises BackendFault (connection), TooLong."""
+    n_bytes, rest = 0, b""
+    async for part in response.aiter_bytes():
+        n_bytes += len(part)
+        *lines, rest = (rest + part).split(b"\n")
+        for n, limit in ((n_bytes, RESULTS_BYTES), (len(rest), BODY_BYTES)):
+            if n > limit:
+                raise TooLong(limit)
+        for line in filter(bytes.strip, lines):
             yield parse_body(line, "application/jsonl", model, origin)
+    if rest.strip():
+        yield parse_body(rest, "application/jsonl", model, origin)

@@ -18,6 +18,9 @@ from skillopt_mcp.records.calls import Fault
 CALLS_EACH = 32
 LIMITS = httpx2.Limits(max_connections=2 * CALLS_EACH, max_keepalive_connections=CALLS_EACH, keepalive_expiry=60)
 CONNECT_S = 15.0
+# Of a body as it is decoded: no model answers as much, and parsing can take eighty times as much memory.
+BODY_BYTES = 1_500_000
+RESULTS_BYTES = 100_000_000
 
 
 class ClientPool:
@@ -92,6 +95,39 @@ class ClientPools:
 def tls() -> ssl.SSLContext:
     """Return the TLS settings of the environment; reading them takes as long as many calls do."""
     return httpx2.create_ssl_context()
+
+
+class TooLong(httpx2.HTTPError):
+    """A body is longer than what is asked for can be."""
+
+    def __init__(self, n_max: int) -> None:
+        super().__init__(f"the response is over {n_max / 1_000_000:g} MB")
+
+
+class _Bounded(httpx2.AsyncClient):
+    async def send(self, request: httpx2.Request, *, stream: bool = False, **options: Any) -> httpx2.Response:
+        """Return the response, read up to BODY_BYTES; the body of a success that is to be streamed is left unread."""
+        response = await super().send(request, stream=True, **options)
+        if stream and response.is_success:
+            return response
+        body = bytearray()
+        try:
+            async for part in response.aiter_bytes():
+                body += part
+                if len(body) > BODY_BYTES:
+                    raise TooLong(BODY_BYTES)
+        finally:
+            await response.aclose()
+        headers = [(name, value) for name, value in response.headers.multi_items() if name != "content-encoding"]
+        return httpx2.Response(
+            response.status_code, headers=headers, content=bytes(body), request=request, extensions=response.extensions
+        )
+
+
+def http_client(default: type[httpx2.AsyncClient], timeout_s: float) -> httpx2.AsyncClient:
+    """Return an HTTP client for an SDK, made as its `default` is, that reads no body over its limit."""
+    made: type[httpx2.AsyncClient] = type("BoundedClient", (_Bounded, default), {})
+    return made(limits=LIMITS, timeout=time_limits(timeout_s), verify=tls(), follow_redirects=False)
 
 
 def time_limits(timeout_s: float) -> httpx2.Timeout:
@@ -191,6 +227,10 @@ def sdk_faults(sdk: Sdk, origin: Origin) -> Iterator[None]:
             raise rejection_fault(rejection_of(cast(StatusError, error)), origin) from None
         if isinstance(error, _UNSENT) or isinstance(error.__cause__, _UNSENT):
             raise origin.unsent(error) from None
+        too_long = next((each for each in (error, error.__cause__) if isinstance(each, TooLong)), None)
+        if too_long:
+            fix = "check the base URL in the spec: no model answers as much"
+            raise origin.fault("unsupported", str(too_long), fix=fix) from None
         known = {**sdk.faults, **_HTTP_FAULTS}
         fault, what = next(found for kind, found in known.items() if isinstance(error, kind))
         raise origin.fault(fault, cause(what, error)) from None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any, ClassVar, Generic, TypeVar
 
@@ -15,7 +15,7 @@ from skillopt_mcp.backends.api.faults import UNPAID, Endpoint, Origin, Rejection
 from skillopt_mcp.backends.api.prices import Price, PricedOptions, max_usage
 from skillopt_mcp.backends.api.prompts import LAYOUT, prompt_of
 from skillopt_mcp.backends.base import BackendFault
-from skillopt_mcp.backends.batches import Batching
+from skillopt_mcp.backends.batches import Batching, Result
 from skillopt_mcp.records.calls import Call, Reply, Usage
 
 O = TypeVar("O", bound=PricedOptions)  # noqa: E741
@@ -70,6 +70,15 @@ class VendorBatch(Wire):
     id: str
 
 
+class ResultLine(Wire):
+    """The outcome of a call of a batch."""
+
+    custom_id: str
+
+
+# Has the SDKs leave a body unread.
+_STREAMED = {"X-Stainless-Raw-Response": "stream"}
+R = TypeVar("R", bound=ResultLine)
 B = TypeVar("B", bound=ApiBackend[Any])
 L = TypeVar("L", bound=VendorBatch)
 
@@ -126,9 +135,14 @@ class ApiBatch(Batching, Generic[B]):
                 return
             after = last
 
-    async def _lines(self, path: str, model: type[W]) -> list[W]:
-        response = await self._backend.send("get", path)
-        return list(lines_of(response.content, model, self._origin))
+    async def _results(self, path: str, model: type[R], result_of: Callable[[R], Result]) -> dict[str, Result]:
+        """Return the outcome of each line of a file of results, which may be too long to be held as a whole."""
+        async with self._backend.connected() as client:
+            response = await client.get(path, cast_to=httpx2.Response, options={"headers": _STREAMED})
+            try:
+                return {line.custom_id: result_of(line) async for line in lines_of(response, model, self._origin)}
+            finally:
+                await response.aclose()
 
     def _expired(self) -> BackendFault:
         """Return the fault of a call that the vendor did not get to in time; it costs nothing."""
