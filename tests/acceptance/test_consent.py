@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sqlite3
+from contextlib import closing
+from pathlib import Path
 from typing import Any, Literal
 
 import pytest
@@ -83,6 +86,12 @@ def test_a_server_may_want_a_person_each_time(desk: Desk) -> None:
         assert status(server, "promote_skill", candidate_id=desk.ids["good"]) == UNAPPROVED
 
 
+def kept(path: Path) -> list[str]:
+    """Return what a store holds, but for what a mere look at a run writes: the boot of the machine, and its mark."""
+    with closing(sqlite3.connect(path)) as store:
+        return [line for line in store.iterdump() if not line.startswith(('INSERT INTO "mark"', 'INSERT INTO "boot"'))]
+
+
 def test_an_agents_shell_agrees_to_nothing(desk: Desk) -> None:
     desk.facts("store backup", copy := desk.folder / "copy.db")
     desk.facts("skills permit", desk.skill_path, simulated=True, yes=True)
@@ -97,7 +106,7 @@ def test_an_agents_shell_agrees_to_nothing(desk: Desk) -> None:
         ("store restore", (copy,), {}),
         ("store erase", (desk.skill_path,), {"all": True}),
     ]
-    store = desk.store_path.read_bytes()
+    store = kept(desk.store_path)
     for n, (command, arguments, options) in enumerate(commands):
         desk.environ[AGENT_SHELLS[n % len(AGENT_SHELLS)]] = "1"
         done = desk.at_terminal(command, *arguments, **options)
@@ -110,4 +119,4 @@ def test_an_agents_shell_agrees_to_nothing(desk: Desk) -> None:
         del desk.environ[name]
     assert desk.files() == before == {name: (content, name in RUNNABLE) for name, content in FILES.items()}
     assert desk.changes() == []
-    assert desk.store_path.read_bytes() == store
+    assert kept(desk.store_path) == store
