@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from functools import partial
 
 import pytest
 from hostwork import begun, driven
@@ -12,11 +13,13 @@ from skillopt_mcp.backends.scripted import Scripted
 from skillopt_mcp.candidates import propose_edits, rebase_candidate
 from skillopt_mcp.judges.kinds.rubric import Rubric
 from skillopt_mcp.judges.kinds.text import Exact
+from skillopt_mcp.maintenance.verify import verify_store
 from skillopt_mcp.promotion_tests import candidate_of_files, evaluate_candidate
 from skillopt_mcp.promotions.consent import Consent, permit
 from skillopt_mcp.promotions.promoting import promote_skill, rollback_skill
 from skillopt_mcp.records.tasks import NewTask
 from skillopt_mcp.runs import replay, start_run
+from skillopt_mcp.show.listing import list_skills
 from skillopt_mcp.splits import DEFAULT_SHARES
 from skillopt_mcp.training.config import Config
 from skillopt_mcp.training.promotion_test import Asked
@@ -175,3 +178,26 @@ def test_it_covers_a_run_that_was_shown_no_recorded_session(place: Place, permit
         result = replay(permitted, run)
         assert result.candidate_id, result
         assert promote_skill(permitted, result.candidate_id, STANDING).status == status
+
+
+def test_what_it_promoted_is_listed_with_diff_and_undo_until_a_person_has_seen_it(
+    place: Place, permitted: Workspace
+) -> None:
+    use(permitted, solving(by_new_lines))
+    first = permitted.skill("ledger-clerk").live_version[:12]
+    seen = partial(permitted.store.promotions.note_seen, permitted.skill("ledger-clerk").id)
+    for n in range(2):
+        promote_skill(permitted, place.covered(permitted, f"- New line {n}."), STANDING)
+    [row] = list_skills(permitted).skills
+    assert row.away
+    assert (row.away.note, row.away.previous_version) == ("promoted while you were away", first)
+    assert row.away.diff == f"skillopt-mcp diff ledger-clerk {first}"
+    assert row.away.undo == f"skillopt-mcp rollback ledger-clerk {first}"
+    seen()
+    assert list_skills(permitted).skills[0].away is None
+    assert verify_store(place.store_path).problems == []
+    rollback_skill(permitted, "ledger-clerk", None, STANDING)
+    promote_skill(permitted, place.covered(permitted, "- New line 1 again."), STANDING)
+    assert list_skills(permitted).skills[0].away
+    rollback_skill(permitted, "ledger-clerk", None, Consent.PERSON)
+    assert list_skills(permitted).skills[0].away is None
