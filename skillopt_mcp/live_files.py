@@ -70,6 +70,10 @@ _FOLDER = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_NOFOLLOW"
 # The folders above need only be passed through, not read.
 _WAY = _FOLDER | getattr(os, "O_PATH", 0)
 _READ = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)
+# ACL and extended attributes, in the words of macOS's copyfile.h.
+_COPY_ATTRIBUTES = 1 | 4
+# What the system takes from a file, too, whose content changes.
+_OF_CONTENT = frozenset({"security.capability", "security.evm", "security.ima"})
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
 
 
@@ -144,7 +148,7 @@ def _write(folder: Path, old: SkillFile | None, new: SkillFile) -> None:
     place = folder / new.path
     with _opened(folder, new.path, make=old is None) as parent:
         temporary = _temporary(folder, new.path)
-        _make(parent, temporary, new, _status(parent, place) if old else None)
+        _make(parent, temporary, new, place, _status(parent, place) if old else None)
         try:
             if old:
                 _swap(parent, temporary, place, (old, new))
@@ -196,8 +200,8 @@ def _rename_new(parent: int, temporary: str, place: Path) -> None:
     os.rename(temporary, place.name, src_dir_fd=parent, dst_dir_fd=parent)
 
 
-def _make(parent: int, name: str, file: SkillFile, replaced: os.stat_result | None) -> None:
-    """Make a synced temporary file: the content of `file`, mode and owner of what it replaces."""
+def _make(parent: int, name: str, file: SkillFile, place: Path, replaced: os.stat_result | None) -> None:
+    """Make a synced temporary file: the content of `file`; mode, owner and attributes of what it replaces."""
     mode = stat.S_IMODE(replaced.st_mode) if replaced else 0o644
     # Only those who may read it may run it.
     mode = mode | (mode & 0o444) >> 2 if file.executable else mode & ~0o111
@@ -207,6 +211,8 @@ def _make(parent: int, name: str, file: SkillFile, replaced: os.stat_result | No
         mine = os.fstat(descriptor)
         if replaced and (mine.st_uid, mine.st_gid) != (replaced.st_uid, replaced.st_gid):
             os.fchown(descriptor, replaced.st_uid, replaced.st_gid)
+        if replaced:
+            _copy_attributes(parent, place, descriptor)
         os.fchmod(descriptor, mode)
         os.fsync(descriptor)
     except BaseException:
@@ -214,6 +220,40 @@ def _make(parent: int, name: str, file: SkillFile, replaced: os.stat_result | No
         raise
     finally:
         os.close(descriptor)
+
+
+def _copy_attributes(parent: int, place: Path, target: int) -> None:
+    """Give the open file the extended attributes and the ACL of the one in `place`, and no others.
+
+    Raises Refused for one that it cannot be given.
+    """
+    source, name = os.open(place.name, _READ, dir_fd=parent), "of its ACL or extended attributes"
+    try:
+        if sys.platform == "darwin":
+            if _library().fcopyfile(source, target, None, _COPY_ATTRIBUTES) != 0:
+                raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+        elif sys.platform == "linux":
+            wanted, present = _attributes(source), _attributes(target)
+            for name in present.keys() - wanted.keys():
+                os.removexattr(target, name)
+            for name in (each for each in wanted if present.get(each) != wanted[each]):
+                os.setxattr(target, name, wanted[name])
+    except OSError as error:
+        raise Refused(
+            f"'{place}' has an attribute that its new version cannot keep ({name}: {error.strerror}): remove it first"
+        ) from error
+    finally:
+        os.close(source)
+
+
+def _attributes(descriptor: int) -> dict[str, bytes]:
+    """Return the extended attributes of an open file that a new content may keep; none where there are no such."""
+    try:
+        return {name: os.getxattr(descriptor, name) for name in os.listxattr(descriptor) if name not in _OF_CONTENT}
+    except OSError as error:
+        if error.errno in _UNSUPPORTED:
+            return {}
+        raise
 
 
 def _status(parent: int, place: Path) -> os.stat_result:

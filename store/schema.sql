@@ -474,6 +474,7 @@ create table promotion (
     agreed_on text not null check (agreed_on in ('dialog', 'terminal', 'command', 'rule')),
     login text not null,            -- the name that the person was logged in by; empty where it is not known
     approval_id integer unique references approval(id), -- the approval that it used
+    seen_at text,                   -- when a person looked at it afterwards; it matters where a permission agreed
     created_at text not null default (strftime('%Y-%m-%dT%H:%M:%fZ')),
     foreign key (skill_id, from_version) references version(skill_id, id),
     foreign key (skill_id, to_version) references version(skill_id, id)

@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+import errno
 import os
 import stat
+import struct
 import subprocess
 import sys
 import threading
@@ -89,6 +91,57 @@ def test_a_file_keeps_its_mode_and_owner(folder: Path) -> None:
     replace_files(folder, OLD, NEW)
     after = main.stat()
     assert (after.st_mode, after.st_uid, after.st_gid) == (before.st_mode, before.st_uid, before.st_gid)
+
+
+def acl(*entries: tuple[int, int, int]) -> bytes:
+    """Return a POSIX ACL as Linux keeps it: (tag, permissions, id) of each entry."""
+    return struct.pack("<I", 2) + b"".join(struct.pack("<HHI", *entry) for entry in entries)
+
+
+def attributes(path: Path) -> dict[str, bytes]:
+    return {name: os.getxattr(path, name) for name in os.listxattr(path) if not name.startswith("security.")}
+
+
+ANY = 0xFFFFFFFF
+ACL = acl((1, 6, ANY), (2, 6, 65534), (4, 4, ANY), (16, 6, ANY), (32, 0, ANY))
+INHERITED = acl((1, 7, ANY), (2, 7, 65533), (4, 5, ANY), (16, 7, ANY), (32, 5, ANY))
+needs_linux = pytest.mark.skipif(sys.platform != "linux", reason="sets extended attributes as Linux does")
+
+
+@needs_linux
+def test_a_file_keeps_its_extended_attributes_and_its_acl_through_a_change_and_back(folder: Path) -> None:
+    main, other = folder / "SKILL.md", folder / "references/a.md"
+    try:
+        os.setxattr(main, "user.origin", b"\x00by me")
+        os.setxattr(main, "system.posix_acl_access", ACL)
+        os.setxattr(folder / "references", "system.posix_acl_default", INHERITED)
+    except OSError as error:
+        pytest.skip(f"this file system keeps none: {error}")
+    kept = (attributes(main), main.stat().st_mode, attributes(other), other.stat().st_mode)
+    assert set(kept[0]) == {"user.origin", "system.posix_acl_access"}
+    for before, after in ((OLD, NEW), (NEW, OLD)):
+        replace_files(folder, before, after)
+        assert (attributes(main), main.stat().st_mode, attributes(other), other.stat().st_mode) == kept
+
+
+@needs_linux
+def test_a_change_that_cannot_keep_an_attribute_is_refused_with_nothing_written(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    try:
+        os.setxattr(folder / "SKILL.md", "user.origin", b"by me")
+    except OSError as error:
+        pytest.skip(f"this file system keeps none: {error}")
+    monkeypatch.setattr(os, "setxattr", full)
+    with pytest.raises(
+        Refused, match=r"SKILL\.md' has an attribute that its new version cannot keep \(user\.origin: No"
+    ):
+        replace_files(folder, OLD, OLD.replaced(SkillFile("SKILL.md", b"new\n")))
+    assert read_skill(folder) == OLD
+    assert strays(folder) == []
 
 
 def test_a_new_file_never_replaces_one_that_somebody_made(folder: Path) -> None:

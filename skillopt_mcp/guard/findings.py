@@ -12,7 +12,7 @@ import re2
 
 from skillopt_mcp.documents.text import hidden_offsets, quoted, without_hidden
 from skillopt_mcp.records.edits import Edit, EditReport
-from skillopt_mcp.records.evidence import Trajectory
+from skillopt_mcp.records.evidence import ROLLOUT, Trajectory
 from skillopt_mcp.records.skills import SkillFiles
 from skillopt_mcp.redaction.redacting import KnownSecrets, find_secrets
 
@@ -94,7 +94,6 @@ _PLAIN_WORD = re.compile(r"[^\W_]+")
 # More than what an optimizer is shown of one text: it can copy from nowhere else.
 _SHOWN = 24_000
 _TOOLS = ("tool", "tool_result", "function")
-_OWN = "trial:"
 _OF_AN_EDIT = re.compile(r"edit \d+ ")
 Run = tuple[str, ...]
 
@@ -142,7 +141,7 @@ def _thin(edit: Edit, by_id: dict[str, Trajectory]) -> str:
     cited = [source for source in edit.cited if source in edit.sources]
     if not cited:
         return "does not name the attempts that it rests on"
-    if any(source.startswith(_OWN) for source in cited):
+    if any(source.startswith(ROLLOUT) for source in cited):
         return ""
     sessions = {_session(by_id[source]) for source in cited if source in by_id}
     return "" if len(sessions) >= FEWEST_SESSIONS else "rests on one recorded session alone"
@@ -152,13 +151,13 @@ def _repeated(runs: frozenset[Run], tools: set[Run], sessions: dict[Run, set[str
     from_tools = runs & tools
     if from_tools:
         return f"repeats what a tool returned: {quoted(' '.join(min(from_tools)))}"
-    alone = [each for each in runs if len(sessions.get(each, ())) == 1 and _OWN not in sessions[each]]
+    alone = [each for each in runs if len(sessions.get(each, ())) == 1 and ROLLOUT not in sessions[each]]
     return f"repeats the words of one session: {quoted(' '.join(min(alone)))}" if alone else ""
 
 
 def _session(trajectory: Trajectory) -> str:
     """Return whose evidence it is: ours, or a session's. Those that name no session might all be of one."""
-    return _OWN if trajectory.source == "rollout" else f"session {trajectory.session}"
+    return ROLLOUT if trajectory.source == "rollout" else f"session {trajectory.session}"
 
 
 def _texts(trajectory: Trajectory, *, of_tools: bool) -> Iterator[str]:

@@ -10,6 +10,7 @@ from typing import ClassVar, Literal
 
 from pydantic import JsonValue
 
+from skillopt_mcp.backends.host import is_host
 from skillopt_mcp.candidates import describe_rolled_back_repeat
 from skillopt_mcp.documents.code_lines import code_touched
 from skillopt_mcp.documents.diffs import changes, unified_diff
@@ -31,6 +32,7 @@ from skillopt_mcp.records.candidates import (
     candidate_id,
     rolled_back,
 )
+from skillopt_mcp.records.evidence import ROLLOUT
 from skillopt_mcp.records.next_step import NextStep
 from skillopt_mcp.records.results import Promoted
 from skillopt_mcp.records.skills import Skill, SkillFiles, is_memory, short
@@ -270,7 +272,8 @@ def _beyond_any_permission(workspace: Workspace, change: Change) -> str:
             return f"it brings back what a person should see first: {'; '.join(back)}"
     if change.candidate and (again := describe_rolled_back_repeat(store, change.candidate)):
         return again
-    return _weak_evidence(workspace, change) or beyond_small_edit(*files)
+    foreign = _foreign_source(workspace, change.candidate) if change.candidate else ""
+    return _weak_evidence(workspace, change) or foreign or beyond_small_edit(*files)
 
 
 def _weak_evidence(workspace: Workspace, change: Change) -> str:
@@ -282,6 +285,25 @@ def _weak_evidence(workspace: Workspace, change: Change) -> str:
     if kind_of(change.test.backend) == "host" or asks_host:
         return "a host's agents made or judged the attempts of its test"
     return "" if change.verdict == "better" else "its test does not claim that it is better"
+
+
+def _foreign_source(workspace: Workspace, candidate: Candidate) -> str:
+    """Return why edits may be another's idea, or an empty string: their author was shown our own rollouts alone."""
+    store = workspace.store
+    run = store.runs.get_run(candidate.run_id) if candidate.run_id else None
+    if run is None:
+        return "its edits cite no rollout of our own"
+    tasks = [task for task in store.tasks.list_tasks(candidate.skill_id) if task.id in run.tasks]
+    asks_host = any(isinstance(leaf, ByHost) for task in tasks for leaf in leaves(task.judge))
+    later = (name for each in run.answering for role, name in each.fingerprints.items() if role != "optimizer")
+    if asks_host or any(map(is_host, (run.target, run.judge, *later))):
+        return "a host's agents made or judged the attempts that its edits come from"
+    edits = [edit for edit, report in store.candidates.list_edits(candidate.id) if report.status == "applied"]
+    # The best version of several steps has no edits of its own.
+    is_own = all(edit.sources and all(each.startswith(ROLLOUT) for each in edit.sources) for edit in edits)
+    if not is_own or (not edits and run.sessions):
+        return "its edits come from recorded sessions, not from rollouts of our own alone"
+    return ""
 
 
 def beyond_small_edit(base: SkillFiles, new: SkillFiles) -> str:

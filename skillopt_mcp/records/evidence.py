@@ -60,6 +60,10 @@ class Mean:
     n_missing: int = 0
 
 
+ROLLOUT = "trial:"
+"""How the id of a rollout begins, as an edit keeps it among its sources; that of a recorded session is another."""
+
+
 @dataclass(frozen=True, slots=True)
 class Trajectory:
     """What happened in one attempt, whether a rollout or a real session: what reflection reads.

@@ -235,6 +235,17 @@ class Promoted(Result):
     permit: NextStep | None = None
 
 
+class PromotedAway(BaseModel):
+    """What a standing permission alone promoted since a person last looked: the commands that show and undo it."""
+
+    note: Literal["promoted while you were away"] = "promoted while you were away"
+    at: str
+    version: str
+    previous_version: str
+    diff: str
+    undo: str
+
+
 class SkillRow(BaseModel):
     """One skill: found on disk (tracked or not), with what has been gathered for it.
 
@@ -255,6 +266,7 @@ class SkillRow(BaseModel):
     open_candidates: int = 0
     approved: list[str] = Field(default_factory=list)
     promotable: bool = False
+    away: PromotedAway | None = Field(default=None, description="Pass it on to the user, with both commands")
     next_step: NextStep
 
 

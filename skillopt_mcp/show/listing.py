@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
@@ -15,8 +16,9 @@ from skillopt_mcp.documents.diffs import unified_diff
 from skillopt_mcp.errors import BadSkill
 from skillopt_mcp.gates.promotion import GATE
 from skillopt_mcp.next_step import advise
+from skillopt_mcp.records.candidates import Promotion
 from skillopt_mcp.records.next_step import NextStep, SkillState
-from skillopt_mcp.records.results import History, HistoryRow, SkillList, SkillRow, SplitCounts
+from skillopt_mcp.records.results import History, HistoryRow, PromotedAway, SkillList, SkillRow, SplitCounts
 from skillopt_mcp.records.skills import Skill, short
 from skillopt_mcp.skill_folders import (
     find_skill_folders,
@@ -102,16 +104,20 @@ def _tracked(workspace: Workspace, skills: Sequence[Skill], roots: Sequence[Path
     skills = [now.get(skill.id, skill) for skill in skills]
     states = store.table(Pending).skill_states([skill.id for skill in skills], GATE)
     n_named = Counter(skill.name for skill in store.skills.list_listed())
+    unseen = store.promotions.list_unseen()
     rows = list[SkillRow]()
     for skill in skills:
         name = skill.path if n_named[skill.name] > 1 or skill.name.startswith("-") else skill.name
         problem = shortened(problems.get(skill.id, ""), TROUBLE_BYTES)
         state = replace(states[skill.id], skill=name, problem=problem, is_gone=bool(problem) and is_nowhere(skill.path))
-        rows.append(_row(workspace, skill, replace(state, is_running=_is_running(workspace, state)), roots))
+        state = replace(state, is_running=_is_running(workspace, state))
+        rows.append(_row(workspace, skill, state, roots, _away(workspace, skill, unseen.get(skill.id, []))))
     return rows
 
 
-def _row(workspace: Workspace, skill: Skill, state: SkillState, roots: Sequence[Path]) -> SkillRow:
+def _row(
+    workspace: Workspace, skill: Skill, state: SkillState, roots: Sequence[Path], away: PromotedAway | None
+) -> SkillRow:
     return SkillRow(
         name=skill.name,
         path=skill.path,
@@ -125,7 +131,24 @@ def _row(workspace: Workspace, skill: Skill, state: SkillState, roots: Sequence[
         open_candidates=state.n_candidates,
         approved=list(state.approved),
         promotable=workspace.root_at(skill.path, roots) is not None,
+        away=away,
         next_step=advise(state),
+    )
+
+
+def _away(workspace: Workspace, skill: Skill, changes: Sequence[Promotion]) -> PromotedAway | None:
+    """Return what a permission alone promoted, all that no person has seen; None where there is none, or not now."""
+    is_promoted = any(each.kind == "promote" for each in changes)
+    if not is_promoted or changes[0].to_version == changes[-1].from_version:
+        return None
+    name, before = handle(workspace.store, skill), short(changes[-1].from_version)
+    undo = NextStep(action="rollback_skill", arguments={"skill": name, "version": before}, why="")
+    return PromotedAway(
+        at=changes[0].created_at,
+        version=short(changes[0].to_version),
+        previous_version=before,
+        diff=shlex.join(["skillopt-mcp", "diff", name, before]),
+        undo=undo.as_command(),
     )
 
 

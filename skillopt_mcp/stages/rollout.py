@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from skillopt_mcp.gates.search import EVEN, TaskScore, mean_score, metric_value
 from skillopt_mcp.judges.judging import judge_all
 from skillopt_mcp.records.calls import EVALUATION, Ask, Call, Reply, Rollout
-from skillopt_mcp.records.evidence import Attempted, Mean, Metric, Trajectory, Trial
+from skillopt_mcp.records.evidence import ROLLOUT, Attempted, Mean, Metric, Trajectory, Trial
 from skillopt_mcp.records.judging import Score, Unscored
 from skillopt_mcp.records.skills import SkillFiles
 from skillopt_mcp.records.tasks import Task
@@ -45,7 +45,7 @@ def trajectories(trials: Sequence[Trial]) -> list[Trajectory]:
     """Return what reflection reads of trials of train tasks, those that have a score."""
     return [
         Trajectory(
-            id=f"trial:{trial.reply.id}",
+            id=f"{ROLLOUT}{trial.reply.id}",
             prompt=trial.task.prompt,
             answer=trial.reply.text,
             messages=tuple(message for message in trial.reply.messages if message.role != EVALUATION),

@@ -186,6 +186,25 @@ class Promotions:
         row = self._pool.row(f"{_PROMOTION} where {at} order by id desc limit 1", [path])
         return _promotion(row) if row else None
 
+    def list_unseen(self) -> dict[int, list[Promotion]]:
+        """Return by skill what a permission alone changed since a person last looked or agreed, newest first."""
+        since = (
+            "select coalesce(max(id), 0) from promotion p where p.skill_id = promotion.skill_id and state = 'done'"
+            " and (agreed_by = 'person' or seen_at is not null)"
+        )
+        found = dict[int, list[Promotion]]()
+        unseen = f"state = 'done' and agreed_by = 'permission' and id > ({since})"
+        for row in self._pool.rows(f"{_PROMOTION} where {unseen} order by id desc"):
+            found.setdefault(cast(int, row[1]), []).append(_promotion(row))
+        return found
+
+    def note_seen(self, skill_id: int) -> None:
+        """Note that a person has looked at what is live of a skill."""
+        if changes := self.list_unseen().get(skill_id):
+            now = "strftime('%Y-%m-%dT%H:%M:%fZ')"
+            with self._pool.write() as connection:
+                connection.execute(f"update promotion set seen_at = {now} where id = ?", [changes[0].id])
+
     def list_promotions(self, skill_id: int) -> list[Promotion]:
         """Return the changes of a skill that happened, newest first."""
         return [_promotion(row) for row in self._pool.rows(_DONE, [skill_id])]

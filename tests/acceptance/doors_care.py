@@ -83,7 +83,8 @@ def replies() -> dict[str, Any]:
             {"match": [LESSON, "greet:"], "reply": "salve"},
             {"match": ["leave:"], "reply": "bye"},
             "hm",
-        ]
+        ],
+        "reflect": [json.dumps({"edits": [{"op": "append", "content": LESSON, "evidence": [1]}]})],
     }
 
 
@@ -114,16 +115,25 @@ class Desk(Workbench):
             path.write_bytes(content)
         for name in RUNNABLE:
             (self.skill_path / name).chmod(0o755)
-        with self.serve(target=self.target) as server:
+        with self.serve(target=self.target, optimizer=self.target) as server:
             server.tool("add_tasks", skill=str(self.skill_path), tasks=tasks_of())
             for name, parts in TEXTS.items():
                 edits = [{"op": "append", "content": text, "path": path} for path, text in parts]
+                if name == "good":  # an optimizer's, from rollouts: a standing permission covers it
+                    self.ids[name] = self.learned(server)
+                    continue
                 self.ids[name] = server.tool("propose_edits", skill=str(self.skill_path), edits=edits)["candidate_id"]
             for name in (*ACCEPTED, *NOT_ACCEPTED):
                 tested = server.tool("evaluate_candidate", candidate_id=self.ids[name])
                 while tested["status"] == "running":
                     tested = server.tool("evaluate_candidate", candidate_id=self.ids[name])
                 assert (tested.verdict == "better") is (name in ACCEPTED), tested
+
+    def learned(self, server: Server) -> str:
+        """Return the id of the candidate that the optimizer makes of a rollout."""
+        while not (found := server.tool("propose_edits", skill=str(self.skill_path), rollouts=1))["candidate_id"]:
+            assert found["status"] == "running", found
+        return str(found["candidate_id"])
 
     def keep(self, folder: Path) -> Path:
         """Return a folder with a copy of the skill and the store."""

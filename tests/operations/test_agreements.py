@@ -26,7 +26,7 @@ ROLLED_BACK = "a person rolled it back; only a person puts it back"
 def candidate(place: Place, workspace: Workspace) -> str:
     """Return an accepted candidate, on evidence that is as good as real."""
     use(workspace, as_if_real())
-    return place.accepted(workspace)
+    return place.covered(workspace)
 
 
 def approve(workspace: Workspace, candidate: str) -> None:

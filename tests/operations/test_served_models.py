@@ -54,9 +54,9 @@ def by_prompt(rollout: Rollout, n: int) -> str:
 
 def evaluated(place: Place, workspace: Workspace, choose: Chooses) -> tuple[str, Evaluated]:
     """Return the candidate, and what its test came to under a standing permission."""
+    candidate = place.learned(workspace, PLACEBO)
     use(workspace, served_by(choose))
     permit(workspace, "ledger-clerk", simulated=False)
-    candidate = place.propose(workspace, PLACEBO)
     return candidate, evaluate_candidate(workspace, candidate)
 
 

@@ -1,6 +1,8 @@
 """Standing permission: what a tool may do to a live skill once a person has permitted small edits of it."""
 
+import json
 from dataclasses import replace
+from functools import partial
 
 import pytest
 from hostwork import begun, driven
@@ -11,12 +13,17 @@ from skillopt_mcp.backends.scripted import Scripted
 from skillopt_mcp.candidates import propose_edits, rebase_candidate
 from skillopt_mcp.judges.kinds.rubric import Rubric
 from skillopt_mcp.judges.kinds.text import Exact
+from skillopt_mcp.maintenance.verify import verify_store
 from skillopt_mcp.promotion_tests import candidate_of_files, evaluate_candidate
 from skillopt_mcp.promotions.consent import Consent, permit
 from skillopt_mcp.promotions.promoting import promote_skill, rollback_skill
 from skillopt_mcp.records.tasks import NewTask
+from skillopt_mcp.runs import replay, start_run
+from skillopt_mcp.show.listing import list_skills
 from skillopt_mcp.splits import DEFAULT_SHARES
+from skillopt_mcp.training.config import Config
 from skillopt_mcp.training.promotion_test import Asked
+from skillopt_mcp.trajectories import Recording, record_trajectory
 from skillopt_mcp.workspace import Workspace
 
 STANDING = Consent.STANDING
@@ -48,7 +55,7 @@ def test_it_covers_what_is_better_by_own_evidence_and_nothing_less(place: Place,
         result = promote_skill(permitted, candidate, consent)
         assert (result.status, result.reason, result.permit) == ("needs_approval", why, None)
     assert place.main.read_text() == text
-    assert promote_skill(permitted, place.accepted(permitted), STANDING).status == "promoted"
+    assert promote_skill(permitted, place.covered(permitted), STANDING).status == "promoted"
 
 
 def test_it_covers_nothing_that_a_host_judged(place: Place) -> None:
@@ -90,7 +97,7 @@ def test_it_covers_going_back_no_further_than_the_last_change(place: Place, perm
     first = permitted.skill("ledger-clerk").live_version
     use(permitted, solving(by_new_lines))
     for n in range(2):
-        candidate = place.accepted(permitted, f"- New line {n}.")
+        candidate = place.covered(permitted, f"- New line {n}.")
         assert promote_skill(permitted, candidate, STANDING).status == "promoted"
     result = rollback_skill(permitted, "ledger-clerk", first, STANDING)
     assert result.status == "needs_approval"
@@ -111,7 +118,7 @@ def test_it_brings_back_nothing_that_a_person_took_out(place: Place, permitted: 
 
 
 def test_it_covers_no_rebase_of_what_a_person_rolled_back(place: Place, permitted: Workspace) -> None:
-    candidate = place.accepted(permitted)
+    candidate = place.covered(permitted)
     promote_skill(permitted, candidate, STANDING)
     rollback_skill(permitted, "ledger-clerk", None, Consent.PERSON)
     place.main.write_bytes(mine := place.main.read_bytes() + b"\nMy own words.\n")
@@ -128,7 +135,7 @@ def test_it_covers_no_rebase_of_what_a_person_rolled_back(place: Place, permitte
 
 
 def test_it_covers_an_edit_again_that_a_tool_undid_or_a_person_put_back(place: Place, permitted: Workspace) -> None:
-    candidate = place.accepted(permitted)
+    candidate = place.covered(permitted)
     version = promote_skill(permitted, candidate, STANDING).version
     rollback_skill(permitted, "ledger-clerk", None, STANDING)
     place.main.write_bytes((own := place.main.read_bytes()) + b"\nMy own words.\n")
@@ -140,3 +147,57 @@ def test_it_covers_an_edit_again_that_a_tool_undid_or_a_person_put_back(place: P
     rollback_skill(permitted, "ledger-clerk", version, Consent.PERSON)
     place.main.write_bytes(own + b"\nMy other words.\n")
     assert propose_edits(permitted, "ledger-clerk", [{"op": "append", "content": LESSONS}]).repeats == ""
+
+
+def test_it_covers_only_edits_whose_author_was_shown_our_own_rollouts_alone(place: Place, permitted: Workspace) -> None:
+    use(permitted, as_if_real())
+    by_hand = place.accepted(permitted, f"{LESSONS}\n- Book it twice.")
+    own = place.covered(permitted)
+    for n in range(3):
+        recording = Recording(task=f"{n}: book it", answer="1", hard=False, reason="wrong", session_id=f"s{n}")
+        record_trajectory(permitted, str(place.skill), recording)
+    of_sessions = place.covered(permitted, f"{LESSONS}\n- Book it late.")
+    for candidate, why in (
+        (by_hand, "its edits cite no rollout of our own"),
+        (of_sessions, "its edits come from recorded sessions, not from rollouts of our own alone"),
+    ):
+        result = promote_skill(permitted, candidate, STANDING)
+        assert (result.status, result.reason, result.permit) == ("needs_approval", why, None)
+    assert promote_skill(permitted, own, STANDING).status == "promoted"
+
+
+def test_it_covers_a_run_that_was_shown_no_recorded_session(place: Place, permitted: Workspace) -> None:
+    use(permitted, as_if_real())
+    recording = Recording(task="book it", answer="1", hard=False, reason="wrong", session_id="s")
+    record_trajectory(permitted, str(place.skill), recording)
+    for sessions, status in ((8, "needs_approval"), (0, "promoted")):
+        row = {"op": "append", "content": f"{LESSONS}\n- Run {sessions}.", "evidence": [1]}
+        reply = json.dumps({"reasoning": "", "edits": [row]})
+        use(permitted, Scripted(lambda _, reply=reply: reply, name=f"scripted:{sessions}"), "optimizer")
+        run = start_run(permitted, "ledger-clerk", Config(epochs=1, sessions=sessions, slow_update=False))
+        result = replay(permitted, run)
+        assert result.candidate_id, result
+        assert promote_skill(permitted, result.candidate_id, STANDING).status == status
+
+
+def test_what_it_promoted_is_listed_with_diff_and_undo_until_a_person_has_seen_it(
+    place: Place, permitted: Workspace
+) -> None:
+    use(permitted, solving(by_new_lines))
+    first = permitted.skill("ledger-clerk").live_version[:12]
+    seen = partial(permitted.store.promotions.note_seen, permitted.skill("ledger-clerk").id)
+    for n in range(2):
+        promote_skill(permitted, place.covered(permitted, f"- New line {n}."), STANDING)
+    [row] = list_skills(permitted).skills
+    assert row.away
+    assert (row.away.note, row.away.previous_version) == ("promoted while you were away", first)
+    assert row.away.diff == f"skillopt-mcp diff ledger-clerk {first}"
+    assert row.away.undo == f"skillopt-mcp rollback ledger-clerk {first}"
+    seen()
+    assert list_skills(permitted).skills[0].away is None
+    assert verify_store(place.store_path).problems == []
+    rollback_skill(permitted, "ledger-clerk", None, STANDING)
+    promote_skill(permitted, place.covered(permitted, "- New line 1 again."), STANDING)
+    assert list_skills(permitted).skills[0].away
+    rollback_skill(permitted, "ledger-clerk", None, Consent.PERSON)
+    assert list_skills(permitted).skills[0].away is None

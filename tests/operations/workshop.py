@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
@@ -13,6 +14,7 @@ from skillopt_mcp.backends.scripted import Answer, Scripted
 from skillopt_mcp.backends.world import TOPICS, make_tasks
 from skillopt_mcp.candidates import propose_edits
 from skillopt_mcp.promotion_tests import evaluate_candidate
+from skillopt_mcp.proposals import propose_from_evidence
 from skillopt_mcp.records.calls import Call, Role, Rollout
 from skillopt_mcp.records.runs import Run
 from skillopt_mcp.records.tasks import NewTask, Split
@@ -73,6 +75,21 @@ class Place:
         proposed = propose_edits(workspace, str(self.skill), [{"op": "append", "content": content, **edit}])
         assert proposed.candidate_id
         return proposed.candidate_id
+
+    def learned(self, workspace: Workspace, content: str = LESSONS, **edit: str) -> str:
+        """Return the id of a candidate that an optimizer made of rollouts of our own, and no recorded session."""
+        row = {"op": "append", "content": content, **edit, "evidence": [1]}
+        reply = json.dumps({"reasoning": "as they failed", "edits": [row]})
+        use(workspace, Scripted(lambda _: reply, name="scripted:author"), "optimizer")
+        proposed = propose_from_evidence(workspace, str(self.skill), 2)
+        assert proposed.candidate_id, proposed
+        return proposed.candidate_id
+
+    def covered(self, workspace: Workspace, content: str = LESSONS, **edit: str) -> str:
+        """Return the id of an accepted candidate that a standing permission covers."""
+        candidate_id = self.learned(workspace, content, **edit)
+        assert evaluate_candidate(workspace, candidate_id).accepted
+        return candidate_id
 
     def accepted(self, workspace: Workspace, content: str = LESSONS, **edit: str) -> str:
         """Return the id of a candidate that the promotion test has accepted."""

@@ -72,7 +72,7 @@ def test_what_a_host_may_have_declined_by_itself_is_shown_once_and_binds_no_one(
     call(server, *promote, person=person)
     assert re.fullmatch(f"MIND: declined at {AT}, perhaps by the host itself", person.asked[0].split("\n")[2])
     permit(workspace, "ledger-clerk", simulated=True)
-    assert call(server, *promote)["status"] == "promoted"
+    assert call(server, *promote)["reason"] == "its edits cite no rollout of our own", "and no refusal of a person"
 
 
 def test_a_question_that_was_called_off_is_not_a_no(world: World) -> None:

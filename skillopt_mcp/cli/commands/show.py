@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from skillopt_mcp.cli.command import Arg, Command, Flag, WrongUsage, command
+from skillopt_mcp.cli.commands.skills import show_away
 from skillopt_mcp.cli.terminal import Terminal
 from skillopt_mcp.costs import price_cell
 from skillopt_mcp.documents.text import counted
@@ -16,7 +17,7 @@ from skillopt_mcp.records.results import History
 from skillopt_mcp.runs import RunList, RunRow, evaluation_step, list_runs, step_row
 from skillopt_mcp.show.export import export_run, export_version
 from skillopt_mcp.show.inspecting import SHOWN, look_up
-from skillopt_mcp.show.listing import history
+from skillopt_mcp.show.listing import history, skill_row
 from skillopt_mcp.show.run_report import describe_run, figures_of
 from skillopt_mcp.skill_folders import known, version_named
 
@@ -55,6 +56,10 @@ class Show(Command):
             found: dict[str, Any] = {"id": self.id, "kind": thing.kind, "text": thing.text, "next_step": step}
             if thing.kind == "skill":
                 self._past, self._runs = history(workspace, self.id), list_runs(workspace, self.id)
+                skill = workspace.kept(self.id)
+                self._away = skill_row(workspace, skill).away
+                if terminal.is_interactive and not terminal.is_agents:
+                    workspace.store.promotions.note_seen(skill.id)
                 found |= {
                     "history": self._past.model_dump(mode="json"),
                     "runs": self._runs.model_dump(mode="json")["runs"],
@@ -82,6 +87,8 @@ class Show(Command):
         else:
             (terminal.diff if result["kind"] == "candidate" else terminal.say)(result["text"])
             if result["kind"] == "skill":
+                if self._away:
+                    show_away(self.id or "", self._away, terminal)
                 _show_history(self._past, terminal)
                 self._show_runs(self._runs, terminal)
             terminal.next(result["next_step"])

@@ -12,7 +12,7 @@ from skillopt_mcp.cli.terminal import Terminal
 from skillopt_mcp.documents.text import counted, or_more
 from skillopt_mcp.records.candidates import AgreedOn
 from skillopt_mcp.records.next_step import NextStep
-from skillopt_mcp.records.results import SkillRow
+from skillopt_mcp.records.results import PromotedAway, SkillRow
 from skillopt_mcp.show.listing import all_skills
 from skillopt_mcp.skill_folders import handle, root_for
 from skillopt_mcp.skills import Forgotten, Moved, forget_skill, move_skill
@@ -31,6 +31,10 @@ class ListSkills(Command):
         """Return a row for each."""
         with terminal.workspace() as workspace:
             rows = all_skills(workspace)
+            if terminal.is_interactive and not terminal.is_agents:
+                for row in rows:
+                    if row.away:
+                        workspace.store.promotions.note_seen(workspace.kept(row.path).id)
         return {"skills": [_with_command(row) for row in rows]}
 
     def as_json(self, result: dict[str, Any]) -> dict[str, Any]:
@@ -38,6 +42,9 @@ class ListSkills(Command):
 
     def show(self, result: dict[str, list[SkillRow]], terminal: Terminal) -> None:
         rows = result["skills"]
+        for row in rows:
+            if row.away:
+                show_away(row.name, row.away, terminal)
         if len(rows) > _FEW and not self.long:
             terminal.table(("skill", "tasks", "attempts", "new", "open", "next"), _cells(rows, terminal))
             if n_locked := sum(not row.promotable for row in rows):
@@ -177,6 +184,13 @@ def _with_command(row: SkillRow) -> SkillRow:
         return row
     step = NextStep(action="skills track", arguments={"folder": row.path}, why=row.next_step.why)
     return row.model_copy(update={"next_step": step})
+
+
+def show_away(name: str, away: PromotedAway, terminal: Terminal) -> None:
+    """Show what was promoted without a person, and the commands that show and undo it."""
+    terminal.say(f"{name}: {away.note} ({away.at}, {away.previous_version} -> {away.version}). Show it, or undo it:")
+    terminal.command(away.diff)
+    terminal.command(away.undo)
 
 
 def _next(row: SkillRow, terminal: Terminal) -> str:
