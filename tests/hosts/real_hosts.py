@@ -86,6 +86,8 @@ def claude_settings(home: Path, port: int) -> dict[str, str]:
         "DISABLE_TELEMETRY": "1",
         "DISABLE_ERROR_REPORTING": "1",
         "DISABLE_AUTOUPDATER": "1",
+        # An agent that has submitted its work still counts for a moment.
+        "CLAUDE_CODE_MAX_CONCURRENT_SUBAGENTS": "64",
     }
 
 

@@ -91,7 +91,7 @@ def test_codex_shows_the_whole_change_and_writes_it_after_a_yes(tmp_path: Path) 
     candidate_id = prepare(tmp_path, approved=False)
     with codex(tmp_path, candidate_id) as terminal:
         shown = terminal.wait_for("enter to submit")
-        for text in (TITLE, "Verdict: ACCEPT", *(f"+{line}" for line in LESSONS.splitlines())):
+        for text in (TITLE, "Verdict: BETTER", *(f"+{line}" for line in LESSONS.splitlines())):
             assert "".join(text.split()) in shown
         assert main_file(tmp_path) == make_skill(SEED).main
         terminal.press(ENTER, until=END, again_s=2)
@@ -106,7 +106,7 @@ def test_claude_shows_the_first_rows_at_least_and_writes_it_after_a_yes(host: st
         shown = terminal.wait_for("Esc to cancel")
         for text in (
             TITLE,
-            "Verdict: ACCEPT (SIMULATION). Evidence: mean score 0.",
+            "Verdict: BETTER (SIMULATION).",
             f"skillopt-mcp show {candidate_id}",
         ):
             assert "".join(text.split()) in shown

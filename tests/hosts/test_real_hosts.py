@@ -107,13 +107,17 @@ def test_a_host_trains_a_skill_from_the_first_record_to_the_changed_file(host: H
     results = session.results()
     assert [result.get("n_new") for result in results[:2]] == [1, 2], results
     assert results[2].get("added") == N_TASKS, results
-    assert results[-1].get("status") == "promoted", results
+    # The session wrote the edit itself: no permission covers what came from no rollout of ours.
+    assert results[-1].get("status") == "needs_approval", results
+    assert skill.read_bytes() == before
+    made = next(result["candidate_id"] for result in results if result.get("candidate_id"))
+    command(tmp_path, "promote", made, "--simulated", "--yes")
     after = skill.read_text()
     assert after.encode() != before
     assert [topic.name for topic in TOPICS if topic.lesson not in after] == []
     [change] = json.loads(command(tmp_path, "show", NAME, "--json"))["history"]["rows"]
     assert (change["kind"], change["verdict"], change["version"]) == ("promote", "better", results[-1]["version"])
-    assert change["by"] == "permission, rule"
+    assert change["by"] == "none, command (root)"
 
 
 def test_without_a_permission_a_host_changes_nothing(host: Host, tmp_path: Path) -> None:
