@@ -353,7 +353,8 @@ def test_calls_at_once_from_one_process_and_from_another_share_one_test(
     place: Place, workspace: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     target, other, at_once, real = Scripted(right_when_taught), place.open(), threading.Barrier(3), PromotionTests.open
-    monkeypatch.setattr(PromotionTests, "open", lambda *given: (at_once.wait(30), real(*given))[1])
+    # All of them before the first goes on, which would soon have decided.
+    monkeypatch.setattr(PromotionTests, "open", lambda *given: (at_once.wait(30), real(*given), at_once.wait(30))[1])
     candidate_id = place.propose(workspace)
     for each in (workspace, other):
         use(each, target)
