@@ -78,8 +78,8 @@ def skill_folder(folder: Path) -> Path:
 
 def outcome(trained) -> dict[str, object]:
     return {
-        "verdict": trained.verdict, "reason": trained.reason,
-        "before": trained.test_before, "after": trained.test_after,
+        "verdict": trained.verdict,
+        "before": trained.test.solved.before, "after": trained.test.solved.after,
         "learned": LESSON in trained.best_skill, "n_missing": trained.n_missing, "backend": trained.backend,
         "steps": [(step.train_hard, step.verdict) for step in trained.steps],
     }  # fmt: skip
