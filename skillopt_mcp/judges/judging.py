@@ -9,7 +9,7 @@ import skillopt_mcp.judges.kinds  # noqa: F401 - registers every kind
 from skillopt_mcp.errors import BadInput
 from skillopt_mcp.judges.base import Asking, quoted
 from skillopt_mcp.judges.kinds.command import Command
-from skillopt_mcp.judges.kinds.reported import ByEnvironment, ByHost
+from skillopt_mcp.judges.kinds.reported import ByEnvironment
 from skillopt_mcp.records.calls import Ask, Message
 from skillopt_mcp.records.evidence import Attempted
 from skillopt_mcp.records.judging import KINDS, Attempt, Combined, Judge, Outcome, Score, Unscored, judge_of
@@ -171,12 +171,3 @@ def environment_of(judge: Judge) -> str | None:
 def attemptable(tasks: Iterable[Task], environment: str | None) -> list[Task]:
     """Return the tasks that a target can get a score for: an environment its own, any other target the rest."""
     return [task for task in tasks if environment_of(task.judge) == environment]
-
-
-def scored_by(tasks: Sequence[Task]) -> str:
-    """Return what a verdict on these tasks must add: which environment or host scored them itself, if any."""
-    names = sorted({name for task in tasks if (name := environment_of(task.judge))})
-    notes = [f"; scored by the environment {', '.join(map(repr, names))} itself"] if names else []
-    if any(isinstance(leaf, ByHost) for task in tasks for leaf in leaves(task.judge)):
-        notes.append("; scored by the host itself")
-    return "".join(notes)
