@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 from children import SKILL
+from filling import change
 
 from skillopt_mcp.errors import StoreError
 from skillopt_mcp.judges.judging import parse_judge
@@ -63,14 +64,8 @@ def test_a_row_that_was_changed_by_other_means_is_named(full: Store, sql: str, t
     if trigger:
         with pytest.raises(StoreError, match="never"), pool.write() as connection:
             connection.execute(sql)
-    with pool.write() as connection:
-        rule = connection.execute("select sql from sqlite_schema where name = ?", [trigger]).fetchone()
-        if rule:
-            connection.execute(f"drop trigger {trigger}")
-        connection.execute(sql)
-        if rule:
-            connection.execute(rule[0])
     pool.close()
+    change(full, sql, trigger)
     assert any(problem.startswith(found) for problem in problems(full)), problems(full)
 
 

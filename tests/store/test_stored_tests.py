@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 from children import SKILL
-from filling import JUDGE, add
+from filling import JUDGE, add, change
 
 from skillopt_mcp.backends.base import BackendFault
 from skillopt_mcp.backends.scripted import Answer, Scripted
@@ -57,19 +57,6 @@ def tested(store: Store, skill: Skill) -> str:
 
 def problems(store: Store) -> list[str]:
     return [str(each) for each in verify_store(store.path, live=False).problems]
-
-
-def change(store: Store, sql: str, trigger: str = "") -> None:
-    """Change a store by other means, in spite of a trigger."""
-    pool = Pool(store.path)
-    with pool.write() as connection:
-        rule = connection.execute("select sql from sqlite_schema where name = ?", [trigger]).fetchone()
-        if rule:
-            connection.execute(f"drop trigger {trigger}")
-        connection.execute(sql)
-        if rule:
-            connection.execute(rule[0])
-    pool.close()
 
 
 _FROZEN = "promotion_test_is_frozen"
