@@ -71,9 +71,9 @@ def _packed_lines(file: BinaryIO) -> Iterator[bytes]:
         raise BadInput(f"the packed transcript is damaged ({error}): what came before the damage was read") from error
 
 
-END = "SessionEnd"
-EVENTS = ("Stop", END)
-"""The events of Claude Code and Codex on which a session is read."""
+START, END = "SessionStart", "SessionEnd"
+EVENTS = (START, "Stop", END)
+"""The events of Claude Code and Codex: at the first a notice is shown, at the others the session is read."""
 _STORE = b"SQLite format 3\0"
 
 
@@ -89,6 +89,11 @@ class HookEvent:
     def has_ended(self) -> bool:
         """Return whether the session is over."""
         return self.hook_event_name == END
+
+    @property
+    def has_begun(self) -> bool:
+        """Return whether the session only begins, or is resumed."""
+        return self.hook_event_name == START
 
 
 def parse_event(text: bytes) -> HookEvent:

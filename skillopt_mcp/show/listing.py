@@ -136,6 +136,14 @@ def _row(
     )
 
 
+def promoted_away(workspace: Workspace) -> dict[str, PromotedAway]:
+    """Return by name what a permission alone promoted of each skill since a person last looked."""
+    unseen = workspace.store.promotions.list_unseen()
+    listed = [skill for skill in workspace.store.skills.list_listed() if skill.id in unseen]
+    found = {handle(workspace.store, skill): _away(workspace, skill, unseen[skill.id]) for skill in listed}
+    return {name: away for name, away in found.items() if away}
+
+
 def _away(workspace: Workspace, skill: Skill, changes: Sequence[Promotion]) -> PromotedAway | None:
     """Return what a permission alone promoted, all that no person has seen; None where there is none, or not now."""
     is_promoted = any(each.kind == "promote" for each in changes)

@@ -14,6 +14,7 @@ from scripted_model import ToolCall, Turn, serving
 
 from skillopt_mcp.tasks import add_tasks
 from skillopt_mcp.workspace import Workspace
+from tests.away import promote_alone
 
 pytestmark = pytest.mark.hosts
 
@@ -41,6 +42,14 @@ def test_a_host_calls_the_installed_server_and_its_hooks_record_the_session(sett
     # What our own tools said is none of the attempt.
     assert "list_skills" not in shown
     assert setting.ours("harvest")["recorded"] == 0
+
+
+def test_a_session_begins_with_what_was_promoted_while_the_person_was_away(setting: Setting) -> None:
+    promote_alone(setting.place / "store.db", setting.skill)
+    setting.ours("install", setting.name, "--hooks", "--yes")
+    with serving(setting.api, setting.script) as model:
+        setting.session(model)
+    assert "clerk was promoted while you were away" in json.dumps(model.requests[0])
 
 
 def test_the_installed_server_trains_by_the_host_that_started_it_with_the_persons_model(setting: Setting) -> None:

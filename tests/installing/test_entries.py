@@ -17,7 +17,7 @@ from skillopt_mcp.install.entries import (
 )
 from skillopt_mcp.install.hosts import Surroundings, places
 
-SECONDS = {"Stop": 30, "SessionEnd": 30}
+SECONDS = {"SessionStart": 30, "Stop": 30, "SessionEnd": 30}
 HOME, PROJECT = Path("/home/me"), Path("/home/me/project")
 PROGRAM = "/opt/my tools/skillopt-mcp"
 LINE = hook_line(PROGRAM, None)
@@ -95,7 +95,7 @@ def test_hooks_come_once_and_go_without_a_trace() -> None:
     made = put_hooks(put_hooks(text, SECONDS, hook_line("/old/skillopt-mcp", None)), SECONDS, LINE)
     hooks = json.loads(made)["hooks"]
     assert hooks["Stop"][0] == mine["hooks"]["Stop"][0]  # type: ignore[index]
-    assert [len(hooks[event]) for event in SECONDS] == [2, 1]
+    assert [len(hooks[event]) for event in SECONDS] == [1, 2, 1]
     assert put_hooks(made, SECONDS, LINE) == made
     assert find_hooks(made) == dict.fromkeys(SECONDS, LINE)
     assert remove_hooks(made) == text

@@ -2,30 +2,36 @@
 
 from __future__ import annotations
 
+import json
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from skillopt_mcp.cli.command import Command, command
 from skillopt_mcp.cli.terminal import Terminal
 from skillopt_mcp.errors import SkillOptError
-from skillopt_mcp.hook_events import may_record, parse_event
+from skillopt_mcp.hook_events import START, may_record, parse_event
 from skillopt_mcp.limits import MIB
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
+
+_MAX_SHOWN = 5
 
 
 @command("capture", example="capture < event.json", hidden=True)
 class Capture(Command):
     """Record a session, from the event that a host's hook gives on standard input.
 
-    Always exits with 0 and prints nothing without --json: a host reads other codes, and output, as wishes.
+    Always exits with 0: a host reads other codes as wishes. Without --json it prints nothing, but for the notice at
+    the start of a session.
     """
 
-    def run(self, terminal: Terminal) -> BaseModel | dict[str, str]:
+    def run(self, terminal: Terminal) -> BaseModel | dict[str, Any]:
         """Return what was recorded."""
         try:
             event = parse_event(sys.stdin.buffer.read(MIB))
+            if event.has_begun:
+                return _notice(terminal)
             if may_record(terminal.store_path, event):
                 # A host waits at every stop, and in most sessions no skill is opened: then none of this is loaded.
                 from skillopt_mcp.sessions import capture  # noqa: PLC0415
@@ -40,7 +46,25 @@ class Capture(Command):
         return {}
 
     def show(self, result: object, terminal: Terminal) -> None:
-        """Print nothing."""
+        """Print what the host shows as a session begins."""
+        if isinstance(result, dict) and "systemMessage" in result:
+            terminal.say(json.dumps(result))
+
+
+def _notice(terminal: Terminal) -> dict[str, Any]:
+    """Return what Claude Code and Codex show the person, and give the model: what was promoted without them."""
+    if not terminal.store_path.exists():
+        return {}
+    from skillopt_mcp.show.listing import promoted_away  # noqa: PLC0415
+
+    with terminal.workspace() as workspace:
+        away = [
+            f"skillopt-mcp: {name} was {each.note}. Tell the user; show it: `{each.diff}`; undo it: `{each.undo}`"
+            for name, each in promoted_away(workspace).items()
+        ]
+    text = "\n".join(away[:_MAX_SHOWN])
+    output = {"hookEventName": START, "additionalContext": text}
+    return {"systemMessage": text, "hookSpecificOutput": output} if text else {}
 
 
 def _note(text: str) -> None:
