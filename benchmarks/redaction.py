@@ -2,7 +2,7 @@
 
     python benchmarks/redaction.py [--json] [--seed N]
 
-Ordinary text: skills, the documents of this project, the standard library's source, and source and documents of the
+Ordinary text: the documents, prompts and skill of this project, the standard library's source, and source and documents of the
 packages installed here.
 """
 
@@ -21,7 +21,6 @@ from skillopt_mcp.redaction.redacting import Redactor
 
 TARGETS = {"found": 0.95, "prose_changed": 0.001, "mb_per_s": 20.0}
 PROJECT = Path(__file__).resolve().parents[1]
-SKILLS = Path(__file__).resolve().parents[2] / "shared" / "data" / "skills"
 _DOCUMENTS = ("METADATA", ".md", ".rst", ".txt", ".py")
 MOST_BYTES = 60_000_000
 _REDACTOR = Redactor(b"benchmark")
@@ -59,7 +58,7 @@ def ordinary_texts(most_bytes: int) -> Iterator[str]:
     source = (path for path in sorted(library.rglob("*.py")) if "site-packages" not in path.parts)
     documents = (path for path in sorted(packages.rglob("*")) if path.name.endswith(_DOCUMENTS))
     n_bytes = 0
-    ours = itertools.chain(SKILLS.glob("*.md"), PROJECT.glob("*.md"), PROJECT.glob("docs/**/*.md"))
+    ours = [*PROJECT.glob("*.md"), *PROJECT.glob("docs/**/*.md"), *PROJECT.glob("skillopt_mcp/**/*.md")]
     for path in itertools.chain(sorted(ours), source, documents):
         try:
             text = path.read_text("utf-8")
