@@ -16,7 +16,7 @@ from skillopt_mcp.documents.text import quoted
 from skillopt_mcp.errors import BadInput, Refused
 from skillopt_mcp.gates.promotion import GATE
 from skillopt_mcp.guard.capabilities import findings
-from skillopt_mcp.guard.findings import carried, copied
+from skillopt_mcp.guard.evidence import carried, copied
 from skillopt_mcp.limits import PATCH_EDITS
 from skillopt_mcp.next_step import promotion
 from skillopt_mcp.records.calls import storable

@@ -7,8 +7,9 @@ import re
 import shlex
 import stat
 import subprocess
+from bisect import bisect_left
 from collections import deque
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -17,11 +18,11 @@ from pydantic import BaseModel, ConfigDict
 
 from skillopt_mcp.documents import frontmatter
 from skillopt_mcp.documents.lint import Problem, lint
-from skillopt_mcp.documents.text import quoted
+from skillopt_mcp.documents.text import hidden_offsets, is_text, quoted, to_lf
 from skillopt_mcp.errors import BadInput, BadSkill, NotFound, SkillOptError
-from skillopt_mcp.guard.phrases import dangers
 from skillopt_mcp.limits import FILE_BYTES, SKILL_BYTES, SKILL_FILES
 from skillopt_mcp.records.skills import MAIN_FILE, MEMORY_FILES, SkillFile, SkillFiles, is_memory
+from skillopt_mcp.redaction.redacting import find_secrets
 from skillopt_mcp.skill_folders import default_roots, find_skill_folders, known, main_names, read_skill, skill_folder
 from skillopt_mcp.workspace import Workspace
 
@@ -219,6 +220,54 @@ def _read(folder: Path) -> tuple[str | None, list[Problem]]:
     if files.main_path == MAIN_FILE:
         findings += _hidden(folder)
     return front.name if front else None, findings
+
+
+_LINES_SHOWN = 5
+_BYTE_ORDER_MARK = "\ufeff"
+_PAGE_BREAK = "\f"
+_JOINERS = "\u200c\u200d"
+# Persian, Hindi and their like cannot be spelled without joiners.
+_JOINED = re.compile("[\u0600-\u0dff]")
+
+
+def dangers(files: SkillFiles) -> Iterator[Problem]:
+    """Yield secrets and unseen characters in the texts of a skill, with their lines; of a secret only its kind."""
+    for file in files.files:
+        if is_text(file.content):
+            yield from _dangers(file)
+
+
+def _dangers(file: SkillFile) -> Iterator[Problem]:
+    shown, content = quoted(file.path), to_lf(file.content)
+    text = content.decode()
+    breaks = [found.start() for found in re.finditer(b"\n", content)]
+    secrets = ((bisect_left(breaks, each.start), each.kind) for each in find_secrets(content))
+    if places := _lines(secrets):
+        cure = "take it out, revoke it, and write a made-up value such as <TOKEN>"
+        yield Problem("error", f"{shown} holds what looks like a secret: {places}; {cure}")
+    if not text.isascii():
+        breaks = [found.start() for found in re.finditer("\n", text)]
+    unseen = ((bisect_left(breaks, at), f"U+{ord(text[at]):04X}") for at in _unseen(text))
+    if places := _lines(unseen):
+        what = "characters that a reader does not see, or that turn text around"
+        yield Problem("error", f"{shown} holds {what}: {places}; remove them")
+
+
+def _lines(found: Iterable[tuple[int, str]]) -> str:
+    """Return what was found where, in order and each once; the last ones as a number."""
+    places = sorted(set(found))
+    shown = ", ".join(f"{what} in line {n_before + 1}" for n_before, what in places[:_LINES_SHOWN])
+    return f"{shown} and {len(places) - _LINES_SHOWN:,} more" if len(places) > _LINES_SHOWN else shown
+
+
+def _unseen(text: str) -> Iterator[int]:
+    """Yield where a text has hidden characters that it could do without."""
+    for at in hidden_offsets(text):
+        character = text[at]
+        is_first_mark = at == 0 and character == _BYTE_ORDER_MARK
+        is_spelling = character in _JOINERS and _JOINED.match(text, at - 1) and at
+        if not (is_first_mark or is_spelling or character == _PAGE_BREAK):
+            yield at
 
 
 def _hidden(folder: Path) -> Iterator[Problem]:

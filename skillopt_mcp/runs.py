@@ -40,7 +40,7 @@ from skillopt_mcp.evidence import evidence_of, is_simulated, judge_named, try_pr
 from skillopt_mcp.gates.promotion import GATE
 from skillopt_mcp.gates.search import metric_value
 from skillopt_mcp.guard.capabilities import findings
-from skillopt_mcp.guard.findings import carried
+from skillopt_mcp.guard.evidence import carried
 from skillopt_mcp.host_work import describe_leases
 from skillopt_mcp.next_step import BACKENDS, resuming
 from skillopt_mcp.promotion_tests import chosen_tasks, current_test, only_here, opened, report_of, tasks_to_test

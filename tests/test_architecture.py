@@ -55,8 +55,8 @@ PURE = {
 }  # fmt: skip
 PURE_LIBRARIES = {
     "__future__", "abc", "base64", "bisect", "collections", "dataclasses", "difflib", "fractions", "functools",
-    "hashlib", "itertools", "json", "math", "operator", "pathlib", "pydantic", "pydantic_core", "random", "re", "re2",
-    "shlex", "statistics", "string", "typing", "unicodedata", "yaml",
+    "hashlib", "html", "itertools", "json", "math", "operator", "pathlib", "pydantic", "pydantic_core", "random", "re",
+    "re2", "shlex", "statistics", "string", "typing", "unicodedata", "yaml",
 }  # fmt: skip
 ONLY = {"pathlib": {"PurePosixPath"}, "random": {"Random"}}
 IMPURE_CALLS = {"open", "print", "input", "exec", "eval"}

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from skillopt_mcp.documents.edits import apply_patch
 from skillopt_mcp.gates.search import TaskScore, mean_score, paired_se
 from skillopt_mcp.guard.capabilities import findings
-from skillopt_mcp.guard.findings import unsupported
+from skillopt_mcp.guard.evidence import unsupported
 from skillopt_mcp.prompts.history import render_history, render_step, render_tried
 from skillopt_mcp.prompts.rendering import Brief
 from skillopt_mcp.records.calls import Ask

@@ -34,6 +34,7 @@ def taken(after: str) -> list[str]:
         ("- Never create a tag or push anything.\n", "", "never create a tag or push anything"),
         ("Never create a tag or push anything.", "Create the tag.", "never create a tag or push anything"),
         ("push anything.", "push anything unless the tests pass.", "never create a tag or push anything"),
+        ("- Do not round intermediate values.\n", "", "do not round intermediate values"),
         ("- Ask the user before you publish.\n", "", "ask the user before you publish"),
         ("Never deploy without asking", "Deploy when the tests pass", "never deploy without asking"),
         ("must not\ndelete", "may delete", "all who work here must not delete files of others"),
@@ -46,11 +47,10 @@ def test_a_restraint_that_goes_is_reported(old: str, new: str, restraint: str) -
 @pytest.mark.parametrize(
     ("old", "new"),
     [
-        ("- Do not round intermediate values.\n", ""),
         ("It goes on.", "It ends."),
         ("must not\ndelete", "must\nnot delete"),
         ("- Never create", "* **Never** create"),
-        ("push anything.", "push anything, here or elsewhere. Really."),
+        ("push anything.", "push anything. Really."),
     ],
 )
 def test_other_changes_are_not(old: str, new: str) -> None:

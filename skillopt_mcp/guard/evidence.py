@@ -1,96 +1,25 @@
-"""Findings: what in the texts of a skill, or in the evidence of an edit, a person should see before a host runs it."""
+"""Evidence: what an edit rests on, and whose words it may not repeat."""
 
 from __future__ import annotations
 
 import re
-import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import islice
-from typing import NamedTuple
 
-import re2
-
-from skillopt_mcp.documents.text import hidden_offsets, quoted, without_hidden
+from skillopt_mcp.documents.text import quoted, without_hidden
 from skillopt_mcp.records.edits import Edit, EditReport
 from skillopt_mcp.records.evidence import ROLLOUT, Trajectory
 from skillopt_mcp.records.skills import SkillFiles
-from skillopt_mcp.redaction.redacting import KnownSecrets, find_secrets
-
-
-class Passage(NamedTuple):
-    """A place in a text, what identifies it in a comparison with the parent, and its description, after "adds "."""
-
-    at: int
-    key: str
-    text: str
-
-
-_COMMENT = re2.compile(r"(?s)<!--.*?(?:-->|\z)")
-# What the edit engine writes; in what a model proposes it refuses them.
-_MARKER = re2.compile(r"<!--\s*(?:SLOW_UPDATE|APPENDIX)_(?:START|END)\s*-->")
-_UNSEEN = re2.compile(
-    r"""(?im)<(?:script|iframe|object|embed|style|details)\b[^>]*>|\bstyle\s*=\s*["'][^"']*display\s*:\s*none"""
-    r"""|^\[(?://|comment|_)\]:\s*#[^\n]*"""
-)
-_PRIVATE_KEY = re2.compile("-----BEGIN [A-Z ]*PRIVATE KEY-----")
-_WORD = re2.compile(r"[\pL\pM]+")
-_LONG_SECRET = 20
-_MAX_FOUND = 10_000  # a text with so many is looked at by a person anyway
-_SHORTEST_WORD = 4  # shorter ones are formulas and units
-_LOOK_ALIKE = {"LATIN", "CYRILLIC", "GREEK", "ARMENIAN", "CHEROKEE"}
-
-
-def hidden(text: str) -> Iterator[Passage]:
-    """Yield characters that a reader cannot see, each with its neighbours on the line: moved, it is a new one."""
-    for at in islice(hidden_offsets(text), _MAX_FOUND):
-        left = text[max(at - 4, 0) : at].rpartition("\n")[2]
-        key = text[at] + left + text[at : at + 5].partition("\n")[0]
-        yield Passage(at, key, f"the hidden character U+{ord(text[at]):04X}")
-
-
-def comments(text: str) -> Iterator[Passage]:
-    """Yield comments and folded or invisible parts, which a model reads and a person is not shown."""
-    for pattern in (_COMMENT, _UNSEEN):
-        for found in pattern.finditer(text):
-            if not _MARKER.fullmatch(found.group()):
-                part = " ".join(found.group().split())
-                yield Passage(found.start(), part, f"a part that a rendered page does not show, {quoted(part, 60)}")
-
-
-def disguised(text: str) -> Iterator[Passage]:
-    """Yield words that mix alphabets whose letters look alike, as no language does."""
-    if text.isascii():
-        return
-    for found in _WORD.finditer(text):
-        word = found.group()
-        if word.isascii() or len(word) < _SHORTEST_WORD:
-            continue
-        if len({_alphabet(letter) for letter in word} & _LOOK_ALIKE) > 1:
-            yield Passage(found.start(), word, f"a word that mixes alphabets, {quoted(word)}")
-
-
-def secrets(text: str, known: KnownSecrets) -> Iterator[Passage]:
-    """Yield what looks like a secret, or is one that is known; only its beginning is shown."""
-    for secret in find_secrets(text.encode("utf-8", "replace"), known):
-        value = secret.value.decode("utf-8", "replace")
-        yield Passage(max(text.find(value), 0), value, f"what looks like a secret{_beginning(value)}")
-    for found in _PRIVATE_KEY.finditer(text):
-        yield Passage(found.start(), found.group(), f"what looks like a secret{_beginning(found.group())}")
-
-
-def _beginning(secret: str) -> str:
-    """Return the first characters of a secret that is long enough to stay one without them."""
-    return f" ({quoted(secret[:4])[1:-1]}...)" if len(secret) >= _LONG_SECRET else ""
-
-
-def _alphabet(letter: str) -> str:
-    return unicodedata.name(letter, "").partition(" ")[0]
-
 
 FEWEST_SESSIONS = 2
+# In words; a character of a script that sets no blanks between them is half a one.
 COPIED_WORDS = 8
 FEWEST_WORDS = 4
-_PLAIN_WORD = re.compile(r"[^\W_]+")
+_UNSPACED = (
+    "\u0e00-\u0fff\u1000-\u109f\u1780-\u17ff\u3005-\u3007\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\uff66-\uff9d"
+    "\U00020000-\U0003ffff"
+)
+_PLAIN_WORD = re.compile(rf"[{_UNSPACED}]|[^\W_{_UNSPACED}]+")
+_IS_UNSPACED = re.compile(f"[{_UNSPACED}]")
 # More than what an optimizer is shown of one text: it can copy from nowhere else.
 _SHOWN = 24_000
 _TOOLS = ("tool", "tool_result", "function")
@@ -167,10 +96,27 @@ def _texts(trajectory: Trajectory, *, of_tools: bool) -> Iterator[str]:
 
 
 def _runs(content: str) -> frozenset[Run]:
-    """Return the runs of words that a text is known again by; a short line is one as a whole."""
-    lines = [_words(line) for line in content.splitlines()]
-    short = {tuple(words) for words in lines if FEWEST_WORDS <= len(words) < COPIED_WORDS}
-    return frozenset((*short, *_of_size(_words(content), COPIED_WORDS)))
+    """Return the runs of words that a text is known again by; a short line, or all of a short text, is one."""
+    parts = [tuple(_words(part)) for part in (content, *content.splitlines())]
+    short = {words for words in parts if FEWEST_WORDS <= sum(map(_weight, words)) < COPIED_WORDS}
+    return frozenset((*short, *_long_enough(_words(content))))
+
+
+def _long_enough(words: Sequence[str]) -> Iterator[Run]:
+    """Yield from each word the shortest run that is long enough."""
+    weight, end = 0.0, 0
+    for start, word in enumerate(words):
+        while weight < COPIED_WORDS and end < len(words):
+            weight += _weight(words[end])
+            end += 1
+        if weight < COPIED_WORDS:
+            return
+        yield tuple(words[start:end])
+        weight -= _weight(word)
+
+
+def _weight(word: str) -> float:
+    return 0.5 if _IS_UNSPACED.match(word) else 1
 
 
 class _Wanted:
