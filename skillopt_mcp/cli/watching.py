@@ -235,7 +235,7 @@ class Watch:
     def _left(self) -> str:
         """Return how long what is left takes, by the mean of the steps, or attempts, that are done; empty before."""
         (what, n_first, began_at), (_, n_done, done_at) = self._first, self._last
-        if n_done == n_first or self._n_total <= n_done:
+        if n_done == n_first or self._n_total <= n_done or self._stage in (WAIT, BATCH):
             return ""
         seconds = (done_at - began_at) / (n_done - n_first) * (self._n_total - n_done) - (self._clock() - done_at)
         duration = f"{max(1.0, seconds):.0f} s" if seconds < 100 else f"{seconds / 60:.0f} min"
