@@ -60,6 +60,7 @@ from skillopt_mcp.training.promotion_test import (
 from skillopt_mcp.workspace import Workspace
 
 _POLL_S = 0.2
+_PROMPT_SHOWN = 200
 _SALT_OF_SIMULATIONS = "simulated"
 LEAST_SHORTENING = 0.05
 ON_TOP = "It was promoted, and the file was edited since: there is nothing to be done with it"
@@ -473,7 +474,9 @@ def unit_rows(workspace: Workspace, test: Test, standing: Standing | None = None
             before = list(plan.known[unit])
         gain = sum(after) / max(1, len(after)) - sum(before) / max(1, len(before))
         outcome: Literal["better", "same", "worse"] = "better" if gain > 0 else "worse" if gain < 0 else "same"
-        rows.append(UnitRow(task=test.tasks[unit].name, outcome=outcome, before=before, after=after))
+        task = test.tasks[unit]
+        prompt = " ".join(task.prompt.split())[:_PROMPT_SHOWN]
+        rows.append(UnitRow(task=task.name, outcome=outcome, before=before, after=after, prompt=prompt))
     return rows
 
 

@@ -93,6 +93,17 @@ def schema() -> str:
     return "\n\n".join(parts)
 
 
+def views() -> str:
+    """Return each view of the store in a line, and the queries that come with them."""
+    found = json.loads((ROOT / "store" / "datasette.json").read_text("utf-8"))["databases"]["skillopt"]
+    rows = ["| view | has |", "|---|---|"]
+    rows += [f"| [`{name}`](schema.md#{name}) | {view['description']} |" for name, view in found["tables"].items()]
+    for name, query in found["queries"].items():
+        about = f"{query['title']} (`{name}`): {query['description'][:1].lower()}{query['description'][1:]}"
+        rows += ["", about, "", "```sql", query["sql"], "```"]
+    return "\n".join(rows)
+
+
 def nouns() -> str:
     """Return which of the nouns each of them imports."""
     first, last = LEVEL_OF["workspace"] + 1, LEVEL_OF["demo"]
@@ -112,6 +123,7 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "settings": settings,
     "commands": command_table,
     "schema": schema,
+    "views": views,
     "nouns": nouns,
 }
 

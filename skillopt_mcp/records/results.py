@@ -141,6 +141,7 @@ class PowerRow(BaseModel):
 class UnitRow(BaseModel):
     """A unit of a promotion test: the task that stands for it, and the scores of its attempts with both texts.
 
+    `prompt` is the beginning of the task's, on one line.
     Of a test that its screen ended, those of the old text are the known ones.
     """
 
@@ -148,6 +149,7 @@ class UnitRow(BaseModel):
     outcome: Literal["better", "same", "worse"]
     before: list[float]
     after: list[float]
+    prompt: str
 
 
 class Foreseen(BaseModel):

@@ -24,7 +24,7 @@ from skillopt_mcp.records.candidates import Candidate, Decision, Promotion, roll
 from skillopt_mcp.records.edits import UNSHOWN, Edit
 from skillopt_mcp.records.evidence import ACCEPTED
 from skillopt_mcp.records.next_step import NextStep
-from skillopt_mcp.records.results import EditOutcome, SplitCounts, UnitRow
+from skillopt_mcp.records.results import EditOutcome, SplitCounts
 from skillopt_mcp.records.skills import Skill, short
 from skillopt_mcp.runs import resume_step
 from skillopt_mcp.show.details import (
@@ -470,7 +470,6 @@ def _test(workspace: Workspace, id: str) -> Thing:
             f"answered by: {shown_origin(row.backend)} ({test.evidence} evidence{author})",
             *describe_served(test.served),
             *([f"handed in: {answers}"] if answers else []),
-            *_unit_lines(test.units),
         ]
     lines += [*filter(None, [describe_leases(workspace, id)]), *own_work]
 
@@ -482,17 +481,6 @@ def _test(workspace: Workspace, id: str) -> Thing:
 
     detail = None if workspace.is_agents else test
     return Thing(id, "test", shown("\n".join(lines)), detail, step)
-
-
-def _unit_lines(units: Sequence[UnitRow]) -> list[str]:
-    """Return the units of a test, worse first, then better, then same, each with the scores of its attempts."""
-    order = {"worse": 0, "better": 1, "same": 2}
-    rows = sorted(units, key=lambda each: order[each.outcome])
-    return [f"{each.outcome:<6} {each.task}: {_scores(each.before)} -> {_scores(each.after)}" for each in rows]
-
-
-def _scores(scores: Sequence[float]) -> str:
-    return " ".join(f"{score:g}" for score in scores) or "known"
 
 
 def _test_row(workspace: Workspace, id: str) -> TestRow:

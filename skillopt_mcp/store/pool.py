@@ -208,12 +208,18 @@ _FOLDERS = (_PACKAGE / "sql", _PACKAGE.parent / "store")
 
 
 @cache
-def schema_sql() -> str:
-    """Return the schema with its views: shipped inside the package, or next to it in a checkout."""
+def schema_folder() -> Path:
+    """Return where the schema and its description are: shipped inside the package, or next to it in a checkout."""
     for folder in _FOLDERS:
         if (folder / "schema.sql").is_file():
-            return "\n".join((folder / name).read_text("utf-8") for name in ("schema.sql", "views.sql"))
+            return folder
     raise StoreError(f"this installation lacks its schema (looked in '{_FOLDERS[0]}'): install skillopt-mcp again")
+
+
+@cache
+def schema_sql() -> str:
+    """Return the schema with its views."""
+    return "\n".join((schema_folder() / name).read_text("utf-8") for name in ("schema.sql", "views.sql"))
 
 
 @cache

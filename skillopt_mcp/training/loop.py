@@ -14,6 +14,7 @@ from skillopt_mcp.prompts.rendering import Brief
 from skillopt_mcp.records.calls import Ask
 from skillopt_mcp.records.edits import Applied, Edit, Patch
 from skillopt_mcp.records.evidence import Trial
+from skillopt_mcp.records.runs import StepRecord
 from skillopt_mcp.records.skills import SkillFiles
 from skillopt_mcp.records.tasks import Task
 from skillopt_mcp.stages.aggregate import aggregate
@@ -154,8 +155,9 @@ def train(plan: Plan, store: Store, ask: Ask, notify: Notify = silent, *, stop_w
             before, state = state, advanced(plan, ask, state, work.applied.files, work.gated)
             for evaluation in filter(None, (work.gated.evaluation, state.evaluation)):
                 raise_if_unanswered(store, plan.run_id, evaluation.trials)
-            store.runs.add_step(plan.run_id, step_outcome(plan, step, before, state, work))
-            notify(_finished(turn, state, work))
+            outcome = step_outcome(plan, step, before, state, work)
+            store.runs.add_step(plan.run_id, outcome)
+            notify(_finished(plan, outcome.record))
     return state
 
 
@@ -178,13 +180,11 @@ def guard_findings(plan: Plan, work: Work) -> tuple[str, ...]:
     return (*findings(plan.base, work.applied.files, plan.known), *unsupported(edits, evidence, plan.base))
 
 
-def _finished(turn: Turn, state: State, work: Work) -> Progress:
+def _finished(plan: Plan, step: StepRecord) -> Progress:
     """Return the news of a step: its verdict, and the scores after it."""
-    evaluation = work.gated.evaluation
     return Progress(
-        "step", turn.step.epoch, turn.step.n, turn.plan.n_rows, state.evaluation.score, state.best_score,
-        work.gated.verdict, evaluation.score if evaluation else None,
-    )  # fmt: skip
+        "step", step.epoch, step.n, plan.n_rows, step.current, step.best, step.verdict, step.candidate, record=step
+    )
 
 
 def slow_work(turn: Turn) -> Work:

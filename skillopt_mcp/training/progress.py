@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+
+from skillopt_mcp.records.runs import StepRecord
 
 
 @dataclass(frozen=True, slots=True)
@@ -12,7 +14,8 @@ class Progress:
 
     The stage baseline has no score yet: `current` of the stage after it is the score that a new run starts from. In the
     stage promotion it is attempts of the promotion test that are done, without scores; `note` is whether it accepted
-    once that is decided. `run_id` is set by `train` of the Python package.
+    once that is decided. The stage step has the `record` of the finished step. `run_id` is set by `train` of the Python
+    package.
     """
 
     stage: str
@@ -24,6 +27,7 @@ class Progress:
     note: str = ""
     candidate: float | None = None
     run_id: str | None = None
+    record: StepRecord | None = field(default=None, repr=False)
 
 
 # Nothing can be asked for a while; the note says why.

@@ -86,8 +86,9 @@ def run_forked(
 
 
 def run_at_a_terminal(
-    arguments: Sequence[str], folder: Path, environ: Mapping[str, str], answer: str, columns: int = 0
-) -> tuple[int, str]:
+    arguments: Sequence[str], folder: Path, environ: Mapping[str, str], answer: str, columns: int = 0,
+    question: str = "[y/N]",
+) -> tuple[int, str]:  # fmt: skip
     """Return exit code and screen of a forked command whose question, if any, is answered at a terminal of its own."""
     ours, theirs = pty.openpty()
     if columns:
@@ -96,7 +97,7 @@ def run_at_a_terminal(
     screen, asked = b"", False
     while ours in select.select([ours, process.sentinel], [], [], TIMEOUT_S)[0]:
         screen += os.read(ours, 65536)
-        if not asked and b"[y/N]" in screen:
+        if not asked and question.encode() in screen:
             asked = True
             os.write(ours, answer.encode() + b"\n")
     os.close(theirs)

@@ -198,7 +198,13 @@ def test_a_test_shows_its_tasks_with_every_attempt(cli: Cli, make_place) -> None
     for row in units:
         solved = ([1] * 5, [0] * 5)
         assert (row["before"], row["after"]) == (solved if row["outcome"] == "worse" else solved[::-1]), row
-        assert re.search(rf"^{row['outcome']} +{row['task']}: [01 ]+ -> [01 ]+$", found["text"], re.MULTILINE)
+    shown = cli("show", done["test"]["test_id"], store=place.store_path).stdout
+    table = re.findall(
+        r"^(worse|better) +(\S+) +(\S+) +day-(\d+) +What is the word of day (\d+)\?$", shown, re.MULTILINE
+    )
+    worse = [("worse", "5/5", "0/5")] * sum(row["outcome"] == "worse" for row in units)
+    assert [row[:3] for row in table] == worse + [("better", "0/5", "5/5")] * (len(units) - len(worse))
+    assert {row["task"] for row in units} == {f"day-{row[3]}" for row in table} == {f"day-{row[4]}" for row in table}
 
 
 def test_a_person_sees_why_what_and_how_it_did_and_the_undo_before_they_agree(place: Place) -> None:

@@ -24,7 +24,8 @@ def test_a_decided_test_shows_a_person_what_its_verdict_rests_on(place: Place, w
     assert (shown.kind, shown.test) == ("test", test)
     assert found.test_id in inspect(workspace, candidate).text
     assert "BETTER" in shown.text
-    assert all(unit.task in shown.text for unit in test.units)
+    prompts = {task.name: task.prompt for task in workspace.store.tasks.list_tasks(1)}
+    assert all(prompts[unit.task].startswith(unit.prompt) and unit.prompt for unit in test.units)
     assert shown.next_step
     assert shown.next_step.command == f"skillopt-mcp promote {candidate} --simulated"
 

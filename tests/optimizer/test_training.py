@@ -244,6 +244,7 @@ def test_progress_tells_the_stages_in_order_with_scores() -> None:
     stages = ["rollout", "reflect", "aggregate", "select", "evaluate", "step"]
     assert [progress.stage for progress in reports] == ["baseline", *stages * 6]
     assert (reports[6].n_done, reports[6].n_total, reports[6].note, reports[6].candidate) == (1, 6, "accept_best", 0.25)
+    assert [progress.record.n for progress in reports if progress.record] == [1, 2, 3, 4, 5, 6]
 
 
 def test_a_recorded_attempt_at_a_held_out_task_never_enters_a_run(bench: Bench) -> None:

@@ -1,5 +1,6 @@
 """The schema: a comment on every table, strict tables, views that can be read, and the rules that no code can break."""
 
+import json
 import re
 
 import pytest
@@ -10,7 +11,7 @@ from skillopt_mcp.judges.judging import parse_judge
 from skillopt_mcp.records.tasks import NewTask
 from skillopt_mcp.splits import DEFAULT_SHARES
 from skillopt_mcp.store.opening import Store
-from skillopt_mcp.store.pool import Pool, schema_sql
+from skillopt_mcp.store.pool import Pool, schema_folder, schema_sql
 
 
 def test_every_table_and_view_is_commented_and_in_the_store(pool: Pool) -> None:
@@ -35,6 +36,21 @@ def test_every_view_reads(store: Store, pool: Pool) -> None:
     assert {name: len(pool.rows(f"select * from {name}")) for name in names} == {
         "skills": 1, "steps": 0, "test_tasks": 0, "verdicts": 0, "edits": 0, "spend": 0, "sessions": 0, "promotions": 0,
     }  # fmt: skip
+
+
+def test_the_metadata_for_datasette_names_each_view_and_column_and_its_queries_run(store: Store, pool: Pool) -> None:
+    metadata = json.loads((schema_folder() / "datasette.json").read_text("utf-8"))["databases"][store.path.stem]
+    named = {name: list(view["columns"]) for name, view in metadata["tables"].items()}
+    found: dict[str, list[str]] = {}
+    for view, column in pool.rows(
+        "select v.name, c.name from sqlite_schema v, pragma_table_info(v.name) c where v.type = 'view'"
+    ):
+        found.setdefault(str(view), []).append(str(column))
+    assert named == found
+    about = {view: text for text, view in re.findall(r"^-- ([^\n]+)\ncreate view (\w+)", schema_sql(), re.MULTILINE)}
+    assert {name: view["description"] for name, view in metadata["tables"].items()} == about
+    assert all(text for view in metadata["tables"].values() for text in view["columns"].values())
+    assert [pool.rows(query["sql"]) for query in metadata["queries"].values()] == [[]] * 3
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
 from typing import Annotated
 
@@ -9,6 +10,7 @@ from skillopt_mcp.cli.command import Command, Flag, command
 from skillopt_mcp.cli.terminal import Terminal
 from skillopt_mcp.install.installing import Connection, HostEntry
 from skillopt_mcp.maintenance.doctor import Diagnosis, diagnose
+from skillopt_mcp.store.pool import schema_folder
 
 
 @command("doctor", example="doctor")
@@ -88,5 +90,7 @@ def _store(found: Diagnosis) -> Iterator[str]:
     else:
         modes = f"mode {store.mode}, folder {store.folder_mode}"
         yield f"{place}: journal {store.journal_mode}, {modes}, pages {store.pages}."
+        paths = store.path, "-m", str(schema_folder() / "datasette.json")
+        yield f"Browse it: {shlex.join(['datasette', *paths])}"
         for path, n_bytes in zip(store.kept, store.kept_bytes, strict=True):
             yield f"Kept from before a restore: {path} ({n_bytes / 1e6:,.1f} MB)."

@@ -11,7 +11,7 @@ from skillopt_mcp.backends.batches import Patience
 from skillopt_mcp.candidates import rebase_candidate
 from skillopt_mcp.cli.command import TARGET, Arg, Flag, WrongUsage, command
 from skillopt_mcp.cli.reports import show_foreseen, show_report
-from skillopt_mcp.cli.spending import BrokenOff, Planned, Sending, agree, require_backends, simulation
+from skillopt_mcp.cli.spending import BrokenOff, Planned, Sending, agree, describe_caps, require_backends, simulation
 from skillopt_mcp.cli.terminal import Terminal
 from skillopt_mcp.cli.watching import Watch
 from skillopt_mcp.costs import used_of_candidate
@@ -123,7 +123,10 @@ class Evaluate(Sending):
         if planned := agree(terminal, workspace, calls, self, concurrency=self.concurrency):
             return PlannedTest(**planned.model_dump(), foreseen=foreseen)
         try:
-            with Watch(terminal, "SIMULATION" if self._label else "") as watch:
+            with Watch(
+                terminal, "SIMULATION" if self._label else "",
+                caps=lambda: describe_caps(workspace.caps, store.budgets.get_spent(test.row.id)),
+            ) as watch:  # fmt: skip
                 workspace.on_reply = watch.on_reply
                 result = evaluate_candidate(workspace, candidate.id, None, watch.notify, asked, again=self.again)
         except (KeyboardInterrupt, Stopped) as stop:

@@ -26,7 +26,7 @@ from skillopt_mcp.answering import (
 from skillopt_mcp.backends.batches import Patience
 from skillopt_mcp.cli.command import OPTIMIZER, TARGET, Arg, Flag, WrongUsage, command
 from skillopt_mcp.cli.preparing import Prepared, added_notes, flag_of, prepare
-from skillopt_mcp.cli.reports import show_report
+from skillopt_mcp.cli.reports import show_report, show_scores
 from skillopt_mcp.cli.spending import (
     BrokenOff,
     Planned,
@@ -254,11 +254,14 @@ class Replay(Sending):
     def _train(
         self, terminal: Terminal, workspace: Workspace, run: Run, concurrency: int | None, out: Path | None
     ) -> Replayed | BrokenOff:
-        label = simulation(workspace)
+        label, store, caps = simulation(workspace), workspace.store, caps_of(workspace, run)
         try:
             lock_of(workspace, run).release()
             terminal.note(f"Run {run.id} {'continues' if self.resume else 'starts'}. {label}".rstrip())
-            with Watch(terminal, "SIMULATION" if label else "") as watch:
+            with Watch(
+                terminal, "SIMULATION" if label else "", records=store.runs.list_steps(run.id),
+                caps=lambda: describe_caps(caps, store.budgets.get_spent(run.id)),
+            ) as watch:  # fmt: skip
                 result = replay(
                     workspace, run, watch.notify, watch.on_reply, concurrency, allow_changed=self.allow_changed
                 )
@@ -401,6 +404,7 @@ def _for_simulation(result: Replayed, label: str) -> Replayed:
 
 
 def _show_verdict(result: Replayed, label: str, terminal: Terminal) -> None:
+    show_scores(terminal, result)
     if result.test:
         show_report(terminal, result.test, simulated=bool(label))
     elif result.accepted is not None:

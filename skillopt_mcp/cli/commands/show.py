@@ -9,12 +9,14 @@ from typing import Annotated, Any
 
 from skillopt_mcp.cli.command import Arg, Command, Flag, WrongUsage, command
 from skillopt_mcp.cli.commands.skills import show_away
+from skillopt_mcp.cli.reports import show_units
 from skillopt_mcp.cli.terminal import Terminal
 from skillopt_mcp.costs import price_cell
 from skillopt_mcp.documents.text import counted
 from skillopt_mcp.promotions.consent import Consent
 from skillopt_mcp.records.results import History
 from skillopt_mcp.runs import RunList, RunRow, evaluation_step, list_runs, step_row
+from skillopt_mcp.show.details import PromotionTest
 from skillopt_mcp.show.export import export_run, export_version
 from skillopt_mcp.show.inspecting import SHOWN, look_up
 from skillopt_mcp.show.listing import history, skill_row
@@ -75,6 +77,8 @@ class Show(Command):
                 steps = [step_row(step).model_dump(mode="json") for step in workspace.store.runs.list_steps(run.id)]
                 answering = [asdict(each) for each in run.answering]
                 return found | {"steps": steps, "answering": answering, "run": figures_of(workspace, run)}
+            if isinstance(thing.detail, PromotionTest):
+                self._units = thing.detail.units
             if thing.detail:
                 found[thing.kind] = thing.detail.model_dump(mode="json", exclude={"n_left_out"})
             return found
@@ -86,6 +90,8 @@ class Show(Command):
             terminal.say(f"{counted(result.n_files, 'file')} in {result.folder}.")
         else:
             (terminal.diff if result["kind"] == "candidate" else terminal.say)(result["text"])
+            if result["kind"] == "test" and self._units:
+                show_units(terminal, self._units)
             if result["kind"] == "skill":
                 if self._away:
                     show_away(self.id or "", self._away, terminal)
