@@ -21,16 +21,18 @@ _SENTENCE_SHOWN = 120
 _ByKey = dict[tuple[str, str], list[Passage]]
 
 
-def findings(before: SkillFiles, after: SkillFiles, known: KnownSecrets = NOTHING_KNOWN) -> tuple[str, ...]:
+def findings(
+    before: SkillFiles, after: SkillFiles, known: KnownSecrets = NOTHING_KNOWN, *, is_undo: bool = False
+) -> tuple[str, ...]:
     """Return one sentence for everything that `after` adds and a person should see before it is used; none is good.
 
-    The values of `known` are secrets whatever they look like.
+    The values of `known` are secrets whatever they look like. What an undo takes away came with what it undoes.
     """
     if before.digest == after.digest:
         return ()
-    looks = (
-        _front_matter_findings, _file_findings, _text_findings, _language_findings, _restraint_findings,
-    )  # fmt: skip
+    looks = [_front_matter_findings, _file_findings, _text_findings, _language_findings]
+    if not is_undo:
+        looks.append(_restraint_findings)
     every = (*(finding for look in looks for finding in look(before, after)), *secrets_added(before, after, known))
     found = tuple(dict.fromkeys(every))
     if len(found) <= _MAX_FOUND:
@@ -134,7 +136,7 @@ def _sentences(text: str) -> tuple[str, ...]:
     return tuple(bare for sentence in sentences if (bare := sentence.strip(" .!;:")))
 
 
-_LETTERS = re.compile(r"[^\W\d_]+")
+_LETTERS = re.compile(r"\b[^\W\d_]+\b")
 _SHORT_WORD = range(2, 5)
 _FEWEST_WORDS, _FEWEST_SHORT = 6, 3
 _LEAST_KNOWN = 0.25

@@ -268,7 +268,7 @@ def _beyond_any_permission(workspace: Workspace, change: Change) -> str:
         undone = last and last.kind == "promote" and (last.to_version, last.from_version)
         if undone != (change.from_version, change.to_version):
             return "it does more than undo the last promotion"
-        if back := findings(*files, workspace.known):
+        if back := findings(*files, workspace.known, is_undo=True):
             return f"it brings back what a person should see first: {'; '.join(back)}"
     if change.candidate and (again := describe_rolled_back_repeat(store, change.candidate)):
         return again
