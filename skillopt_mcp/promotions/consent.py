@@ -299,9 +299,9 @@ def _foreign_source(workspace: Workspace, candidate: Candidate) -> str:
     if asks_host or any(map(is_host, (run.target, run.judge, *later))):
         return "a host's agents made or judged the attempts that its edits come from"
     edits = [edit for edit, report in store.candidates.list_edits(candidate.id) if report.status == "applied"]
-    # The best version of several steps has no edits of its own.
+    # An optimizer that saw a session may write of it where it names rollouts alone.
     is_own = all(edit.sources and all(each.startswith(ROLLOUT) for each in edit.sources) for edit in edits)
-    if not is_own or (not edits and run.sessions):
+    if run.sessions or not is_own:
         return "its edits come from recorded sessions, not from rollouts of our own alone"
     return ""
 

@@ -17,6 +17,9 @@ from skillopt_mcp.maintenance.verify import verify_store
 from skillopt_mcp.promotion_tests import candidate_of_files, evaluate_candidate
 from skillopt_mcp.promotions.consent import Consent, permit
 from skillopt_mcp.promotions.promoting import promote_skill, rollback_skill
+from skillopt_mcp.proposals import propose_from_evidence
+from skillopt_mcp.records.calls import Call, Question
+from skillopt_mcp.records.evidence import ROLLOUT
 from skillopt_mcp.records.tasks import NewTask
 from skillopt_mcp.runs import replay, start_run
 from skillopt_mcp.show.listing import list_skills
@@ -164,6 +167,29 @@ def test_it_covers_only_edits_whose_author_was_shown_our_own_rollouts_alone(plac
         result = promote_skill(permitted, candidate, STANDING)
         assert (result.status, result.reason, result.permit) == ("needs_approval", why, None)
     assert promote_skill(permitted, own, STANDING).status == "promoted"
+
+
+def test_it_covers_no_edit_of_rollouts_alone_where_another_call_was_shown_sessions(
+    place: Place, permitted: Workspace
+) -> None:
+    use(permitted, as_if_real())
+    record_trajectory(
+        permitted, str(place.skill), Recording(task="week 1", answer="1", hard=False, reason="wrong", session_id="s")
+    )
+
+    def reply(call: Call) -> str:
+        edit = {"op": "append", "content": LESSONS, "evidence": [1]}
+        assert isinstance(call.request, Question)
+        edits = [] if "week " in call.request.evidence else [edit]
+        return json.dumps({"reasoning": "", "edits": edits})
+
+    use(permitted, Scripted(reply, name="scripted:author"), "optimizer")
+    proposed = propose_from_evidence(permitted, str(place.skill), 16)
+    assert proposed.candidate_id
+    applied = [edit for edit, _ in permitted.store.candidates.list_edits(proposed.candidate_id)]
+    assert all(source.startswith(ROLLOUT) for edit in applied for source in edit.sources)
+    assert evaluate_candidate(permitted, proposed.candidate_id).accepted
+    assert promote_skill(permitted, proposed.candidate_id, STANDING).status == "needs_approval"
 
 
 def test_it_covers_a_run_that_was_shown_no_recorded_session(place: Place, permitted: Workspace) -> None:
