@@ -2,8 +2,8 @@
 
     python benchmarks/redaction.py [--json] [--seed N]
 
-Ordinary text: the documents, prompts and skill of this project, the standard library's source, and source and documents of the
-packages installed here.
+Ordinary text: the documents, prompts and skill of this project, the standard library's source, and source and documents
+of the packages installed here.
 """
 
 from __future__ import annotations
