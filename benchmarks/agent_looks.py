@@ -17,6 +17,7 @@ REFUSED = {
     "store backup": ["store backup {out}/copy.db"],
     "promote": ["promote {candidate} --simulated"],
     "show": ["show {test}", "show {test} --json"],
+    "report": ["report {skill} --html {out}/page.html", "report {test} --md {out}/r.md", "report {run} --csv {out}/t"],
 }
 SEALED = {
     "tasks list": ["tasks list {skill}", "tasks list {skill} --all --json"],
