@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
+from benchmarks.doors import run
 from benchmarks.report import CHROMIUM, browser, hostile_store
-from skillopt_mcp.demo import Demonstrated, prepare_demo, run_demo
 
 
 @pytest.fixture(scope="session")
-def demo(tmp_path_factory: pytest.TempPathFactory) -> Demonstrated:
-    """Return a demo that has run, whose store every test may look at."""
-    return run_demo(prepare_demo(tmp_path_factory.mktemp("demo") / "demo", "honest", 0))
+def demo(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """Return the outcome of a demo, whose store every test may look at."""
+    return run(None, "demo", "--dir", str(tmp_path_factory.mktemp("demo") / "demo"))
 
 
 @pytest.fixture(scope="session")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 import webbrowser
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -31,11 +32,17 @@ class Report(Command):
     html: Annotated[str | None, Flag("where to write the page (default: next to the store)", "FILE")] = None
     md: Annotated[str | None, Flag("write Markdown: of held-out tasks, ids and tags alone", "FILE")] = None
     csv: Annotated[str | None, Flag("write tasks, steps and spend as tables", "DIR")] = None
+    live: Annotated[bool, Flag("show all skills and their runs on this machine, as they go on, until Ctrl-C")] = False
+    port: Annotated[int, Flag("of --live; 0: any that is free")] = 0
 
-    def run(self, terminal: Terminal) -> _Written:
+    def run(self, terminal: Terminal) -> _Written | None:
         """Return where what was asked for is."""
         # In it are held-out tasks.
         terminal.require_person("report")
+        if self.live:
+            self._serve(terminal)
+            return None
+        # Slow, and of use to nobody else.
         from skillopt_mcp.report.facts import Room, gather, gather_skills  # noqa: PLC0415
         from skillopt_mcp.report.rendering import html_page, markdown, write_csv, write_page  # noqa: PLC0415
 
@@ -64,12 +71,38 @@ class Report(Command):
             open_page(paths[0])
         return _Written(tuple(paths))
 
+    def _serve(self, terminal: Terminal) -> None:
+        from skillopt_mcp.report.live import serve_live  # noqa: PLC0415
+
+        def announce(url: str) -> None:
+            terminal.say(url)
+            sys.stdout.flush()
+            if self.open:
+                webbrowser.open(url)
+
+        path = f"/report/{self.ids[0]}" if self.ids else "/"
+        with terminal.workspace() as workspace:
+            serve_live(workspace, path, terminal.store, self.port, announce)
+
     def as_json(self, result: _Written) -> dict[str, object]:
         return {"paths": [str(path) for path in result.paths], "next_step": None}
 
     def show(self, result: _Written, terminal: Terminal) -> None:
         for path in result.paths:
             terminal.say(str(path))
+
+
+def write_report(store_path: Path, id: str) -> Path:
+    """Write the page on a thing of a store next to that, and return its path."""
+    from skillopt_mcp.report.facts import gather  # noqa: PLC0415
+    from skillopt_mcp.report.rendering import html_page, write_page  # noqa: PLC0415
+    from skillopt_mcp.workspace import Workspace  # noqa: PLC0415
+
+    with Workspace(store_path) as workspace:
+        facts = [gather(workspace, id)]
+    path = page_path(store_path, facts)
+    write_page(html_page(facts, store=str(store_path)), path)
+    return path
 
 
 def page_path(store_path: Path, facts: Sequence[Facts]) -> Path:
