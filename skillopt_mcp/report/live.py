@@ -89,14 +89,14 @@ def live_app(workspace: Workspace, store: str | None) -> Starlette:
         return {"skills": html_part("skills", skills=gather_skills(workspace), store=store, live=True)}
 
     def skills(_: Request) -> Response:
-        return HTMLResponse(html_page([], gather_skills(workspace), store, live=True), headers=_HEADERS)
+        return HTMLResponse(html_page([], gather_skills(workspace), store, script="live"), headers=_HEADERS)
 
     def report(request: Request) -> Response:
         try:
             facts = gather(workspace, request.path_params["id"])
         except SkillOptError as error:
             return PlainTextResponse(str(error), 404, _HEADERS)
-        return HTMLResponse(html_page([facts], (), store, live=True), headers=_HEADERS)
+        return HTMLResponse(html_page([facts], (), store, script="live"), headers=_HEADERS)
 
     async def changes(path: str) -> AsyncIterator[str]:
         sent: dict[str, str] = {}

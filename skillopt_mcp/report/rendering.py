@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
@@ -26,6 +26,7 @@ from skillopt_mcp.report.facts import Facts, RunFacts, SkillFacts, WalkPoint
 from skillopt_mcp.verdicts import CLAIMS, LABELS, caveats, describe, explain, label
 
 _TEMPLATES = Path(__file__).with_name("templates")
+Script = Literal["", "live", "app"]
 SECTIONS = ("verdict", "tasks", "diff", "curve", "spend")
 WIDTH, HEIGHT = 640, 220
 _LEFT, _TOP, _BOTTOM = 34, 8, 20
@@ -34,20 +35,21 @@ _MARKDOWN = re.compile(r"[^\w\s.,;:()/%+='→?-]")
 
 
 def html_page(
-    facts: Sequence[Facts], skills: Sequence[SkillFacts] = (), store: str | None = None, *, live: bool = False
+    facts: Sequence[Facts], skills: Sequence[SkillFacts] = (), store: str | None = None, *, script: Script = ""
 ) -> str:
     """Return a page on one thing or on several side by side, or on all skills where there are none.
 
-    Commands name the `store` where it is not the default one.
+    Commands name the `store` where it is not the default one. A `script` swaps the parts of a live page, or the page in
+    a host; none is needed to read it.
     """
     style = (_TEMPLATES / "style.css").read_text("utf-8")
-    script = (_TEMPLATES / "live.js").read_text("utf-8") if live else ""
+    code = (_TEMPLATES / f"{script}.js").read_text("utf-8") if script else ""
     sources = [f"style-src {_hash_of(style)}", "img-src data:", "base-uri 'none'", "form-action 'none'"]
-    sources += [f"script-src {_hash_of(script)}", "connect-src 'self'"] if script else []
+    sources += [f"script-src {_hash_of(code)}", "connect-src 'self'"] if script else []
     policy = "; ".join(["default-src 'none'", *sources])
     return _environment().get_template("page.html.j2").render(
-        facts=facts, skills=skills, policy=policy, style=Markup(style), script=Markup(script), store=store, live=live,
-        **_common(),
+        facts=facts, skills=skills, policy=policy, style=Markup(style), script=Markup(code), store=store,
+        live=script == "live", **_common(),
     )  # fmt: skip
 
 

@@ -315,6 +315,7 @@ def listing(tools: Iterable[Tool]) -> str:
             input_schema=tool.parameters,
             output_schema=tool.output_schema,
             annotations=tool.annotations,
+            _meta=tool.meta,
         )
         for tool in tools
     ]
@@ -412,7 +413,8 @@ def _reporter(context: Request | None) -> Callable[[Progress], None] | None:
     loop = asyncio.get_running_loop()
 
     def report(progress: Progress) -> None:
-        sent = context.report_progress(progress.n_done, progress.n_total, progress.stage)
+        train = "" if progress.train is None else f", train {progress.train:.2f}"
+        sent = context.report_progress(progress.n_done, progress.n_total, f"{progress.stage}{train}")
         asyncio.run_coroutine_threadsafe(sent, loop)
 
     return report

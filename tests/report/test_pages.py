@@ -51,7 +51,7 @@ def test_a_page_needs_no_script(chromium: Any, url: str) -> None:
 def test_a_keyboard_reaches_and_opens_everything(chromium: Any, url: str) -> None:
     with visited(chromium, url) as (page, _):
         n_summaries = page.locator("summary").count()
-        reached = set()
+        reached = set[int]()
         while len(reached) < n_summaries:
             page.keyboard.press("Tab")
             place = page.evaluate(
