@@ -17,6 +17,7 @@ from typing import Any, Protocol, TypeVar, cast
 import pydantic_core
 from mcp.server import MCPServer
 from mcp.server._otel import OpenTelemetryMiddleware
+from mcp.server.apps import Apps
 from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel.helper_types import ReadResourceContents
 from mcp.server.mcpserver import Context
@@ -156,8 +157,9 @@ class SkillOptServer(MCPServer[dict[str, Any]]):
     def __init__(self, open_services: Callable[[], Services], *, require_approval: bool = False) -> None:
         """Serve what `open_services` returns; `require_approval` marks tools that change a live file."""
         super().__init__(
-            "skillopt", title="SkillOpt", version=__version__, instructions=INSTRUCTIONS, log_level="WARNING"
-        )
+            "skillopt", title="SkillOpt", version=__version__, instructions=INSTRUCTIONS, log_level="WARNING",
+            extensions=[Apps()],
+        )  # fmt: skip
         # The SDK's spans hold what hosts and models wrote (names, texts of failures), and cost a tenth of a call.
         self.middleware[:] = [each for each in self.middleware if not isinstance(each, OpenTelemetryMiddleware)]
         self._lowlevel_server.add_request_handler("completion/complete", CompleteRequestParams, self._complete)

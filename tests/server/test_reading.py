@@ -226,6 +226,7 @@ def test_a_host_shows_the_report_on_what_a_tool_answered_as_a_page_or_as_text(wo
     candidate = world.propose()
 
     async def ask(client: Client) -> tuple[dict[str, Any], dict[str, str | None]]:
+        assert "io.modelcontextprotocol/ui" in (client.server_capabilities.extensions or {})
         tools = {tool.name: (tool.meta or {}).get("ui") for tool in (await client.list_tools()).tools}
         kinds = {}
         for uri in (
