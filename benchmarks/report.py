@@ -14,7 +14,7 @@ from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.doors import parser, show
+from benchmarks.doors import parser, run, show
 from skillopt_mcp.backends.scripted import Scripted
 from skillopt_mcp.candidates import propose_edits
 from skillopt_mcp.judges.judging import parse_judge
@@ -181,8 +181,8 @@ def large_store(
         store.permissions.add_root(str(place.parent))
         skill = workspace.skill(str(place))
         store.tasks.add_tasks(skill.id, tasks, {"train": 1, "val": 1, "test": 1})
-        run = replace(new_run(workspace, str(place), Config(epochs=40)), id="r-0123456789ab")
-        store.runs.add_run(run)
+        begun = replace(new_run(workspace, str(place), Config(epochs=40)), id="r-0123456789ab")
+        store.runs.add_run(begun)
         files = base = store.skills.get_files(skill.id, skill.live_version)
         score = 0.3
         for n in range(1, n_steps + 1):
@@ -191,7 +191,7 @@ def large_store(
                 line = f"- A lesson in line {n}, which says what to do.\n"
                 files, score = parent.replaced(SkillFile(MAIN_FILE, parent.main + line.encode())), score + 0.006
                 arms, findings = (parent.digest, files.digest), ("a finding",) if n % 100 == 10 else ()
-                own = Candidate(candidate_id(skill.id, *arms), skill.id, *arms, "step", "", findings, run.id)
+                own = Candidate(candidate_id(skill.id, *arms), skill.id, *arms, "step", "", findings, begun.id)
                 edit = Edit("append", content=line, sources=("trial:1", "trial:2"))
                 made = NewCandidate(own, files, ((edit, EditReport(0, "append", MAIN_FILE, "applied")),))
             mean = Mean(score, score, 40)
@@ -202,16 +202,16 @@ def large_store(
                 candidate=score if is_kept else score - random.random() / 5, baseline=Mean(0.3, 0.3, 40),
                 current_version=files.digest, best_version=files.digest, n_proposed=1, n_applied=1, n_missing=0,
             )  # fmt: skip
-            store.runs.add_step(run.id, StepOutcome(record, (), made))
+            store.runs.add_step(begun.id, StepOutcome(record, (), made))
         arms = (base.digest, files.digest)
-        best = Candidate(candidate_id(skill.id, *arms), skill.id, *arms, "run", "", run_id=run.id)
+        best = Candidate(candidate_id(skill.id, *arms), skill.id, *arms, "run", "", run_id=begun.id)
         store.candidates.add_candidate(NewCandidate(best, files))
         evaluated = evaluate_candidate(workspace, best.id)
         assert evaluated.test
-        store.runs.add_finish(run.id, evaluated.test.test_id)
+        store.runs.add_finish(begun.id, evaluated.test.test_id)
         n_there = evaluated.attempts_done
-    _add_trials(folder / "store.db", run.id, base.digest, n_trials - n_there)
-    return folder / "store.db", run.id
+    _add_trials(folder / "store.db", begun.id, base.digest, n_trials - n_there)
+    return folder / "store.db", begun.id
 
 
 def _add_trials(path: Path, run_id: str, version: str, n: int) -> None:
@@ -269,9 +269,35 @@ def measure(*, is_short: bool = False) -> dict[str, object]:
         }
 
 
+_TOP = "each => each.getBoundingClientRect().top + window.scrollY"
+
+
+def screenshots(opened: Any, folder: Path) -> list[Path]:
+    """Write the pictures of the documentation, of the demo's report, and return their files."""
+    paths = [folder / f"{name}.png" for name in ("report", "learning", "tasks")]
+    with tempfile.TemporaryDirectory() as temporary:
+        url = Path(run(None, "demo", "--dir", f"{temporary}/demo")["report_path"]).as_uri()
+        for path, width, start, end in (
+            (paths[0], 800, "main", "#diff"), (paths[1], 800, "#curve", "#spend"), (paths[2], 400, "#tasks", "#diff"),
+        ):  # fmt: skip
+            with visited(opened, url, width, dark=width == 400) as (page, _):
+                if width == 400:
+                    page.locator("details.task").first.locator("summary").click()
+                top, bottom = (page.locator(name).evaluate(_TOP) for name in (start, end))
+                clip = {"x": 0, "y": top, "width": width, "height": min(bottom - top, 940)}
+                page.screenshot(path=path, clip=clip, full_page=True)
+    return paths
+
+
 def main() -> None:
     """Print the figures."""
-    options = parser(__doc__, "200 steps and 5,000 trials").parse_args()
+    flags = parser(__doc__, "200 steps and 5,000 trials")
+    flags.add_argument("--screenshots", metavar="DIR", type=Path, help="only write the pictures of docs/ there")
+    options = flags.parse_args()
+    if options.screenshots:
+        with browser() as opened:
+            print(*screenshots(opened, options.screenshots), sep="\n")
+        return
     figures = measure(is_short=options.short)
     show(figures, options.json, seconds="below 2", bytes="below 2,000,000", requests="0", console_errors="0",
          axe_violations="0", hostile_inert="True")  # fmt: skip

@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from benchmarks.doors import command
-from benchmarks.report import TELLTALE, large_store, page_of, strangers, violations, visited
+from benchmarks.report import TELLTALE, large_store, page_of, screenshots, strangers, violations, visited
 from skillopt_mcp.workspace import Workspace
+from tests.readme import DOCS
 
 OPEN_ALL = "document.querySelectorAll('details').forEach(each => { each.open = true })"
 
@@ -128,3 +129,9 @@ def test_a_page_on_a_long_run_is_small_and_opens_at_once(chromium: Any, tmp_path
     assert path.stat().st_size < 500_000
     assert visit.seconds < 10  # of a busy machine; the benchmark measures it
     assert (strangers(visit), visit.errors) == ([], [])
+
+
+def test_the_pictures_of_the_documentation_come_from_the_demo_and_are_small(chromium: Any, tmp_path: Path) -> None:
+    made = screenshots(chromium, tmp_path)
+    assert {each.name for each in made} == {each.name for each in (DOCS / "images").glob("*.png")}
+    assert all(each.stat().st_size < 120_000 for each in [*made, *(DOCS / "images").glob("*.png")])
