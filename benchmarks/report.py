@@ -284,8 +284,10 @@ def screenshots(opened: Any, folder: Path) -> list[Path]:
                 if width == 400:
                     page.locator("details.task").first.locator("summary").click()
                 top, bottom = (page.locator(name).evaluate(_TOP) for name in (start, end))
-                clip = {"x": 0, "y": top, "width": width, "height": min(bottom - top, 940)}
-                page.screenshot(path=path, clip=clip, full_page=True)
+                height = min(bottom - top, 940)
+                page.screenshot(
+                    path=path, full_page=True, clip={"x": 0, "y": top, "width": width, "height": height}
+                )  # fmt: skip
     return paths
 
 

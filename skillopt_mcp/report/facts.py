@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from html import escape
+from itertools import accumulate
 from statistics import fmean
 from typing import Literal
 
@@ -161,6 +162,15 @@ class Facts:
     versions: dict[str, str] = field(default_factory=dict)
 
     @property
+    def by_tag(self) -> list[tuple[str, int, float, float]]:
+        """Return each tag with its tasks and their mean scores before and after, the largest loss first."""
+        found: dict[str, list[tuple[float, float]]] = {}
+        for task in self.tasks:
+            found.setdefault(task.tag, []).append(task.scores)
+        rows = [(tag, len(each), fmean(a for a, _ in each), fmean(b for _, b in each)) for tag, each in found.items()]
+        return sorted(rows, key=lambda row: row[3] - row[2]) if len(rows) > 1 else []
+
+    @property
     def runs(self) -> list[RunFacts]:
         """Return its run, if a learning curve can be drawn of it."""
         return [self.run] if self.run and self.run.steps else []
@@ -168,6 +178,8 @@ class Facts:
 
 def gather(workspace: Workspace, name: str, room: Room | None = None) -> Facts:
     """Return what there is of a skill, run, candidate or promotion test. Raises NotFound, BadSkill."""
+    if not workspace.is_made:
+        raise NotFound(f"there is no store at '{workspace.store_path}' yet, and so no {quoted(name)}")
     store, sealed, room = workspace.store, workspace.is_agents, room or Room()
     skill, candidate, row, run = _meant(workspace, name)
     if candidate:
@@ -322,8 +334,11 @@ def _run(workspace: Workspace, run: Run) -> RunFacts:
         why = [reasons.get(record.n) or (truncate_middle(notes[0], 200) if notes else "no usable edit")]
         if findings:
             why.append(f"the guard wants a person to look: {truncate_middle(findings[0], 200)}")
+        outcome: Outcome = "unchanged" if record.verdict == "no_change" else "rejected"
+        if record.verdict in _KEPT:
+            outcome = "held" if findings else "kept"
         interval = wilson(record.candidate, record.val) if record.candidate is not None else None
-        return StepFacts(record, _outcome(record, findings), "; ".join(why), interval)
+        return StepFacts(record, outcome, "; ".join(why), interval)
 
     spent, caps = store.budgets.get_spent(run.id), run.caps
     named = (
@@ -343,12 +358,6 @@ def _run(workspace: Workspace, run: Run) -> RunFacts:
     )
 
 
-def _outcome(record: StepRecord, findings: Sequence[str]) -> Outcome:
-    if record.verdict not in _KEPT:
-        return "unchanged" if record.verdict == "no_change" else "rejected"
-    return "held" if findings else "kept"
-
-
 def wilson(score: float, mean: Mean | None) -> tuple[float, float] | None:
     """Return the 90 % interval (Wilson) of a score on as many tasks; it is too wide for soft ones."""
     if mean is None or not mean.n:
@@ -360,10 +369,7 @@ def wilson(score: float, mean: Mean | None) -> tuple[float, float] | None:
 
 def _progress(workspace: Workspace, run: Run, n_done: int, seconds: float) -> Progress | None:
     """Return where a run is that another process advances; None where none does."""
-    if run.status != "running" or run.kind != "replay":
-        return None
-    if lock := lock_run(workspace.store.locks_path, run.id):
-        lock.release()
+    if not _is_advanced(workspace, run):
         return None
     n_total, tests = planned(workspace, run).n_rows, workspace.store.runs.list_finishes(run.id)
     left = seconds / n_done * (n_total - n_done) if n_done and not tests else None
@@ -371,16 +377,25 @@ def _progress(workspace: Workspace, run: Run, n_done: int, seconds: float) -> Pr
     return Progress(stage, n_done, n_total, left)
 
 
+def _is_advanced(workspace: Workspace, run: Run) -> bool:
+    """Return whether a process trains on; the status of one that was killed says so, too."""
+    if run.status != "running" or run.kind != "replay":
+        return False
+    lock = lock_run(workspace.store.locks_path, run.id)
+    if lock:
+        lock.release()
+    return lock is None
+
+
 # Evidence, versions, what to do
 
 
 def _walk(workspace: Workspace, test: Test) -> tuple[WalkPoint, ...]:
     walk = walk_of(test.row.plan, workspace.store.tests.list_attempts(test.row.id))
-    points, total = list[WalkPoint](), 0
-    for task, net, least in zip(test.tasks, walk.nets if walk else (), walk.least if walk else (), strict=False):
-        total += net
-        points.append(WalkPoint(task.name, net, total, least))
-    return tuple(points)
+    if walk is None:
+        return ()
+    names = (task.name for task in test.tasks)
+    return tuple(map(WalkPoint, names, walk.nets, accumulate(walk.nets), walk.least))
 
 
 def _steps(workspace: Workspace, skill: Skill, candidate: Candidate | None, run: Run | None) -> Iterator[NextStep]:
@@ -414,7 +429,6 @@ class SkillFacts:
 
     id: str
     name: str
-    path: str
     verdict: str
     next_step: NextStep
     held: tuple[str, ...]
@@ -439,8 +453,9 @@ def _skill(workspace: Workspace, skill: Skill) -> SkillFacts:
         for each in store.candidates.list_candidates(skill.id)
         if each.findings and each.base_version == skill.live_version and each.version_id != skill.live_version
     ]
-    running = [run for id, _ in store.runs.list_running(skill.id) if (run := _run(workspace, store.runs.get_run(id)))]
+    begun = [store.runs.get_run(id) for id, _ in store.runs.list_running(skill.id)]
+    running = next((run for run in begun if _is_advanced(workspace, run)), None)
     return SkillFacts(
-        handle(store, skill), skill.name, skill.path, verdict, skill_row(workspace, skill).next_step, tuple(held),
-        next((each for each in running if each.progress), None),
+        handle(store, skill), skill.name, verdict, skill_row(workspace, skill).next_step, tuple(held),
+        _run(workspace, running) if running else None,
     )  # fmt: skip

@@ -85,7 +85,7 @@ class Report(Command):
             serve_live(workspace, path, terminal.store, self.port, announce)
 
     def as_json(self, result: _Written) -> dict[str, object]:
-        return {"paths": [str(path) for path in result.paths], "next_step": None}
+        return {"paths": [str(path) for path in result.paths]}
 
     def show(self, result: _Written, terminal: Terminal) -> None:
         for path in result.paths:
