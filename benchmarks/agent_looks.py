@@ -17,6 +17,7 @@ REFUSED = {
     "store backup": ["store backup {out}/copy.db"],
     "promote": ["promote {candidate} --simulated"],
     "show": ["show {test}", "show {test} --json"],
+    "report": ["report {skill} --html {out}/page.html", "report {test} --md {out}/r.md", "report {run} --csv {out}/t"],
 }
 SEALED = {
     "tasks list": ["tasks list {skill}", "tasks list {skill} --all --json"],
@@ -70,4 +71,10 @@ def acting(names: Mapping[str, str], task: str, lesson: str) -> Calls:
 
 def resource_names(names: Mapping[str, str]) -> dict[str, str]:
     """Return what the templates of resources are filled in with."""
-    return {**names, "candidate_id": names["candidate"], "run_id": names["run"], "old": names["version"]}
+    return {
+        **names,
+        "id": names["candidate"],
+        "candidate_id": names["candidate"],
+        "run_id": names["run"],
+        "old": names["version"],
+    }

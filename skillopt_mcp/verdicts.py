@@ -19,6 +19,19 @@ LABELS: dict[Verdict, str] = {
     "worse": "WORSE",
     "better_here": "BETTER ON THESE CASES",
 }
+CLAIMS: dict[Verdict | None, tuple[str, str]] = {
+    "better": ("On tasks like these the new text solves more.", "that every task got better, or that every line helps"),
+    "not_better": ("Nothing: the test stopped, as going on would waste runs.", "that the new text is worse"),
+    "cant_tell": ("Nothing yet.", "that both texts are equally good"),
+    "no_worse": (
+        "On these tasks the loss is below the margin.",
+        "that the new text is better; anything of other tasks",
+    ),
+    "worse": ("On these tasks the new text solves fewer.", "anything of other tasks"),
+    "better_here": ("On these tasks the new text solves more.", "anything of other tasks"),
+    None: ("Nothing yet: the test is running.", "what the figures so far seem to show"),
+}
+"""What a verdict claims, and what it does not."""
 WORN_AFTER = 5
 _WIDTH = 24
 _Z_FOUND = 3.3  # of the boundary and of a power of 80 %, in standard errors

@@ -51,7 +51,7 @@ _AGENTS = ("CLAUDECODE", "AI_AGENT", "CODEX_THREAD_ID", "CODEX_CI")
 _NUMBERS = count()
 _TESTS = Path(__file__).parent
 # Folders that start processes, and files (in any folder) that take seconds; `-m "not slow"` leaves them out.
-_SLOW = ("acceptance", "cli", "hosts", "peers", "redteam")
+_SLOW = ("acceptance", "cli", "hosts", "peers", "redteam", "report")
 _SLOW_FILES = {
     "test_agent_places.py", "test_agents.py", "test_answering.py", "test_approval.py", "test_backend_registry.py",
     "test_backing_up.py", "test_batches.py", "test_budgeting.py", "test_budgets.py", "test_declined.py",
@@ -63,7 +63,7 @@ _SLOW_FILES = {
     "test_stored_trajectories.py",
 }  # fmt: skip
 # These drive programs that a machine may lack: their tests skip without them, or fail where REQUIRE_HOSTS is set.
-_REQUIRED = ("hosts", "peers")
+_REQUIRED = ("hosts", "peers", "report")
 
 
 def pytest_xdist_auto_num_workers() -> int:
@@ -93,7 +93,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Where REQUIRE_HOSTS is set, fail a test of a host or a peer that is skipped."""
+    """Where REQUIRE_HOSTS is set, fail a test of a host, a peer or a browser that is skipped."""
     report = yield
     required = os.environ.get("REQUIRE_HOSTS") and item.path.relative_to(_TESTS).parts[0] in _REQUIRED
     if required and report.skipped:

@@ -43,6 +43,7 @@ LEVELS = [
     {"submitting"},
     {"demo"},
     {"show", "install"},
+    {"report"},
     {"maintenance"},
     {"api"},
     {"server", "cli"},
@@ -72,6 +73,7 @@ ONE_ROOM = {
     "argparse": {"cli/"},
     "opentelemetry": {"tracing.py"},
     "rich": {"cli/"},
+    "jinja2": {"report/"},
 }
 
 

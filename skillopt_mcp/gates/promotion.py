@@ -100,11 +100,15 @@ class Plan(BaseModel):
 
 
 class Walk:
-    """The sequential test over the net results of units, in order; `verdict` is None while it goes on."""
+    """The sequential test over the net results of units, in order; `verdict` is None while it goes on.
+
+    `least` is the boundary: the total that would have accepted at each unit.
+    """
 
     def __init__(self, n_units: int, largest: int, alpha: float) -> None:
         self.n_units, self.largest, self.alpha = n_units, largest, alpha
         self.nets: list[int] = []
+        self.least: list[int] = []
         self.total, self.spent = 0, 0.0
         self.verdict: Literal["better", "not_better", "cant_tell"] | None = None
         self._lowest, self._paths = 0, [1.0]  # P0(total = lowest + i, not accepted yet), given the sizes of the results
@@ -122,8 +126,8 @@ class Walk:
             none = [0.0] * (2 * abs(net))
             self._lowest -= abs(net)
             self._paths = [(up + down) / 2 for up, down in zip(none + self._paths, self._paths + none, strict=True)]
-        least = self._spend(self.alpha * self.n_seen / self.n_units - self.spent + _SLACK)
-        if self.total >= least:
+        self.least.append(self._spend(self.alpha * self.n_seen / self.n_units - self.spent + _SLACK))
+        if self.total >= self.least[-1]:
             self.verdict = "better"
         elif self._is_hopeless():
             self.verdict = "not_better"
@@ -169,11 +173,12 @@ def stand(plan: Plan, attempts: Sequence[TestAttempt]) -> Standing:
     table = _table(plan, attempts)
     if plan.in_rounds:
         return _of_rounds(plan, attempts, table)
-    if plan.known is not None:
-        screen = _walked(plan, table, SCREEN_ALPHA, plan.known)
-        if screen.verdict != "better":
-            return _of_walk(plan, attempts, table, screen, plan.known)
-    return _of_walk(plan, attempts, table, _walked(plan, table, plan.alpha, None), None)
+    return _of_walk(plan, attempts, table, *_deciding(plan, table))
+
+
+def walk_of(plan: Plan, attempts: Sequence[TestAttempt]) -> Walk | None:
+    """Return the units of a test against their boundary, as `stand` read them; None for a test in rounds."""
+    return None if plan.in_rounds else _deciding(plan, _table(plan, attempts))[0]
 
 
 def next_wave(plan: Plan, attempts: Sequence[TestAttempt]) -> list[tuple[Arm, int, int]]:
@@ -231,6 +236,15 @@ def _n_complete(plan: Plan, table: Table, arms: Sequence[Arm]) -> int:
         if any(len(table.get((arm, unit), ())) < plan.attempts for arm in arms):
             return unit
     return plan.n_units
+
+
+def _deciding(plan: Plan, table: Table) -> tuple[Walk, Sequence[Sequence[float]] | None]:
+    """Return the walk that a test rests on, with the known base that it is against: the screen, until that accepts."""
+    if plan.known is not None:
+        screen = _walked(plan, table, SCREEN_ALPHA, plan.known)
+        if screen.verdict != "better":
+            return screen, plan.known
+    return _walked(plan, table, plan.alpha, None), None
 
 
 def _walked(plan: Plan, table: Table, alpha: float, known: Sequence[Sequence[float]] | None) -> Walk:

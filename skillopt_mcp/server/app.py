@@ -17,6 +17,7 @@ from typing import Any, Protocol, TypeVar, cast
 import pydantic_core
 from mcp.server import MCPServer
 from mcp.server._otel import OpenTelemetryMiddleware
+from mcp.server.apps import Apps
 from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel.helper_types import ReadResourceContents
 from mcp.server.mcpserver import Context
@@ -156,8 +157,9 @@ class SkillOptServer(MCPServer[dict[str, Any]]):
     def __init__(self, open_services: Callable[[], Services], *, require_approval: bool = False) -> None:
         """Serve what `open_services` returns; `require_approval` marks tools that change a live file."""
         super().__init__(
-            "skillopt", title="SkillOpt", version=__version__, instructions=INSTRUCTIONS, log_level="WARNING"
-        )
+            "skillopt", title="SkillOpt", version=__version__, instructions=INSTRUCTIONS, log_level="WARNING",
+            extensions=[Apps()],
+        )  # fmt: skip
         # The SDK's spans hold what hosts and models wrote (names, texts of failures), and cost a tenth of a call.
         self.middleware[:] = [each for each in self.middleware if not isinstance(each, OpenTelemetryMiddleware)]
         self._lowlevel_server.add_request_handler("completion/complete", CompleteRequestParams, self._complete)
@@ -315,6 +317,7 @@ def listing(tools: Iterable[Tool]) -> str:
             input_schema=tool.parameters,
             output_schema=tool.output_schema,
             annotations=tool.annotations,
+            _meta=tool.meta,
         )
         for tool in tools
     ]
@@ -412,7 +415,8 @@ def _reporter(context: Request | None) -> Callable[[Progress], None] | None:
     loop = asyncio.get_running_loop()
 
     def report(progress: Progress) -> None:
-        sent = context.report_progress(progress.n_done, progress.n_total, progress.stage)
+        train = "" if progress.train is None else f", train {progress.train:.2f}"
+        sent = context.report_progress(progress.n_done, progress.n_total, f"{progress.stage}{train}")
         asyncio.run_coroutine_threadsafe(sent, loop)
 
     return report

@@ -26,6 +26,10 @@ VERSION = "skillopt://skill/{skill}/version/{version}"
 DIFF = "skillopt://skill/{skill}/diff/{old}/{new}"
 CANDIDATE = "skillopt://candidate/{candidate_id}"
 RUN = "skillopt://run/{run_id}"
+REPORT = "skillopt://report/{id}"
+PAGE = "ui://skillopt/report/{id}"
+APP = "ui://skillopt/report"
+APP_TYPE = "text/html;profile=mcp-app"
 
 _TEMPLATES = {
     SKILL: ("skill", "Skill", "A tracked skill: its versions, tasks per split, candidates and runs", "text/plain"),
@@ -33,6 +37,8 @@ _TEMPLATES = {
     DIFF: ("diff", "Difference of two versions", "A unified diff, hidden characters shown", "text/x-diff"),
     CANDIDATE: ("candidate", "Candidate", "Edits, findings, verdict and diff of a candidate", "text/plain"),
     RUN: ("run", "Run report", "Steps of a run, and what it used", "text/plain"),
+    REPORT: ("report", "Report", "What happened to a skill, run or candidate: steps, diff, findings", "text/markdown"),
+    PAGE: ("page", "Report as a page", "The report for hosts that render MCP Apps", APP_TYPE),
 }  # fmt: skip
 
 
@@ -45,7 +51,14 @@ def listed_resources() -> list[Resource]:
             title="Skills",
             description="Skills on disk and in training, each with its next step (list_skills has more)",
             mime_type="application/json",
-        )
+        ),
+        Resource(
+            uri=APP,
+            name="pages",
+            title="Skills as a page",
+            description="For hosts that render MCP Apps: skills, then the report on what a tool answered",
+            mime_type=APP_TYPE,
+        ),
     ]
 
 
@@ -59,8 +72,8 @@ def listed_templates() -> list[ResourceTemplate]:
 
 def matched(uri: str) -> tuple[str, Mapping[str, str]] | None:
     """Return the template of an address with the parts that fill it in, percent-decoded; None when it has none."""
-    if uri == SKILLS:
-        return SKILLS, {}
+    if uri in (SKILLS, APP):
+        return uri, {}
     for template in _TEMPLATES:
         found = _parsed(template).match(uri)
         if found is not None:
@@ -70,7 +83,7 @@ def matched(uri: str) -> tuple[str, Mapping[str, str]] | None:
 
 def mime_type(template: str) -> str:
     """Return the kind of text behind a template."""
-    return "application/json" if template == SKILLS else _TEMPLATES[template][3]
+    return {SKILLS: "application/json", APP: APP_TYPE}.get(template) or _TEMPLATES[template][3]
 
 
 @cache

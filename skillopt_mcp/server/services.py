@@ -23,7 +23,7 @@ from skillopt_mcp.server.tools import tools_over
 from skillopt_mcp.show.inspecting import SHOWN, look_up
 from skillopt_mcp.show.listing import all_skills
 from skillopt_mcp.store import driver
-from skillopt_mcp.workspace import ANSWER_BYTES, Workspace
+from skillopt_mcp.workspace import ANSWER_BYTES, Workspace, shortened
 
 HOST = "host"
 # Below what a call may take, so that a host gets the reason before it gives up.
@@ -79,6 +79,9 @@ class StoreResources:
             resources.DIFF: self._diff,
             resources.CANDIDATE: partial(self._described, "candidate", "candidate_id"),
             resources.RUN: partial(self._described, "run", "run_id"),
+            resources.REPORT: lambda part: self._report(part["id"], as_page=False),
+            resources.PAGE: lambda part: self._report(part["id"], as_page=True),
+            resources.APP: lambda _: self._report("", as_page=True),
         }
         return readers[template](parts), resources.mime_type(template)
 
@@ -93,6 +96,10 @@ class StoreResources:
             found = [each.id for skill in chosen for each in reversed(store.candidates.list_candidates(skill.id))]
         elif argument == "run_id":
             found = [run.id for skill in chosen for run in reversed(store.runs.list_runs(skill.id))]
+        elif argument == "id":
+            found = [
+                each for name in ("skill", "candidate_id", "run_id") for each in self.complete(name, beginning, {})
+            ]
         elif argument in ("version", "old", "new"):
             found = [short(version) for skill in chosen for version in self._versions(skill)]
         else:
@@ -135,6 +142,17 @@ class StoreResources:
         if thing.kind != kind:
             raise NotFound(f"'{parts[name][:80]}' is not the id of a {kind}")
         return thing.text
+
+    def _report(self, id: str, *, as_page: bool) -> str:
+        """Return the report on a thing, as a page or as text; of all skills without an id."""
+        # Few hosts ask for it.
+        from skillopt_mcp.report.facts import gather, gather_skills  # noqa: PLC0415
+        from skillopt_mcp.report.rendering import html_page, markdown  # noqa: PLC0415
+
+        facts = [gather(self._workspace, id)] if id else []
+        if as_page:
+            return html_page(facts, [] if facts else gather_skills(self._workspace), script="app")
+        return shortened(markdown(facts), ANSWER_BYTES)
 
     def _versions(self, skill: Skill) -> list[str]:
         promotions = self._workspace.store.promotions.list_promotions(skill.id)

@@ -19,6 +19,7 @@ from skillopt_mcp.promotions.promoting import promote_skill, rollback_skill
 from skillopt_mcp.proposals import propose_from_evidence
 from skillopt_mcp.records.results import Evaluated, Promoted, Proposed, Recorded, SkillList, Submitted, TasksAdded
 from skillopt_mcp.server.app import watcher
+from skillopt_mcp.server.resources import APP
 from skillopt_mcp.show.details import Inspected
 from skillopt_mcp.show.inspecting import inspect
 from skillopt_mcp.show.listing import list_skills
@@ -197,12 +198,12 @@ def tools_over(workspace: Workspace, consent: Consent = Consent.STANDING) -> lis
         _tool(tools.list_skills, "List skills", read_only=True, idempotent=True),
         _tool(tools.record_trajectory, "Record a trajectory"),
         _tool(tools.add_tasks, "Add tasks", idempotent=True),
-        _tool(tools.propose_edits, "Propose edits"),
-        _tool(tools.evaluate_candidate, "Evaluate a candidate"),
+        _tool(tools.propose_edits, "Propose edits", has_page=True),
+        _tool(tools.evaluate_candidate, "Evaluate a candidate", has_page=True),
         _tool(tools.submit_work, "Submit work", idempotent=True),
         _tool(tools.promote_skill, "Promote a candidate", destructive=True),
         _tool(tools.rollback_skill, "Roll a skill back", destructive=True),
-        _tool(tools.inspect, "Inspect", read_only=True, idempotent=True),
+        _tool(tools.inspect, "Inspect", read_only=True, idempotent=True, has_page=True),
     ]
 
 
@@ -213,13 +214,18 @@ def _tool(
     read_only: bool = False,
     destructive: bool = False,
     idempotent: bool = False,
+    has_page: bool = False,
 ) -> Tool:
-    """Return the tool of a method, its schema compacted. Every hint is set: hosts assume the worst of a missing one."""
+    """Return the tool of a method, its schema compacted. Every hint is set: hosts assume the worst of a missing one.
+
+    With `has_page` a host that renders MCP Apps shows the report on what it answers.
+    """
     annotations = ToolAnnotations(
         read_only_hint=read_only, destructive_hint=destructive, idempotent_hint=idempotent, open_world_hint=False
     )
     description = " ".join((method.__doc__ or "").split())
-    tool = Tool.from_function(method, title=title, description=description, annotations=annotations)
+    meta = {"ui": {"resourceUri": APP}} if has_page else None
+    tool = Tool.from_function(method, title=title, description=description, annotations=annotations, meta=meta)
     tool.parameters = _compact(tool.parameters)
     return tool
 

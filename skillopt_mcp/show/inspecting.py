@@ -389,7 +389,7 @@ def _candidate(workspace: Workspace, id: str) -> Thing:
     ]
     for edit, report in edits:
         what = report.status if report.status == "applied" else f"{report.status}: {report.reason}: {report.detail}"
-        lines.append(f"edit {report.index}: {edit.op} {edit.path}: {what}; from {_describe_sources(edit)}")
+        lines.append(f"edit {report.index}: {edit.op} {edit.path}: {what}; from {describe_sources(edit)}")
     lines += [f"lint, new with it: {problem}" for problem in introduced(base, new, skill.name)]
     return Thing(
         id,
@@ -403,7 +403,7 @@ def _candidate(workspace: Workspace, id: str) -> Thing:
 _RECORDED = "trajectory:"
 
 
-def _describe_sources(edit: Edit) -> str:
+def describe_sources(edit: Edit) -> str:
     """Return how many attempts an edit came from, those of them that were recorded, and what its author cites."""
     cited = [each for each in edit.cited if not each.startswith(UNSHOWN)]
     unknown = [each.removeprefix(UNSHOWN) for each in edit.cited if each.startswith(UNSHOWN)][:SHOWN]

@@ -240,6 +240,10 @@ class Calls:
         )
         return dict(cast(list[tuple[int, int]], rows))
 
+    def latest_stage(self, scope: str) -> str:
+        """Return the stage of the newest call of a run or test; "" before the first."""
+        return self._pool.text("select stage from call where scope = ? order by id desc limit 1", [scope])
+
     def failures(self, scopes: Sequence[str]) -> Failures:
         """Return how many attempts within some scopes gave no reply, and how the last of them ended."""
         # With max(), SQLite takes the other columns from the row that holds the maximum.

@@ -76,6 +76,11 @@ class Decisions:
         row = self._pool.row(f"{_DECISION} where scope = ? order by id desc limit 1", [scope])
         return _decision(row) if row else None
 
+    def reasons_in(self, run_id: str) -> dict[int, str]:
+        """Return why the search gate of a run decided as it did, by step."""
+        sql = "select scope, reason from decision where scope > ?1 || '/' and scope < ?1 || '0' order by id"
+        return {int(str(scope).partition("/")[2]): str(reason) for scope, reason in self._pool.rows(sql, [run_id])}
+
 
 def insert_decision(connection: Connection, decision: Decision) -> None:
     """Store a verdict within the caller's transaction."""

@@ -6,7 +6,7 @@ import hashlib
 import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import astuple, dataclass
-from typing import Literal, cast
+from typing import Literal, NamedTuple, cast
 
 from skillopt_mcp.errors import Busy
 from skillopt_mcp.gates.promotion import Plan
@@ -65,6 +65,16 @@ class TestRow:
     tasks: tuple[int, ...]
     plan: Plan
     created_at: str = ""
+
+
+class TestAnswer(NamedTuple):
+    """The answer of one attempt of a test, its score, and what the judge said of it."""
+
+    unit: int
+    arm: Arm
+    score: float
+    text: str
+    said: str
 
 
 Draft = Callable[[str, int], tuple[str, Sequence[int], Plan]]
@@ -190,6 +200,17 @@ class PromotionTests:
             [test_id],
         )
         return [_attempt(row) for row in rows]
+
+    def list_answers(self, test_id: str, units: Iterable[int], n_characters: int) -> list[TestAnswer]:
+        """Return what was answered at some units of a test, as far as so many characters, and what the judge said."""
+        rows = self._pool.rows(
+            "select a.unit, a.arm, a.score, substr(coalesce(r.text, ''), 1, ?3),"
+            " substr(coalesce((select reason from trial where call_id = a.call_id), nullif(a.cause, ''), ''), 1, ?3)"
+            " from test_attempt a left join reply r on r.call_id = a.call_id"
+            " where a.test_id = ?1 and a.unit in (select value from json_each(?2)) order by a.unit, a.arm, a.number",
+            [test_id, json.dumps(list(units)), n_characters],
+        )
+        return [TestAnswer(*row) for row in rows]  # type: ignore[arg-type]
 
     def count_attempts(self, test_id: str) -> int:
         """Return how many attempts of a test are stored."""

@@ -46,12 +46,13 @@ class Turn:
     state: State
     step: Step
 
-    def report(self, stage: str) -> None:
-        """Report that a stage begins."""
+    def report(self, stage: str, trials: Sequence[Trial] = ()) -> None:
+        """Report that a stage begins, with what the `trials` of the step solved."""
+        solved = mean_score(trials)
         self.notify(
             Progress(
                 stage, self.step.epoch, self.step.n - 1, self.plan.n_rows, self.state.evaluation.score,
-                self.state.best_score,
+                self.state.best_score, train=solved.hard if solved.n else None,
             )
         )  # fmt: skip
 
@@ -103,22 +104,23 @@ def step_work(turn: Turn) -> Work:
     trials = rollout(ask, turn.attempts())
     raise_if_all_failed(turn.store, turn.plan.run_id, trials, "the train tasks")
     # 2. Reflect: the optimizer reads failures, successes and contrasts, in minibatches, and proposes patches.
-    turn.report("reflect")
+    turn.report("reflect", trials)
     settings = ReflectSettings(
         config.minibatch, config.trajectory_chars, config.failure_only, config.skill_aware, config.appendix_source
     )
     reflection = reflect(ask, current, [*trajectories(trials), *turn.plan.sessions], brief, settings)
     # 3. Aggregate: the patches, and what the step before left out, become one.
-    turn.report("aggregate")
+    turn.report("aggregate", trials)
     aggregation = aggregate(ask, current, [*turn.left_out(), *reflection.patches], brief, config.fan_in)
     # 4. Select: only as many edits stay as this step's budget allows, or as the optimizer itself says.
-    turn.report("select")
+    turn.report("select", trials)
     pool, unusable = aggregation.patch, (*reflection.unusable, *aggregation.unusable)
     if config.schedule == "autonomous" and not brief.form.whole:
         budget = autonomous_budget(ask, current, pool, brief, mean_score(trials), fallback=config.min_edits)
         brief, unusable = replace(brief, budget=budget.n), (*unusable, *budget.unusable)
     selection = select(ask, current, pool, brief)
     # 5. Update: the edit engine, or a rewrite, makes the candidate; notes on what was passed over go with it.
+    turn.report("update", trials)
     made = annotate(update(ask, current, selection.patch, brief), reflection.notes, config.appendix_limit)
     unusable = (*unusable, *selection.unusable, *made.unusable)
     return Work(
@@ -145,7 +147,7 @@ def train(plan: Plan, store: Store, ask: Ask, notify: Notify = silent, *, stop_w
             work = _WORK[step.kind](turn)
             # 6. Evaluate: the search gate compares the candidate with the current version on the val tasks.
             if step.kind != "meta":
-                turn.report("evaluate")
+                turn.report("evaluate", work.trials if step.kind == "step" else ())
             work = replace(work, gated=gate(plan, ask, state, work.applied.files))
             if config.rescue and work.gated.verdict == "reject":
                 work = _rescued(turn, work)

@@ -14,8 +14,8 @@ class Progress:
 
     The stage baseline has no score yet: `current` of the stage after it is the score that a new run starts from. In the
     stage promotion it is attempts of the promotion test that are done, without scores; `note` is whether it accepted
-    once that is decided. The stage step has the `record` of the finished step. `run_id` is set by `train` of the Python
-    package.
+    once that is decided. `train` is the share of the step's train attempts that solved their task, as soon as it is
+    known. The stage step has the `record` of the finished step. `run_id` is set by `train` of the Python package.
     """
 
     stage: str
@@ -27,6 +27,7 @@ class Progress:
     note: str = ""
     candidate: float | None = None
     run_id: str | None = None
+    train: float | None = None
     record: StepRecord | None = field(default=None, repr=False)
 
 

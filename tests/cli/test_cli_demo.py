@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -22,6 +23,9 @@ def test_the_demo_promotes_and_keeps_everything_in_its_folder(cli, tmp_path: Pat
     assert 0 < outcome["wall_s"] < 10
     assert skill.read_bytes() != make_skill(0).main
     assert list(home.iterdir()) == []
+    report = Path(outcome["report_path"])
+    assert report.parent == folder / "reports"
+    assert outcome["candidate_id"] in report.read_text() or test["test_id"] in report.read_text()
     past = parsed(cli("show", "ledger-clerk", "--json", store=folder / "skillopt.db"))["history"]
     assert [row["by"].partition(" (")[0] for row in past["rows"]] == ["none, rule"]
 
@@ -44,6 +48,7 @@ def test_the_demo_fits_a_screen(cli, seed: int) -> None:
     assert sum(max(1, -(-len(line) // 80)) for line in lines) <= 25
     assert lines[-1].startswith("Next: skillopt-mcp ")
     assert sum(line.startswith("Next: ") for line in lines) == 1
+    assert re.fullmatch("Report: .*[.]html", lines[-2])
     for verdict in ("WORSE", "BETTER"):
         assert any(line.startswith(f"{verdict} (SIMULATION)") for line in lines)
 

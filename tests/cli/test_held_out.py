@@ -210,5 +210,5 @@ def test_no_resource_shows_what_is_held_out(trained: Trained, server: Callable[[
             return texts
 
     texts = anyio.run(read)
-    assert (len(texts), all(texts)) == (6, True)
+    assert (len(texts), all(texts)) == (9, True)
     assert trained.leaked(*texts) == []

@@ -100,7 +100,7 @@ def test_a_run_with_all_features_killed_at_every_stage_ends_as_if_it_had_not_bee
             n_sent.append(mortal.n_sent)
     assert outcomes[0] == outcomes[1]
     assert n_sent[0] == n_sent[1]
-    assert n_deaths == 1 + 6 * 6 + 2 * 3 + 2 * 2
+    assert n_deaths == 1 + 6 * 7 + 2 * 3 + 2 * 2
     records = outcomes[0][1]
     assert isinstance(records, list)
     assert Counter(record.kind for record in records) == {"step": 6, "slow": 2, "meta": 2}

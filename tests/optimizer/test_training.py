@@ -220,7 +220,7 @@ def test_a_run_killed_at_every_stage_of_every_step_pays_nothing_twice(
     bench, backend = simulation
     mortal = Mortal(backend)
     state, n_deaths = resumed_at_every_stage(bench, mortal, CONFIG)
-    assert n_deaths == 1 + 9 * 6
+    assert n_deaths == 1 + 9 * 7
     assert outcome_of(bench, state) == whole
     assert mortal.n_sent == n_calls
 
@@ -241,10 +241,13 @@ def test_a_run_whose_best_version_is_not_the_current_one_goes_on_from_both(
 def test_progress_tells_the_stages_in_order_with_scores() -> None:
     reports: list[Progress] = []
     train(plan_of(SKILL, TASKS, CONFIG), MemoryStore(), MemoryAsk(learner), reports.append)
-    stages = ["rollout", "reflect", "aggregate", "select", "evaluate", "step"]
+    stages = ["rollout", "reflect", "aggregate", "select", "update", "evaluate", "step"]
     assert [progress.stage for progress in reports] == ["baseline", *stages * 6]
-    assert (reports[6].n_done, reports[6].n_total, reports[6].note, reports[6].candidate) == (1, 6, "accept_best", 0.25)
     assert [progress.record.n for progress in reports if progress.record] == [1, 2, 3, 4, 5, 6]
+    first, step = reports[1:7], reports[7]
+    assert (step.n_done, step.n_total, step.note, step.candidate) == (1, 6, "accept_best", 0.25)
+    assert [each.train for each in first] == [None, *[first[1].train] * 5]
+    assert first[1].train is not None
 
 
 def test_a_recorded_attempt_at_a_held_out_task_never_enters_a_run(bench: Bench) -> None:

@@ -1,6 +1,7 @@
 """Reading: resources, completions, and prompts."""
 
 import json
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -16,12 +17,14 @@ from mcp_types import (
     TextResourceContents,
 )
 
+from skillopt_mcp.promotion_tests import evaluate_candidate
 from skillopt_mcp.records.skills import short
 from skillopt_mcp.runs import replay, start_run
-from skillopt_mcp.server import resources
+from skillopt_mcp.server import app, resources
 from skillopt_mcp.server.resources import listed_prompts
 from skillopt_mcp.server.services import StoreResources
 from skillopt_mcp.training.config import Config
+from skillopt_mcp.workspace import Workspace
 
 ERAS = pytest.mark.parametrize("era", ["auto", "legacy"])
 
@@ -217,3 +220,67 @@ def test_the_index_of_many_skills_is_one_answer_and_says_how_many_are_left_out(w
     *rows, last = index()
     assert last["left_out"] == 401 - len(rows)
     assert len(rows) > 100
+
+
+def test_a_host_shows_the_report_on_what_a_tool_answered_as_a_page_or_as_text(world: World) -> None:
+    candidate = world.propose()
+
+    async def ask(client: Client) -> tuple[dict[str, Any], dict[str, str | None]]:
+        assert "io.modelcontextprotocol/ui" in (client.server_capabilities.extensions or {})
+        tools = {tool.name: (tool.meta or {}).get("ui") for tool in (await client.list_tools()).tools}
+        kinds = {}
+        for uri in (
+            resources.APP,
+            resources.PAGE.format(id=candidate),
+            resources.REPORT.format(id=candidate),
+            resources.REPORT.format(id="ledger-clerk"),
+        ):
+            [content] = (await client.read_resource(uri)).contents
+            assert isinstance(content, TextResourceContents)
+            assert "ledger-clerk" in content.text
+            kinds[uri] = content.mime_type
+        return tools, kinds
+
+    tools, kinds = with_client(world.server(), ask)
+    assert {name for name, ui in tools.items() if ui} == {"inspect", "propose_edits", "evaluate_candidate"}
+    assert all(ui == {"resourceUri": resources.APP} for ui in tools.values() if ui)
+    assert list(kinds.values()) == [resources.APP_TYPE, resources.APP_TYPE, "text/markdown", "text/markdown"]
+
+
+@pytest.mark.parametrize("lesson", [None, "- Pay attention to the wording of the request."])
+def test_a_report_in_a_host_says_of_a_test_whether_it_accepted(world: World, lesson: str | None) -> None:
+    candidate = world.propose() if lesson is None else world.propose(lesson)
+    world.workspace.is_agents = False
+    test = evaluate_candidate(world.workspace, candidate).test
+    assert test
+    texts = read(world, *(each.format(id=candidate) for each in (resources.PAGE, resources.REPORT, resources.APP)))
+    held = [task for task in world.workspace.store.tasks.list_tasks(1) if task.split == "test"]
+    word = "ACCEPTED" if lesson is None else "NOT ACCEPTED"
+    assert all(word in text for text in texts[:2])
+    for text in texts:
+        assert not [task.name for task in held if task.name in text or task.prompt in text]
+        assert not [
+            each for each in ("BETTER", "CAN'T", "CAN&#39;T", "error rate", "of 100", test.test_id) if each in text
+        ]
+    assert len(texts[1].encode()) < 10_000
+
+
+def test_the_stages_of_a_proposal_can_be_watched_with_train_scores(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(app, "_NOTIFY_EVERY_S", 0.0)
+    stages: list[str] = []
+
+    async def note(done: float, total: float | None, message: str | None) -> None:
+        stages.append(str(message))
+
+    async def ask(client: Client) -> None:
+        given = {"skill": "ledger-clerk", "rollouts": 8}
+        await client.call_tool("propose_edits", given, progress_callback=note)
+
+    world.workspace = Workspace(
+        world.place / "store.db", target=world.target, optimizer=world.target, project=world.place
+    )
+    with_client(world.server(), ask)
+    assert [each.partition(",")[0] for each in stages] == ["rollout", "reflect", "aggregate", "select", "update"]
+    assert all(re.fullmatch(r"\w+, train [01][.]\d\d", each) for each in stages[1:])

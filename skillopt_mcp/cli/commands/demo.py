@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 from skillopt_mcp.cli.command import Command, Flag, command
+from skillopt_mcp.cli.commands.report import open_page, write_report
 from skillopt_mcp.cli.reports import show_report
 from skillopt_mcp.cli.terminal import Terminal
 from skillopt_mcp.cli.watching import Watch
@@ -26,6 +27,7 @@ _N_CHANGED = 3
 @dataclass(frozen=True)
 class _Shown:
     outcome: Demonstrated
+    report_path: Path
     wall_s: float
 
 
@@ -38,6 +40,7 @@ class Demo(Command):
     )
     seed: Annotated[int, Flag("which simulated world")] = 0
     world: Annotated[Literal["honest", "placebo"], Flag("placebo: no edit ever helps")] = "honest"
+    open: Annotated[bool, Flag("open the report in your browser")] = False
 
     def run(self, terminal: Terminal) -> _Shown:
         """Return how the training went."""
@@ -49,10 +52,16 @@ class Demo(Command):
         terminal.say(f"SIMULATION ({place.backend}): no model is called, nothing is spent.", "bold")
         with Watch(terminal, "SIMULATION", steps=False) as watch:
             outcome = run_demo(place, watch.notify)
-        return _Shown(outcome, round(time.perf_counter() - started, 3))
+        report_path = write_report(place.store_path, outcome.run_id)
+        if self.open:
+            open_page(report_path)
+        return _Shown(outcome, report_path, round(time.perf_counter() - started, 3))
 
     def as_json(self, result: _Shown) -> Mapping[str, object]:
-        return result.outcome.model_dump(mode="json") | {"wall_s": result.wall_s}
+        return result.outcome.model_dump(mode="json") | {
+            "report_path": str(result.report_path),
+            "wall_s": result.wall_s,
+        }
 
     def show(self, result: _Shown, terminal: Terminal) -> None:
         outcome = result.outcome
@@ -75,7 +84,8 @@ class Demo(Command):
             show_report(terminal, outcome.test, simulated=True)
         else:
             terminal.say(f"Not tested: {outcome.reason}.", "bold")
-        terminal.say(f"{'Promoted' if outcome.promoted else 'Not promoted'}: {outcome.skill_path}\n")
+        terminal.say(f"{'Promoted' if outcome.promoted else 'Not promoted'}: {outcome.skill_path}")
+        terminal.say(f"Report: {result.report_path}")
         if outcome.next_step:
             terminal.say(outcome.next_step.as_line())
 
