@@ -210,7 +210,7 @@ def gather(workspace: Workspace, name: str, room: Room | None = None) -> Facts:
         walk=_walk(workspace, test) if test and shown_test else (),
         spend=tuple(spend),
         answered_by=tuple(dict.fromkeys(f"{each.role} {each.name}" for each in served)),
-        lineage=tuple(each.model_copy(update={"verdict": ""}) if sealed else each for each in past.rows),
+        lineage=tuple(past.rows),
         steps=tuple(_steps(workspace, skill, candidate, run)),
         undo=past.next_step,
         versions=_versions(skill, candidate, row, run),

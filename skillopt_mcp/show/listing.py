@@ -193,7 +193,7 @@ def history(workspace: Workspace, skill: str) -> History:
             version=short(each.to_version),
             previous_version=short(each.from_version),
             candidate_id=each.candidate_id,
-            verdict=each.verdict,
+            verdict="" if workspace.is_agents else each.verdict,
             by=each.agreed,
         )
         for each in workspace.store.promotions.list_promotions(tracked.id)

@@ -10,6 +10,7 @@ from typing import Annotated
 from skillopt_mcp.backends.batches import Patience
 from skillopt_mcp.candidates import rebase_candidate
 from skillopt_mcp.cli.command import TARGET, Arg, Flag, WrongUsage, command
+from skillopt_mcp.cli.commands.report import show_page
 from skillopt_mcp.cli.reports import show_foreseen, show_report
 from skillopt_mcp.cli.spending import BrokenOff, Planned, Sending, agree, describe_caps, require_backends, simulation
 from skillopt_mcp.cli.terminal import Terminal
@@ -148,6 +149,7 @@ class Evaluate(Sending):
         if result.test:
             show_report(terminal, result.test, simulated=bool(self._label), explained=self.explain)
             terminal.say(f"Tasks: skillopt-mcp show {result.test.test_id}. Used in all: {self._used}.")
+            show_page(terminal, result.test.test_id)
         else:
             terminal.say("Accepted." if result.accepted else "Not accepted.")
         return None

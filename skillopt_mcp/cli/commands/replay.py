@@ -25,6 +25,7 @@ from skillopt_mcp.answering import (
 )
 from skillopt_mcp.backends.batches import Patience
 from skillopt_mcp.cli.command import OPTIMIZER, TARGET, Arg, Flag, WrongUsage, command
+from skillopt_mcp.cli.commands.report import show_page
 from skillopt_mcp.cli.preparing import Prepared, added_notes, flag_of, prepare
 from skillopt_mcp.cli.reports import show_report, show_scores
 from skillopt_mcp.cli.spending import (
@@ -411,6 +412,7 @@ def _show_verdict(result: Replayed, label: str, terminal: Terminal) -> None:
         terminal.say("Accepted." if result.accepted else "Not accepted.")
     else:
         terminal.say(f"No verdict: {result.reason.rstrip('.')}.")
+    show_page(terminal, result.run_id)
     if label:
         terminal.say(f"{label}: this says nothing about a real model.")
 

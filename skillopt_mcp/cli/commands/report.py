@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from skillopt_mcp.cli.command import Arg, Command, Flag, WrongUsage, command
 from skillopt_mcp.cli.terminal import Terminal
-from skillopt_mcp.errors import BadInput, NotFound
+from skillopt_mcp.errors import BadInput, NotFound, SkillOptError
 
 if TYPE_CHECKING:
     from skillopt_mcp.report.facts import Facts
@@ -103,6 +103,16 @@ def write_report(store_path: Path, id: str) -> Path:
     path = page_path(store_path, facts)
     write_page(html_page(facts, store=str(store_path)), path)
     return path
+
+
+def show_page(terminal: Terminal, id: str) -> None:
+    """Write the page on a thing that has just ended, for a person, and print its path."""
+    if terminal.is_agents:
+        return
+    try:
+        terminal.say(f"Report: {write_report(terminal.store_path, id)}")
+    except (OSError, SkillOptError) as error:
+        terminal.note(f"warning: no report was written: {error}.")
 
 
 def page_path(store_path: Path, facts: Sequence[Facts]) -> Path:
