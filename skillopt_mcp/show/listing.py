@@ -17,6 +17,7 @@ from skillopt_mcp.errors import BadSkill
 from skillopt_mcp.gates.promotion import GATE
 from skillopt_mcp.next_step import advise
 from skillopt_mcp.records.candidates import Promotion
+from skillopt_mcp.records.evidence import ACCEPTED
 from skillopt_mcp.records.next_step import NextStep, SkillState
 from skillopt_mcp.records.results import History, HistoryRow, PromotedAway, SkillList, SkillRow, SplitCounts
 from skillopt_mcp.records.skills import Skill, short
@@ -193,7 +194,7 @@ def history(workspace: Workspace, skill: str) -> History:
             version=short(each.to_version),
             previous_version=short(each.from_version),
             candidate_id=each.candidate_id,
-            verdict="" if workspace.is_agents else each.verdict,
+            verdict="accepted" if workspace.is_agents and each.verdict in ACCEPTED else each.verdict,
             by=each.agreed,
         )
         for each in workspace.store.promotions.list_promotions(tracked.id)
