@@ -13,6 +13,7 @@ from skillopt_mcp.demo import prepare_demo, run_demo
 from skillopt_mcp.store import driver
 from skillopt_mcp.trajectories import Recording, record_trajectory
 from skillopt_mcp.workspace import Workspace
+from tests.away import promote_alone
 
 RUNNING_AS_ROOT = hasattr(os, "geteuid") and os.geteuid() == 0
 
@@ -267,3 +268,11 @@ def test_a_store_that_is_read_only_is_an_error(cli, tmp_path) -> None:
     done = cli("skills", "permit", "s", store=folder / "store.db")
     assert done.returncode == 1
     assert f"error: the store '{folder / 'store.db'}' cannot be made" in done.stderr
+
+
+def test_an_agent_is_shown_that_a_promotion_was_accepted_and_not_its_verdict(cli, make_place, monkeypatch) -> None:
+    place = make_place()
+    name, _ = promote_alone(place.store_path, place.skill_path)
+    assert "verdict better" in cli("show", name, store=place.store_path).stdout
+    monkeypatch.setenv("CLAUDECODE", "1")
+    assert "verdict accepted" in cli("show", name, store=place.store_path).stdout
