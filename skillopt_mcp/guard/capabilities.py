@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import astuple
@@ -13,7 +14,7 @@ from skillopt_mcp.documents import frontmatter
 from skillopt_mcp.documents.text import BOM, TEXT_SUFFIXES, is_text, quoted
 from skillopt_mcp.guard.shapes import LOOKS, Passage, blocks, outside_code, secrets
 from skillopt_mcp.prompts.loading import load_prompts
-from skillopt_mcp.records.skills import SkillFile, SkillFiles
+from skillopt_mcp.records.skills import SkillFile, SkillFiles, is_memory
 from skillopt_mcp.redaction.redacting import NOTHING_KNOWN, KnownSecrets
 
 _MAX_FOUND = 50
@@ -30,7 +31,7 @@ def findings(
     """
     if before.digest == after.digest:
         return ()
-    looks = [_front_matter_findings, _file_findings, _text_findings, _language_findings]
+    looks = [_front_matter_findings, _file_findings, _import_findings, _text_findings, _language_findings]
     if not is_undo:
         looks.append(_restraint_findings)
     every = (*(finding for look in looks for finding in look(before, after)), *secrets_added(before, after, known))
@@ -90,6 +91,18 @@ def _is_script(file: SkillFile) -> bool:
     return is_program or file.path.startswith("scripts/") or file.content.startswith(b"#!")
 
 
+_IMPORT = re.compile(r"(?<!\S)@([\w~./\\-]*[/.][\w~./\\-]*\w)")
+
+
+def _import_findings(before: SkillFiles, after: SkillFiles) -> Iterator[str]:
+    """Yield the files that a host reads in place of their names, as it does in memory files alone."""
+    if is_memory(after.main_path):
+        was, now = (_IMPORT.findall(files.main.decode("utf-8", "replace")) for files in (before, after))
+        for name in dict.fromkeys(now):
+            if name not in was:
+                yield f"{quoted(after.main_path)}: imports the file {quoted(name)}"
+
+
 def _text_findings(before: SkillFiles, after: SkillFiles) -> Iterator[str]:
     old_texts, new_texts = _texts(before), _texts(after)
     for n in range(len(LOOKS)):
@@ -103,11 +116,12 @@ def _added(old: Mapping[str, _ByKey], new: Mapping[str, _ByKey], new_texts: Mapp
     added = _total(new) - _total(old)
     for path, here in new.items():
         was = old.get(path, {})
+        breaks = [found.start() for found in re.finditer("\n", new_texts[path])]
         for key, founds in here.items():
             # What moved to another file, or stands there already, is nothing that the skill could not do before.
             if key in added and len(founds) > len(was.get(key, ())):
                 del added[key]
-                line = new_texts[path].count("\n", 0, founds[-1].at) + 1
+                line = bisect_left(breaks, founds[-1].at) + 1
                 yield f"{quoted(path)}: adds {founds[-1].text} (line {line})"
 
 
@@ -137,8 +151,8 @@ def _sentences(text: str) -> tuple[str, ...]:
 
 
 _LETTERS = re.compile(r"\b[^\W\d_]+\b")
-_SHORT_WORD = range(2, 5)
-_FEWEST_WORDS, _FEWEST_SHORT = 6, 3
+_SHORT_WORD = range(2, 4)
+_FEWEST_WORDS, _FEWEST_SHORT = 8, 3
 _LEAST_KNOWN = 0.25
 
 

@@ -44,13 +44,15 @@ def hidden(text: str) -> Iterator[Passage]:
 _MARKUP = re2.compile(
     r"(?s)<!--.*?(?:-->|\z)"
     r"|<[!?][A-Za-z\[][^>]*>"
-    r"|</?[A-Za-z][\w-]*(?::[\w-]+)?(?:[\s/][^<>]*)?>"
+    r"""|</?[A-Za-z][\w-]*(?::[\w-]+)?(?:[\s/](?:"[^"]*"|'[^']*'|[^<>"'])*)?>"""
+    r"|(?m:^)[ \t>*+-]*(?:\d+[.)][ \t]+)?</?[A-Za-z][\w-]*(?:[ \t/][^\n]*)?(?m:$)"
     r"|<\|[^|<>\n]*\|>"
-    r"|(?m:^)[ \t>*+-]*\[[^\]\n^][^\]\n]*\]:[^\n]*"
+    r"|(?m:^)[ \t>*+-]*(?:\d+[.)][ \t]+)?\[(?:[^\]\\^]|\\.)(?:[^\]\\]|\\.)*\]:[^\n]*"
     r"|&#?\w{1,32};"
 )
 # What the edit engine writes; in what a model proposes it refuses them.
 _MARKER = re2.compile(r"<!--\s*(?:SLOW_UPDATE|APPENDIX)_(?:START|END)\s*-->")
+_LINE_START = " \t>*+-0123456789.)"
 _PLAIN_ENTITY = re2.compile(r"&(?:amp|lt|gt|quot|apos|nbsp);")
 
 
@@ -60,7 +62,7 @@ def markup(text: str) -> Iterator[Passage]:
     In code a page shows all of it.
     """
     for found in _MARKUP.finditer(outside_code(text)):
-        part = found.group()
+        part = found.group().lstrip(_LINE_START)
         is_entity = part.startswith("&")
         if _MARKER.fullmatch(part) or (is_entity and (html.unescape(part) == part or _PLAIN_ENTITY.fullmatch(part))):
             continue
@@ -171,15 +173,18 @@ def runs(text: str) -> Iterator[Passage]:
 # What it reaches
 
 
+# A letter beyond ASCII is one of a name, too.
+_LABEL, _TOP_LABEL = r"[\w\x{80}-\x{10FFFF}-]+", r"[a-z\x{80}-\x{10FFFF}]{2,}"
 _HOST = re2.compile(
-    r"""(?im)\b(?:[a-z][a-z0-9+.-]+:/|(?:https?|wss?|ftp):)[/\\]+(?:[^\s/\\?#"'<>]*@)?(\[[0-9a-f:.]+\]|[^\s/\\?#"'<>`|)\]},;]+)"""
-    r"""|(?:^|[^\w:/\\])//([\w-]+(?:\.[\w-]+)+)"""
+    r"""(?im)\b(?:[a-z][a-z0-9+.-]+:/[/\\]+|(?:https?|wss?|ftp):[/\\]*)"""
+    r"""(?:[^\s/\\?#"'<>]*@)?(\[[0-9a-f:.]+\]|[^\s/\\?#"'<>`|)\]},;]+)"""
+    rf"""|(?:^|[^\w:/\\])//({_LABEL}(?:\.{_LABEL})+)"""
     r"""|\]\(\s*<?[/\\]{2,}([\w.-]+)"""
-    r"""|\bwww\.([\w-]+(?:\.[\w-]+)+)"""
-    r"""|\b([\w.+-]+@[\w-]+(?:\.[\w-]+)*\.[a-z]{2,})\b"""
-    r"""|\b[\w.-]+@([\w.-]+):[\w/]"""
-    r"""|(?:^|[\s(<"'`=])((?:[a-z0-9-]+\.)+[a-z]{2,})(?::\d{2}|/[\w~?]|\?\w)"""
-    r"""|\b((?:\d{1,3}\.){3}\d{1,3})\b"""
+    rf"""|\bwww\.({_LABEL}(?:\.{_LABEL})+)"""
+    rf"""|\b([\w.+-]{{1,64}}@{_LABEL}(?:\.{_LABEL})*\.{_TOP_LABEL})"""
+    r"""|\b[\w.-]{1,64}@([\w.-]+):[\w/]"""
+    rf"""|(?:^|[^\w./\\@-])((?:{_LABEL}\.)+{_TOP_LABEL})(?::\d{{2}}|/|\?\w)"""
+    r"""|\b((?:\d{1,3}\.){3}\d{1,3})\b|\b(\d[0-9a-f]{0,3}(?::[0-9a-f]{1,4})+::[0-9a-f:]*)"""
 )
 _OWN_MACHINE = re2.compile(r"(?:localhost|127\.[\d.]+|0\.0\.0\.0|\[::1?\])(?::\d+)?")
 _DATA_LINK = re2.compile(r"(?i)\b(?:data:[a-z]+/[a-z0-9.+-]+[;,]|javascript:)")
@@ -197,14 +202,17 @@ def hosts(text: str) -> Iterator[Passage]:
         yield Passage(found.start(), found.group(), f"a link that holds its own content, {quoted(found.group())}")
 
 
+# What stands before a path: not a word, a part of a path or a closing bracket.
+_BEFORE = r"(?:^|(?:^|\s)[*_]{1,3}|[^\w*./\\)>\]}~$@!-])"
 _PLACE = re2.compile(
-    r"(?m)(?:~|\$HOME|\$\{HOME\}|%\w+%)[/\\][^\s`\"')]*"
-    r"|(?:^|[\s`\"'(=:])/[A-Za-z][\w.-]*/[\w*.~-][^\s`\"')]*"
+    r"(?m)(?:~(?:[a-z_][\w-]*)?|\$HOME|\$\{HOME\}|%\w+%)[/\\][^\s`\"')]*"
+    rf"|{_BEFORE}/[A-Za-z][\w.-]*/+[\w*.~-][^\s`\"')]*"
     r"|(?:\.\.[/\\]){2,}[^\s`\"')]*"
-    r"|(?:^|[\s`\"'(=/\\])\.[A-Za-z][\w-]*[/\\]\w[^\s`\"')]*"
+    rf"|(?:{_BEFORE}|[/\\])\.[A-Za-z][\w-]*[/\\][\w*][^\s`\"')]*"
     r"|\b[A-Za-z]:\\[^\s`\"')]*|(?:^|[\s`\"'(=])[A-Za-z]:/[^\s`\"')]+"
     r"|(?:^|[\s`\"'(=:])\\\\[\w.?$-]+\\[^\s`\"')]+"
 )
+_AROUND = " \t\n`\"'()<>[]{}=:;,|*_\u201c\u201d\u2018\u2019"
 _VARIABLE = re2.compile(
     r"\$\{?\w*(?:KEY|TOKEN|SECRET|PASSW)\w*|\b[A-Z0-9]+_(?:[A-Z0-9]+_)*(?:KEY|TOKEN|SECRET|PASSWORD)\b"
 )
@@ -213,8 +221,8 @@ _VARIABLE = re2.compile(
 def places(text: str) -> Iterator[Passage]:
     """Yield places outside of a project: a home, an absolute path, a drive, a share, folders above, dot folders."""
     for found in _PLACE.finditer(text):
-        written = found.group().lstrip(" \t\n`\"'(=:")
-        name = written.rstrip(".,;:*")
+        written = found.group().lstrip(_AROUND)
+        name = written.rstrip(f".{_AROUND}")
         yield Passage(found.end() - len(written), name, f"a place outside of the project, {quoted(name)}")
 
 

@@ -9,13 +9,10 @@ from hypothesis import strategies as st
 from skillopt_mcp.records.skills import MAIN_FILE, SkillFile, SkillFiles
 
 _SAMPLES = Path(__file__).parent / "samples"
-_TRAINED = Path(__file__).resolve().parents[3] / "shared" / "data" / "skills"
 
 
 def _documents() -> dict[str, bytes]:
     found = {path.stem: path.read_bytes() for path in sorted(_SAMPLES.glob("*.md"))}
-    if _TRAINED.is_dir():
-        found |= {f"real_{path.stem}": path.read_bytes() for path in sorted(_TRAINED.glob("*.md"))}
     kinds = dict(found)
     for name, content in found.items():
         kinds[f"{name}_crlf"] = content.replace(b"\n", b"\r\n")

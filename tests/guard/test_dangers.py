@@ -12,8 +12,7 @@ from skillopt_mcp.linting import dangers
 from skillopt_mcp.records.skills import SkillFile, SkillFiles
 
 ROOT = Path(__file__).resolve().parents[2]
-TRAINED = ROOT.parent / "shared" / "data" / "skills"
-REAL = [*sorted(TRAINED.glob("*.md")), *sorted((ROOT / "tests" / "documents" / "samples").glob("*.md")),
+REAL = [*sorted((ROOT / "tests" / "documents" / "samples").glob("*.md")),
         *sorted((Path(skillopt_mcp.__file__).parent / "packaging/plugin").rglob("*.md"))]  # fmt: skip
 KEY = "ghp_aB3dE6gH9jKm2nP5qR8sT1uV4wX7yZ0aB3dE"
 
