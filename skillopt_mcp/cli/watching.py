@@ -98,7 +98,7 @@ class Watch:
         self._usd: float | None = 0.0
         self._scores, self._place, self._noted_at = "", "started", clock()
         self._records, self._caps, self._used = [*records], caps, ""
-        self._stage, self._n_done, self._n_total = "", 0, 0
+        self._stage, self._n_done, self._n_total, self._is_sealed = "", 0, 0, False
         # What takes time: steps or attempts, of which so many were done at a moment: at first, and when one was last.
         self._first = self._last = ("", 0, 0.0)
         self._console = None if terminal.is_json else _console()
@@ -127,6 +127,11 @@ class Watch:
             self._note(progress.note)
             return
         if stage == GATE:
+            if self._terminal.is_agents:
+                # How soon a test ends says how large a gain is.
+                self._is_sealed = True
+                self._update("promotion test", "attempts are not shown to agents", 0, 0)
+                return
             self._pace(stage, n_done)
             self._update("promotion test", f"attempt {n_done} of at most {n_total}", n_done, n_total)
             return
@@ -156,6 +161,9 @@ class Watch:
 
     def on_reply(self, _: Call, reply: Reply) -> None:
         """Count what a reply has used."""
+        if self._is_sealed:
+            self._refresh()
+            return
         usage = reply.usage
         self._n_calls += 1
         self._n_of_stage += 1
@@ -179,7 +187,7 @@ class Watch:
             return
         self._noted_at = self._clock()
         if self._console:
-            self._used = self._caps()
+            self._used = "" if self._is_sealed else self._caps()
         else:
             self._terminal.note("; ".join(filter(None, (self._place, self._scores, self._spent(), self._label))))
 

@@ -42,7 +42,6 @@ def test_a_session_begins_with_what_was_promoted_without_a_person_until_one_has_
     for _ in range(2):
         said = json.loads(begun())
         assert all(each in said["systemMessage"] for each in (NOTE, f"diff {handle}", f"rollback {handle} {old[:12]}"))
-        told = said["hookSpecificOutput"]
-        assert told == {"hookEventName": "SessionStart", "additionalContext": said["systemMessage"]}
+        assert said["systemMessage"] in said["hookSpecificOutput"]["additionalContext"]
     at_a_terminal(place, "skills", answer="")
     assert begun() == ""

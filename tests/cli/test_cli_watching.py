@@ -89,6 +89,19 @@ def test_a_test_shows_its_attempts_and_leaves_its_verdict_alone(make_place, tmp_
     assert rows(lines) == []
 
 
+def test_an_agent_is_not_shown_how_far_a_test_is(make_place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CLAUDECODE", "1")
+    place = make_place()
+    better = tmp_path / "better.md"
+    better.write_text(f"{place.main.read_text()}\nShorter.\n")
+    given = ("evaluate", "ledger-clerk", "--file", str(better), *SLOW[:2], "--max-calls", "500")
+    code, lines = watched(place, tmp_path, *given)
+    assert code == 0, lines
+    during = [line for line in lines if "promotion test, " in line or " of 500 calls" in line or "0 calls" in line]
+    assert [line for line in during if "attempts are not shown" in line]
+    assert [line for line in during if re.search("[1-9][0-9]* (answer|call|token)|attempt [0-9]", line)] == []
+
+
 def test_a_terminal_that_cannot_draw_gets_lines(make_place, tmp_path: Path) -> None:
     given = ("replay", "ledger-clerk", *BACKENDS, "--epochs", "1", "--batch", "20")
     code, lines = watched(make_place(), tmp_path, *given, term="dumb")

@@ -59,11 +59,11 @@ def _notice(terminal: Terminal) -> dict[str, Any]:
 
     with terminal.workspace() as workspace:
         away = [
-            f"skillopt-mcp: {name} was {each.note}. Tell the user; show it: `{each.diff}`; undo it: `{each.undo}`"
+            f"skillopt-mcp: {name} was {each.note}. Show it: `{each.diff}`. Undo it: `{each.undo}`."
             for name, each in promoted_away(workspace).items()
         ]
     text = "\n".join(away[:_MAX_SHOWN])
-    output = {"hookEventName": START, "additionalContext": text}
+    output = {"hookEventName": START, "additionalContext": f"Tell the user:\n{text}"}
     return {"systemMessage": text, "hookSpecificOutput": output} if text else {}
 
 
