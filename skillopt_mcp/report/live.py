@@ -86,7 +86,7 @@ def live_app(workspace: Workspace, store: str | None) -> Starlette:
             facts = gather(workspace, unquote(path.removeprefix("/report/")))
             given = {"each": facts, "prefix": "", "level": 2, "store": store}
             return {f"{name}-part": html_part(name, **given) for name in SECTIONS}
-        return {"skills": html_part("skills", skills=gather_skills(workspace), store=store, live=True)}
+        return {"skills": html_part("skills", skills=gather_skills(workspace), store=store, is_live=True)}
 
     def skills(_: Request) -> Response:
         return HTMLResponse(html_page([], gather_skills(workspace), store, script="live"), headers=_HEADERS)
