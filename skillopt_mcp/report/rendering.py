@@ -33,7 +33,7 @@ SECTIONS = ("verdict", "tasks", "diff", "curve", "spend")
 WIDTH, HEIGHT = 640, 220
 _LEFT, _TOP, _BOTTOM = 34, 8, 20
 _MANY = 60
-_MARKDOWN = re.compile(r"[^\w\s.,;:()/%+='→?-]")
+_MARKDOWN = re.compile(r"[^\w\s.,;:()/%+='→?-]|_|:(?=//)|(?<=www)\.", re.IGNORECASE)  # no address is a link
 
 
 def html_page(
@@ -102,7 +102,7 @@ def _plain(value: object) -> object:
     if not isinstance(value, str) or isinstance(value, Markup):
         return value
     line = " ".join(shown(value).split())
-    return _MARKDOWN.sub(lambda found: f"&#{ord(found[0])};", line).replace("://", "&#58;//").replace("_", "&#95;")
+    return _MARKDOWN.sub(lambda found: f"&#{ord(found[0])};", line)
 
 
 def _fence(lines: Iterable[str]) -> Markup:
@@ -234,5 +234,6 @@ def _private(path: str, flags: int) -> int:
 
 
 def _cell(value: object) -> object:
-    """Return a cell that no spreadsheet takes for a formula."""
-    return f"'{shown(value)}" if isinstance(value, str) and value[:1] in "=+-@\t\r" and value else value
+    """Return a cell that no spreadsheet takes for a formula, and no terminal for a command."""
+    text = shown(value) if isinstance(value, str) else ""
+    return f"'{text}" if text.lstrip()[:1] in ("=", "+", "-", "@", "＝", "＋", "－", "＠") else text or value
