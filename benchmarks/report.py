@@ -52,10 +52,10 @@ HOSTILE = (
     "</style><style>* { display: none }</style>",
     f"&lt;script&gt;{_TAKES}&lt;/script&gt;", f"&#60;script&#62;{_TAKES}&#60;/script&#62;",
     "\u202eevil\u2066 \u200b\ufeff\x00\x1b[31m",
-    f"[click](javascript:{_TAKES}) ``` @everyone | <{_URL}>", "{{ 7 * 7 }} {% include 'x' %}",
+    f"www.evil.example [click](javascript:{_TAKES}) ``` @everyone | <{_URL}>", "{{ 7 * 7 }} {% include 'x' %}",
     f'<iframe srcdoc="<script>parent.{_TAKES}</script>"></iframe>',
     f'<base href="{_URL}"><meta http-equiv="refresh" content="0;url={_URL}">',
-    f'=HYPERLINK("{_URL}")', "x" * 1_000_000,
+    f' =HYPERLINK("{_URL}")', "x" * 1_000_000,
 )  # fmt: skip
 
 
@@ -143,7 +143,7 @@ def hostile_store(folder: Path) -> tuple[Path, str]:
     tasks = []
     for n in range(30):
         prompt = f"{HOSTILE[n % len(HOSTILE)]} number {n}{' (lost)' if n % 10 == 0 else ''}"
-        task = NewTask(prompt, judge, f"{HOSTILE[n % 12][:60]}{n}", "test", (HOSTILE[(n + 1) % 12],))
+        task = NewTask(prompt, judge, f"{HOSTILE[n % 13][:60]}{n}", "test", (HOSTILE[(n + 1) % 13],))
         tasks.append(task)
     with Workspace(folder / "store.db", target=Scripted(answer), project=folder) as workspace:
         workspace.store.permissions.add_root(str(place.parent))

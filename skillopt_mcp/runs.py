@@ -29,7 +29,7 @@ from skillopt_mcp.answering import (
 from skillopt_mcp.backends.base import Backend
 from skillopt_mcp.backends.host import is_host
 from skillopt_mcp.calls.asking import Outstanding
-from skillopt_mcp.calls.owners import lock_run
+from skillopt_mcp.calls.owners import is_locked
 from skillopt_mcp.calls.rounds import OnReply
 from skillopt_mcp.calls.spending import Budget
 from skillopt_mcp.costs import Accounted, Used, account, add_up, check_caps, used_by
@@ -598,12 +598,9 @@ def _more(workspace: Workspace, run: Run) -> str:
 def describe_running(workspace: Workspace, name: str) -> str:
     """Return which run of the skill another process advances, as a new run repeats its calls; "" for none."""
     for run_id, started_at in workspace.store.runs.list_running(workspace.recorded(name).id):
-        if lock := lock_run(workspace.store.locks_path, run_id):
-            lock.release()
-            continue
-        return (
-            f"run {run_id} of this skill is running since {started_at[:16]}Z; a new run pays for all of its own calls"
-        )
+        if is_locked(workspace.store.locks_path, run_id):
+            since = f"is running since {started_at[:16]}Z"
+            return f"run {run_id} of this skill {since}; a new run pays for all of its own calls"
     return ""
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from statistics import fmean
 from typing import Literal
 
 from skillopt_mcp.documents.text import counted
@@ -25,11 +24,11 @@ CLAIMS: dict[Verdict | None, tuple[str, str]] = {
     "cant_tell": ("Nothing yet.", "that both texts are equally good"),
     "no_worse": (
         "On these tasks the loss is below the margin.",
-        "that the new text is better; anything of other tasks",
+        "that the new text is better; anything about other tasks",
     ),
-    "worse": ("On these tasks the new text solves fewer.", "anything of other tasks"),
-    "better_here": ("On these tasks the new text solves more.", "anything of other tasks"),
-    None: ("Nothing yet: the test is running.", "what the figures so far seem to show"),
+    "worse": ("On these tasks the new text solves fewer.", "anything about other tasks"),
+    "better_here": ("On these tasks the new text solves more.", "anything about other tasks"),
+    None: ("Nothing yet: the test has not ended.", "what the figures so far seem to show"),
 }
 """What a verdict claims, and what it does not."""
 WORN_AFTER = 5
@@ -42,9 +41,9 @@ _VOID = {
 }
 
 
-def label(report: TestReport) -> str:
-    """Return the verdict as people read it; a test that goes on has none."""
-    return LABELS[report.verdict] if report.verdict else "RUNNING"
+def label(report: TestReport, *, is_running: bool = False) -> str:
+    """Return the verdict as people read it; without one, whether a process is running the test."""
+    return LABELS[report.verdict] if report.verdict else "RUNNING" if is_running else "NOT FINISHED"
 
 
 def describe(report: TestReport) -> list[str]:
@@ -73,7 +72,7 @@ def describe(report: TestReport) -> list[str]:
     more = "more" if report.verdict == "better_here" else "fewer"
     sure = f"If it changed nothing, at most 1 test in {_one_in(report.p_bound)} would say this."
     if report.verdict == "better_here":
-        sure += " Of other tasks it says nothing."
+        sure += " It says nothing about other tasks."
     return [f"On these {units.of} tasks the new text solves {more}: {shown}.", sure]
 
 
@@ -125,11 +124,16 @@ def explain(report: TestReport) -> list[str]:
     return lines
 
 
+def by_change(unit: UnitRow) -> tuple[int, float]:
+    """Return where a task is listed: worse first, then better, then same; the largest change first."""
+    before, after = unit.scores
+    return ("worse", "better", "same").index(unit.outcome), -abs(after - before)
+
+
 def changed_tasks(units: Sequence[UnitRow], outcome: Literal["better", "worse"]) -> list[str]:
     """Return the tasks that got better, or worse, the largest change first, as "name (0.33 → 1.00)"."""
-    changed = [(fmean(each.before), fmean(each.after), each.task) for each in units if each.outcome == outcome]
-    changed.sort(key=lambda each: -abs(each[1] - each[0]))
-    return [f"{task} ({before:.2f} → {after:.2f})" for before, after, task in changed]
+    changed = sorted((each for each in units if each.outcome == outcome), key=by_change)
+    return ["{} ({:.2f} → {:.2f})".format(each.task, *each.scores) for each in changed]
 
 
 def describe_foreseen(foreseen: Foreseen) -> list[str]:
@@ -146,7 +150,7 @@ def describe_foreseen(foreseen: Foreseen) -> list[str]:
     if not foreseen.test_in_release:
         return [
             f"Rounds of {counted(foreseen.units, 'task')}, once with each text: {most}.",
-            f"It finds a gain of {chances}, and says nothing of other tasks: 8 or more can.",
+            f"It finds a gain of {chances}, and says nothing about other tasks: 8 or more can.",
         ]
     lines = [
         f"Test {foreseen.test_in_release} since the last promotion: {counted(foreseen.units, 'task')}, "

@@ -64,18 +64,29 @@ def held_locks(folder: Path) -> list[str]:
 
 
 def lock_run(folder: Path, name: str) -> Lock | None:
-    """Return the held lock of one run, or None when another process holds it."""
+    """Return the held lock of one run, or None when another process holds it, for longer than to test it."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    return _hold(folder / f"{name}.run")
+    return _hold(folder / f"{name}.run", _MOMENT_S)
 
 
-def _hold(path: Path) -> Lock | None:
+def is_locked(folder: Path, name: str) -> bool:
+    """Return whether the lock of a run is held; no system can tell without taking it for a moment."""
+    lock = lock_run(folder, name)
+    if lock:
+        lock.release()
+    return lock is None
+
+
+_MOMENT_S = 0.1
+
+
+def _hold(path: Path, wait_s: float = 0) -> Lock | None:
     # Loaded with the first lock: it loads asyncio, and recording and showing take no lock.
     from filelock import FileLock, Timeout  # noqa: PLC0415
 
     lock = FileLock(path, mode=0o600)
     try:
-        lock.acquire(timeout=0)
+        lock.acquire(timeout=wait_s, poll_interval=0.01)
     except Timeout:
         return None
     return lock

@@ -1,14 +1,22 @@
-"""Reports: on a terminal, the scores of a run, and the verdict of a promotion test and what one would take."""
+"""Reports: on a terminal, the scores of a run, the verdict of a test and what one would take; the page on either."""
 
 from __future__ import annotations
 
+import re
+import webbrowser
 from collections.abc import Sequence
+from pathlib import Path
 from statistics import fmean
+from typing import TYPE_CHECKING
 
 from skillopt_mcp.cli.terminal import Terminal
+from skillopt_mcp.errors import SkillOptError
 from skillopt_mcp.records.evidence import TestReport
 from skillopt_mcp.records.results import Foreseen, Replayed, UnitRow
-from skillopt_mcp.verdicts import bars, caveats, describe, describe_foreseen, explain, label
+from skillopt_mcp.verdicts import bars, by_change, caveats, describe, describe_foreseen, explain, label
+
+if TYPE_CHECKING:
+    from skillopt_mcp.report.facts import Facts
 
 _STYLES = {"better": "bold green", "no_worse": "bold green", "better_here": "bold green", "worse": "bold red"}
 _BLOCKS = "▁▂▃▄▅▆▇█"
@@ -42,17 +50,47 @@ def show_scores(terminal: Terminal, run: Replayed) -> None:
 
 
 def show_units(terminal: Terminal, units: Sequence[UnitRow]) -> None:
-    """Print the tasks of a test, worse first, then better, then same: how many attempts passed, or the mean score."""
-
-    def place(unit: UnitRow) -> tuple[int, float]:
-        change = fmean(unit.after or [0]) - fmean(unit.before or [0])
-        return ("worse", "better", "same").index(unit.outcome), -abs(change)
+    """Print the tasks of a test, worse first: how many attempts passed, or the mean score."""
 
     def score(scores: Sequence[float]) -> str:
         return f"{sum(scores):.0f}/{len(scores)}" if {*scores} <= {0, 1} else f"{fmean(scores):.2f}"
 
     rows = [
         (each.outcome, score(each.before), score(each.after), each.task, each.prompt)
-        for each in sorted(units, key=place)
+        for each in sorted(units, key=by_change)
     ]
     terminal.table(("", "old", "new", "task", "prompt"), rows, n_long=2)
+
+
+def write_report(store_path: Path, id: str) -> Path:
+    """Write the page on a thing of a store next to that, and return its path."""
+    from skillopt_mcp.report.facts import gather  # noqa: PLC0415
+    from skillopt_mcp.report.rendering import html_page, write_page  # noqa: PLC0415
+    from skillopt_mcp.workspace import Workspace  # noqa: PLC0415
+
+    with Workspace(store_path) as workspace:
+        facts = [gather(workspace, id)]
+    path = page_path(store_path, facts)
+    write_page(html_page(facts, store=str(store_path)), path)
+    return path
+
+
+def show_page(terminal: Terminal, id: str) -> None:
+    """Write the page on a thing that has just ended, for a person, and print its path."""
+    if terminal.is_agents:
+        return
+    try:
+        terminal.say(f"Report: {write_report(terminal.store_path, id)}")
+    except (OSError, SkillOptError) as error:
+        terminal.note(f"warning: no report was written: {error}.")
+
+
+def page_path(store_path: Path, facts: Sequence[Facts]) -> Path:
+    """Return where a page is when no place is named: next to the store."""
+    name = "+".join(each.id for each in facts[:3]) or "skills"
+    return store_path.parent / "reports" / f"{re.sub('[^A-Za-z0-9+-]', '-', name)[:100]}.html"
+
+
+def open_page(path: Path) -> None:
+    """Open a page in the browser; where there is none, its path is all that a person gets."""
+    webbrowser.open(path.resolve().as_uri())

@@ -15,7 +15,6 @@ from skillopt_mcp.documents.text import counted
 from skillopt_mcp.errors import BadInput, CapReached
 from skillopt_mcp.estimates import Forecast, forecast, most_again
 from skillopt_mcp.evidence import is_simulated
-from skillopt_mcp.records.budgets import Caps, Spent
 from skillopt_mcp.records.calls import Role
 from skillopt_mcp.records.next_step import Action, NextStep
 from skillopt_mcp.workspace import Workspace
@@ -126,18 +125,6 @@ def describe_calls(calls: Mapping[Role, int]) -> str:
     shown = [counted(calls.get("target", 0), "target call")]
     shown += [counted(calls[role], f"{role} call") for role in ("optimizer", "judge") if calls.get(role)]
     return " and ".join([", ".join(shown[:-1]), shown[-1]]) if shown[1:] else shown[0]
-
-
-def describe_caps(caps: Caps, spent: Spent) -> str:
-    """Return how much of each cap is used; empty without caps."""
-    shown = (
-        f"{spent.calls:,} of {caps.calls:,} calls" if caps.calls is not None else "",
-        f"{spent.tokens:,} of {caps.tokens:,} tokens" if caps.tokens is not None else "",
-        f"${spent.usd:.2f} of ${caps.usd:.2f}" if caps.usd is not None else "",
-        f"{spent.seconds / 60:.1f} of {caps.minutes:g} minutes" if caps.minutes is not None else "",
-    )
-    used = ", ".join(filter(None, shown))
-    return f"Caps used: {used}." if used else ""
 
 
 def require_backends(**named: object) -> None:

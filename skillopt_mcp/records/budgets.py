@@ -92,6 +92,17 @@ class Caps:
         )
         return " ".join(filter(None, given))
 
+    def describe_used(self, spent: Spent) -> str:
+        """Return how much of each cap is used; empty without caps."""
+        shown = (
+            f"{spent.calls:,} of {self.calls:,} calls" if self.calls is not None else "",
+            f"{spent.tokens:,} of {self.tokens:,} tokens" if self.tokens is not None else "",
+            f"${spent.usd:.2f} of ${self.usd:.2f}" if self.usd is not None else "",
+            f"{spent.seconds / 60:.1f} of {self.minutes:g} minutes" if self.minutes is not None else "",
+        )
+        used = ", ".join(filter(None, shown))
+        return f"Caps used: {used}." if used else ""
+
 
 def _in_cents(usd: float) -> float:
     return max(usd, math.ceil(100 * usd) / 100)

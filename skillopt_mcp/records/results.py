@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from statistics import fmean
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -150,6 +151,11 @@ class UnitRow(BaseModel):
     before: list[float]
     after: list[float]
     prompt: str
+
+    @property
+    def scores(self) -> tuple[float, float]:
+        """Return the mean scores with the old text and with the new one."""
+        return fmean(self.before or [0.0]), fmean(self.after or [0.0])
 
 
 class Foreseen(BaseModel):

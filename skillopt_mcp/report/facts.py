@@ -1,6 +1,6 @@
 """Facts: what a page shows of a skill, run, candidate or promotion test, read from the store.
 
-What is `sealed` is for a host, whose agent may see it: nothing of held-out tasks, and of a test `accepted` alone.
+What `is_sealed` is for a host, whose agent may see it: nothing of held-out tasks, and of a test `accepted` alone.
 """
 
 from __future__ import annotations
@@ -9,18 +9,18 @@ import math
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from html import escape
-from itertools import accumulate
 from statistics import fmean
 from typing import Literal
 
-from skillopt_mcp.calls.owners import lock_run
+from skillopt_mcp.calls.owners import is_locked
 from skillopt_mcp.costs import UsedRow, account, describe_price, used_by
 from skillopt_mcp.documents.diffs import truncate_middle, unified_diff
 from skillopt_mcp.documents.text import quoted, shown
 from skillopt_mcp.errors import NotFound
 from skillopt_mcp.evidence import kind_of, shown_origin
-from skillopt_mcp.gates.promotion import GATE, walk_of
+from skillopt_mcp.gates.promotion import GATE, Walk, walk_of
 from skillopt_mcp.gates.search import metric_value
 from skillopt_mcp.promotion_tests import report_of, unit_rows, verdict_for_agents
 from skillopt_mcp.promotions.consent import Consent
@@ -28,39 +28,39 @@ from skillopt_mcp.promotions.promoting import next_step
 from skillopt_mcp.records.candidates import Candidate
 from skillopt_mcp.records.evidence import Mean, TestReport
 from skillopt_mcp.records.next_step import NextStep
-from skillopt_mcp.records.results import HistoryRow, UnitRow
+from skillopt_mcp.records.results import HistoryRow, SkillRow, UnitRow
 from skillopt_mcp.records.runs import Run, StepRecord
 from skillopt_mcp.records.skills import Skill, short
 from skillopt_mcp.runs import planned, resume_step, unusual
 from skillopt_mcp.show.inspecting import describe_sources
-from skillopt_mcp.show.listing import history, skill_row
+from skillopt_mcp.show.listing import history, skill_row, skill_rows
 from skillopt_mcp.show.run_report import served_rows
-from skillopt_mcp.skill_folders import handle, known
+from skillopt_mcp.skill_folders import known
 from skillopt_mcp.store.ledger import Servings
 from skillopt_mcp.store.promotion_tests import TestAnswer, TestRow
 from skillopt_mcp.training.config import Config
 from skillopt_mcp.training.promotion_test import Test, stored_test
+from skillopt_mcp.verdicts import by_change
 from skillopt_mcp.workspace import Workspace
 
-ROOM = 900_000
-"""Bytes of prompts, answers and diffs on a page: what is beyond is left out, and the page says so."""
+MAX_BYTES = 900_000
+"""Of prompts, answers and diffs on a page: what is beyond is left out, and the page says so."""
 MAX_TASKS, MAX_LINES = 300, 2_000
 _TEXT, _LINE = 4_000, 600
 _Z90 = 1.645
-_ORDER = {"worse": 0, "better": 1, "same": 2}
 _KEPT = ("accept", "accept_best")
 
 Outcome = Literal["kept", "rejected", "held", "unchanged"]
 
 
-class Room:
-    """What is left of the room for texts, which hostile ones would fill."""
+class TextBudget:
+    """The bytes that are left for texts on a page, which hostile ones would fill."""
 
-    def __init__(self, n_bytes: int = ROOM) -> None:
-        self.n_left = n_bytes
+    def __init__(self) -> None:
+        self.n_left = MAX_BYTES
 
     def take(self, text: str, limit: int = _TEXT) -> str | None:
-        """Return a text, its middle left out where it is long; None where no room is left."""
+        """Return a text, its middle left out where it is long; None where the page is full."""
         cut = truncate_middle(text, limit)
         n_bytes = len(escape(shown(cut)).encode("utf-8", "replace"))
         if n_bytes > self.n_left:
@@ -73,17 +73,11 @@ class Room:
 class TaskFacts:
     """A task of a promotion test, and of each text the attempt that shows the change best; None: not shown."""
 
-    name: str
-    tag: str
     unit: UnitRow
-    prompt: str | None = None
+    tag: str
+    prompt: str | None
     old: TestAnswer | None = None
     new: TestAnswer | None = None
-
-    @property
-    def scores(self) -> tuple[float, float]:
-        """Return the mean scores with the old text and with the new one."""
-        return fmean(self.unit.before or [0.0]), fmean(self.unit.after or [0.0])
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,25 +111,15 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class RunFacts:
-    """A run: its steps, the val score that it began with, and what is charged to each cap."""
+    """A run: its steps, the val score that it began with, and how much of its caps is used."""
 
     run: Run
     metric: str
     steps: tuple[StepFacts, ...]
     base: float | None
     settings: dict[str, object]
-    caps: tuple[tuple[str, float, float], ...]
+    caps: str
     progress: Progress | None
-
-
-@dataclass(frozen=True, slots=True)
-class WalkPoint:
-    """A unit of a test: its net result, the total so far, and the total that would have accepted there."""
-
-    task: str
-    net: int
-    total: int
-    least: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,16 +128,17 @@ class Facts:
 
     id: str
     skill: Skill
-    sealed: bool
+    is_sealed: bool
     test: TestReport | None = None
-    simulated: bool = False
+    is_running: bool = False
+    is_simulated: bool = False
     accepted: str | None = None
     price: str = ""
     tasks: tuple[TaskFacts, ...] = ()
     candidate: Candidate | None = None
     diff: tuple[DiffLine, ...] = ()
     run: RunFacts | None = None
-    walk: tuple[WalkPoint, ...] = ()
+    walk: Walk | None = None
     spend: tuple[UsedRow, ...] = ()
     answered_by: tuple[str, ...] = ()
     lineage: tuple[HistoryRow, ...] = ()
@@ -166,7 +151,7 @@ class Facts:
         """Return each tag with its tasks and their mean scores before and after, the largest loss first."""
         found: dict[str, list[tuple[float, float]]] = {}
         for task in self.tasks:
-            found.setdefault(task.tag, []).append(task.scores)
+            found.setdefault(task.tag, []).append(task.unit.scores)
         rows = [(tag, len(each), fmean(a for a, _ in each), fmean(b for _, b in each)) for tag, each in found.items()]
         return sorted(rows, key=lambda row: row[3] - row[2]) if len(rows) > 1 else []
 
@@ -176,42 +161,43 @@ class Facts:
         return [self.run] if self.run and self.run.steps else []
 
 
-def gather(workspace: Workspace, name: str, room: Room | None = None) -> Facts:
+def gather(workspace: Workspace, name: str, texts: TextBudget | None = None) -> Facts:
     """Return what there is of a skill, run, candidate or promotion test. Raises NotFound, BadSkill."""
     if not workspace.is_made:
         raise NotFound(f"there is no store at '{workspace.store_path}' yet, and so no {quoted(name)}")
-    store, sealed, room = workspace.store, workspace.is_agents, room or Room()
+    store, is_sealed, texts = workspace.store, workspace.is_agents, texts or TextBudget()
     skill, candidate, row, run = _meant(workspace, name)
     if candidate:
         workspace.see(candidate)
-    test = stored_test(store, row) if row else None
+    test = stored_test(store, row) if row and not is_sealed else None
     decision = store.decisions.latest_in(row.id) if row else None
-    spent = account(store, run.id, is_sealed=sealed) if run else None
+    is_advanced = run is not None and _is_advanced(workspace, run)
+    is_running = is_advanced or bool(row and not decision and is_locked(store.locks_path, row.id))
+    spent = account(store, run.id, is_sealed=is_sealed) if run else None
     spend = list(spent.table) if spent else []
-    if row and not sealed and row.id not in {each.test for each in spend}:
-        spend += account(store, row.id).table
-    shown_test = test and not sealed
-    report = report_of(workspace, test) if test and shown_test else None
+    if test and test.row.id not in {each.test for each in spend}:
+        spend += account(store, test.row.id).table
     past = history(workspace, skill.path)
-    scopes = [each.id for each in (run, row if shown_test else None) if each]
+    scopes = [each.id for each in (run, test.row if test else None) if each]
     served = [each for scope in scopes for each in served_rows(store.table(Servings).list_of_scope(scope))]
     return Facts(
-        id=row.id if row and not sealed else candidate.id if candidate else run.id if run else skill.name,
+        id=test.row.id if test else candidate.id if candidate else run.id if run else skill.name,
         skill=skill,
-        sealed=sealed,
-        test=report,
-        simulated=bool(row and kind_of(row.backend) == "simulated") or bool(run and "simulated" in run.target),
-        accepted=verdict_for_agents(store, candidate, decision.verdict if decision else None) if sealed else None,
-        price=str(used_by(store, row.id)) if row and shown_test else describe_price(spent.summary) if spent else "",
-        tasks=_tasks(workspace, test, room) if test and shown_test else (),
+        is_sealed=is_sealed,
+        test=report_of(workspace, test) if test else None,
+        is_running=is_running,
+        is_simulated=bool(row and kind_of(row.backend) == "simulated") or bool(run and "simulated" in run.target),
+        accepted=verdict_for_agents(store, candidate, decision.verdict if decision else None) if is_sealed else None,
+        price=str(used_by(store, test.row.id)) if test else describe_price(spent.summary) if spent else "",
+        tasks=_tasks(workspace, test, texts) if test else (),
         candidate=candidate,
-        diff=tuple(_diff(workspace, skill, candidate, run, room)) if candidate else (),
-        run=_run(workspace, run) if run else None,
-        walk=_walk(workspace, test) if test and shown_test else (),
+        diff=tuple(_diff(workspace, skill, candidate, run, texts)) if candidate else (),
+        run=_run(workspace, run, is_advanced=is_advanced) if run else None,
+        walk=walk_of(test.row.plan, store.tests.list_attempts(test.row.id)) if test else None,
         spend=tuple(spend),
         answered_by=tuple(dict.fromkeys(f"{each.role} {each.name}" for each in served)),
         lineage=tuple(past.rows),
-        steps=tuple(_steps(workspace, skill, candidate, run)),
+        steps=() if is_running else tuple(_steps(workspace, skill, candidate, run)),
         undo=past.next_step,
         versions=_versions(skill, candidate, row, run),
     )  # fmt: skip
@@ -266,39 +252,34 @@ def _meant(workspace: Workspace, name: str) -> _Meant:
 # The tasks of a test, and the diff
 
 
-def _tasks(workspace: Workspace, test: Test, room: Room) -> tuple[TaskFacts, ...]:
+def _tasks(workspace: Workspace, test: Test, texts: TextBudget) -> tuple[TaskFacts, ...]:
     """Return the tasks that a test has counted, worse first, the largest change first; the first ones with texts."""
-    rows = list(enumerate(unit_rows(workspace, test)))
-
-    def place(each: tuple[int, UnitRow]) -> tuple[int, float]:
-        row = each[1]
-        return _ORDER[row.outcome], -abs(fmean(row.after or [0.0]) - fmean(row.before or [0.0]))
-
-    rows.sort(key=place)
+    rows = sorted(enumerate(unit_rows(workspace, test)), key=lambda each: by_change(each[1]))
     answers: dict[tuple[int, str], list[TestAnswer]] = {}
     for each in workspace.store.tests.list_answers(test.row.id, [unit for unit, _ in rows[:MAX_TASKS]], _TEXT + 1):
         answers.setdefault((each.unit, each.arm), []).append(each)
 
-    def telling(unit: int, arm: str, *, solved: bool) -> TestAnswer | None:
+    def best_answer(unit: int, arm: str, *, is_high: bool) -> TestAnswer | None:
         found = answers.get((unit, arm))
-        return (max if solved else min)(found, key=lambda each: each.score) if found else None
-
-    def fitted(answer: TestAnswer | None) -> TestAnswer | None:
-        text, said = (room.take(each) for each in (answer.text, answer.said)) if answer else (None, None)
-        return answer._replace(text=text, said=said) if answer and text is not None and said is not None else None
+        if not found:
+            return None
+        answer = (max if is_high else min)(found, key=lambda each: each.score)
+        text, comment = texts.take(answer.text), texts.take(answer.comment)
+        return None if text is None or comment is None else answer._replace(text=text, comment=comment)
 
     tasks = []
     for n, (unit, row) in enumerate(rows):
         task = test.tasks[unit]
-        old = telling(unit, "base", solved=row.outcome != "better")
-        new = telling(unit, "candidate", solved=row.outcome == "better")
-        prompt = room.take(task.prompt) if n < MAX_TASKS else None
-        tag = task.tags[0] if task.tags else ""
-        tasks.append(TaskFacts(row.task, tag, row, prompt, fitted(old), fitted(new)))
+        prompt = texts.take(task.prompt) if n < MAX_TASKS else None
+        old = best_answer(unit, "base", is_high=row.outcome != "better")
+        new = best_answer(unit, "candidate", is_high=row.outcome == "better")
+        tasks.append(TaskFacts(row, task.tags[0] if task.tags else "", prompt, old, new))
     return tuple(tasks)
 
 
-def _diff(workspace: Workspace, skill: Skill, candidate: Candidate, run: Run | None, room: Room) -> Iterator[DiffLine]:
+def _diff(
+    workspace: Workspace, skill: Skill, candidate: Candidate, run: Run | None, texts: TextBudget
+) -> Iterator[DiffLine]:
     """Yield the lines of a candidate's diff, each with the edit that wrote it or took it out."""
     store, origin = workspace.store, dict[str, tuple[str, str]]()
     edits = [(f"edit {report.index + 1}", edit) for edit, report in store.candidates.list_edits(candidate.id)]
@@ -313,7 +294,7 @@ def _diff(workspace: Workspace, skill: Skill, candidate: Candidate, run: Run | N
     before, after = (store.skills.get_files(skill.id, each) for each in (candidate.base_version, candidate.version_id))
     lines = unified_diff(before, after, skill.name).splitlines()
     for n, line in enumerate(lines):
-        text = room.take(line, _LINE) if n < MAX_LINES else None
+        text = texts.take(line, _LINE) if n < MAX_LINES else None
         if text is None:
             yield DiffLine(f"[... {len(lines) - n:,} more lines ...]")
             return
@@ -323,7 +304,7 @@ def _diff(workspace: Workspace, skill: Skill, candidate: Candidate, run: Run | N
 # A run
 
 
-def _run(workspace: Workspace, run: Run) -> RunFacts:
+def _run(workspace: Workspace, run: Run, *, is_advanced: bool) -> RunFacts:
     store, config = workspace.store, Config.of_run(run.config)
     records, reasons = store.runs.list_steps(run.id), store.decisions.reasons_in(run.id)
     found = {each.id: each.findings for each in store.candidates.list_candidates(run.skill_id, steps=True)}
@@ -340,11 +321,7 @@ def _run(workspace: Workspace, run: Run) -> RunFacts:
         interval = wilson(record.candidate, record.val) if record.candidate is not None else None
         return StepFacts(record, outcome, "; ".join(why), interval)
 
-    spent, caps = store.budgets.get_spent(run.id), run.caps
-    named = (
-        ("calls", spent.calls, caps.calls), ("tokens", spent.tokens, caps.tokens),
-        ("US dollars", spent.usd, caps.usd), ("minutes", spent.seconds / 60, caps.minutes),
-    )  # fmt: skip
+    spent = store.budgets.get_spent(run.id)
     base = records[0].baseline if records else None
     return RunFacts(
         run=run,
@@ -353,8 +330,8 @@ def _run(workspace: Workspace, run: Run) -> RunFacts:
         base=metric_value(base, config.metric, config.mixed_weight) if base else None,
         settings={**unusual(run)},
         # What is charged is that of its promotion test, too.
-        caps=() if workspace.is_agents else tuple((name, used, cap) for name, used, cap in named if cap is not None),
-        progress=_progress(workspace, run, len(records), spent.seconds),
+        caps="" if workspace.is_agents else run.caps.describe_used(spent),
+        progress=_progress(workspace, run, len(records), spent.seconds) if is_advanced else None,
     )
 
 
@@ -367,10 +344,7 @@ def wilson(score: float, mean: Mean | None) -> tuple[float, float] | None:
     return (middle - half) / (1 + z2 / n), (middle + half) / (1 + z2 / n)
 
 
-def _progress(workspace: Workspace, run: Run, n_done: int, seconds: float) -> Progress | None:
-    """Return where a run is that another process advances; None where none does."""
-    if not _is_advanced(workspace, run):
-        return None
+def _progress(workspace: Workspace, run: Run, n_done: int, seconds: float) -> Progress:
     n_total, tests = planned(workspace, run).n_rows, workspace.store.runs.list_finishes(run.id)
     left = seconds / n_done * (n_total - n_done) if n_done and not tests else None
     stage = "promotion test" if tests else workspace.store.calls.latest_stage(run.id) or "baseline"
@@ -379,33 +353,20 @@ def _progress(workspace: Workspace, run: Run, n_done: int, seconds: float) -> Pr
 
 def _is_advanced(workspace: Workspace, run: Run) -> bool:
     """Return whether a process trains on; the status of one that was killed says so, too."""
-    if run.status != "running" or run.kind != "replay":
-        return False
-    lock = lock_run(workspace.store.locks_path, run.id)
-    if lock:
-        lock.release()
-    return lock is None
+    return run.status == "running" and run.kind == "replay" and is_locked(workspace.store.locks_path, run.id)
 
 
-# Evidence, versions, what to do
-
-
-def _walk(workspace: Workspace, test: Test) -> tuple[WalkPoint, ...]:
-    walk = walk_of(test.row.plan, workspace.store.tests.list_attempts(test.row.id))
-    if walk is None:
-        return ()
-    names = (task.name for task in test.tasks)
-    return tuple(map(WalkPoint, names, walk.nets, accumulate(walk.nets), walk.least))
+# What to do, versions
 
 
 def _steps(workspace: Workspace, skill: Skill, candidate: Candidate | None, run: Run | None) -> Iterator[NextStep]:
     """Yield what to do next."""
     if run and (step := resume_step(workspace, run)):
         yield step
-    if candidate and (step := next_step(workspace, candidate, Consent.PERSON)):
-        yield step
     elif not candidate:
         yield skill_row(workspace, skill).next_step
+    if candidate and (step := next_step(workspace, candidate, Consent.PERSON)):
+        yield step
 
 
 def _versions(skill: Skill, candidate: Candidate | None, row: TestRow | None, run: Run | None) -> dict[str, str]:
@@ -425,37 +386,32 @@ def _versions(skill: Skill, candidate: Candidate | None, row: TestRow | None, ru
 
 @dataclass(frozen=True, slots=True)
 class SkillFacts:
-    """A skill as it is listed: its last verdict, its next step, whether a candidate waits for a person to look."""
+    """A skill as it is listed, its last verdict, the candidates that a person has to look at, the run that goes on."""
 
-    id: str
-    name: str
+    row: SkillRow
     verdict: str
-    next_step: NextStep
     held: tuple[str, ...]
     running: RunFacts | None
 
 
 def gather_skills(workspace: Workspace) -> list[SkillFacts]:
     """Return all tracked skills."""
-    return [_skill(workspace, each) for each in workspace.store.skills.list_listed()] if workspace.is_made else []
+    skills = workspace.store.skills.list_listed() if workspace.is_made else []
+    return list(map(partial(_skill, workspace), skills, skill_rows(workspace, skills, workspace.roots())))
 
 
-def _skill(workspace: Workspace, skill: Skill) -> SkillFacts:
-    store, verdict = workspace.store, ""
-    for candidate in reversed(store.candidates.list_candidates(skill.id)):
-        decision = store.decisions.latest(skill.id, GATE, candidate.base_version, candidate.version_id)
-        if decision:
-            hidden = verdict_for_agents(store, candidate, decision.verdict)
+def _skill(workspace: Workspace, skill: Skill, row: SkillRow) -> SkillFacts:
+    store, verdict, candidates = workspace.store, "", workspace.store.candidates.list_candidates(skill.id)
+    for each in reversed(candidates):
+        if decision := store.decisions.latest(skill.id, GATE, each.base_version, each.version_id):
+            hidden = verdict_for_agents(store, each, decision.verdict)
             verdict = (hidden or "") if workspace.is_agents else decision.verdict
             break
     held = [
         each.id
-        for each in store.candidates.list_candidates(skill.id)
-        if each.findings and each.base_version == skill.live_version and each.version_id != skill.live_version
+        for each in candidates
+        if each.findings and short(each.base_version) == row.live_version != short(each.version_id)
     ]
-    begun = [store.runs.get_run(id) for id, _ in store.runs.list_running(skill.id)]
+    begun = (store.runs.get_run(id) for id, _ in store.runs.list_running(skill.id))
     running = next((run for run in begun if _is_advanced(workspace, run)), None)
-    return SkillFacts(
-        handle(store, skill), skill.name, verdict, skill_row(workspace, skill).next_step, tuple(held),
-        _run(workspace, running) if running else None,
-    )  # fmt: skip
+    return SkillFacts(row, verdict, tuple(held), _run(workspace, running, is_advanced=True) if running else None)

@@ -5,22 +5,21 @@ A page that shows commands to copy needs no way to send any: what an agent's she
 
 from __future__ import annotations
 
-import asyncio
+import hashlib
 import hmac
 import json
 import secrets
 import signal
 import socket
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from urllib.parse import quote, unquote
 
 import uvicorn
 from starlette.applications import Starlette
-from starlette.concurrency import run_in_threadpool
-from starlette.datastructures import URL, Headers
-from starlette.requests import Request, cookie_parser
-from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response, StreamingResponse
+from starlette.datastructures import Headers
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -29,7 +28,6 @@ from skillopt_mcp.report.facts import gather, gather_skills
 from skillopt_mcp.report.rendering import SECTIONS, html_page, html_part
 from skillopt_mcp.workspace import Workspace
 
-COOKIE = "skillopt-report"
 EVERY_S = 1.0
 _SHARE = 4  # the part of the time in which the store is not read is so many times the other
 _HEADERS = {
@@ -46,6 +44,7 @@ class Guarded:
 
     def __init__(self, app: ASGIApp, place: str, token: str) -> None:
         self._app, self._place, self._token = app, place, token.encode()
+        self._cookie = f"skillopt-report-{place.partition(':')[2]}"  # cookies are those of all ports of a host
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
@@ -58,23 +57,22 @@ class Guarded:
     def _refusal(self, scope: Scope) -> Response | None:
         headers = Headers(scope=scope)
         if headers.getlist("host") != [self._place]:
-            return PlainTextResponse("Another host was meant.", 421)
+            return PlainTextResponse("Wrong Host header.", 421)
         if headers.get("origin", f"http://{self._place}") != f"http://{self._place}":
             return PlainTextResponse("Other pages may not look here.", 403)
         if scope["method"] not in ("GET", "HEAD"):
-            return PlainTextResponse("This page changes nothing: GET alone.", 405, {"Allow": "GET, HEAD"})
+            return PlainTextResponse("Read-only: use GET.", 405, {"Allow": "GET, HEAD"})
         return None
 
     def _welcome(self, scope: Scope) -> Response | None:
         """Return None for who has the cookie, a redirect that sets it for who has the token, else a refusal."""
-        headers, url = Headers(scope=scope), URL(scope=scope)
-        given = cookie_parser(headers.get("cookie", "")).get(COOKIE, "")
-        if hmac.compare_digest(given.encode(), self._token):
+        request = Request(scope)
+        if hmac.compare_digest(request.cookies.get(self._cookie, "").encode(), self._token):
             return None
-        if not hmac.compare_digest(Request(scope).query_params.get("token", "").encode(), self._token):
+        if not hmac.compare_digest(request.query_params.get("token", "").encode(), self._token):
             return PlainTextResponse("Open the address that skillopt-mcp printed, with its token.", 401)
-        welcome = RedirectResponse(f"/{quote(url.path.lstrip('/'))}", 303, _HEADERS)
-        welcome.set_cookie(COOKIE, self._token.decode(), httponly=True, samesite="strict")
+        welcome = RedirectResponse(f"/{quote(scope['path'].lstrip('/'))}", 303, _HEADERS)
+        welcome.set_cookie(self._cookie, self._token.decode(), httponly=True, samesite="strict")
         return welcome
 
 
@@ -84,9 +82,9 @@ def live_app(workspace: Workspace, store: str | None) -> Starlette:
     def parts(path: str) -> dict[str, str]:
         if path.startswith("/report/"):
             facts = gather(workspace, unquote(path.removeprefix("/report/")))
-            given = {"each": facts, "prefix": "", "level": 2, "store": store}
-            return {f"{name}-part": html_part(name, **given) for name in SECTIONS}
-        return {"skills": html_part("skills", skills=gather_skills(workspace), store=store, live=True)}
+            values = {"each": facts, "prefix": "", "level": 2, "store": store}
+            return {f"{name}-part": html_part(name, **values) for name in SECTIONS}
+        return {"skills": html_part("skills", skills=gather_skills(workspace), store=store, is_live=True)}
 
     def skills(_: Request) -> Response:
         return HTMLResponse(html_page([], gather_skills(workspace), store, script="live"), headers=_HEADERS)
@@ -98,24 +96,20 @@ def live_app(workspace: Workspace, store: str | None) -> Starlette:
             return PlainTextResponse(str(error), 404, _HEADERS)
         return HTMLResponse(html_page([facts], (), store, script="live"), headers=_HEADERS)
 
-    async def changes(path: str) -> AsyncIterator[str]:
-        sent: dict[str, str] = {}
-        while True:
-            started = time.monotonic()
-            try:
-                found = await run_in_threadpool(parts, path)
-            except SkillOptError:  # what was shown is gone, or the store: the page stays as it was
-                return
-            for id, html in found.items():
-                if sent.get(id) != html:
-                    sent[id] = html
-                    yield f"data: {json.dumps({'id': id, 'html': html})}\n\n"
-            yield ": there\n\n"  # by which a page that is closed is noticed
-            await asyncio.sleep(max(EVERY_S, _SHARE * (time.monotonic() - started)))
-
     def events(request: Request) -> Response:
-        stream = changes(request.query_params.get("path", "/"))
-        return StreamingResponse(stream, headers=_HEADERS, media_type="text/event-stream")
+        """Return what changed since the last event that a page has seen. It asks again: a browser has few streams."""
+        started, seen, lines, ids = time.monotonic(), request.headers.get("last-event-id", ""), list[str](), list[str]()
+        try:
+            found = parts(request.query_params.get("path", "/"))
+        except SkillOptError:  # what was shown is gone, or the store: the page stays as it was
+            found = {}
+        for id, html in found.items():
+            data = json.dumps({"id": id, "html": html})
+            ids.append(hashlib.sha256(data.encode()).hexdigest()[:16])
+            lines += [] if ids[-1] in seen else [f"data: {data}\n\n"]
+        wait_s = max(EVERY_S, _SHARE * (time.monotonic() - started))
+        text = "".join([*lines, f"id: {' '.join(ids)}\nretry: {1000 * wait_s:.0f}\n\n"])
+        return Response(text, headers=_HEADERS, media_type="text/event-stream")
 
     return Starlette(routes=[Route("/", skills), Route("/report/{id:path}", report), Route("/events", events)])
 

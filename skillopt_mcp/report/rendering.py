@@ -13,6 +13,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
+from itertools import accumulate
 from pathlib import Path
 from typing import Any, Literal
 
@@ -22,7 +23,8 @@ from markupsafe import Markup
 from skillopt_mcp import __version__
 from skillopt_mcp.costs import price_cell
 from skillopt_mcp.documents.text import shown
-from skillopt_mcp.report.facts import Facts, RunFacts, SkillFacts, WalkPoint
+from skillopt_mcp.gates.promotion import Walk
+from skillopt_mcp.report.facts import MAX_TASKS, Facts, RunFacts, SkillFacts
 from skillopt_mcp.verdicts import CLAIMS, LABELS, caveats, describe, explain, label
 
 _TEMPLATES = Path(__file__).with_name("templates")
@@ -31,7 +33,7 @@ SECTIONS = ("verdict", "tasks", "diff", "curve", "spend")
 WIDTH, HEIGHT = 640, 220
 _LEFT, _TOP, _BOTTOM = 34, 8, 20
 _MANY = 60
-_MARKDOWN = re.compile(r"[^\w\s.,;:()/%+='→?-]")
+_MARKDOWN = re.compile(r"[^\w\s.,;:()/%+='→?-]|_|:(?=//)|(?<=www)\.", re.IGNORECASE)  # no address is a link
 
 
 def html_page(
@@ -49,13 +51,13 @@ def html_page(
     policy = "; ".join(["default-src 'none'", *sources])
     return _environment().get_template("page.html.j2").render(
         facts=facts, skills=skills, policy=policy, style=Markup(style), script=Markup(code), store=store,
-        live=script == "live", **_common(),
+        is_live=script == "live", **_common(),
     )  # fmt: skip
 
 
-def html_part(name: str, **given: Any) -> str:
+def html_part(name: str, **values: Any) -> str:
     """Return one part of a page, as the page has it."""
-    return _environment().get_template(f"{name}.html.j2").render(**_common(), **given)
+    return _environment().get_template(f"{name}.html.j2").render(**_common(), **values)
 
 
 def markdown(facts: Sequence[Facts]) -> str:
@@ -68,7 +70,7 @@ def _common() -> dict[str, Any]:
     return {
         "sections": SECTIONS, "version": __version__, "label": label, "describe": describe, "caveats": caveats,
         "explain": explain, "claims": CLAIMS, "labels": LABELS, "curve_of": curve, "evidence_of": evidence,
-        "price_cell": price_cell, "fence": _fence,
+        "price_cell": price_cell, "fence": _fence, "max_tasks": MAX_TASKS,
     }  # fmt: skip
 
 
@@ -100,7 +102,7 @@ def _plain(value: object) -> object:
     if not isinstance(value, str) or isinstance(value, Markup):
         return value
     line = " ".join(shown(value).split())
-    return _MARKDOWN.sub(lambda found: f"&#{ord(found[0])};", line).replace("://", "&#58;//").replace("_", "&#95;")
+    return _MARKDOWN.sub(lambda found: f"&#{ord(found[0])};", line)
 
 
 def _fence(lines: Iterable[str]) -> Markup:
@@ -160,13 +162,13 @@ def curve(runs: Sequence[RunFacts]) -> list[Curve]:
 _SHAPES = {"kept": "h.01", "rejected": "m-3 -3l6 6m0 -6l-6 6", "held": "m0 -5l5 9h-10z", "unchanged": "h.01"}
 
 
-def evidence(walk: Sequence[WalkPoint]) -> dict[str, Any]:
+def evidence(walk: Walk) -> dict[str, Any]:
     """Return the totals of a test and its boundary, unit by unit, as paths of an SVG."""
-    totals, least = [0, *(each.total for each in walk)], [each.least for each in walk]
+    totals, least = [0, *accumulate(walk.nets)], walk.least
     low, high = min(totals + least), max(totals + least)
 
     def point(n: int, value: int) -> str:
-        x = _LEFT + (WIDTH - _LEFT - 60) * n / len(walk)
+        x = _LEFT + (WIDTH - _LEFT - 60) * n / len(least)
         return f"{x:.1f} {_TOP + (HEIGHT - _TOP - _BOTTOM) * (high - value) / max(1, high - low):.1f}"
 
     def path(values: Sequence[int], first: int) -> str:
@@ -189,7 +191,7 @@ def _apart(one: float, other: float) -> tuple[float, float]:
 def write_csv(facts: Sequence[Facts], folder: Path) -> list[Path]:
     """Write tasks, steps and spend as tables, by id and tag alone, and return their files."""
     tasks = [
-        (each.id, task.name, task.tag, task.unit.outcome, *(f"{score:.4f}" for score in task.scores))
+        (each.id, task.unit.task, task.tag, task.unit.outcome, *(f"{score:.4f}" for score in task.unit.scores))
         for each in facts
         for task in each.tasks
     ]
@@ -232,5 +234,6 @@ def _private(path: str, flags: int) -> int:
 
 
 def _cell(value: object) -> object:
-    """Return a cell that no spreadsheet takes for a formula."""
-    return f"'{shown(value)}" if isinstance(value, str) and value[:1] in "=+-@\t\r" and value else value
+    """Return a cell that no spreadsheet takes for a formula, and no terminal for a command."""
+    text = shown(value) if isinstance(value, str) else ""
+    return f"'{text}" if text.lstrip()[:1] in ("=", "+", "-", "@", "＝", "＋", "－", "＠") else text or value

@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass
 from pydantic import JsonValue
 
 from skillopt_mcp import limits
+from skillopt_mcp.calls.owners import is_locked
 from skillopt_mcp.documents.diffs import unified_diff
 from skillopt_mcp.documents.lint import introduced
 from skillopt_mcp.documents.text import counted, quoted, shown
@@ -463,7 +464,7 @@ def _test(workspace: Workspace, id: str) -> Thing:
         simulated = " (a SIMULATION: it says nothing about a real model)" if test.evidence == "simulated" else ""
         answers = describe_answers(workspace.store, id)
         lines += [
-            f"{label(report)}{simulated}",
+            f"{label(report, is_running=not report.verdict and is_locked(workspace.store.locks_path, id))}{simulated}",
             *describe(report),
             *bars(report),
             *caveats(report),

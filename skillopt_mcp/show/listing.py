@@ -11,7 +11,7 @@ from pathlib import Path
 
 from pydantic import JsonValue
 
-from skillopt_mcp.calls.owners import lock_run
+from skillopt_mcp.calls.owners import is_locked
 from skillopt_mcp.documents.diffs import unified_diff
 from skillopt_mcp.errors import BadSkill
 from skillopt_mcp.gates.promotion import GATE
@@ -74,12 +74,12 @@ def all_skills(workspace: Workspace) -> list[SkillRow]:
     known = {skill.path for skill in tracked}
     found = dict.fromkeys(Path(os.path.realpath(path)) for path in find_skill_folders(roots))
     new = [path for path in found if str(path) not in known and not is_as_shipped(path)]
-    return [*_tracked(workspace, tracked, roots), *(_untracked(workspace, path, roots) for path in new)]
+    return [*skill_rows(workspace, tracked, roots), *(_untracked(workspace, path, roots) for path in new)]
 
 
 def skill_row(workspace: Workspace, skill: Skill) -> SkillRow:
     """Return a tracked skill as it is listed."""
-    return _tracked(workspace, [skill], workspace.roots())[0]
+    return skill_rows(workspace, [skill], workspace.roots())[0]
 
 
 def _untracked(workspace: Workspace, path: Path, roots: Sequence[Path]) -> SkillRow:
@@ -93,8 +93,8 @@ def _untracked(workspace: Workspace, path: Path, roots: Sequence[Path]) -> Skill
     return SkillRow(name=path.name, path=str(path), tracked=False, promotable=promotable, next_step=step)
 
 
-def _tracked(workspace: Workspace, skills: Sequence[Skill], roots: Sequence[Path]) -> list[SkillRow]:
-    """Return a row for each skill, as it is on disk now where it can be read."""
+def skill_rows(workspace: Workspace, skills: Sequence[Skill], roots: Sequence[Path]) -> list[SkillRow]:
+    """Return a row for each tracked skill, as it is on disk now where it can be read."""
     if not skills:
         return []
     store = workspace.store
@@ -111,7 +111,8 @@ def _tracked(workspace: Workspace, skills: Sequence[Skill], roots: Sequence[Path
         name = skill.path if n_named[skill.name] > 1 or skill.name.startswith("-") else skill.name
         problem = shortened(problems.get(skill.id, ""), TROUBLE_BYTES)
         state = replace(states[skill.id], skill=name, problem=problem, is_gone=bool(problem) and is_nowhere(skill.path))
-        state = replace(state, is_running=_is_running(workspace, state))
+        run = state.stopped_run
+        state = replace(state, is_running=run is not None and is_locked(store.locks_path, run))
         rows.append(_row(workspace, skill, state, roots, _away(workspace, skill, unseen.get(skill.id, []))))
     return rows
 
@@ -169,16 +170,6 @@ def _is_as_stored(skill: Skill) -> bool:
     except BadSkill:
         return False
     return same and os.path.realpath(path) == skill.path
-
-
-def _is_running(workspace: Workspace, state: SkillState) -> bool:
-    """Return whether a process advances the unfinished run of a skill."""
-    if state.stopped_run is None:
-        return False
-    lock = lock_run(workspace.store.locks_path, state.stopped_run)
-    if lock:
-        lock.release()
-    return lock is None
 
 
 def history(workspace: Workspace, skill: str) -> History:

@@ -74,7 +74,7 @@ class TestAnswer(NamedTuple):
     arm: Arm
     score: float
     text: str
-    said: str
+    comment: str
 
 
 Draft = Callable[[str, int], tuple[str, Sequence[int], Plan]]

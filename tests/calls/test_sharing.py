@@ -1,5 +1,7 @@
 """Sharing: processes that need the same replies send each call once between them, and none waits for the dead."""
 
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from asked import Logging, ask_all, rollouts, sent, texts
@@ -83,6 +85,18 @@ def test_an_owner_dies_with_its_process(tmp_path: Path, spawn: Spawn) -> None:
     child.kill()
     assert not mine.is_alive(name)
     mine.close()
+
+
+def test_a_lock_that_another_process_only_tests_can_be_taken(tmp_path: Path) -> None:
+    probe = lock_run(tmp_path, "r-1")
+    assert probe
+    with ThreadPoolExecutor(1) as thread:
+        taken = thread.submit(lock_run, tmp_path, "r-1")
+        time.sleep(0.01)
+        probe.release()
+        mine = taken.result()
+    assert mine
+    mine.release()
 
 
 def test_one_process_advances_a_run_and_its_lock_dies_with_it(tmp_path: Path, spawn: Spawn) -> None:

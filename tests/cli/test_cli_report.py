@@ -11,8 +11,11 @@ from pathlib import Path
 
 import pytest
 from changes import make_candidate
-from console import BACKENDS, Cli, Place, parsed
+from console import BACKENDS, TARGET, Cli, Place, parsed
 
+from skillopt_mcp.calls.owners import lock_run
+from skillopt_mcp.runs import start_run
+from skillopt_mcp.training.config import Config
 from skillopt_mcp.workspace import Workspace
 
 SKILL = "ledger-clerk"
@@ -126,14 +129,57 @@ def test_a_candidate_without_a_test_has_its_diff_and_the_command_that_tests_it(
     assert "+- Round once" in text
 
 
-def test_a_test_that_stopped_at_a_cap_is_shown_as_running(cli: Cli, make_place, tmp_path: Path) -> None:
+def test_a_test_that_stopped_at_a_cap_is_not_finished_and_one_that_goes_on_is_running(
+    cli: Cli, make_place, tmp_path: Path
+) -> None:
     place: Place = make_place()
     candidate = make_candidate(place)
     stopped = cli("evaluate", candidate, *BACKENDS[:2], "--max-calls", 30, "--json", store=place.store_path)
     assert stopped.returncode == 1
     assert json.loads(stopped.stdout)
-    assert cli("report", candidate, "--html", tmp_path / "page.html", store=place.store_path).returncode == 0
-    assert "RUNNING" in text_of(tmp_path / "page.html")
+    with Workspace(place.store_path) as workspace:
+        test = workspace.store.tests.list_of_skill(1)[-1].id
+        locks = workspace.store.locks_path
+
+    def written() -> list[str]:
+        paths = tmp_path / "page.html", tmp_path / "r.md"
+        assert cli("report", candidate, "--html", paths[0], "--md", paths[1], store=place.store_path).returncode == 0
+        return [text_of(paths[0]), paths[1].read_text()]
+
+    for text in written():
+        assert "NOT FINISHED" in text
+        assert "running" not in text.casefold()
+    lock = lock_run(locks, test)
+    assert lock
+    for text in written():
+        assert "RUNNING" in text
+        assert "NOT FINISHED" not in text
+    lock.release()
+
+
+def test_a_run_that_goes_on_is_not_to_be_resumed_and_one_that_stopped_is_once(
+    cli: Cli, make_place, tmp_path: Path
+) -> None:
+    place: Place = make_place()
+    with Workspace(place.store_path, target=TARGET, optimizer=TARGET) as workspace:
+        run = start_run(workspace, "ledger-clerk", Config(epochs=1))
+        locks = workspace.store.locks_path
+
+    def written() -> tuple[str, str]:
+        path = tmp_path / "page.html"
+        assert cli("report", run.id, "--html", path, store=place.store_path).returncode == 0
+        verdict, _, spend = text_of(path).rpartition("Spend and history")
+        return verdict, spend
+
+    lock = lock_run(locks, run.id)
+    assert lock
+    verdict, spend = written()
+    assert "step 0 of" in verdict
+    assert "--resume" not in verdict + spend
+    lock.release()
+    verdict, spend = written()
+    assert (verdict.count("--resume"), spend.count("--resume")) == (1, 1)
+    assert f"{run.id} has stopped" in spend
 
 
 def test_a_browser_is_opened_on_request_and_none_is_no_failure(

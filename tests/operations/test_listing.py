@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable
 
 import pytest
 from hostwork import begun, begun_proposal
@@ -13,6 +14,7 @@ from skillopt_mcp.candidates import propose_edits
 from skillopt_mcp.promotions.consent import Consent
 from skillopt_mcp.promotions.promoting import promote_skill
 from skillopt_mcp.records.results import SkillRow
+from skillopt_mcp.report.facts import gather_skills
 from skillopt_mcp.runs import start_run
 from skillopt_mcp.show.listing import PAGE, list_skills
 from skillopt_mcp.store.pool import Pool
@@ -31,8 +33,10 @@ def step_of(workspace: Workspace, name: str = "ledger-clerk") -> tuple[str, obje
     return step.action, next(iter(step.arguments.values()))
 
 
-def n_queries(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> int:
-    list_skills(workspace)  # the first time, it reads more
+def n_queries(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch, listing: Callable[[Workspace], object] = list_skills
+) -> int:
+    listing(workspace)  # the first time, it reads more
     asked = list[str]()
     with monkeypatch.context() as patch:
         for way in ("rows", "row"):
@@ -40,7 +44,7 @@ def n_queries(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> int:
             patch.setattr(
                 Pool, way, lambda pool, sql, *values, inner=inner: (asked.append(sql), inner(pool, sql, *values))[1]
             )
-        list_skills(workspace)
+        listing(workspace)
     return len(asked)
 
 
@@ -63,6 +67,14 @@ def test_many_skills_and_candidates_take_as_many_queries_as_few(
     for n in range(20):
         place.propose(workspace, f"- Rule {n}: be kind.")
     assert n_queries(workspace, monkeypatch) == few
+
+
+def test_a_page_on_many_skills_takes_two_queries_each(
+    place: Place, workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    few = n_queries(workspace, monkeypatch, gather_skills)
+    crowd(place, workspace, 20)
+    assert n_queries(workspace, monkeypatch, gather_skills) <= few + 40
 
 
 def test_the_next_step_follows_a_skill_from_its_first_task_to_its_promotion(place: Place, workspace: Workspace) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import re
 import subprocess
 from pathlib import Path
@@ -118,6 +119,18 @@ def test_a_hostile_text_is_shown_and_does_nothing(chromium: Any, hostile: tuple[
     assert not re.search("[\u202e\u2066\u200b\ufeff\x00\x1b]", text)
     assert (strangers(visit), visit.errors) == ([], [])
     assert (tmp_path / "page.html").stat().st_size < 2_000_000
+
+
+def test_a_hostile_text_does_nothing_in_markdown_or_a_table(hostile: tuple[Path, str], tmp_path: Path) -> None:
+    store, id = hostile
+    markdown, tables = tmp_path / "r.md", tmp_path / "tables"
+    subprocess.run(command(store, "report", id, "--md", str(markdown), "--csv", str(tables)), check=True)
+    text = (tables / "tasks.csv").read_text("utf-8")
+    assert "HYPERLINK" in text
+    assert not re.search("[\u202e\u2066\u200b\ufeff\x00\x1b]", text)
+    assert not [cell for row in csv.reader(text.splitlines()) for cell in row if re.match(r"\s*[=+@＝]", cell)]
+    assert "www&#46;evil" in markdown.read_text("utf-8")
+    assert not re.search(r"<(?!/?code>)|://|www\.", markdown.read_text("utf-8").partition("\n```")[0])
 
 
 def test_a_page_on_a_long_run_is_small_and_opens_at_once(chromium: Any, tmp_path: Path) -> None:

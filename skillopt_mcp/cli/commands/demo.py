@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 from skillopt_mcp.cli.command import Command, Flag, command
-from skillopt_mcp.cli.commands.report import open_page, write_report
-from skillopt_mcp.cli.reports import show_report
+from skillopt_mcp.cli.reports import open_page, show_report, write_report
 from skillopt_mcp.cli.terminal import Terminal
 from skillopt_mcp.cli.watching import Watch
 from skillopt_mcp.demo import N_RUNS, Demonstrated, prepare_demo, run_demo

@@ -10,9 +10,8 @@ from typing import Annotated
 from skillopt_mcp.backends.batches import Patience
 from skillopt_mcp.candidates import rebase_candidate
 from skillopt_mcp.cli.command import TARGET, Arg, Flag, WrongUsage, command
-from skillopt_mcp.cli.commands.report import show_page
-from skillopt_mcp.cli.reports import show_foreseen, show_report
-from skillopt_mcp.cli.spending import BrokenOff, Planned, Sending, agree, describe_caps, require_backends, simulation
+from skillopt_mcp.cli.reports import show_foreseen, show_page, show_report
+from skillopt_mcp.cli.spending import BrokenOff, Planned, Sending, agree, require_backends, simulation
 from skillopt_mcp.cli.terminal import Terminal
 from skillopt_mcp.cli.watching import Watch
 from skillopt_mcp.costs import used_of_candidate
@@ -126,7 +125,7 @@ class Evaluate(Sending):
         try:
             with Watch(
                 terminal, "SIMULATION" if self._label else "",
-                caps=lambda: describe_caps(workspace.caps, store.budgets.get_spent(test.row.id)),
+                caps=lambda: workspace.caps.describe_used(store.budgets.get_spent(test.row.id)),
             ) as watch:  # fmt: skip
                 workspace.on_reply = watch.on_reply
                 result = evaluate_candidate(workspace, candidate.id, None, watch.notify, asked, again=self.again)

@@ -25,9 +25,8 @@ from skillopt_mcp.answering import (
 )
 from skillopt_mcp.backends.batches import Patience
 from skillopt_mcp.cli.command import OPTIMIZER, TARGET, Arg, Flag, WrongUsage, command
-from skillopt_mcp.cli.commands.report import show_page
 from skillopt_mcp.cli.preparing import Prepared, added_notes, flag_of, prepare
-from skillopt_mcp.cli.reports import show_report, show_scores
+from skillopt_mcp.cli.reports import show_page, show_report, show_scores
 from skillopt_mcp.cli.spending import (
     BrokenOff,
     Planned,
@@ -35,7 +34,6 @@ from skillopt_mcp.cli.spending import (
     agree,
     asks_real_models,
     describe_calls,
-    describe_caps,
     require_backends,
     simulation,
 )
@@ -238,7 +236,7 @@ class Replay(Sending):
         left = estimate_rest(workspace, run)
         text = f"Sent so far: {counted(spent.calls, 'call')}. What is left of {run.id}: at most {describe_calls(left)}."
         return agree(
-            terminal, workspace, left, self, f"{text} {describe_caps(caps, spent)}".rstrip(), self.concurrency,
+            terminal, workspace, left, self, f"{text} {caps.describe_used(spent)}".rstrip(), self.concurrency,
             declined="Nothing more was spent.",
         )  # fmt: skip
 
@@ -261,7 +259,7 @@ class Replay(Sending):
             terminal.note(f"Run {run.id} {'continues' if self.resume else 'starts'}. {label}".rstrip())
             with Watch(
                 terminal, "SIMULATION" if label else "", records=store.runs.list_steps(run.id),
-                caps=lambda: describe_caps(caps, store.budgets.get_spent(run.id)),
+                caps=lambda: caps.describe_used(store.budgets.get_spent(run.id)),
             ) as watch:  # fmt: skip
                 result = replay(
                     workspace, run, watch.notify, watch.on_reply, concurrency, allow_changed=self.allow_changed

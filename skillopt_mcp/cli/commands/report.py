@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import re
 import sys
 import webbrowser
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from skillopt_mcp.cli.command import Arg, Command, Flag, WrongUsage, command
+from skillopt_mcp.cli.reports import open_page, page_path
 from skillopt_mcp.cli.terminal import Terminal
-from skillopt_mcp.errors import BadInput, NotFound, SkillOptError
-
-if TYPE_CHECKING:
-    from skillopt_mcp.report.facts import Facts
+from skillopt_mcp.errors import BadInput, NotFound
 
 
 @dataclass(frozen=True)
@@ -43,13 +40,13 @@ class Report(Command):
             self._serve(terminal)
             return None
         # Slow, and of use to nobody else.
-        from skillopt_mcp.report.facts import Room, gather, gather_skills  # noqa: PLC0415
+        from skillopt_mcp.report.facts import TextBudget, gather, gather_skills  # noqa: PLC0415
         from skillopt_mcp.report.rendering import html_page, markdown, write_csv, write_page  # noqa: PLC0415
 
         with terminal.workspace() as workspace:
-            room = Room()
+            texts = TextBudget()
             try:
-                found = [gather(workspace, id, room) for id in self.ids]
+                found = [gather(workspace, id, texts) for id in self.ids]
             except NotFound as error:
                 raise WrongUsage(str(error)) from None
             facts = [*{each.id: each for each in found}.values()]
@@ -90,37 +87,3 @@ class Report(Command):
     def show(self, result: _Written, terminal: Terminal) -> None:
         for path in result.paths:
             terminal.say(str(path))
-
-
-def write_report(store_path: Path, id: str) -> Path:
-    """Write the page on a thing of a store next to that, and return its path."""
-    from skillopt_mcp.report.facts import gather  # noqa: PLC0415
-    from skillopt_mcp.report.rendering import html_page, write_page  # noqa: PLC0415
-    from skillopt_mcp.workspace import Workspace  # noqa: PLC0415
-
-    with Workspace(store_path) as workspace:
-        facts = [gather(workspace, id)]
-    path = page_path(store_path, facts)
-    write_page(html_page(facts, store=str(store_path)), path)
-    return path
-
-
-def show_page(terminal: Terminal, id: str) -> None:
-    """Write the page on a thing that has just ended, for a person, and print its path."""
-    if terminal.is_agents:
-        return
-    try:
-        terminal.say(f"Report: {write_report(terminal.store_path, id)}")
-    except (OSError, SkillOptError) as error:
-        terminal.note(f"warning: no report was written: {error}.")
-
-
-def page_path(store_path: Path, facts: Sequence[Facts]) -> Path:
-    """Return where a page is when no place is named: next to the store."""
-    name = "+".join(each.id for each in facts[:3]) or "skills"
-    return store_path.parent / "reports" / f"{re.sub('[^A-Za-z0-9+-]', '-', name)[:100]}.html"
-
-
-def open_page(path: Path) -> None:
-    """Open a page in the browser; where there is none, its path is all that a person gets."""
-    webbrowser.open(path.resolve().as_uri())
