@@ -98,7 +98,9 @@ class Watch:
         self._usd: float | None = 0.0
         self._scores, self._place, self._noted_at = "", "started", clock()
         self._records, self._caps, self._used = [*records], caps, ""
-        self._stage, self._n_done, self._n_total, self._is_sealed = "", 0, 0, False
+        self._stage, self._n_done, self._n_total = "", 0, 0
+        # How soon a promotion test ends says how large a gain is; it may send before it says that it begins.
+        self._is_sealed = terminal.is_agents
         # What takes time: steps or attempts, of which so many were done at a moment: at first, and when one was last.
         self._first = self._last = ("", 0, 0.0)
         self._console = None if terminal.is_json else _console()
@@ -127,9 +129,8 @@ class Watch:
             self._note(progress.note)
             return
         if stage == GATE:
-            if self._terminal.is_agents:
-                # How soon a test ends says how large a gain is.
-                self._is_sealed = True
+            self._is_sealed = self._terminal.is_agents
+            if self._is_sealed:
                 self._update("promotion test", "attempts are not shown to agents", 0, 0)
                 return
             self._pace(stage, n_done)
@@ -143,6 +144,7 @@ class Watch:
             if progress.note:
                 self._note(f"{progress.note}: {counted(n_total, 'call')}")
             return
+        self._is_sealed = False
         if progress.epoch:
             self._pace("step", n_done)
         if stage == "step":
