@@ -24,14 +24,8 @@ if TYPE_CHECKING:
 
 # Often enough for a log.
 _BEAT_S = 60.0
+# Words for the verdict of a step, and their style in the table.
 _VERDICTS = {
-    "accept_best": "accepted, the best so far",
-    "accept": "accepted",
-    "reject": "rejected by the search gate",
-    "no_change": "no usable edit",
-}
-# The same in a table: words, and their style.
-_CELLS = {
     "accept_best": ("accepted, best", "bold green"),
     "accept": ("accepted", "green"),
     "reject": ("rejected", ""),
@@ -154,7 +148,7 @@ class Watch:
             self._update(stage, f"epoch {progress.epoch}, step {n_done} of {n_total}", n_done, n_total)
             if self._steps and not self._console:
                 tried = "" if progress.candidate is None else f"candidate {progress.candidate:.2f}, "
-                verdict = _VERDICTS.get(progress.note, progress.note)
+                verdict = _VERDICTS[progress.record.verdict][0] if progress.record else progress.note
                 step = f"step {n_done}/{n_total}  epoch {progress.epoch}"
                 self._note(f"{step}  {tried}{verdict}; val {progress.current or 0:.2f}")
         else:
@@ -219,7 +213,7 @@ class Watch:
                 steps.add_column(name, justify="right", no_wrap=True)
             steps.add_column("verdict", no_wrap=True)
             for each in self._records[-_STEPS_SHOWN:]:
-                train, (verdict, style) = each.train_current or each.train, _CELLS[each.verdict]
+                train, (verdict, style) = each.train_current or each.train, _VERDICTS[each.verdict]
                 steps.add_row(
                     str(each.n), str(each.epoch), str(each.n_applied) if each.kind == "step" else each.kind,
                     f"{train.hard:.2f}" if train.n else "-", "-" if each.candidate is None else f"{each.candidate:.2f}",
