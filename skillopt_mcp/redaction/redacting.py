@@ -61,7 +61,7 @@ _INVISIBLE_SIGN = (
     rb"\x1b(?:\[[0-?]*[ -/]*[@-~]|\](?:8;;|[0-9]{1,4};)?|[ -/]*[0-Z\\^-~])?|\xc2\x9b[0-?]*[ -/]*[@-~]"
     rb"|\^\[\[[0-9;]*[A-Za-z]|\x07|\xc2\xad|\xe2\x80[\x8b-\x8f\xaa-\xae]|\xe2\x81[\xa0-\xa4]|\xef\xbb\xbf"
 )
-_INVISIBLE = re2.compile(_INVISIBLE_SIGN, LATIN1)
+_INVISIBLE = re2.compile(rb"(?:%b)+" % _INVISIBLE_SIGN, LATIN1)
 _RUN64 = r"[A-Za-z0-9+/_-]"
 # The bytes of an ASCII text leave one bit in eight of its base64 form at 0.
 _ENCODED_SIGN = rf"(?:\A|[^A-Za-z0-9+/_-])(?:[A-Za-f][A-HQ-Xg-nw-z0-3][ABEFIJMNQRUVYZcdghklopstwx014589]{_RUN64}){{6}}"
@@ -492,7 +492,7 @@ def _looks(view: View, known: KnownSecrets, n_undone: int = 0) -> Iterator[tuple
         yield view, (known.find,)
         return
     if _HIDDEN in signs and n_undone < 1:
-        for instead in (b"", b" "):  # a code may stand in a word, or part two
+        for instead in (b"", b" "):  # codes may stand in a word, or part two
             if shown := view.replaced((*match.span(), instead) for match in _INVISIBLE.finditer(text)):
                 yield from _looks(shown, known, 1)
         return
