@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import json
 import os
 import shutil
 import signal
@@ -13,6 +14,7 @@ from collections.abc import Generator
 from contextlib import suppress
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 import hypothesis
 import pytest
@@ -41,8 +43,12 @@ if _KEPT:
     sys.dont_write_bytecode = False
     sys.pycache_prefix = os.environ["PYTHONPYCACHEPREFIX"] = _KEPT
 
-# A busy machine may take any time.
-hypothesis.settings.register_profile("untimed", deadline=None, max_examples=200 if os.environ.get("THOROUGH") else 40)
+# A busy machine may take any time. No change fails by examples that have nothing to do with it: new ones are drawn
+# where they are looked for.
+_THOROUGH = bool(os.environ.get("THOROUGH"))
+hypothesis.settings.register_profile(
+    "untimed", deadline=None, max_examples=200 if _THOROUGH else 40, derandomize=not _THOROUGH
+)
 hypothesis.settings.load_profile("untimed")
 
 _OWN = ("CLAUDE_CONFIG_DIR", "CODEX_HOME", "SKILLOPT_STORE", "APPDATA", "LOCALAPPDATA", "USERPROFILE")
@@ -102,8 +108,26 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
     return report
 
 
+def _keep_validators() -> None:
+    """Let each session of a client use the validators of those before it: to compile one takes most of a session."""
+    if "mcp.client.session" not in sys.modules:
+        return
+    from mcp.client.session import ClientSession
+
+    compiled_by, kept = ClientSession._output_schema_validator, dict[str, Any]()
+
+    def compiled_once(self: ClientSession, name: str, schema: dict[str, Any]) -> Any:
+        key = json.dumps(schema)
+        if key not in kept:
+            kept[key] = compiled_by(self, name, schema)
+        return kept[key]
+
+    ClientSession._output_schema_validator = compiled_once  # type: ignore[method-assign]
+
+
 def pytest_collection_finish() -> None:
     """Collect garbage less often, and let no collection look again at what was made so far: it stays until the end."""
+    _keep_validators()
     processes.preload()
     gc.collect()
     gc.freeze()

@@ -60,9 +60,9 @@ class Live:
         return Answer(answer.status, answer.headers, text)
 
 
-@pytest.fixture
-def live(tmp_path: Path) -> Iterator[Live]:
-    demo = run(None, "demo", "--dir", str(tmp_path / "demo"))
+@pytest.fixture(scope="module")
+def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
+    demo = run(None, "demo", "--dir", str(tmp_path_factory.mktemp("live") / "demo"))
     with opened(Path(demo["store_path"]), Path(demo["skill_path"]).parent) as opened_live:
         yield opened_live
 

@@ -16,7 +16,7 @@ from skillopt_mcp.candidates import propose_edits
 from skillopt_mcp.promotion_tests import evaluate_candidate
 from skillopt_mcp.promotions.consent import add_root
 from skillopt_mcp.server.app import SkillOptServer
-from skillopt_mcp.server.services import services_over
+from skillopt_mcp.server.services import Services, services_over
 from skillopt_mcp.splits import DEFAULT_SHARES
 from skillopt_mcp.workspace import Workspace
 
@@ -33,6 +33,7 @@ class World:
     target: str = f"simulated:honest,seed={SEED}"
     n_tasks: int = 90
     workspace: Workspace = field(init=False)
+    _services: dict[bool, Services] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.skill.mkdir(parents=True)
@@ -64,8 +65,10 @@ class World:
         return candidate_id
 
     def server(self, *, require_approval: bool = False) -> SkillOptServer:
-        services = services_over(self.workspace, require_approval=require_approval)
-        return SkillOptServer(lambda: services, require_approval=require_approval)
+        """Return a server; the descriptions of the tools, which take long to make, are made once."""
+        if require_approval not in self._services:
+            self._services[require_approval] = services_over(self.workspace, require_approval=require_approval)
+        return SkillOptServer(lambda: self._services[require_approval], require_approval=require_approval)
 
 
 @dataclass

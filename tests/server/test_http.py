@@ -45,6 +45,7 @@ class Served:
             command, cwd=place, env={**os.environ, **environ}, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
             stderr=subprocess.PIPE, text=True,
         )  # fmt: skip
+        self.client = httpx2.Client(timeout=30)
         assert self.process.stderr
         self.said = self.process.stderr.readline()
         self.url = self.said.split("MCP at ")[1].split(";")[0]
@@ -54,7 +55,7 @@ class Served:
         if token is not None:
             sent["authorization"] = f"Bearer {token}"
         content = body if isinstance(body, bytes) else json.dumps(body).encode()
-        return httpx2.post(self.url, content=content, headers=sent, timeout=30)
+        return self.client.post(self.url, content=content, headers=sent)
 
     def ask(self, token: str, method: str, **params: Any) -> dict[str, Any]:
         """Return the answer to a request in a session of its own, `result` or `error`."""
@@ -75,6 +76,7 @@ class Served:
         return found
 
     def end(self) -> str:
+        self.client.close()
         self.process.send_signal(signal.SIGTERM)
         out, err = self.process.communicate(timeout=10)
         assert self.process.returncode == 0
