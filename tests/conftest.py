@@ -116,10 +116,10 @@ def _keep_validators() -> None:
 
     compiled_by, kept = ClientSession._output_schema_validator, dict[str, Any]()
 
-    def compiled_once(self: ClientSession, name: str, schema: dict[str, Any]) -> Any:
-        key = json.dumps(schema)
+    def compiled_once(self: ClientSession, name: str, output_schema: dict[str, Any]) -> Any:
+        key = json.dumps(output_schema)
         if key not in kept:
-            kept[key] = compiled_by(self, name, schema)
+            kept[key] = compiled_by(self, name, output_schema)
         return kept[key]
 
     ClientSession._output_schema_validator = compiled_once  # type: ignore[method-assign]

@@ -15,8 +15,8 @@ from skillopt_mcp.backends.world import TOPICS, make_skill, make_tasks
 from skillopt_mcp.candidates import propose_edits
 from skillopt_mcp.promotion_tests import evaluate_candidate
 from skillopt_mcp.promotions.consent import add_root
-from skillopt_mcp.server.app import SkillOptServer
-from skillopt_mcp.server.services import Services, services_over
+from skillopt_mcp.server.app import Services, SkillOptServer
+from skillopt_mcp.server.services import services_over
 from skillopt_mcp.splits import DEFAULT_SHARES
 from skillopt_mcp.workspace import Workspace
 
