@@ -205,7 +205,7 @@ def test_at_the_cap_on_minutes_the_batch_is_cancelled_and_the_rest_is_asked_when
     tmp_path: Path, scripted: Replayed
 ) -> None:
     with batch_vendor() as vendor, workspace(tmp_path, ANTHROPIC.format(url=vendor.url), SOON) as made:
-        vendor.n_looks, made.caps = 1_000_000, Caps(minutes=0.001)
+        vendor.n_looks, made.caps = 1_000_000, Caps(minutes=0.03)
         run = begin(made)
         with pytest.raises(CapReached, match="--max-minutes"):
             replay(made, run)
@@ -323,7 +323,7 @@ def test_on_the_command_line_a_run_by_batch_is_stopped_abandoned_and_gone_on_wit
             pass
         skill, vendor.n_looks = str(tmp_path / "skills" / "clerk"), 10**6
         backends = ["--target", spec, "--optimizer", spec, "--yes", "--epochs", "1"]
-        begun = ["replay", skill, *backends, "--batch-api", "--max-minutes", "0.001", "--store", str(store)]
+        begun = ["replay", skill, *backends, "--batch-api", "--max-minutes", "0.03", "--store", str(store)]
         assert main(begun) == 1
         shown = capsys.readouterr().err
         assert f"batch {vendor.batches[0].id} is sent: 12 calls" in shown
