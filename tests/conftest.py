@@ -19,6 +19,7 @@ from typing import Any
 import hypothesis
 import pytest
 
+from skillopt_mcp.training import promotion_test
 from tests import disk as disks
 from tests import processes
 
@@ -174,3 +175,10 @@ def home(homes: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def disk(monkeypatch: pytest.MonkeyPatch) -> None:
     """Wait for no disk, as only a power cut asks for it; tests/store, and all programs that are started, do."""
     disks.spare_the_disk(monkeypatch)
+
+
+@pytest.fixture(autouse=True)
+def salts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Draw the same salts in every run: up to one test in sixty accepts an edit that changes nothing."""
+    numbers = count()
+    monkeypatch.setattr(promotion_test, "_salt", lambda: f"{next(numbers):032x}")
