@@ -161,7 +161,7 @@ def test_a_file_that_a_memory_file_imports_is_found() -> None:
 def test_a_long_hostile_text_is_looked_through_at_once(text: str) -> None:
     started = time.process_time()
     assert len(added(text)) <= 51
-    assert time.process_time() - started < 10  # with room for a busy machine
+    assert time.process_time() - started < 2
 
 
 def test_a_changed_command_is_new_and_a_moved_one_is_not() -> None:
@@ -235,7 +235,7 @@ def test_scripts_run_bits_and_binary_files_are_found() -> None:
 def test_a_large_hostile_text_is_read_in_linear_time(piece: str) -> None:
     started = time.process_time()
     added(piece * (300_000 // len(piece)))
-    assert time.process_time() - started < 10  # with room for a busy machine
+    assert time.process_time() - started < 3
 
 
 def test_a_value_that_is_known_to_be_a_secret_is_found_whatever_it_looks_like() -> None:

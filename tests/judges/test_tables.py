@@ -92,7 +92,7 @@ def test_a_huge_table_is_compared_in_a_moment() -> None:
     assert not judged(answer, expected=rows, any_order=True).hard
     assert not judged("|-" * 50_000, expected=rows).hard
     assert not judged("- |" * 33_000 + "x", expected=rows).hard
-    assert time.process_time() - started < 10  # with room for a busy machine
+    assert time.process_time() - started < 3
 
 
 CELLS = st.text(st.sampled_from("abcXYZ 0123456789.-"), min_size=1, max_size=8).map(str.strip).filter(bool)

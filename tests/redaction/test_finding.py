@@ -180,7 +180,7 @@ def test_a_hostile_text_is_read_in_linear_time(piece: str) -> None:
     text = (piece * (200_000 // len(piece))).encode()
     started = time.process_time()
     find_secrets(text)
-    assert time.process_time() - started < 10  # with room for a busy machine
+    assert time.process_time() - started < 4
 
 
 def test_a_hostile_text_puts_nothing_on_the_screen(capfd: pytest.CaptureFixture[str]) -> None:
