@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import ctypes
 import hashlib
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from functools import cache
 from pathlib import Path
 
@@ -36,14 +37,16 @@ class Pool:
         make_private(path)
         # Looked at before it is opened: one that is replaced in between is found out by the first that is lent.
         self._file = _file_at(path)
-        self._log_path = Path(f"{path}-wal")
+        self._log_path, self._index_path = Path(f"{path}-wal"), Path(f"{path}-shm")
+        self._refuse_second_index()
         connection = driver.connect(path)
         try:
             prepare(connection, path)
             modes = [connection.execute(f"pragma {name}").fetchone()[0] for name in ("journal_mode", "synchronous")]
             self._may_be_lazy = modes == ["wal", 2]
-            # It stays as long as we have a connection: SQLite removes it with the last one.
+            # They stay as long as we have a connection: SQLite removes them with the last one.
             self._log = _file_at(self._log_path) if modes[0] == "wal" else None
+            self._index = _file_at(self._index_path) if modes[0] == "wal" else None
             connection.execute("pragma foreign_keys = on")
         except BaseException:
             connection.close()
@@ -152,8 +155,28 @@ class Pool:
                 connection.execute(f"pragma busy_timeout = {before}")
         return not is_kept
 
+    def _refuse_second_index(self) -> None:
+        """Raise StoreError where another process uses the store by an index of its log (-shm) that was removed.
+
+        We would make a second one, and each would overwrite what the other commits.
+        """
+        deadline = time.monotonic() + _OTHERS_S
+        while os.path.getsize(self.path) and not self._index_path.exists():
+            try:
+                with closing(driver.sqlite().connect(self.path, timeout=0, isolation_level=None)) as probe:
+                    # Without an index in a file, and only where no other process has the store open.
+                    probe.execute("pragma locking_mode = exclusive")
+                    probe.execute("select 1 from sqlite_schema").fetchone()
+                return
+            except driver.failures() as error:
+                if not driver.is_busy(error):
+                    return  # opening it says what is wrong
+            if time.monotonic() > deadline:
+                raise StoreError(_INDEX_LOST.format(path=self._index_path))
+            time.sleep(0.01)
+
     def _check_there(self) -> None:
-        """Raise StoreError when the file or the log at our path is not what we opened: what we wrote would be lost."""
+        """Raise StoreError when a file at our path is not what we opened: what we, or others, wrote would be lost."""
         if self._file is None or _file_at(self.path) != self._file:
             raise StoreError(
                 f"the store '{self.path}' was removed, moved or replaced while this ran: nothing more is written, for "
@@ -166,6 +189,8 @@ class Pool:
                 f"'{self._log_path}' was removed or replaced while this ran: nothing more is written. End "
                 "all that use the store (a host's server: disconnect it there), then: skillopt-mcp store verify"
             )
+        if self._index and _file_at(self._index_path) != self._index:
+            raise StoreError(_INDEX_LOST.format(path=self._index_path))
 
     def _bring_in_log(self) -> None:
         """Write what a removed log holds into the file, where no other process has begun a new one."""
@@ -187,9 +212,15 @@ class Pool:
         self._close_idle()
 
     def _close_idle(self) -> None:
+        # The last to close copies the log into the file by its index, and removes both: by an old one, others' rows go.
+        is_stale = self._index and _file_at(self._index_path) not in (None, self._index)
         with suppress(IndexError):
             while True:
-                self._idle.pop().close()
+                connection = self._idle.pop()
+                if is_stale:
+                    ctypes.pythonapi.Py_IncRef(ctypes.py_object(connection))  # the end of the process closes it
+                else:
+                    connection.close()
 
 
 def _file_at(path: Path) -> tuple[int, int] | None:
@@ -201,6 +232,11 @@ def _file_at(path: Path) -> tuple[int, int] | None:
     return found.st_dev, found.st_ino
 
 
+_OTHERS_S = 2.0
+_INDEX_LOST = (
+    "'{path}' was removed or replaced while the store was in use: nothing more is written. End all that use the store "
+    "(a host's server: disconnect it there; a replay), which keeps what was stored, then start again"
+)
 _CHANGES = "select total_changes()"
 APPLICATION_ID = 0x534B4F50
 _PACKAGE = Path(__file__).resolve().parent.parent

@@ -58,6 +58,22 @@ def record(parent: Parent, path: Path, session: str, n: int) -> None:
             parent.send(session, position, trajectory_id, added)
 
 
+def record_on_cue(parent: Parent, path: Path, session: str, n: int) -> None:
+    """Record an attempt at each of `n` cues, and report its id, or why it was refused."""
+    try:
+        with Store(path) as store:
+            skill = store.skills.track("s", "/s", SKILL)
+            for position in range(n):
+                parent.wait_for_start()
+                try:
+                    new = attempt(session, position)
+                    parent.send(store.trajectories.add_trajectory(skill.id, skill.live_version, new)[0])
+                except SkillOptError as error:
+                    parent.send(str(error))
+    except SkillOptError as error:
+        parent.send(str(error))
+
+
 def fork(parent: Parent, path: Path) -> None:
     """Fork with an open pool: the child is refused and harms nothing, the parent goes on."""
     pool = Pool(path)

@@ -2,10 +2,11 @@
 
 import os
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
-from children import SKILL, attempt, write_once
+from children import SKILL, attempt, record_on_cue, write_once
 
 from skillopt_mcp.errors import Refused, StoreError
 from skillopt_mcp.maintenance.backup import back_up, restore_store
@@ -52,6 +53,45 @@ def test_a_removed_log_stops_who_uses_it_and_its_rows_come_into_the_file(store: 
             record(store, 1, "later")
     store.close()
     assert (n_attempts(store.path), codes(store.path)) == (20, [])
+
+
+@pytest.mark.parametrize("by", ["nobody else", "another program", "another program, in the end"])
+def test_an_index_that_is_removed_under_live_processes_costs_no_row(path: Path, spawn: Spawn, by: str) -> None:
+    others = "import pysqlite3, os, sys; c = pysqlite3.connect(sys.argv[1], isolation_level=None)\n"
+    others += "c.execute('insert into skill_root(path) values (1)'); sys.stdin.read(1); os._exit(0)"
+    live = [spawn(record_on_cue, path, session, 3) for session in ("a", "b")]
+
+    def on_cue() -> list[object]:
+        assert [child.receive() for child in live] == ["ready", "ready"]
+        for child in live:
+            child.resume()
+        return [child.receive() for child in live]
+
+    stored = [on_cue(), on_cue()]
+    Path(f"{path}-shm").unlink()
+    foreign = None
+    if by == "another program":
+        subprocess.run([sys.executable, "-c", others, path], check=True, stdin=subprocess.DEVNULL)
+    else:
+        # It would make an index of its own, which those that are alive do not read.
+        late = spawn(record_on_cue, path, "late", 1)
+        assert "-shm' was removed or replaced while the store was in use" in str(late.receive())
+    refused = on_cue()
+    assert all("-shm' was removed or replaced" in str(each) for each in refused), refused
+    if by.endswith("in the end"):
+        foreign = subprocess.Popen([sys.executable, "-c", others, path], stdin=subprocess.PIPE)
+        while not Path(f"{path}-shm").exists():
+            pass
+    for child in live:
+        child.rest()
+    if foreign:
+        foreign.communicate(b"x")
+    with Store(path) as store:
+        record(store, 1, "after")
+        pool = store.table(lambda pool: pool)
+        assert {id for ids in stored for id in ids} <= {id for [id] in pool.rows("select id from trajectory")}
+        assert pool.number("select count(*) from skill_root") == (by != "nobody else")
+    assert set(codes(path)) <= {"no_event"}  # of the other program's row
 
 
 def test_who_comes_before_the_rows_are_back_learns_what_is_wrong(store: Store, spawn: Spawn) -> None:
