@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 import webbrowser
 from collections.abc import Sequence
@@ -86,9 +87,14 @@ def show_page(terminal: Terminal, id: str) -> None:
 
 
 def page_path(store_path: Path, facts: Sequence[Facts]) -> Path:
-    """Return where a page is when no place is named: next to the store."""
-    name = "+".join(each.id for each in facts[:3]) or "skills"
-    return store_path.parent / "reports" / f"{re.sub('[^A-Za-z0-9+-]', '-', name)[:100]}.html"
+    """Where a page is when no place is named: next to the store, in a folder of the store's name."""
+    name = "+".join(each.id for each in facts) or "skills"
+    file = re.sub("[^A-Za-z0-9+-]", "-", name)[:100]
+    # Two skills of one name, or whose names differ in what a file's name leaves out, have two pages.
+    if file != name or any(each.id == each.skill.name for each in facts):
+        key = "\n".join(f"{each.id} {each.skill.path}" for each in facts)
+        file += f"-{hashlib.sha256(key.encode('utf-8', 'surrogateescape')).hexdigest()[:8]}"
+    return store_path.parent / "reports" / store_path.name / f"{file}.html"
 
 
 def open_page(path: Path) -> None:

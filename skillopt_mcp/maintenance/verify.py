@@ -28,6 +28,14 @@ from skillopt_mcp.training.promotion_test import decision_of
 Advance = Callable[[str, int, int], None]
 """Called with what is done now, how much of it is done, and of how much: 0 where that is unknown."""
 RESTORE = NextStep(action="store restore", why="a sound backup; what is there now is kept next to it")
+COVERED = (
+    "SQLite's pages, indexes and references", "the number of commits", "versions, their files, and tasks",
+    "decisions, promotions, consents, and the findings of candidates", "the scores that promotion tests rest on",
+)  # fmt: skip
+UNCOVERED = (
+    "the text of replies and of recorded attempts", "trials outside of promotion tests", "reasons and edits",
+    "charges, settings and notes of runs",
+)  # fmt: skip
 MAX_SHOWN = 100
 TRIES = 5
 _HASH = re.compile("[0-9a-f]{64}")
@@ -40,7 +48,8 @@ def silent(_what: str, _n_done: int, _n_total: int) -> None:
 class Verified(Result):
     """What was found: the first of `n_problems`, and notes, which are no faults. `head` is the hash of the last event.
 
-    A `head` that is kept elsewhere proves later, by `holds`, that nothing before it was removed.
+    A `head` that is kept elsewhere proves later, by `holds`, that nothing before it was removed. A changed bit in what
+    is `not_covered` is not noticed.
     """
 
     store: str
@@ -50,6 +59,8 @@ class Verified(Result):
     n_events: int = 0
     n_decisions: int = 0
     head: str = ""
+    covered: tuple[str, ...] = COVERED
+    not_covered: tuple[str, ...] = UNCOVERED
 
 
 def verify_store(

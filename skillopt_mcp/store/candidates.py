@@ -120,6 +120,7 @@ def insert_candidate(connection: Connection, new: NewCandidate) -> bool:
             for edit, report in new.edits
         ],
     )  # fmt: skip
+    append(connection, "candidate_made", made.id)
     return True
 
 

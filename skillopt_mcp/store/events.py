@@ -29,6 +29,7 @@ KINDS = {
     "promotion_given_up": "promotion",
     "promotion_finished": "promotion",
     "promotion_taken_back": "promotion",
+    "candidate_made": "candidate",
     "candidate_seen": "candidate_session",
     "test_answered": "lease",
 }
@@ -54,6 +55,8 @@ ROWS = {
         "select id, skill_id, kind, candidate_id, from_version, to_version, state, verdict, agreed_by, agreed_on,"
         " login, created_at from promotion where id = ?"
     ),
+    # Its findings hold it for a person.
+    "candidate": "select id, skill_id, base_version, version_id, findings from candidate where id = ?",
     # The label SAME SESSION of a host's test rests on both: by its candidate, and by the test.
     "candidate_session": (
         "select json_group_array(session) from"

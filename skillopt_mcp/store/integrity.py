@@ -31,6 +31,7 @@ _KEYS = {
     "decision": "select id from decision",
     "approval": "select id from approval",
     "promotion": "select id from promotion",
+    "candidate": "select id from candidate",
     "candidate_session": "select distinct candidate_id from candidate_session",
     "lease": ("select distinct scope from lease where state = 'answered' and scope in (select id from promotion_test)"),
 }

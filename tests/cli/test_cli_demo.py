@@ -24,7 +24,7 @@ def test_the_demo_promotes_and_keeps_everything_in_its_folder(cli, tmp_path: Pat
     assert skill.read_bytes() != make_skill(0).main
     assert list(home.iterdir()) == []
     report = Path(outcome["report_path"])
-    assert report.parent == folder / "reports"
+    assert report.parent == folder / "reports" / "skillopt.db"
     assert outcome["candidate_id"] in report.read_text() or test["test_id"] in report.read_text()
     past = parsed(cli("show", "ledger-clerk", "--json", store=folder / "skillopt.db"))["history"]
     assert [row["by"].partition(" (")[0] for row in past["rows"]] == ["none, rule"]

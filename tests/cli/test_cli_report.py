@@ -78,9 +78,21 @@ def test_each_new_line_names_the_step_that_wrote_it(cli: Cli, store: Path, tmp_p
 def test_without_a_place_the_page_is_private_and_next_to_the_store(cli: Cli, store: Path) -> None:
     done = cli("report", SKILL, store=store)
     path = Path(done.stdout.strip())
-    assert (done.returncode, done.stderr, path.parent) == (0, "", store.parent / "reports")
+    assert (done.returncode, done.stderr, path.parent) == (0, "", store.parent / "reports" / store.name)
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert parsed(cli("report", SKILL, "--json", store=store))["paths"] == [str(path)]
+
+
+def test_two_stores_of_one_folder_have_two_pages(cli: Cli, tmp_path: Path) -> None:
+    pages = []
+    for store, skill in (("a.db", "x"), ("b.db", "x"), ("b.db", "y")):
+        folder = tmp_path / skill / "same"
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "SKILL.md").write_text(f"---\nname: same\ndescription: {skill}\n---\n{store}\n")
+        assert cli("skills", "track", folder, store=tmp_path / store).returncode == 0
+        pages.append(Path(cli("report", folder, store=tmp_path / store).stdout.strip()))
+    assert len({*pages}) == 3
+    assert [path.parent for path in pages] == [tmp_path / "reports" / name for name in ("a.db", "b.db", "b.db")]
 
 
 def test_markdown_and_tables_have_no_text_of_a_held_out_task(cli: Cli, store: Path, tmp_path: Path) -> None:
@@ -96,7 +108,7 @@ def test_markdown_and_tables_have_no_text_of_a_held_out_task(cli: Cli, store: Pa
     assert all(f"<code>{row['task'].replace('_', '&#95;')}</code>" in texts[0] for row in changed)
     steps = list(csv.DictReader((tmp_path / "tables" / "steps.csv").read_text().splitlines()))
     assert all(float(step["low"]) < float(step["candidate"]) < float(step["high"]) for step in steps)
-    assert not (store.parent / "reports" / "none.html").exists()
+    assert not (store.parent / "reports" / store.name / "none.html").exists()
 
 
 @pytest.mark.parametrize("id", ["nope", "t-000000000000", "c-000000000000", "r-000000000000"])

@@ -57,3 +57,18 @@ def test_an_agent_in_its_shell_restores_nothing(cli, make_place, tmp_path, monke
     assert "It allows promotions of ledger-clerk without asking." in reported.stdout
     found = parsed(cli("store", "restore", file, "--yes", "--json", store=place.store_path))
     assert found["skills"][0]["is_permitted"] is True
+
+
+def test_verify_says_what_it_covers_and_a_changed_bit_of_a_reply_is_in_what_it_does_not(cli, make_place) -> None:
+    place = make_place()
+    _promote(place)
+    with Workspace(place.store_path) as workspace, workspace.store.table(lambda pool: pool).write() as connection:
+        n = connection.execute("update trial set reason = 'another' where rowid in (select min(rowid) from trial)")
+        assert n.rowcount
+    done = cli("store", "verify", store=place.store_path)
+    assert (
+        "Not checked, a changed bit there goes unnoticed: the text of replies and of recorded attempts;" in done.stdout
+    )
+    found = parsed(cli("store", "verify", "--json", store=place.store_path))
+    assert "decisions, promotions, consents, and the findings of candidates" in found["covered"]
+    assert ("reasons and edits" in found["not_covered"], found["problems"]) == (True, [])

@@ -21,7 +21,7 @@ EDITED = SkillFiles((SkillFile("SKILL.md", b"# Skill\n- Be exact, always.\n"),))
 def answered(store: Store) -> Store:
     """Return a store with a test of a candidate that two sessions saw, and answered in two and one attempts."""
     skill = store.skills.track("s", "/s", SKILL)
-    made = Candidate("c-1", skill.id, SKILL.digest, EDITED.digest, "host", "why", ())
+    made = Candidate("c-1", skill.id, SKILL.digest, EDITED.digest, "host", "why", ("a new hook",))
     store.candidates.add_candidate(NewCandidate(made, EDITED, []))
     new = NewTest(skill.id, SKILL.digest, EDITED.digest, "host")
     test = store.tests.open(new, lambda _id, _n: ("00", [], Plan(n_units=8, attempts=3, alpha=0.05)))
@@ -35,7 +35,14 @@ def answered(store: Store) -> Store:
         store.leases.take([Offer(f"w-{n}", n + 1, None)], Term(test.id, session, 0.0, 9.0), NO_CAPS)
         assert store.leases.answer(f"w-{n}", Reply("42", id=n + 1), session) == "accepted"
     kinds = [event.kind for event in store.events.walk()]
-    assert kinds == ["test_opened", "candidate_seen", "candidate_seen", "test_answered", "test_answered"]
+    assert kinds == [
+        "candidate_made",
+        "test_opened",
+        "candidate_seen",
+        "candidate_seen",
+        "test_answered",
+        "test_answered",
+    ]
     assert problems(store) == []
     return store
 
@@ -51,6 +58,7 @@ def problems(store: Store) -> list[str]:
         ("update lease set session = 'author' where session = 'fresh'", "lease t-"),
         ("update lease set session = 'nobody' where id = 'w-0'", "lease t-"),
         ("update lease set state = 'failed' where session = 'fresh'", "lease t-"),
+        ("update candidate set findings = '[]'", "candidate c-1"),
         ("delete from lease where session = 'author'", "lease t-"),
         ("delete from candidate_session where session = 'author'", "candidate_session c-1"),
         ("delete from candidate_session", "candidate_session c-1"),
@@ -70,7 +78,7 @@ def test_sessions_without_an_event_are_named(answered: Store) -> None:
         rules = connection.execute("select name, sql from sqlite_schema where name like 'event_is%'").fetchall()
         for name, _ in rules:
             connection.execute(f"drop trigger {name}")
-        connection.execute("delete from event where seq > 1")
+        connection.execute("delete from event where seq > 2")
         for _, sql in rules:
             connection.execute(sql)
     assert sorted(each.partition(" ")[0] for each in problems(answered)) == ["candidate_session", "lease"]

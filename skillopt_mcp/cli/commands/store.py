@@ -65,6 +65,8 @@ class Verify(Command):
             return
         events, decisions = counted(result.n_events, "event"), counted(result.n_decisions, "decision")
         terminal.say(f"{result.store} is sound: {events}, {decisions} recomputed.")
+        terminal.say(f"Checked: {'; '.join(result.covered)}.")
+        terminal.say(f"Not checked, a changed bit there goes unnoticed: {'; '.join(result.not_covered)}.")
         if result.head:
             terminal.say(f"The last event is {result.head}; keep this hash elsewhere for verify --holds.")
 
