@@ -30,6 +30,8 @@ _ARGUMENTS = re.compile(r"<command-args>([^<]*)</command-args>", re.DOTALL)
 _MESSAGE = re.compile(rb'"type"\s*:\s*"(?:assistant|user)"')
 _BY_THE_USER = re.compile(rb'"type"\s*:\s*"user"')
 _RESULT = re.compile(rb'"type"\s*:\s*"tool_result"')
+# Only a command that failed writes there.
+_COMMAND_FAILED = b"<local-command-stderr>"
 _INTERRUPTED = "[Request interrupted by user"
 
 
@@ -75,7 +77,7 @@ class Claude:
     """Claude Code: a line is a message, and an answer of a tool is one of the user's."""
 
     def keeps(self, line: bytes) -> bool:
-        return _MESSAGE.search(line) is not None
+        return _MESSAGE.search(line) is not None or _COMMAND_FAILED in line
 
     def said(self, line: bytes) -> Said | None:
         if not _BY_THE_USER.search(line) or _RESULT.search(line):
@@ -214,11 +216,11 @@ class Use(NamedTuple):
 
 
 def uses_in(raw: Sequence[str], messages: Iterable[Message]) -> Iterator[Use]:
-    """Yield each use once: by the host's own lines, and by the calls that the model made."""
+    """Yield each use once: by the host's own lines, and by the calls of the model that did not fail."""
     bases = [found[1].rstrip("/") for text in raw for found in _BASE.finditer(text)]
     found = [Use(path=f"{base}/{MAIN_FILE}") for base in bases]
     found += [Use(path=match[1]) for text in raw for match in _INJECTED.finditer(text)]
-    names = [match[1] for match in _RAW_COMMAND.finditer(raw[0])]
+    names = [] if _COMMAND_FAILED.decode() in raw[1] else _RAW_COMMAND.findall(raw[0])
     for message in messages:
         if message.role == TOOL_CALL and message.name not in _WRITERS:
             arguments = _arguments(message.content)
@@ -339,7 +341,9 @@ def _attempt(turn: _Turn, dialect: Dialect, reaction: str | None) -> Iterator[At
     messages = _foreign(events, torn=turn.n_left_out > 0)
     if turn.n_left_out:
         messages.insert(0, Message("system", f"[{turn.n_left_out} lines in the middle of this turn are left out]"))
-    uses = tuple(uses_in((turn.first.decode("utf-8", "replace"), lines), messages))
+    failed = {id(events.messages[place]) for place in events.failed}
+    worked = [message for message in messages if id(message) not in failed]
+    uses = tuple(uses_in((turn.first.decode("utf-8", "replace"), lines), worked))
     if not uses or is_own_work(messages):
         return
     answers = [message for message in messages if message.role == "assistant" and message.name is None]

@@ -8,7 +8,7 @@ from functools import cache
 
 from pydantic import BaseModel
 
-from skillopt_mcp.backends.agents.working_copy import skill_name
+from skillopt_mcp.backends.agents.working_copy import folder_name
 from skillopt_mcp.backends.api.prompts import lenient_schema
 from skillopt_mcp.judges.judging import leaves
 from skillopt_mcp.judges.kinds.reported import ByHost
@@ -80,7 +80,7 @@ def _schema(model: type[BaseModel] | None) -> str:
 
 
 def _rollout(request: Rollout, lease_id: str) -> Work:
-    folder = f"{_SKILL_FOLDER}/{skill_name(request.files)}"
+    folder = f"{_SKILL_FOLDER}/{folder_name(request)}"
     alone = request.files.main_path if is_memory(request.files.main_path) else None
     memory = request.memory or alone
     files = [WorkFile(f"{TASK_FOLDER}/{file.path}", storable(file.content).encode()) for file in request.task.files]

@@ -55,6 +55,7 @@ class WithCompanion(_Wrapper):
         self.name += f"{COMPANION}{called}@{short(companion.digest)}"
         self.fingerprint += f"{COMPANION}{companion.digest}"
         self._companion = companion
+        self._folder = "" if is_memory(companion.main_path) else called
         self._joined: dict[str, SkillFiles] = {}
 
     async def complete(self, call: Call) -> Reply:
@@ -75,7 +76,7 @@ class WithCompanion(_Wrapper):
             return call
         mains = (request.files.main_path, self._companion.main_path)
         memory = next((path for path in mains if is_memory(path)), None)
-        return call._replace(request=Rollout(self._files(request.files), request.task, memory))
+        return call._replace(request=Rollout(self._files(request.files), request.task, memory, self._folder))
 
     def _files(self, files: SkillFiles) -> SkillFiles:
         if len(self._joined) >= _MAX_REMEMBERED:

@@ -35,12 +35,14 @@ Fault = Literal[
 class Rollout:
     """A request to attempt one task with one version of the skill. The task's judge is not for the backend's eyes.
 
-    `memory` is the path of the one of the files that a host reads in every session, where it is not all there is.
+    `memory` is the path of the one of the files that a host reads in every session, where it is not all there is;
+    `folder` names the skill's folder where it is not that of the task's skill.
     """
 
     files: SkillFiles
     task: Task
     memory: str | None = None
+    folder: str = ""
 
     @property
     def digest(self) -> str:

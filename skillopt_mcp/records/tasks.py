@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, get_args
 
 from skillopt_mcp.records.judging import Judge, judge_json
@@ -45,7 +45,7 @@ class NewTask:
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """A stored task. `split` never changes by itself; `digest` names prompt, judge and files."""
+    """A stored task. `split` never changes by itself; `digest` names prompt, judge and files, `folder` its skill's."""
 
     id: int
     skill_id: int
@@ -57,6 +57,7 @@ class Task:
     tags: tuple[str, ...] = ()
     files: tuple[TaskFile, ...] = ()
     group: str = ""
+    folder: str = field(default="", compare=False)
 
 
 def task_digest(prompt: str, judge: str, files: Sequence[Sequence[str]]) -> str:

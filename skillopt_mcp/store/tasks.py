@@ -20,8 +20,8 @@ ASKS = (
 )
 """Whether a row of task is one of skill ?1 that asks ?2, whatever blanks surround it; for the index task_by_prompt."""
 _TASK = (
-    "select id, skill_id, coalesce(retirement.name, task.name), prompt, judge, split, digest, tags, files, group_name"
-    " from task left join retirement on task_id = id"
+    "select id, skill_id, coalesce(retirement.name, task.name), prompt, judge, split, digest, tags, files, group_name,"
+    " (select name from skill where skill.id = skill_id) from task left join retirement on task_id = id"
 )
 
 
@@ -94,7 +94,7 @@ _PLACED = (
 
 
 def _task(row: Row) -> Task:
-    task_id, skill_id, name, prompt, judge, split, digest, tags, files, group = row
+    task_id, skill_id, name, prompt, judge, split, digest, tags, files, group, folder = row
     return Task(
         id=cast(int, task_id),
         skill_id=cast(int, skill_id),
@@ -106,6 +106,7 @@ def _task(row: Row) -> Task:
         tags=tuple(json.loads(str(tags))),
         files=parse_files(str(files)),
         group=str(group),
+        folder=str(folder),
     )
 
 

@@ -109,8 +109,17 @@ def claude_lines(
     for number, (name, arguments, result_text) in enumerate(tools):
         use = {"type": "tool_use", "id": f"t{number}", "name": name, "input": arguments}
         yield {"type": "assistant", "message": {"role": "assistant", "content": [use]}, "parent_tool_use_id": None}
-        back = {"type": "tool_result", "tool_use_id": f"t{number}", "content": [{"type": "text", "text": result_text}]}
+        back: dict[str, object] = {
+            "type": "tool_result",
+            "tool_use_id": f"t{number}",
+            "content": [{"type": "text", "text": result_text}],
+        }
+        back["is_error"] = result_text.startswith("Error: ")
         yield {"type": "user", "message": {"role": "user", "content": [back]}, "parent_tool_use_id": None}
+        if result_text.startswith("Launching"):
+            base = f"Base directory for this skill: CWD/.claude/skills/{arguments['skill']}\n\n# The text of it\n"
+            text = {"role": "user", "content": [{"type": "text", "text": base}]}
+            yield {"type": "user", "message": text, "parent_tool_use_id": None, "isSynthetic": True}
     yield {"type": "assistant", "message": {"content": [{"type": "text", "text": answer}]}, "parent_tool_use_id": None}
     used = {"inputTokens": 10, "outputTokens": 5, "cacheReadInputTokens": 30, "cacheCreationInputTokens": 2}
     ending = {"type": "result", "subtype": "success", "is_error": False, "result": answer, "total_cost_usd": 0.25}

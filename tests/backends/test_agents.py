@@ -89,7 +89,7 @@ def test_what_codex_does_not_print_is_found_in_its_session(codex: FakeHost) -> N
     assert ask(opened(codex)) == Reply(
         "the end",
         (
-            Message("skill", "opened", "clerk"),
+            Message("skill", "not opened", "clerk"),
             Message("assistant", "Hm.", "thinking"),
             Message(TOOL_CALL, '{"command":"cat ./.agents/skills/clerk/SKILL.md"}', "shell"),
             Message("tool", "no\n\n[exit code 2]", "shell"),

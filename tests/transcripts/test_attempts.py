@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import tracemalloc
 from collections.abc import Iterator
 
@@ -134,3 +135,26 @@ def test_a_long_turn_keeps_its_beginning_and_its_end_in_bounded_memory() -> None
     assert commands[0] == '{"command":"step 0"}'
     assert commands[-1] == '{"command":"step 599"}'
     assert len(commands) < 3 * PART_BYTES / 100_000
+
+
+def test_a_load_that_failed_is_no_attempt_with_the_skill() -> None:
+    wrong = (
+        claude_user("Close March"),
+        claude_call("Skill", {"skill": "clerk"}, "Shell command permission check failed"),
+    )
+    failed = line({**json.loads(wrong[1][1]), **_failed(wrong[1][1])})
+    assert read(wrong[0], wrong[1][0], failed, claude_said("No."), claude_user("Hm")) == []
+    typed = "<command-name>/clerk</command-name><command-args>do</command-args>"
+    refused = line({"type": "system", "subtype": "local_command", "content": "<local-command-stderr>failed"})
+    assert read(claude_user(typed), refused, claude_user("Hm")) == []
+    assert read(codex_meta(), codex_user("Close"), codex_shell("cat .agents/skills/clerk/SKILL.md", NO_FILE)) == []
+    assert read(claude_user(typed), claude_said("Done."), claude_user("Hm"))[0].uses == (Use(name="clerk"),)
+
+
+NO_FILE = "Process exited with code 1\nOutput:\ncat: no such file\n"
+
+
+def _failed(answer: bytes) -> dict[str, object]:
+    message = json.loads(answer)["message"]
+    message["content"][0]["is_error"] = True
+    return {"message": message}

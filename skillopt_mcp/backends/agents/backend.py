@@ -96,6 +96,7 @@ def _retry_after_s(text: str) -> float | None:
 CONCURRENCY = 4
 _VERSION_S = 30
 _SAID_CHARACTERS = 250
+_NOT_LOADED = re.compile(r"failed to load skill\b.*", re.IGNORECASE)
 
 
 class Host(Protocol):
@@ -150,7 +151,7 @@ class AgentBackend:
         failure = _failure(ended, events, host)
         if failure:
             raise failure
-        messages = events.transcript(skill) if isinstance(call.request, Rollout) else ()
+        messages = events.transcript(skill, call.request) if isinstance(call.request, Rollout) else ()
         # A wrong count is as good as none: nothing of what was reserved is given back for it.
         usage = Usage(estimated=True) if unusable_usage(events.usage) else events.usage
         return Reply(events.answer or "", messages, usage, served=events.served)
@@ -179,8 +180,13 @@ def _failure(ended: Ended, events: AgentEvents, host: Host) -> BackendFault | No
         return program.fault("timeout", f"no answer within {host.timeout:g} s", events.usage)
     if events.fault:
         return program.fault(events.fault, events.reason, events.usage)
+    if not_loaded := _NOT_LOADED.search(ended.errors):
+        return program.fault("unsupported", not_loaded[0], events.usage)
     if events.answer is None:
         return _no_end(ended, program)
+    if events.by_itself:
+        what = f"it answered by itself, and asked no model: {events.answer[:_SAID_CHARACTERS]!r}"
+        return program.fault("unsupported", f"{what}; reword a prompt that is a command of the program")
     return None if events.answer.strip() else program.fault("empty", "the answer is empty", events.usage)
 
 

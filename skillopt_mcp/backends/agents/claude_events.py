@@ -31,6 +31,7 @@ class _Block(Event):
     input: JsonValue = None
     tool_use_id: str = ""
     content: JsonValue = None
+    is_error: bool | None = None
 
 
 class _Content(Event):
@@ -84,39 +85,43 @@ class _Result(Event):
 
 def read_claude(output: str) -> AgentEvents:
     """Return what Claude Code printed."""
-    events = AgentEvents()
+    events = AgentEvents(mark="/")
     code: str | None = None
-    names: dict[str, str] = {}
+    calls: dict[str, int] = {}
     asked: JsonValue = None
     for kind, line in objects(output):
         if kind in ("assistant", "user") and (sent := parsed(line, _MessageEvent)) and not sent.parent_tool_use_id:
             code = sent.error
             if not code:
-                _read_message(sent.message, kind, names, events)
+                _read_message(sent.message, kind, calls, events)
         elif kind == "system" and (init := parsed(line, _SystemEvent)) and init.subtype == "init":
             asked = init.model or asked
         elif kind == "result" and (result := parsed(line, _Result)):
             _end(result, code, events)
     # It counts usage under the name that it asked for, too: only a message names the model that wrote it.
+    events.by_itself = not events.models and events.usage == Usage(usd=events.usage.usd)
     events.models = events.models or [served_name(asked)]
     return events
 
 
-def _read_message(message: _Content, kind: str, names: dict[str, str], events: AgentEvents) -> None:
-    """Keep the parts of a message; what the program itself sends, such as the skill's text, is left out."""
+def _read_message(message: _Content, kind: str, calls: dict[str, int], events: AgentEvents) -> None:
+    """Keep the parts of a message; what the program itself sends, such as the skill's text, is kept apart."""
     if kind == "assistant" and message.model != _BY_ITSELF:
         events.models += filter(None, [served_name(message.model)])
     for block in message.blocks:
         if block.type == "tool_result":
-            events.add("tool", text_of(block.content), names.get(block.tool_use_id))
+            call = calls.get(block.tool_use_id)
+            events.add("tool", text_of(block.content), None if call is None else events.messages[call].name)
+            if block.is_error and call is not None:
+                events.failed.add(call)
         elif kind != "assistant":
-            continue
+            events.loaded.append(block.text)
         elif block.type == "text" and block.text.strip():
             events.add("assistant", block.text)
         elif block.type == "thinking" and block.thinking.strip():
             events.add("assistant", block.thinking, "thinking")
         elif block.type == "tool_use":
-            names[block.id] = block.name
+            calls[block.id] = len(events.messages)
             events.add(TOOL_CALL, to_json(block.input or {}).decode(), block.name)
 
 

@@ -10,12 +10,13 @@ from pydantic import Field, JsonValue
 from pydantic_core import from_json, to_json
 
 from skillopt_mcp.backends.agents.backend import fault_of
-from skillopt_mcp.backends.agents.events import AgentEvents, Event, objects, parsed
+from skillopt_mcp.backends.agents.events import ARRIVED_CHARACTERS, AgentEvents, Event, objects, parsed
 from skillopt_mcp.records.calls import TOOL_CALL, Usage, served_name
 
 SHELL = "shell"
 _SHELLS = frozenset({"container.exec", "exec_command", "local_shell", "shell", "shell_command"})
 _EXIT = re.compile(r"^Process exited with code (-?\d+)$", re.MULTILINE)
+_FAILED = re.compile(r"\[exit code -?\d+\]$")
 _OUTPUT = "Output:\n"
 
 
@@ -64,14 +65,14 @@ class _Row(Event):
 def read_session(text: str) -> AgentEvents:
     """Return what a conversation holds; its answer is None until the task is complete."""
     events = AgentEvents()
-    names: dict[str, str] = {}
+    calls: dict[str, int] = {}
     for kind, line in objects(text):
         row = parsed(line, _Row)
         if row is None:
             continue
         payload = row.payload
         if kind == "response_item":
-            _read_payload(payload, names, events)
+            _read_payload(payload, calls, events)
         elif kind == "turn_context":
             events.models += filter(None, [served_name(payload.model)])
         elif payload.type == "token_count" and payload.info:
@@ -81,19 +82,25 @@ def read_session(text: str) -> AgentEvents:
     return events
 
 
-def _read_payload(payload: _Payload, names: dict[str, str], events: AgentEvents) -> None:
+def _read_payload(payload: _Payload, calls: dict[str, int], events: AgentEvents) -> None:
     if payload.type == "message" and payload.role == "assistant":
         for text in _texts(payload.content):
             events.add("assistant", text)
+    elif payload.type == "message" and payload.role == "user":
+        events.loaded += _texts(payload.content)
     elif payload.type == "reasoning":
         for text in _texts(payload.summary):
             events.add("assistant", text, "thinking")
     elif payload.type in ("function_call", "custom_tool_call"):
         name, arguments = _called(payload)
-        names[payload.call_id] = name
+        calls[payload.call_id] = len(events.messages)
         events.add(TOOL_CALL, arguments, name)
     elif payload.type in ("function_call_output", "custom_tool_call_output"):
-        events.add("tool", _result(payload.output), names.get(payload.call_id))
+        call, text = calls.get(payload.call_id), _result(payload.output)
+        events.add("tool", text, None if call is None else events.messages[call].name)
+        # A longer text may hold what was read before a later command failed.
+        if call is not None and len(text) < ARRIVED_CHARACTERS and _FAILED.search(text):
+            events.failed.add(call)
 
 
 def _called(payload: _Payload) -> tuple[str, str]:
@@ -175,7 +182,7 @@ def read_codex(output: str, session: str) -> AgentEvents:
     events = _by_events(output)
     kept = read_session(session)
     if kept.messages:
-        events.messages = kept.messages
+        events.messages, events.loaded, events.failed = kept.messages, kept.loaded, kept.failed
     if kept.answer and events.fault is None:
         events.answer = kept.answer
     if kept.usage != Usage():

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -10,9 +11,12 @@ from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError
 from pydantic_core import from_json
 
 from skillopt_mcp.prompts.rendering import cut_middle
-from skillopt_mcp.records.calls import ALSO, TOOL_CALL, Fault, Message, Usage
+from skillopt_mcp.records.calls import ALSO, TOOL_CALL, Fault, Message, Rollout, Usage
 
 MESSAGE_CHARACTERS = 20_000
+ARRIVED_CHARACTERS = 200
+BASE = "Base directory for this skill: "
+_LINE_NUMBER = re.compile(r"^ *\d+(?:[\t→:]|  )", re.MULTILINE)
 SKILL = "skill"
 
 
@@ -29,7 +33,9 @@ E = TypeVar("E", bound=Event)
 class AgentEvents:
     """What a program reported: `answer` is None until the end; `fault` is what it ended in, with the `reason`.
 
-    `models` are those that answered, in the order in which they began to.
+    `models` are those that answered, in the order in which they began to. `loaded` is what the program itself put
+    before the model, such as a skill's text; `failed` are the places of calls among the messages whose tool failed.
+    `mark` is how a prompt begins that names a skill, "" where none does; `by_itself`: it asked no model.
     """
 
     answer: str | None = None
@@ -38,6 +44,10 @@ class AgentEvents:
     fault: Fault | None = None
     reason: str = ""
     models: list[str] = field(default_factory=list)
+    loaded: list[str] = field(default_factory=list)
+    failed: set[int] = field(default_factory=set)
+    mark: str = ""
+    by_itself: bool = False
 
     @property
     def served(self) -> str:
@@ -50,15 +60,28 @@ class AgentEvents:
         text = content if role == TOOL_CALL else cut_middle(content, MESSAGE_CHARACTERS)
         self.messages.append(Message(role, text, name))
 
-    def transcript(self, skill: str | None) -> tuple[Message, ...]:
-        """Return the messages before the answer, below one that records whether the skill was opened."""
+    def transcript(self, skill: str | None, request: Rollout) -> tuple[Message, ...]:
+        """The messages before the answer, below one that records whether the text of the skill arrived."""
         messages = self.messages
         if messages and messages[-1] == Message("assistant", cut_middle(self.answer or "", MESSAGE_CHARACTERS)):
             messages = messages[:-1]
         if skill is None:
             return tuple(messages or self.messages)
-        state = "opened" if any(_opens(message, skill) for message in messages) else "not opened"
+        state = "opened" if self._is_opened(skill, request) else "not opened"
         return (Message(SKILL, state, skill), *messages)
+
+    def _is_opened(self, skill: str, request: Rollout) -> bool:
+        if self.mark and request.task.prompt.split(maxsplit=1)[:1] == [self.mark + skill]:
+            return True
+        bases = [text.partition("\n")[0] for text in self.loaded]
+        if any(base.startswith(BASE) and base.rstrip("/").endswith(f"/{skill}") for base in bases):
+            return True
+        results = [message for message in self.messages if message.role == "tool"]
+        forked = f'Skill "{skill}" completed (forked execution)'
+        if any(message.name == "Skill" and forked in message.content for message in results):
+            return True
+        body = body_of(request.files.main.decode("utf-8", "replace"))
+        return _is_shown(body, [*self.loaded, *(message.content for message in results)])
 
 
 def parsed(line: str, model: type[E]) -> E | None:
@@ -83,7 +106,25 @@ def objects(output: str) -> Iterator[tuple[str, str]]:
             yield kind, line
 
 
-def _opens(message: Message, skill: str) -> bool:
-    if message.role != TOOL_CALL or skill not in message.content:
-        return False
-    return message.name == "Skill" or "SKILL.md" in message.content
+def body_of(text: str) -> str:
+    """The text of a skill below its front matter; all of it where there is nothing below."""
+    lines = text.removeprefix("\ufeff").splitlines(keepends=True)
+    if not lines or lines[0].strip() != "---":
+        return text
+    end = next((n for n, line in enumerate(lines[1:], 1) if line.rstrip() == "---"), 0)
+    return "".join(lines[end + 1 :]).strip() or text
+
+
+def _is_shown(body: str, texts: Sequence[str]) -> bool:
+    """Whether a text holds 200 characters in a row of a body, or all of a shorter one; however its lines are numbered.
+
+    Runs of white space count as one blank.
+    """
+    wanted = " ".join(body.split())
+    size = min(ARRIVED_CHARACTERS, len(wanted))
+    pieces = {wanted[at : at + size] for at in range(len(wanted) - size + 1)} if size else set()
+    for shown in (form for text in texts for form in (text, _LINE_NUMBER.sub("", text))):
+        there = " ".join(shown.split())
+        if any(there[at : at + size] in pieces for at in range(len(there) - size + 1)):
+            return True
+    return False

@@ -10,7 +10,7 @@ from pathlib import Path
 from skillopt_mcp.backends.agents.places import Place
 from skillopt_mcp.documents.frontmatter import read
 from skillopt_mcp.records.calls import Rollout
-from skillopt_mcp.records.skills import SkillFiles, is_memory
+from skillopt_mcp.records.skills import is_memory
 
 _NAME = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
 _NAME_CHARACTERS = 64
@@ -35,16 +35,18 @@ def lay_out(place: Place, request: Rollout, skills_path: str) -> str | None:
             raise Unusable(f"the task's file '{file.path}' would set up the host; take it out of the task")
         write_inside(place.work, file.path, file.content.encode("utf-8", "replace"), executable=False)
     alone = request.files.main_path if is_memory(request.files.main_path) else None
-    memory, name = request.memory or alone, skill_name(request.files)
+    memory, name = request.memory or alone, folder_name(request)
     for each in request.files.files:
         folder = place.work if each.path == memory else place.work / skills_path / name
         write_inside(folder, each.path, each.content, executable=each.executable)
     return name if any(each.path != memory for each in request.files.files) else None
 
 
-def skill_name(files: SkillFiles) -> str:
-    """Return the name in a skill's front matter, where it can be a folder's name."""
-    front = read(files.main)
+def folder_name(request: Rollout) -> str:
+    """The name of the skill's live folder, in both arms of a test; without one, the front matter's where it can be."""
+    if live := request.folder or request.task.folder:
+        return live
+    front = read(request.files.main)
     name = front.name if front else None
     return name if name and len(name) <= _NAME_CHARACTERS and _NAME.fullmatch(name) else NAMELESS
 
