@@ -22,7 +22,7 @@ from benchmarks.doors import StdioHost, add_tasks, command, ours, parser, show
 from benchmarks.simulation import task_rows, write_skill
 
 SEED = 3
-BATCH = 200
+N_AT_ONCE = 200
 SLOWEST_S = 5.0
 _TARGETS = ("documents", "transcripts", "tool inputs")
 Target = Callable[[Random], int]
@@ -83,7 +83,7 @@ class Doors:
     def documents(self, chance: Random) -> int:
         """Check many damaged skills, and return how many."""
         with tempfile.TemporaryDirectory(dir=self.folder) as folder:
-            for n in range(BATCH):
+            for n in range(N_AT_ONCE):
                 content = _damaged(chance, drawn_edits.document(chance))
                 if chance.random() < 0.3:
                     content = b"---\n" + "".join(chance.choices(_YAML, k=chance.randint(1, 12))).encode() + content
@@ -91,16 +91,16 @@ class Doors:
                 skill.mkdir()
                 (skill / "SKILL.md").write_bytes(content)
             self._run("check", folder)
-        return BATCH
+        return N_AT_ONCE
 
     def transcripts(self, chance: Random) -> int:
         """Read many sessions, some of whose lines are damaged, and return how many."""
         with tempfile.TemporaryDirectory(dir=self.folder) as folder:
-            for n in range(BATCH):
+            for n in range(N_AT_ONCE):
                 lines = [_damaged(chance, line.encode()) for line in chance.choices(_LINES, k=chance.randint(1, 12))]
                 (Path(folder) / f"{n}.jsonl").write_bytes(b"\n".join(lines) + b"\n")
             self._run("harvest", folder, "--dry-run")
-        return BATCH
+        return N_AT_ONCE
 
     def tool_inputs(self, chance: Random) -> int:
         """Call a tool with arguments of any shape, as a host would, now and then on a damaged skill."""

@@ -15,15 +15,14 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import repeat
 from pathlib import Path
 
-from skillopt_mcp.backends.anthropic import AnthropicBatch, open_anthropic
+from skillopt_mcp.backends.anthropic import open_anthropic
 from skillopt_mcp.backends.api.clients import BODY_BYTES
 from skillopt_mcp.backends.base import BackendFault
-from skillopt_mcp.backends.openai import OpenAIBatch, open_openai
+from skillopt_mcp.backends.openai import open_openai
 from skillopt_mcp.records.calls import Call, Question
 
 _MB = 1_000_000
-_BATCH = b'{"id": "b", "status": "completed", "output_file_id": "f"}'
-CASES = ("400 MB", "gzip bomb", "objects", "error", "batch")
+CASES = ("400 MB", "gzip bomb", "objects", "error")
 
 
 def peak_rss_mb_hostile_body() -> float:
@@ -61,14 +60,11 @@ def _handler(case: str, vendor: str) -> type[BaseHTTPRequestHandler]:
             if case == "gzip bomb":
                 self.send_header("content-encoding", "gzip")
             self.end_headers()
-            is_batch = self.path.endswith("/batches/b")
             try:
-                for part in [_BATCH] if is_batch else _parts(case, vendor):
+                for part in _parts(case, vendor):
                     self.wfile.write(part)
             except OSError:
                 pass
-
-        do_GET = do_POST
 
     return Handler
 
@@ -79,15 +75,9 @@ def _parts(case: str, vendor: str) -> Iterable[bytes]:
         return repeat(b" " * _MB, 400)
     if case == "gzip bomb":
         return [_bomb()]
-    if case in ("objects", "error"):
-        start = b'{"error":[' if case == "error" else b'{"output":[' if vendor == "openai" else b'{"content":['
-        item = b"[]," if case == "error" else b'{"type":""},'
-        return [start + item * (BODY_BYTES // len(item) - 10) + item[:-1] + b"]}"]
-    text = "x" * 10_000
-    message = {"content": [{"type": "text", "text": text}]}
-    response = {"body": {"output": [{"type": "message", "content": [{"type": "output_text", "text": text}]}]}}
-    line = {"result": {"type": "succeeded", "message": message}} if vendor == "anthropic" else {"response": response}
-    return (json.dumps({"custom_id": str(n)} | line).encode() + b"\n" for n in range(40_000))
+    start = b'{"error":[' if case == "error" else b'{"output":[' if vendor == "openai" else b'{"content":['
+    item = b"[]," if case == "error" else b'{"type":""},'
+    return [start + item * (BODY_BYTES // len(item) - 10) + item[:-1] + b"]}"]
 
 
 @cache
@@ -102,11 +92,7 @@ def _ask(vendor: str, case: str, url: str) -> None:
     text, key = f"m,base_url={url},max_tokens=100", {"OPENAI_API_KEY": "none", "ANTHROPIC_API_KEY": "none"}
     backend = open_openai(text, key) if vendor == "openai" else open_anthropic(text, key)
     try:
-        if case == "batch":
-            batch = OpenAIBatch(backend) if vendor == "openai" else AnthropicBatch(backend)  # type: ignore[arg-type]
-            asyncio.run(batch.results("b"))
-        else:
-            asyncio.run(backend.complete(Call("optimizer", "reflect", Question("Answer.", "-", "patch"), "r")))
+        asyncio.run(backend.complete(Call("optimizer", "reflect", Question("Answer.", "-", "patch"), "r")))
         raise AssertionError("it was read as an answer")
     except BackendFault as fault:
         print(fault.message, file=sys.stderr)

@@ -2,8 +2,8 @@
 
     python benchmarks/malformed.py [--frames N] [--seed N] [--short] [--json]
 
-Bad JSON, deep and huge values, wrong types, unknown methods and tools, batches, half lines, invalid UTF-8: the server
-may answer with an error or not at all. After every burst the same process has to answer a good call.
+Bad JSON, deep and huge values, wrong types, unknown methods and tools, lists of messages, half lines, bad UTF-8: the
+server may answer with an error or not at all. After every burst the same process has to answer a good call.
 """
 
 from __future__ import annotations

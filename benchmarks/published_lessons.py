@@ -49,7 +49,7 @@ PUBLISHED: tuple[str, ...] = (
     "Rates are cached for a day. Pass `fresh=true` if the user asks for today's rate.",
     "Responses over 1 MB come as a link in `download_url`; fetch it within 10 minutes.",
     "**Versions**: send `Ledger-Version: 2024-06-01`, the default changes without notice.",
-    "Batch requests take up to 500 entries; split larger ones by `account`.",
+    "Bulk requests take up to 500 entries; split larger ones by `account`.",
     "Only `draft` entries can be changed. A `posted` one gets a reversal.",
     "Sort by `(date, id)`; `date` alone is not unique.",
     "Close the client with `await client.aclose()` at the end of the script.",

@@ -9,8 +9,7 @@ from typing import NamedTuple
 from pydantic import BaseModel, ConfigDict
 
 from skillopt_mcp.answering import answering, changed_since, run_backends, tasks_of
-from skillopt_mcp.backends.base import Backend, concurrency_of
-from skillopt_mcp.backends.batches import batching
+from skillopt_mcp.backends.base import concurrency_of
 from skillopt_mcp.costs import default_tokens
 from skillopt_mcp.evidence import evidence_of, n_votes
 from skillopt_mcp.judges.checking import families
@@ -32,16 +31,15 @@ from skillopt_mcp.workspace import Workspace
 class Forecast(BaseModel):
     """What the calls of an estimate take, when each takes what such calls took on average in earlier runs.
 
-    None where no call of one of the models, which are then `unknown`, is stored, or a price is not known. With
-    `by_batch` the time is unknown. `tokens_each` is the mean of all calls; `is_default`: an agent has made no
-    call yet, so its tokens are our default, and price and time are unknown.
+    None where no call of one of the models, which are then `unknown`, is stored, or a price is not known.
+    `tokens_each` is the mean of all calls; `is_default`: an agent has made no call yet, so its tokens are our default,
+    and price and time are unknown.
     """
 
     model_config = ConfigDict(frozen=True)
     tokens: int | None = None
     usd: float | None = None
     minutes: float | None = None
-    by_batch: bool = False
     tokens_each: int | None = None
     is_default: bool = False
     unknown: tuple[Role, ...] = ()
@@ -50,19 +48,18 @@ class Forecast(BaseModel):
 def forecast(workspace: Workspace, calls: Mapping[Role, int], concurrency: int | None = None) -> Forecast:
     """Return what so many calls of each role take at most, with so many of them at once."""
     tokens, usd, seconds, unknown = 0.0, 0.0, 0.0, list[Role]()
-    priced, by_batch, is_default = True, False, False
+    priced, is_default = True, False
     for role, n_calls in calls.items():
         if not n_calls:
             continue
         backend = workspace.backend(role)
-        usual = _usual(workspace, role, backend)
+        usual = workspace.store.ledger.usual(role, backend.name, backend.fingerprint)
         # A host does not report what it used.
         if not (usual and usual.tokens) and (default := default_tokens(backend.name)):
             usual, is_default = Usual(default, None, 0.0), True
         if usual is None:
             unknown.append(role)
             continue
-        by_batch = by_batch or batching(backend) is not None
         tokens += n_calls * usual.tokens
         seconds += n_calls * usual.latency_ms / 1000 / (concurrency or concurrency_of(backend))
         priced = priced and usual.usd is not None
@@ -70,26 +67,14 @@ def forecast(workspace: Workspace, calls: Mapping[Role, int], concurrency: int |
     if unknown:
         return Forecast(unknown=tuple(unknown))
     return Forecast(
-        tokens=round(tokens), usd=usd if priced else None, minutes=None if by_batch or is_default else seconds / 60,
-        by_batch=by_batch, tokens_each=round(tokens / max(1, sum(calls.values()))), is_default=is_default,
+        tokens=round(tokens), usd=usd if priced else None, minutes=None if is_default else seconds / 60,
+        tokens_each=round(tokens / max(1, sum(calls.values()))), is_default=is_default,
     )  # fmt: skip
 
 
 def most_again(calls: Mapping[Role, int]) -> int:
     """Return how many calls an estimate leaves out at most, which retry unusable replies."""
     return MAX_REASKS * (calls.get("optimizer", 0) + calls.get("judge", 0))
-
-
-def _usual(workspace: Workspace, role: Role, backend: Backend) -> Usual | None:
-    """Return what a call takes on average; by batch, when none has been asked so yet, what others took for less."""
-    ledger, vendor = workspace.store.ledger, batching(backend)
-    usual = ledger.usual(role, backend.name, backend.fingerprint, by_batch=vendor is not None)
-    if usual is not None or vendor is None:
-        return usual
-    usual = ledger.usual(role, backend.name, backend.fingerprint)
-    if usual is None or usual.usd is None:
-        return usual
-    return usual._replace(usd=usual.usd * vendor.discount)
 
 
 class Estimate(BaseModel):

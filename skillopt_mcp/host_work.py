@@ -127,7 +127,7 @@ def hand_out(
 ) -> tuple[list[WorkItem], NextStep]:
     """Return work on calls that no session has, leased to the caller's session, and what to do with it or without any.
 
-    The order is random and reveals nothing; all of one batch is done with one version of the skill, or is of one kind.
+    The order is random and reveals nothing; what is taken at once is for one version of the skill, or of one kind.
     Without `capacity` a caller is given what its session has out already, if anything.
     Raises CapReached when all that is left was handed out before, and to do so again would exceed a cap.
     """
@@ -155,10 +155,10 @@ def _leased(workspace: Workspace, scope: str, calls: Mapping[int, Call], capacit
         return hashlib.sha256(f"{scope} {call_id}".encode()).digest()
 
     free = leases.free(sorted(calls, key=shuffled), workspace.lease_time())
-    taken = _take(workspace, scope, calls, _batch(free, calls, capacity))
+    taken = _take(workspace, scope, calls, _fitting(free, calls, capacity))
     if taken.is_capped and not taken.offers:
         # What was never handed out is paid for.
-        taken = _take(workspace, scope, calls, _batch(leases.never_taken(free), calls, capacity))
+        taken = _take(workspace, scope, calls, _fitting(leases.never_taken(free), calls, capacity))
         if not taken.offers:
             raise Budget(scope, workspace.caps).reached(workspace.store.budgets.get_spent(scope), Cost())
     return taken.offers
@@ -200,7 +200,7 @@ def _take(workspace: Workspace, scope: str, calls: Mapping[int, Call], call_ids:
     return taken
 
 
-def _batch(free: Sequence[int], calls: Mapping[int, Call], capacity: Capacity) -> list[int]:
+def _fitting(free: Sequence[int], calls: Mapping[int, Call], capacity: Capacity) -> list[int]:
     chosen, left = list[int](), capacity.chars
     for call_id in free:
         if kind_of(calls[call_id]) != kind_of(calls[free[0]]):

@@ -13,12 +13,11 @@ from typing import Literal
 from skillopt_mcp.answering import describe_own_backend
 from skillopt_mcp.backends.base import Backend, environment_name
 from skillopt_mcp.backends.host import is_host
-from skillopt_mcp.calls.asking import Outstanding
+from skillopt_mcp.calls.asking import Asker, Outstanding, run_or_wait
 from skillopt_mcp.calls.owners import lock_run
 from skillopt_mcp.calls.spending import Budget
 from skillopt_mcp.candidates import bring_back
 from skillopt_mcp.costs import check_caps, default_tokens
-from skillopt_mcp.dispatch import Sender, check_batch
 from skillopt_mcp.documents.text import quoted
 from skillopt_mcp.errors import BadInput, Busy, NotFound, Refused
 from skillopt_mcp.evidence import evidence_of, is_simulated, kind_of, try_programs
@@ -45,7 +44,7 @@ from skillopt_mcp.store.opening import Store
 from skillopt_mcp.tasks import near_train_tasks
 from skillopt_mcp.tracing import span
 from skillopt_mcp.training.config import Config
-from skillopt_mcp.training.progress import Notify, Progress, silent
+from skillopt_mcp.training.progress import Notify, Progress, pause_reporter, silent
 from skillopt_mcp.training.promotion_test import (
     BETTER,
     Asked,
@@ -255,7 +254,7 @@ def current_test(
                 return test
     held = tasks_to_test(workspace, candidate.skill_id, among)
     backend = evidence_of(workspace.backends_for(held))
-    return foreseen_test(store, _arms(store, candidate), held, backend, _asked(workspace, asked, backend))
+    return foreseen_test(store, _arms(store, candidate), held, backend, _asked(asked, backend))
 
 
 def _arms(store: Store, candidate: Candidate) -> tuple[SkillFiles, SkillFiles]:
@@ -265,20 +264,15 @@ def _arms(store: Store, candidate: Candidate) -> tuple[SkillFiles, SkillFiles]:
     return base, files
 
 
-def _asked(workspace: Workspace, asked: Asked, backend: str) -> Asked:
-    """Return what is asked here: by batch without a screen, whose waves may take a day; of a simulation, which proves
-    nothing, with a salt by which its results come about again.
-    """
-    salt = _SALT_OF_SIMULATIONS if is_simulated(backend) else None
-    return replace(asked, screens=not workspace.batch, salt=salt)
+def _asked(asked: Asked, backend: str) -> Asked:
+    """Give a test of a simulation, which proves nothing, a salt by which its results come about again."""
+    return replace(asked, salt=_SALT_OF_SIMULATIONS if is_simulated(backend) else None)
 
 
 def opened(workspace: Workspace, candidate: Candidate, asked: Asked, held: Sequence[Task]) -> Test:
     """Return a new test of a candidate on these held-out tasks: it takes its share of the release's error rate."""
     backend = evidence_of(workspace.backends_for(held))
-    return open_test(
-        workspace.store, _arms(workspace.store, candidate), held, backend, _asked(workspace, asked, backend)
-    )
+    return open_test(workspace.store, _arms(workspace.store, candidate), held, backend, _asked(asked, backend))
 
 
 def shortening(base: SkillFiles, candidate: SkillFiles) -> float:
@@ -409,17 +403,18 @@ def _run(workspace: Workspace, test: Test, waits: bool, notify: Notify) -> Stand
     store = workspace.store
     with only_here(store, test, notify if waits else None):
         backends, budget = _able(workspace, test), Budget(test.row.id, workspace.caps)
-        sender = Sender(workspace, budget, notify, workspace.on_reply, workspace.concurrency)
-        with span("promotion_test", test=test.row.id):
-            return sender.send(backends, test.row.id, lambda ask: run_test(test, store, ask, notify))
+        with span("promotion_test", test=test.row.id), Asker(
+            store, backends, test.row.id, concurrency=workspace.concurrency, on_reply=workspace.on_reply,
+            budget=budget, on_pause=pause_reporter(notify),
+        ) as ask:  # fmt: skip
+            return run_or_wait(ask, store, lambda: run_test(test, store, ask, notify))
 
 
 def _able(workspace: Workspace, test: Test) -> dict[Role, Backend]:
-    """Return who answers in a test. Raises BadInput for caps or a batch that they cannot have."""
+    """Return who answers in a test. Raises BadInput for caps that they cannot have."""
     backends = workspace.backends_for(test.tasks)
     try_programs(workspace.store, test.tasks)
     check_caps(workspace.caps, backends)
-    check_batch(workspace, backends)
     return backends
 
 

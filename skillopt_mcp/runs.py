@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 import re
 import shlex
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import NamedTuple, TypeVar
 
@@ -28,12 +29,11 @@ from skillopt_mcp.answering import (
 )
 from skillopt_mcp.backends.base import Backend
 from skillopt_mcp.backends.host import is_host
-from skillopt_mcp.calls.asking import Outstanding
+from skillopt_mcp.calls.asking import Asker, Outstanding, run_or_wait
 from skillopt_mcp.calls.owners import is_locked
 from skillopt_mcp.calls.rounds import OnReply
 from skillopt_mcp.calls.spending import Budget
 from skillopt_mcp.costs import Accounted, Used, account, add_up, check_caps, used_by
-from skillopt_mcp.dispatch import Sender, check_batch
 from skillopt_mcp.documents.text import counted
 from skillopt_mcp.errors import BackendError, BadInput, CapReached, NotFound, Refused, Waiting
 from skillopt_mcp.evidence import evidence_of, is_simulated, judge_named, try_programs
@@ -48,7 +48,7 @@ from skillopt_mcp.prompts.loading import Prompts, load_prompts, stored_prompts
 from skillopt_mcp.records.budgets import Caps, Cost
 from skillopt_mcp.records.calls import Call, Reply, Role
 from skillopt_mcp.records.candidates import Candidate, NewCandidate, candidate_id
-from skillopt_mcp.records.evidence import Mean, TestReport, Verdict
+from skillopt_mcp.records.evidence import Mean, Standing, TestReport, Verdict
 from skillopt_mcp.records.next_step import NextStep
 from skillopt_mcp.records.results import Replayed, Result, StepRow
 from skillopt_mcp.records.runs import Run, RunKind, RunStatus, StepRecord
@@ -61,7 +61,7 @@ from skillopt_mcp.training.config import Config
 from skillopt_mcp.training.gating import measured
 from skillopt_mcp.training.loop import train
 from skillopt_mcp.training.plan import Plan, check_splits, search_splits
-from skillopt_mcp.training.progress import Notify, silent
+from skillopt_mcp.training.progress import Notify, pause_reporter, silent
 from skillopt_mcp.training.promotion_test import Asked, Test, run_test, stored_test
 from skillopt_mcp.workspace import Workspace
 
@@ -113,7 +113,6 @@ def new_run(
     backends = workspace.backends_for(tasks) | {"optimizer": workspace.backend("optimizer")}
     try_programs(workspace.store, tasks)
     check_caps(workspace.caps, backends)
-    check_batch(workspace, backends)
     sessions = store.trajectories.recent_trajectories(tracked.id, config.sessions)
     draft = Run(
         id="",
@@ -204,15 +203,13 @@ def replay(
 
     It resumes under the caps that it was given last, replaced by those of the workspace. Raises Busy when it is locked,
     and Refused when it was frozen with other backends or, without `allow_changed`, one has another fingerprint now.
-    When interrupted, or stopped at a cap or by an outage (Stopped), what was finished is kept. Batches at a vendor go
-    on there, and are collected when the run is resumed.
+    When interrupted, or stopped at a cap or by an outage (Stopped), what was finished is kept.
     """
     store = workspace.store
     skill = store.skills.get_skill(run.skill_id)
     if run.result:
         return Replayed.model_validate_json(run.result)
     backends = backends_of(workspace, run)
-    check_batch(workspace, backends)
     lock = lock_of(workspace, run)
     status: RunStatus = "stopped"
     higher = store.runs.get_higher(run.id) if run.status == "stopped" else ""
@@ -229,14 +226,22 @@ def replay(
         store.runs.set_status(run.id, "running")
         higher = ""
         plan = planned(workspace, run)
-        sender = Sender(workspace, Budget(run.id, caps), notify, on_reply, concurrency)
+        asker = functools.partial(
+            Asker, store, concurrency=concurrency, on_reply=on_reply, budget=Budget(run.id, caps),
+            on_pause=pause_reporter(notify),
+        )  # fmt: skip
+
+        def try_test(test: Test) -> Standing:
+            backends = workspace.backends_for(test.tasks)
+            with only_here(store, test, notify), asker(backends, test.row.id) as ask:
+                return answered(run_or_wait(ask, store, lambda: run_test(test, store, ask, notify)))
+
         with span("run", run=run.id, skill=skill.name):
-            state = answered(
-                sender.send(
-                    backends, run.id, lambda ask: train(plan, store, ask, sender.notify, stop_when_perfect=True)
+            with asker(backends, run.id) as ask:
+                state = answered(
+                    run_or_wait(ask, store, lambda: train(plan, store, ask, notify, stop_when_perfect=True))
                 )
-            )
-            result = finish(run, skill, plan, Best(state.best, state.best_score), sender)
+            result = finish(workspace, run, plan, Best(state.best, state.best_score), try_test)
         store.runs.set_status(run.id, "finished", result.model_dump_json())
         status = "finished"
         return result
@@ -297,9 +302,9 @@ class Best(NamedTuple):
     score: float
 
 
-def finish(run: Run, skill: Skill, plan: Plan, best: Best, sender: Sender) -> Replayed:
+def finish(workspace: Workspace, run: Run, plan: Plan, best: Best, try_test: Callable[[Test], Standing]) -> Replayed:
     """Return the outcome: the best version becomes a candidate, and the promotion gate looks at it once."""
-    workspace, store = sender.workspace, sender.workspace.store
+    store, skill = workspace.store, workspace.store.skills.get_skill(run.skill_id)
     made, outcome = None, why_none(store.runs.list_steps(run.id))
     if best.files != plan.base:
         made = _candidate(workspace, run, plan.base, best)
@@ -315,12 +320,7 @@ def finish(run: Run, skill: Skill, plan: Plan, best: Best, sender: Sender) -> Re
             test = opened(workspace, made, asked, held)
         # A process may die between the verdict and the end of its run: its test is not another one then.
         store.runs.add_finish(run.id, test.row.id)
-        backends = workspace.backends_for(test.tasks)
-        with only_here(store, test, sender.notify):
-            standing = answered(
-                sender.send(backends, test.row.id, lambda ask: run_test(test, store, ask, sender.notify))
-            )
-        return replayed(workspace, run, skill, made, report_of(workspace, test, standing))
+        return replayed(workspace, run, skill, made, report_of(workspace, test, try_test(test)))
     return replayed(workspace, run, skill, made, outcome)
 
 

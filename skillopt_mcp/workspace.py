@@ -18,8 +18,7 @@ from typing import Any, Generic, Self, TypeVar, cast
 
 from skillopt_mcp import limits
 from skillopt_mcp.backends.base import Backend, no_backend
-from skillopt_mcp.backends.batches import Patience, batching
-from skillopt_mcp.backends.registry import batched, check_no_secret, open_backend
+from skillopt_mcp.backends.registry import check_no_secret, open_backend
 from skillopt_mcp.backends.wrappers import Redacting, WithCompanion
 from skillopt_mcp.calls.owners import Owner
 from skillopt_mcp.documents.diffs import truncate_middle
@@ -182,8 +181,7 @@ class Workspace:
     `target`, `optimizer` and `judge` are backends (made, or as BACKEND:MODEL) or None; `project` is the folder whose
     skills are found; `caps` are those of every run and test that is advanced here; `clock` returns seconds since 1970,
     for leases, too (default for those: a clock that cannot be set). `concurrency` calls at once go to each backend, or
-    as many as it takes by itself; with `batch`, calls of targets and judges that have a batch API go by that, which is
-    looked at so often. Only with `hands_out` can a host be a backend.
+    as many as it takes by itself. Only with `hands_out` can a host be a backend.
     """
 
     def __init__(
@@ -199,7 +197,6 @@ class Workspace:
         clock: Callable[[], float] | None = None,
         hands_out: bool = False,
         concurrency: int | None = None,
-        batch: Patience | None = None,
     ) -> None:
         self.store_path = store_path
         self.caps = caps
@@ -213,7 +210,7 @@ class Workspace:
         # Who counts what comes in for contests and promotion tests: a person may watch.
         self.on_reply: Callable[[Call, Reply], None] | None = None
         self._hands_out = hands_out
-        self.concurrency, self.batch = concurrency, batch
+        self.concurrency = concurrency
         self.jobs = Jobs()
         self._specs: dict[Role, str | Backend | None] = {"target": target, "optimizer": optimizer, "judge": judge}
         self._backends: dict[Role, Backend] = {}
@@ -250,7 +247,6 @@ class Workspace:
             caps=self.caps,
             environ=self._environ,
             concurrency=self.concurrency,
-            batch=self.batch,
         )
 
     def close(self) -> None:
@@ -315,13 +311,11 @@ class Workspace:
                 raise no_backend(role)
             if role not in self._backends:
                 opened = open_backend(spec) if isinstance(spec, str) else spec
-                if opened.deferred and not self._hands_out and not batching(opened):
+                if opened.deferred and not self._hands_out:
                     raise BackendError(
                         f"'{opened.name}' answers through the tools of a server alone: ask the agent that it serves, "
                         "or name another backend, for instance 'claude-code:sonnet'"
                     )
-                if self.batch and role != "optimizer":
-                    opened = batched(opened) or opened
                 self._backends[role] = Redacting(opened, self.redactor)
             return self._backends[role]
 

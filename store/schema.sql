@@ -234,28 +234,6 @@ create table budget (
     seconds real not null           -- that processes worked on it
 ) strict, without rowid;
 
--- One row per batch of calls for a vendor's batch API, written before it is sent.
-create table batch (
-    id text primary key,            -- sent with the batch, so that it is found at the vendor when its sender died
-    budget text not null,
-    role text not null check (role in ('target', 'judge')),
-    backend text not null,          -- the sender's fingerprint
-    vendor_id text,                 -- null until the vendor has taken it
-    state text not null check (state in ('opening', 'running', 'cancelling', 'over', 'dissolved')),
-    opened_at real not null         -- seconds since 1970
-) strict;
-
--- One row per call in a batch, with what was charged for it at most before it was sent.
-create table batch_call (
-    batch_id text not null references batch(id),
-    call_id integer not null references call(id),
-    tokens integer not null,
-    usd real not null,
-    primary key (batch_id, call_id)
-) strict, without rowid;
-
-create index batch_call_by_call on batch_call(call_id);
-
 -- One row per call that was handed to a host for a while; after that it may be handed out again, under another id.
 create table lease (
     id text primary key,            -- unguessable: who knows it may answer

@@ -61,7 +61,7 @@ _TESTS = Path(__file__).parent
 _SLOW = ("acceptance", "cli", "hosts", "peers", "redteam", "report")
 _SLOW_FILES = {
     "test_agent_places.py", "test_agents.py", "test_answering.py", "test_approval.py", "test_backend_registry.py",
-    "test_backing_up.py", "test_batches.py", "test_budgeting.py", "test_budgets.py", "test_declined.py",
+    "test_backing_up.py", "test_budgeting.py", "test_budgets.py", "test_declined.py",
     "test_ending_early.py", "test_erasing.py", "test_estimating.py", "test_hidden_characters.py",
     "test_host_replies.py", "test_hostile_optimizers.py", "test_http.py", "test_judging.py", "test_kills.py",
     "test_leasing.py", "test_looking.py", "test_misbehaving_hosts.py", "test_promoting.py",

@@ -34,7 +34,7 @@ LEVELS = [
     {"skills"},
     {"tasks", "linting"},
     {"answering", "costs", "candidates", "trajectories"},
-    {"dispatch", "sessions", "host_work"},
+    {"sessions", "host_work"},
     {"promotion_tests"},
     {"promotions"},
     {"runs"},

@@ -1,26 +1,22 @@
-"""Anthropic: models behind the Messages and the Message Batches API; what a batch shares is cached."""
+"""Anthropic: models behind the Messages API; what many calls share is cached."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Mapping, Sequence
-from datetime import datetime
+from collections.abc import Mapping
 from functools import partial
 from typing import ClassVar, Literal
 
 import anthropic
 import httpx2
 from pydantic import Field
-from pydantic_core import to_json
 
-from skillopt_mcp.backends.api.answers import Answer, Wire, body_of, counted, parse_body, reply_of
+from skillopt_mcp.backends.api.answers import Answer, Wire, body_of, counted, reply_of
 from skillopt_mcp.backends.api.clients import Sdk, http_client, rejection_of, time_limits
 from skillopt_mcp.backends.api.faults import Endpoint, find_endpoint
 from skillopt_mcp.backends.api.prices import Price, PricedOptions, Tokens, find_price, parse_options
 from skillopt_mcp.backends.api.prompts import Prompt, prompt_of, strict_schema
-from skillopt_mcp.backends.api.vendor import DAY_S, ApiBackend, ApiBatch, Page, ResultLine, VendorBatch
-from skillopt_mcp.backends.base import Backend, BackendFault
-from skillopt_mcp.backends.batches import BatchStatus, Item, Located, Result, Tag
+from skillopt_mcp.backends.api.vendor import ApiBackend
 from skillopt_mcp.backends.registry import backend
 from skillopt_mcp.errors import BackendError
 from skillopt_mcp.records.calls import Call, Fault, Reply, served_name
@@ -49,7 +45,7 @@ class AnthropicOptions(PricedOptions):
 
 
 def request_body(prompt: Prompt, options: AnthropicOptions, *, structured: bool) -> Body:
-    """Return the JSON body of a request, with a cache breakpoint behind all that the batch shares."""
+    """Return the JSON body of a request, with a cache breakpoint behind all that other calls share."""
     body: Body = {"model": options.model, "max_tokens": options.max_tokens}
     body["system"] = [_text(prompt.system, cached=not prompt.shared)]
     parts = [_text(prompt.shared, cached=True), _text(prompt.own, cached=False)]
@@ -113,7 +109,7 @@ class MessageBody(Wire):
 
 
 class AnthropicBackend(ApiBackend[AnthropicOptions]):
-    """Answers calls by one model. Of a batch with a long skill the first call goes ahead and writes the cache."""
+    """Answers calls by one model. Of calls that share a long skill the first goes ahead and writes the cache."""
 
     sdk = Sdk(
         anthropic.AnthropicError,
@@ -171,120 +167,7 @@ class AnthropicBackend(ApiBackend[AnthropicOptions]):
         )
 
 
-_STATUS = {
-    "invalid_request_error": 400, "authentication_error": 401, "billing_error": 402, "permission_error": 403,
-    "not_found_error": 404, "request_too_large": 413, "rate_limit_error": 429, "api_error": 500,
-    "timeout_error": 504, "overloaded_error": 529,
-}  # fmt: skip
-
-
-class _Counts(Wire):
-    processing: int = 0
-    succeeded: int = 0
-    errored: int = 0
-    canceled: int = 0
-    expired: int = 0
-
-    @property
-    def n_done(self) -> int:
-        return self.succeeded + self.errored + self.canceled + self.expired
-
-
-class _Batch(VendorBatch):
-    processing_status: str = "in_progress"
-    request_counts: _Counts = _Counts()
-    created_at: datetime | None = None
-    cancel_initiated_at: datetime | None = None
-
-
-class _Error(Wire):
-    type: str = ""
-    message: str = ""
-
-
-class _Errored(_Error):
-    error: _Error | None = None
-
-
-class _Outcome(Wire):
-    type: str
-    message: object = None
-    error: _Errored | None = None
-
-
-class _Line(ResultLine):
-    result: _Outcome
-
-
-class AnthropicBatch(ApiBatch[AnthropicBackend]):
-    """Anthropic's Message Batches API.
-
-    A batch has no tag there: the names of its calls carry it, and can be read once it is over.
-    """
-
-    path = f"{PATH}/batches"
-    cursor = "after_id"
-
-    def line(self, item: Item) -> bytes:
-        asked = self._backend
-        body = request_body(prompt_of(item.call), asked.options, structured=asked.structured)
-        return to_json({"custom_id": item.name, "params": body})
-
-    async def submit(self, tag: Tag, lines: Sequence[bytes]) -> str:
-        content = b'{"requests":[' + b",".join(lines) + b"]}"
-        options = {"headers": {"content-type": "application/json"}}
-        response = await self._backend.send("post", self.path, content=content, options=options)
-        return body_of(response, _Batch, self._origin).id
-
-    async def find(self, tag: Tag, known: Collection[str]) -> Located:
-        """Return the batch whose calls carry the tag. One of as many calls that is not over may be it, or not."""
-        is_certain = True
-        async for batch in self._list(Page[_Batch]):
-            if batch.created_at and batch.created_at.timestamp() < tag.opened_at - DAY_S:
-                break
-            n_calls = batch.request_counts.processing + batch.request_counts.n_done
-            if batch.id in known or n_calls != tag.n_calls:
-                continue
-            if batch.processing_status != "ended":
-                is_certain = False
-            elif any(name.startswith(f"{tag.id}-") for name in await self.results(batch.id)):
-                return Located(batch.id)
-        return Located(None, is_certain)
-
-    async def look(self, vendor_id: str) -> BatchStatus:
-        batch = await self._get(vendor_id, _Batch)
-        is_cancelled = batch.cancel_initiated_at is not None
-        return BatchStatus(batch.processing_status == "ended", batch.request_counts.n_done, is_cancelled)
-
-    async def results(self, vendor_id: str) -> Mapping[str, Result]:
-        # By its path, not by the URL that the response names: the key goes to our endpoint alone.
-        return await self._results(f"{self.path}/{vendor_id}/results", _Line, self._result)
-
-    async def forget(self, vendor_id: str) -> None:
-        await self._backend.send("delete", f"{self.path}/{vendor_id}")
-
-    def _result(self, line: _Line) -> Result:
-        outcome = line.result
-        if outcome.type == "canceled":
-            return None
-        if outcome.type == "expired":
-            return self._expired()
-        if outcome.type != "succeeded":
-            error = (outcome.error and outcome.error.error) or outcome.error or _Error()
-            return self._rejected(_STATUS.get(error.type, 500), error.type, error.message)
-        try:
-            body = parse_body(to_json(outcome.message), "application/json", MessageBody, self._origin)
-            return reply_of(body.answer(), self._origin, self._backend.price)
-        except BackendFault as fault:
-            return fault
-
-
-def batched(backend: Backend) -> AnthropicBatch | None:
-    """Return the backend as its Message Batches API answers for it, None where it is another vendor's."""
-    return AnthropicBatch(backend) if isinstance(backend, AnthropicBackend) else None
-
-
-@backend("anthropic", answers="the vendor's API", needs="`ANTHROPIC_API_KEY`", has_options=True, batched=batched)
+@backend("anthropic", answers="the vendor's API", needs="`ANTHROPIC_API_KEY`", has_options=True)
 def open_anthropic(text: str, environ: Mapping[str, str] = os.environ) -> AnthropicBackend:
     """Return the backend of "MODEL,name=value,...". Raises BackendError when it is not configured."""
     options = parse_options(text, AnthropicOptions)

@@ -1,9 +1,9 @@
-"""OpenAI: models behind the Responses, Chat Completions or Batch API: OpenAI's, Azure's, or any compatible server."""
+"""OpenAI: models behind the Responses or the Chat Completions API: OpenAI's, Azure's, or any compatible server."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import ClassVar, Literal
@@ -11,18 +11,16 @@ from typing import ClassVar, Literal
 import httpx2
 import openai
 from pydantic import Field, ValidationError
-from pydantic_core import to_json
 
-from skillopt_mcp.backends.api.answers import Answer, Wire, body_of, counted, parse_body, reply_of
+from skillopt_mcp.backends.api.answers import Answer, Wire, body_of, counted, reply_of
 from skillopt_mcp.backends.api.clients import Sdk, http_client, rejection_of, time_limits
-from skillopt_mcp.backends.api.faults import Endpoint, Rejection, find_endpoint, rejection
+from skillopt_mcp.backends.api.faults import Endpoint, Rejection, find_endpoint
 from skillopt_mcp.backends.api.prices import Price, PricedOptions, Tokens, find_price, parse_options
 from skillopt_mcp.backends.api.prompts import Prompt, prompt_of, strict_schema
-from skillopt_mcp.backends.api.vendor import DAY_S, ApiBackend, ApiBatch, Page, ResultLine, VendorBatch
-from skillopt_mcp.backends.base import Backend, BackendFault
-from skillopt_mcp.backends.batches import BatchStatus, Item, Located, Result, Tag
+from skillopt_mcp.backends.api.vendor import ApiBackend
+from skillopt_mcp.backends.base import BackendFault
 from skillopt_mcp.backends.registry import backend
-from skillopt_mcp.errors import BackendError, Unset
+from skillopt_mcp.errors import Unset
 from skillopt_mcp.records.calls import CONFIGURATION, Call, Fault, Reply, served_name
 
 HOME = "https://api.openai.com/v1"
@@ -278,21 +276,15 @@ class OpenAIBackend(ApiBackend[OpenAIOptions]):
         pool = await self.pools.get()
         async with pool.probe.taken(partial(self._is_unknown, prompt)), self.connected() as client:
             response, dialect = await self._send(client, prompt)
-        return self.reply_in(response.content, response.headers.get("content-type", ""), dialect, prompt)
+        is_chat = dialect.api == "chat"
+        body = body_of(response, ChatBody, self.origin) if is_chat else self._responses(response)
+        return reply_of(body.answer(), self.origin, self.price, prompt.system + prompt.user)
 
-    def reply_in(self, body: bytes, content_type: str, dialect: Dialect, prompt: Prompt | None = None) -> Reply:
-        """Return the reply that a response to the prompt holds. Raises BackendFault when there is none in it."""
-        if dialect.api == "responses":
-            answer = self._responses(body, content_type).answer()
-        else:
-            answer = parse_body(body, content_type, ChatBody, self.origin).answer()
-        return reply_of(answer, self.origin, self.price, prompt.system + prompt.user if prompt else "")
-
-    def _responses(self, body: bytes, content_type: str) -> ResponsesBody:
+    def _responses(self, response: httpx2.Response) -> ResponsesBody:
         try:
-            return parse_body(body, content_type, ResponsesBody, self.origin)
+            return body_of(response, ResponsesBody, self.origin)
         except BackendFault as fault:
-            if not _is_chat(body):
+            if not _is_chat(response.content):
                 raise
             what = "it answers /responses in the shape of the Chat Completions API"
             fix = f"name that API in the spec: openai:{self.options.model},api=chat"
@@ -345,141 +337,11 @@ def _is_chat(body: bytes) -> bool:
         return False
 
 
-TAG = "skillopt_batch"
-_OVER = frozenset({"completed", "expired", "cancelled", "failed"})
-_TOO_MUCH = "token_limit"
-
-
-class _BatchCounts(Wire):
-    completed: int = 0
-    failed: int = 0
-
-
-class _Errors(Wire):
-    data: list[_Error] | None = None
-
-
-class _Batch(VendorBatch):
-    status: str = ""
-    created_at: float | None = None
-    metadata: dict[str, str] | None = None
-    request_counts: _BatchCounts | None = None
-    input_file_id: str | None = None
-    output_file_id: str | None = None
-    error_file_id: str | None = None
-    errors: _Errors | None = None
-
-
-class _Response(Wire):
-    status_code: int = 200
-    body: object = None
-
-
-class _Line(ResultLine):
-    response: _Response | None = None
-    error: _Error | None = None
-
-
-class OpenAIBatch(ApiBatch[OpenAIBackend]):
-    """OpenAI's Batch API, for the endpoint that the backend is set to."""
-
-    path = "/batches"
-    cursor = "after"
-
-    def line(self, item: Item) -> bytes:
-        dialect = self._backend.dialect
-        body = request_body(prompt_of(item.call), self._backend.options, dialect)
-        return to_json({"custom_id": item.name, "method": "POST", "url": f"/v1{dialect.path}", "body": body})
-
-    async def submit(self, tag: Tag, lines: Sequence[bytes]) -> str:
-        async with self._backend.connected() as client:
-            file = await client.files.create(file=(f"{tag.id}.jsonl", b"\n".join(lines) + b"\n"), purpose="batch")
-            body = {
-                "input_file_id": file.id,
-                "endpoint": f"/v1{self._backend.dialect.path}",
-                "completion_window": "24h",
-                "metadata": {TAG: tag.id},
-            }
-            try:
-                response = await client.post(self.path, body=body, cast_to=httpx2.Response)
-            except openai.APIStatusError as error:
-                if error.status_code < 500:  # certainly no batch was made of it
-                    await client.files.delete(file.id)
-                raise
-        return body_of(response, _Batch, self._origin).id
-
-    async def find(self, tag: Tag, known: Collection[str]) -> Located:
-        async for batch in self._list(Page[_Batch]):
-            if (batch.metadata or {}).get(TAG) == tag.id:
-                return Located(batch.id)
-            if batch.created_at is not None and batch.created_at < tag.opened_at - DAY_S:
-                break
-        return Located(None)
-
-    async def look(self, vendor_id: str) -> BatchStatus:
-        batch = await self._get(vendor_id, _Batch)
-        counts = batch.request_counts or _BatchCounts()
-        refused = self._refused(batch) if batch.status == "failed" else None
-        return BatchStatus(
-            batch.status in _OVER, counts.completed + counts.failed, batch.status == "cancelled", refused
-        )
-
-    async def results(self, vendor_id: str) -> Mapping[str, Result]:
-        batch = await self._get(vendor_id, _Batch)
-        files = filter(None, (batch.output_file_id, batch.error_file_id))
-        found: dict[str, Result] = {}
-        for file_id in files:
-            found |= await self._results(f"/files/{file_id}/content", _Line, self._result)
-        return found
-
-    async def forget(self, vendor_id: str) -> None:
-        """Delete the files of a batch: prompts and answers."""
-        batch = await self._get(vendor_id, _Batch)
-        for file_id in filter(None, (batch.input_file_id, batch.output_file_id, batch.error_file_id)):
-            await self._backend.send("delete", f"/files/{file_id}")
-
-    def _refused(self, batch: _Batch) -> BackendFault:
-        errors = (batch.errors.data if batch.errors else None) or [_Error()]
-        # A full queue of tokens: there is room again later.
-        return self._fault(errors[0], 429 if _TOO_MUCH in str(errors[0].code) else 400)
-
-    def _result(self, line: _Line) -> Result:
-        error, answered = line.error, line.response
-        if error and error.code == "batch_cancelled":
-            return None
-        if error and error.code == "batch_expired":
-            return self._expired()
-        if answered is None:
-            return self._fault(error or _Error(), 500)
-        if answered.status_code != 200:
-            found = rejection(0, answered.body, {})
-            return self._rejected(answered.status_code, found.code, found.message)
-        try:
-            return self._backend.reply_in(to_json(answered.body), "application/json", self._backend.dialect)
-        except BackendFault as fault:
-            return fault
-
-    def _fault(self, error: _Error, status: int) -> BackendFault:
-        return self._rejected(status, str(error.code or ""), error.message or "")
-
-
-def batched(backend: Backend) -> OpenAIBatch | None:
-    """Return the backend as its Batch API answers for it. Raises BackendError where that API is another one."""
-    if not isinstance(backend, OpenAIBackend):
-        return None
-    if backend.options.azure:
-        raise BackendError(
-            f"'{backend.name}' is an Azure deployment, which has another batch API: leave out --batch-api"
-        )
-    return OpenAIBatch(backend)
-
-
 @backend(
     "openai",
     answers="the vendor's API, Azure, or any server that speaks it (`base_url=URL`)",
     needs="`OPENAI_API_KEY`",
     has_options=True,
-    batched=batched,
 )
 def open_openai(text: str, environ: Mapping[str, str] = os.environ) -> OpenAIBackend:
     """Return the backend of "MODEL,name=value,...". Raises BackendError when it is not configured."""

@@ -28,7 +28,6 @@ class Kind(NamedTuple):
     """A backend as it is registered: `spec` is how people write it, `answers` who answers, `needs` what it takes.
 
     `has_options`: what follows a comma says how the model is asked, not which one. `is_asked`: doctor makes one call.
-    `batched` returns it as its vendor's batch API answers for it.
     """
 
     name: str
@@ -38,7 +37,6 @@ class Kind(NamedTuple):
     open: Callable[[str], Backend]
     has_options: bool
     is_asked: bool
-    batched: Callable[[Backend], Backend | None] | None
 
 
 _KINDS: dict[str, Kind] = {}
@@ -53,12 +51,11 @@ def backend(
     needs: str = "nothing",
     has_options: bool = False,
     is_asked: bool = True,
-    batched: Callable[[Backend], Backend | None] | None = None,
 ) -> Callable[[Opener], Opener]:
     """Register what opens a backend from the part of its spec behind the colon."""
 
     def register(opener: Opener) -> Opener:
-        _KINDS[name] = Kind(name, spec or f"{name}:MODEL", answers, needs, opener, has_options, is_asked, batched)
+        _KINDS[name] = Kind(name, spec or f"{name}:MODEL", answers, needs, opener, has_options, is_asked)
         return opener
 
     return register
@@ -147,9 +144,3 @@ def lacking(spec: str) -> str:
     except Unset as error:
         return str(error)
     return ""
-
-
-def batched(opened: Backend) -> Backend | None:
-    """Return a backend as its vendor's batch API answers for it, None where there is none. Raises BackendError."""
-    kind = kind_of(opened.name.partition(":")[0]) if is_spec(opened.name) else None
-    return kind.batched(opened) if kind and kind.batched else None

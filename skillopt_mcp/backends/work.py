@@ -65,7 +65,7 @@ def n_chars(call: Call) -> int:
 
 
 def kind_of(call: Call) -> str:
-    """Return what a batch may have in common: the version that is attempted with, or the kind of question."""
+    """Name what work that is taken at once has in common: the version that is attempted with, or the question."""
     return call.request.files.digest if isinstance(call.request, Rollout) else f"{call.role}/{call.stage}"
 
 

@@ -15,7 +15,6 @@ from skillopt_mcp.backends.base import (
     shown,
     worst_case,
 )
-from skillopt_mcp.backends.batches import batching
 from skillopt_mcp.backends.registry import COMPANION, backend_name, kind_of, open_backend
 from skillopt_mcp.backends.user_backend import awaited, checked_bound
 from skillopt_mcp.documents.text import quoted
@@ -37,7 +36,6 @@ class _Wrapper:
         self.name = backend.name
         self.fingerprint = backend.fingerprint
         self.deferred = backend.deferred
-        self.batching = batching(backend)
         self.concurrency = concurrency_of(backend)
         self.environment_name = environment_name(backend)
         self._backend = backend
@@ -169,7 +167,6 @@ class Judges:
 
     def __init__(self, model: Backend | None, commands: Backend) -> None:
         self.deferred = model is not None and model.deferred
-        self.batching = batching(model)
         self._model, self._commands = model, commands
         self.concurrency = concurrency_of(model or commands)
         self.name = model.name if model else commands.name

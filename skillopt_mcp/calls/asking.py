@@ -13,13 +13,11 @@ from dataclasses import dataclass
 from typing import Self, TypeVar
 
 from skillopt_mcp.backends.base import Backend, is_deferred, no_backend, shown
-from skillopt_mcp.backends.batches import batching
 from skillopt_mcp.calls.owners import Owner
 from skillopt_mcp.calls.rounds import Lane, OnPause, OnReply, Open, Round, Terms, open_lane
 from skillopt_mcp.calls.spending import Budget
 from skillopt_mcp.errors import BadInput, Waiting
 from skillopt_mcp.limits import MAX_CONCURRENCY
-from skillopt_mcp.records.budgets import Cost
 from skillopt_mcp.records.calls import Call, Reply, Role
 from skillopt_mcp.store.calls import Settlement
 from skillopt_mcp.store.opening import Store
@@ -100,15 +98,12 @@ class Asker:
         return [replies[key] for key in keys]
 
     def _leave_open(self, calls: Mapping[bytes, Call]) -> None:
-        """Keep calls in the store for a host to answer, charged once. Raises CapReached when one is too many.
-
-        What goes out in a batch is charged with that batch.
-        """
+        """Keep calls in the store for a host to answer, charged once. Raises CapReached when one is too many."""
         store, terms = self._store, self._terms
         known = store.leases.open_ids(list(calls))
         fresh = [Open(key, call) for key, call in calls.items() if key not in known]
         if fresh:
-            costs = [self._cost(call) for _, call in fresh]
+            costs = [terms.budget.cost(self._lane(call.role).backend, call) for _, call in fresh]
             settled = store.calls.settle(Settlement([], [], 0, fresh, terms.scope, HOST, terms.budget.bill(costs)))
             known |= {item.key: claim.id for item, claim in zip(fresh, settled.claims, strict=False)}
         for key, call in calls.items():
@@ -116,10 +111,6 @@ class Asker:
                 self.left_open[known[key]] = shown(self._lane(call.role).backend, call)
         if fresh and len(settled.claims) < len(fresh) and not self.left_open:
             raise terms.budget.reached(settled.spent, costs[len(settled.claims)])
-
-    def _cost(self, call: Call) -> Cost:
-        backend = self._lane(call.role).backend
-        return Cost(0) if batching(backend) else self._terms.budget.cost(backend, call)
 
     async def _ask(self, lanes: Sequence[Lane], replies: dict[bytes, Reply]) -> None:
         # Not returned: what a task returns is spelled out each time that the runner gives back the signal of Ctrl-C.

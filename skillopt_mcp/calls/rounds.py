@@ -12,7 +12,7 @@ from typing import NamedTuple
 from skillopt_mcp import tracing
 from skillopt_mcp.backends.base import FATAL, Backend, BackendFault, concurrency_of
 from skillopt_mcp.calls.owners import Owner
-from skillopt_mcp.calls.spending import MAX_PAUSE_S, ONE_CHANCE, Budget, Pause, too_long, usage_of, wait_before_next
+from skillopt_mcp.calls.spending import MAX_PAUSE_S, ONE_CHANCE, POLICIES, Budget, Pause, too_long, wait_before_next
 from skillopt_mcp.errors import Outage, TurnedDown
 from skillopt_mcp.records.budgets import Cost, Spent
 from skillopt_mcp.records.calls import NOTHING, Call, Fault, Reply, Usage, served_name, storable, storable_messages
@@ -313,7 +313,9 @@ class Round:
     def _fail(self, sent: Sent, fault: BackendFault) -> TurnedDown | Outage | None:
         lane, now = sent.lane, self._loop.time()
         detail = storable(str(fault))
-        self._attempts.append(Attempt(sent.call_id, fault.fault, detail, usage_of(fault)))
+        # Where it may have been paid and is not reported, its price is unknown.
+        usage = fault.usage or (Usage() if POLICIES[fault.fault].may_be_paid else NOTHING)
+        self._attempts.append(Attempt(sent.call_id, fault.fault, detail, usage))
         self._terms.budget.failed(sent.cost, sent.item.call, fault.fault, fault.usage)
         sent.n_failed += 1
         if fault.fault in FATAL:

@@ -8,11 +8,11 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
-from skillopt_mcp.backends.base import RETRYABLE, Backend, BackendFault, worst_case
+from skillopt_mcp.backends.base import RETRYABLE, Backend, worst_case
 from skillopt_mcp.documents.text import counted
 from skillopt_mcp.errors import CapReached, Outage
 from skillopt_mcp.records.budgets import NO_CAPS, Caps, Cost, Spent, cost_of
-from skillopt_mcp.records.calls import NOTHING, Call, Fault, Reply, Usage
+from skillopt_mcp.records.calls import Call, Fault, Reply, Usage
 from skillopt_mcp.store.calls import NO_FAILURES, Bill, Failures
 
 MAX_ATTEMPTS = 5
@@ -109,11 +109,6 @@ def too_long(pause: Pause) -> Outage:
         f"{pause}, and no run waits for longer than {MAX_PAUSE_S / 60:.0f} minutes. Resume in "
         f"{pause.seconds / 60:,.0f} minutes, from {back:%Y-%m-%d %H:%M} UTC on"
     )
-
-
-def usage_of(fault: BackendFault) -> Usage:
-    """Return what a failed attempt used, its price unknown where it may have been paid and is not reported."""
-    return fault.usage or (Usage() if POLICIES[fault.fault].may_be_paid else NOTHING)
 
 
 class Budget:

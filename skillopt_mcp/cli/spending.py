@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, Field, JsonValue
+from pydantic import BaseModel, JsonValue
 
 from skillopt_mcp.cli.command import TARGET, YES, Capped, Flag, WrongUsage
 from skillopt_mcp.cli.terminal import Terminal
@@ -30,12 +30,9 @@ class Spending(Capped):
 
 @dataclass(kw_only=True)
 class Sending(Spending):
-    """Those among them whose calls may go at once, or by batch."""
+    """Those among them that limit how many calls go at once."""
 
     concurrency: Annotated[int | None, Flag("calls under way at once (default: set by the backend)")] = None
-    batch_api: Annotated[
-        bool, Flag("send to the vendor's batch API: half the price, minutes to a day for each wave of calls")
-    ] = False
 
     def __post_init__(self) -> None:
         if self.concurrency is not None and self.concurrency < 1:
@@ -68,7 +65,6 @@ class BrokenOff(BaseModel):
     n_steps: int | None = None
     reason: str
     next_step: NextStep
-    at_vendor: list[str] = Field(default_factory=list)
     is_interrupted: bool = False
 
     @classmethod
@@ -89,10 +85,8 @@ class BrokenOff(BaseModel):
         return 130 if self.is_interrupted else 1
 
     def show(self, terminal: Terminal) -> None:
-        """Print why it stopped, and what a vendor still has."""
+        """Print why it stopped."""
         terminal.note(f"{'Interrupted' if self.is_interrupted else 'Stopped'}: {self.reason}.")
-        if self.at_vendor:
-            terminal.note(f"Still at the vendor: {', '.join(self.at_vendor)}.")
 
 
 def agree(
@@ -151,11 +145,10 @@ def _describe(plan: Forecast) -> str:
             f"No call to {unknown} is stored yet, so tokens, cost and time are unknown; set caps with --max-calls, "
             "--max-tokens, --max-usd or --max-minutes."
         )
-    if plan.is_default:
+    if plan.minutes is None:  # a default, as nothing is measured
         return (
             f"About {plan.tokens_each:,} tokens each, mostly cached (default of {DEFAULTS_OF}): at most about "
             f"{plan.tokens:,} tokens; price and time are unknown."
         )
     usd = "at an unknown price" if plan.usd is None else f"${plan.usd:,.2f}"
-    minutes = "minutes to a day for each batch" if plan.minutes is None else f"{plan.minutes:,.1f} minutes"
-    return f"From past calls: at most about {plan.tokens:,} tokens, {usd}, {minutes}."
+    return f"From past calls: at most about {plan.tokens:,} tokens, {usd}, {plan.minutes:,.1f} minutes."

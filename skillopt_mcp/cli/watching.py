@@ -9,7 +9,6 @@ from contextlib import contextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING, Protocol, Self
 
-from skillopt_mcp.dispatch import BATCH
 from skillopt_mcp.documents.text import counted, escaped
 from skillopt_mcp.gates.promotion import GATE
 from skillopt_mcp.training.progress import WAIT
@@ -132,12 +131,6 @@ class Watch:
             return
         if progress.current is not None and progress.best is not None:
             self._scores = f"val {progress.current:.2f}, best {progress.best:.2f}"
-        if stage == BATCH:
-            note = f", {progress.note}" if progress.note else ""
-            self._update(stage, f"at the vendor: {n_done} of {counted(n_total, 'call')}{note}", n_done, n_total)
-            if progress.note:
-                self._note(f"{progress.note}: {counted(n_total, 'call')}")
-            return
         self._is_sealed = False
         if progress.epoch:
             self._pace("step", n_done)
@@ -239,7 +232,7 @@ class Watch:
     def _left(self) -> str:
         """Return how long what is left takes, by the mean of the steps, or attempts, that are done; empty before."""
         (what, n_first, began_at), (_, n_done, done_at) = self._first, self._last
-        if n_done == n_first or self._n_total <= n_done or self._stage in (WAIT, BATCH):
+        if n_done == n_first or self._n_total <= n_done or self._stage == WAIT:
             return ""
         seconds = (done_at - began_at) / (n_done - n_first) * (self._n_total - n_done) - (self._clock() - done_at)
         duration = f"{max(1.0, seconds):.0f} s" if seconds < 100 else f"{seconds / 60:.0f} min"

@@ -175,7 +175,7 @@ def erase(workspace: Workspace, meant: FoundAttempts, advance: Callable[[int], N
         n_answers = _clear(workspace, sorted({*(each.id for each in shown), *over}))
         n_notes = erasing.clear_notes(meant.needles, INSTEAD)
         n = 0
-        for some in _batches(doomed):
+        for some in _chunks(doomed):
             ids = [each.id for each in some]
             while (n_gone := erasing.erase(ids, held.runs)) is None:
                 held.take(ids, n)
@@ -261,7 +261,7 @@ def _answers(workspace: Workspace, meant: FoundAttempts) -> list[FoundReply]:
     return [each for each in found if each.role == "optimizer"]
 
 
-def _batches(doomed: Sequence[Doomed]) -> Iterator[list[Doomed]]:
+def _chunks(doomed: Sequence[Doomed]) -> Iterator[list[Doomed]]:
     """Yield attempts, as many as one transaction takes."""
     some: list[Doomed] = []
     n_chars = 0

@@ -169,7 +169,7 @@ def _refuse_value(value: object, line: bytes) -> Refusal | None:
     """Return the refusal of decoded JSON that is not a message of this protocol, or None when it asks for no answer."""
     if isinstance(value, list):
         asks = any(isinstance(item, dict) and "id" in item for item in value)
-        return Refusal(None, INVALID_REQUEST, "Batches are not served; send one message per line.") if asks else None
+        return Refusal(None, INVALID_REQUEST, "Lists are not served; send one message per line.") if asks else None
     if not isinstance(value, dict) or "id" not in value or "result" in value or "error" in value:
         return None
     if fault := _fault_of(value):

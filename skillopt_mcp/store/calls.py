@@ -99,15 +99,6 @@ class Attempt(NamedTuple):
     usage: Usage = NOTHING
 
 
-def insert_attempts(connection: Connection, attempts: Sequence[Attempt]) -> None:
-    """Store attempts that gave no reply within the caller's transaction."""
-    rows = [
-        (call_id, fault, detail, usage.tokens_in, usage.tokens_out, usage.tokens_cached, usage.usd)
-        for call_id, fault, detail, usage in attempts
-    ]
-    connection.executemany(_INTO_ATTEMPT, rows)
-
-
 def end_claims(connection: Connection, call_ids: Sequence[int]) -> None:
     """Have the last attempt at each call end its claim, so that it does not count as lost when it is claimed again."""
     connection.execute(
@@ -201,7 +192,11 @@ class Calls:
             if work.replies:
                 _insert_replies(connection, work.replies)
             if work.attempts:
-                insert_attempts(connection, work.attempts)
+                rows = [
+                    (call_id, fault, detail, usage.tokens_in, usage.tokens_out, usage.tokens_cached, usage.usd)
+                    for call_id, fault, detail, usage in work.attempts
+                ]
+                connection.executemany(_INTO_ATTEMPT, rows)
             if work.unsent:
                 _let_go(connection, work.unsent, work.owner)
             if work.failed:

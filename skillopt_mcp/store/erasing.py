@@ -209,7 +209,6 @@ _SURROGATES = re.compile("[\ud800-\udfff]")
 # Where a row is called otherwise than by its id.
 _NAMED = {
     "attempt": "'call ' || call_id",
-    "batch_call": "batch_id",
     "blob": "sha256",
     "command": "name",
     "edit": "candidate_id",

@@ -80,12 +80,9 @@ class Ledger:
             [scope, owner],
         )
 
-    def usual(self, role: Role, backend: str, fingerprint: str, *, by_batch: bool = False) -> Usual | None:
-        """Return what a call to a backend took on average in its last runs and tests; None when it had none.
-
-        What a vendor's batch API answered counts apart: it costs another price, and takes the time of its batch.
-        """
-        row = self._pool.row(_USUAL, [role, backend, fingerprint, by_batch])
+    def usual(self, role: Role, backend: str, fingerprint: str) -> Usual | None:
+        """Return what a call to a backend took on average in its last runs and tests; None when it had none."""
+        row = self._pool.row(_USUAL, [role, backend, fingerprint])
         if row is None or not row[4]:
             return None
         tokens, usd, is_priced, latency_ms, _ = cast(tuple[float, float | None, int, float, int], row)
@@ -125,8 +122,7 @@ from asked group by role, stage order by role, stage
 _USUAL = """
 select avg(r.tokens_in + r.tokens_out), avg(r.usd), count(*) = count(r.usd), avg(r.latency_ms), count(*)
 from call c join reply r on r.call_id = c.id
-where c.role = ?1 and c.stage <> 'check' and r.fault is null
-and exists (select 1 from batch_call b where b.call_id = c.id) = ?4 and c.scope in (
+where c.role = ?1 and c.stage <> 'check' and r.fault is null and c.scope in (
     select * from (
         select id from run where case ?1 when 'target' then target when 'optimizer' then optimizer else judge end = ?2
         order by rowid desc limit 3

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Self, TypeVar
 
-from skillopt_mcp.store.batches import Batches
 from skillopt_mcp.store.calls import Budgets, Calls
 from skillopt_mcp.store.candidates import Candidates
 from skillopt_mcp.store.decisions import Decisions
@@ -40,7 +39,6 @@ class Store:
         self.calls = Calls(self._pool)
         self.ledger = Ledger(self._pool)
         self.leases = Leases(self._pool)
-        self.batches = Batches(self._pool)
         self.budgets = Budgets(self._pool)
         self.runs = Runs(self._pool)
         self.candidates = Candidates(self._pool)

@@ -36,5 +36,10 @@ WAIT = "wait"
 Notify = Callable[[Progress], None]
 
 
+def pause_reporter(notify: Notify) -> Callable[[object], None]:
+    """Make what reports a pause, in its own words, in the stage WAIT."""
+    return lambda pause: notify(Progress(WAIT, 0, 0, 0, note=str(pause)))
+
+
 def silent(_: Progress) -> None:
     """Report nothing."""

@@ -46,14 +46,12 @@ class Asked:
     """What is asked of a test: with a `margin` whether a text is no worse, by at most `max_pairs`; or whether it is
     better. `graded` compares soft scores.
 
-    Without `screens` both arms are asked at once, as where a wave takes a day. A `salt` is given where a result is to
-    come about again (simulations).
+    A `salt` is given where a result is to come about again (simulations).
     """
 
     margin: float | None = None
     max_pairs: int | None = None
     graded: bool = False
-    screens: bool = True
     salt: str | None = None
 
     def __post_init__(self) -> None:
@@ -297,7 +295,7 @@ def plan_of(units: Sequence[Task], earlier: Mapping[int, Sequence[float]], asked
         )
     by_unit = [earlier.get(task.id, ()) for task in units]
     attempts = attempts_per_arm(by_unit)
-    is_known = asked.screens and all(len(scores) >= attempts for scores in by_unit)
+    is_known = all(len(scores) >= attempts for scores in by_unit)
     return Plan(
         n_units=n_units,
         attempts=attempts,

@@ -10,9 +10,7 @@ from typing import Protocol
 from unittest import mock
 
 from skillopt_mcp.backends.api.prompts import ROLLOUT
-from skillopt_mcp.backends.batches import Patience
 from skillopt_mcp.backends.scripted import Rule
-from skillopt_mcp.records.budgets import NO_CAPS, Caps
 from skillopt_mcp.records.results import Replayed
 from skillopt_mcp.runs import replay, start_run
 from skillopt_mcp.store.driver import sqlite
@@ -70,13 +68,13 @@ def answer(n: int, request: Asked) -> str:
 
 
 @contextmanager
-def workspace(folder: Path, spec: str, batch: Patience | None = None, caps: Caps = NO_CAPS) -> Iterator[Workspace]:
+def workspace(folder: Path, spec: str) -> Iterator[Workspace]:
     """Open a store with a skill to train, whose calls are the same whatever the backend is."""
     skill = folder / "skills" / "clerk"
     skill.mkdir(parents=True, exist_ok=True)
     (skill / "SKILL.md").write_text("---\nname: clerk\ndescription: Does things.\n---\n# Clerk\n\n- Do things.\n")
     path = folder / "store" / "s.db"
-    with Workspace(path, target=spec, optimizer=spec, project=folder, batch=batch, caps=caps) as made:
+    with Workspace(path, target=spec, optimizer=spec, project=folder) as made:
         judge = {"kind": "exact", "expected": "right"}
         splits = (*["train"] * 12, *["val"] * 12, *["test"] * 24)
         tasks = [

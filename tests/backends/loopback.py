@@ -66,28 +66,8 @@ Act = str | Said | Sent | Literal["hang", "reset", "reset mid-body"]
 ACTS = ("hang", "reset", "reset mid-body")
 
 
-class HttpServer:
-    """A server in a thread; `respond` returns what a request gets, or how the connection is broken off."""
-
-    def __init__(self) -> None:
-        self._server = _Server(("127.0.0.1", 0), _handler(self))
-        self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
-        self._thread.start()
-        self.host = f"127.0.0.1:{self._server.server_port}"
-        self.url = f"http://{self.host}"
-
-    def respond(self, method: str, path: str, headers: dict[str, str], raw: bytes) -> Sent | str:
-        raise NotImplementedError
-
-    def close(self) -> None:
-        """Stop serving."""
-        self._server.shutdown()
-        self._thread.join()
-        self._server.server_close()
-
-
-class Loopback(HttpServer):
-    """A running server: `act` decides what the n-th request gets; `requests` keeps them all."""
+class Loopback:
+    """A running server in a thread: `act` decides what the n-th request gets; `requests` keeps them all."""
 
     def __init__(self, act: Callable[[int, Request], Act], latency_s: float = 0.0) -> None:
         self.requests: list[Request] = []
@@ -97,15 +77,18 @@ class Loopback(HttpServer):
         self._n_open = self.most_at_once = 0
         self._lock = threading.Lock()
         self._over = threading.Event()
-        super().__init__()
+        self._server = _Server(("127.0.0.1", 0), _handler(self))
+        self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
+        self._thread.start()
+        self.host = f"127.0.0.1:{self._server.server_port}"
+        self.url = f"http://{self.host}"
 
     def close(self) -> None:
         """Stop serving, and let go of every client that is kept waiting."""
         self._over.set()
-        super().close()
-
-    def respond(self, method: str, path: str, headers: dict[str, str], raw: bytes) -> Sent | str:
-        return self.answer(Request(path, headers, json.loads(raw)))
+        self._server.shutdown()
+        self._thread.join()
+        self._server.server_close()
 
     def answer(self, request: Request) -> Sent | str:
         """Return what `request` gets."""
@@ -206,7 +189,7 @@ class _Server(ThreadingHTTPServer):
         """Ignore it: clients that hang up are part of the tests."""
 
 
-def _handler(server: HttpServer) -> type[BaseHTTPRequestHandler]:
+def _handler(server: Loopback) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
         disable_nagle_algorithm = True
@@ -217,13 +200,8 @@ def _handler(server: HttpServer) -> type[BaseHTTPRequestHandler]:
 
         def _respond(self) -> None:
             raw = self.rfile.read(int(self.headers.get("content-length") or 0))
-            if self.headers.get("transfer-encoding") == "chunked":
-                while size := int(self.rfile.readline(), 16):
-                    raw += self.rfile.read(size)
-                    self.rfile.readline()
-                self.rfile.readline()
             headers = {name.lower(): value for name, value in self.headers.items()}
-            sent = server.respond(self.command, self.path, headers, raw)
+            sent = server.answer(Request(self.path, headers, json.loads(raw)))
             if isinstance(sent, str):
                 self._break_off(sent)
                 return
@@ -235,7 +213,7 @@ def _handler(server: HttpServer) -> type[BaseHTTPRequestHandler]:
             self.wfile.write(sent.body)
             self.close_connection = sent.promised is not None
 
-        do_GET = do_POST = do_DELETE = _respond
+        do_POST = _respond
 
         def _break_off(self, how: str) -> None:
             if how == "reset mid-body":

@@ -6,7 +6,7 @@ import importlib
 import pkgutil
 import socket
 import traceback
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -16,15 +16,13 @@ import httpx2
 import openai
 import pytest
 from api_calls import REFLECT, ROLLOUT, anthropic_at, ask, chat_at, fault_of, openai_at
-from loopback import KEY, Act, HttpServer, Request, Said, Sent, loopback
+from loopback import KEY, Act, Request, Said, Sent, loopback
 
-from skillopt_mcp.backends.anthropic import AnthropicBackend, AnthropicBatch
-from skillopt_mcp.backends.api import answers
+from skillopt_mcp.backends.anthropic import AnthropicBackend
 from skillopt_mcp.backends.api.clients import BODY_BYTES, sdk_faults
 from skillopt_mcp.backends.api.faults import Endpoint, Origin, Secret, retry_after_s
 from skillopt_mcp.backends.base import FATAL, BackendFault
-from skillopt_mcp.backends.batches import Result
-from skillopt_mcp.backends.openai import OpenAIBackend, OpenAIBatch
+from skillopt_mcp.backends.openai import OpenAIBackend
 from skillopt_mcp.calls import spending as retrying
 from skillopt_mcp.calls.asking import Asker
 from skillopt_mcp.calls.spending import POLICIES
@@ -91,40 +89,6 @@ def test_a_body_that_is_too_long_ends_the_run_at_once(opener, act: Sent) -> None
         found = fault_of(opener(server.url))
     assert (found.fault in FATAL, "over 1.5 MB; check the base URL" in found.message) == (True, True)
     assert len(server.requests) == 1
-
-
-class Results(HttpServer):
-    """A vendor whose only batch has these results."""
-
-    body = b""
-
-    def respond(self, method: str, path: str, headers: dict[str, str], raw: bytes) -> Sent:
-        is_whole = path.endswith(("/content", "/results"))
-        return Sent(200, self.body if is_whole else b'{"id": "b", "status": "completed", "output_file_id": "f"}', JSON)
-
-
-@pytest.mark.parametrize("made", [OpenAIBatch, AnthropicBatch])
-def test_results_of_a_batch_may_be_longer_than_a_reply_but_not_without_end(
-    made, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def results(body: bytes) -> Mapping[str, Result]:
-        server.body = body
-        return asyncio.run(made(opener(server.url)).results("b"))
-
-    opener = openai_at if made is OpenAIBatch else anthropic_at
-    line = '{"custom_id": "%s", "result": {"type": "canceled"}, "error": {"code": "batch_cancelled"}, "filler": "%s"}\n'
-    lines = [(line % (name, "x" * 1_000_000)).encode() for name in "abcdef"]
-    server = Results()
-    try:
-        assert results(b"".join(lines)) == dict.fromkeys("abcdef")
-        with pytest.raises(BackendFault, match=r"over 1\.5 MB") as caught:
-            results(b"x" * (BODY_BYTES + 1))
-        assert caught.value.fault in FATAL
-        monkeypatch.setattr(answers, "RESULTS_BYTES", 5_000_000)
-        with pytest.raises(BackendFault, match="over 5 MB"):
-            results(b"".join(lines))
-    finally:
-        server.close()
 
 
 @pytest.mark.parametrize("opener", OPENERS)

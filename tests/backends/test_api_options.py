@@ -91,12 +91,10 @@ def price_of(text: str, **environ: str) -> Price | None:
 
 def test_the_shipped_table_is_dated_and_can_be_read() -> None:
     assert TABLE_PATH.read_text("utf-8").count('\nas_of = "20') == 1
-    assert price_of("gpt-6.1-sol") == Price(
-        input=2.0, cached=0.1, cache_write=2.5, output=10.0, up_to=272_000, batch=0.5
-    )
+    assert price_of("gpt-6.1-sol") == Price(input=2.0, cached=0.1, cache_write=2.5, output=10.0, up_to=272_000)
     assert price_of("gpt-6.1-sol-2026-10-01") == price_of("gpt-6.1-sol")
     assert open_anthropic("claude-sonnet-4-5-20250929", ENVIRON).price == Price(
-        input=3.0, cached=0.3, cache_write=3.75, output=15.0, batch=0.5
+        input=3.0, cached=0.3, cache_write=3.75, output=15.0
     )
 
 
@@ -132,17 +130,6 @@ def test_what_anthropic_writes_to_its_cache_is_a_quarter_dearer_wherever_its_pri
     )
     mine = ENVIRON | {"SKILLOPT_PRICES": str(path)}
     assert [written(open_anthropic(f"{model},{AT}", mine).price) for model in ("m", "n")] == [5.0, 7.0]
-
-
-def test_by_batch_every_kind_of_token_costs_its_share() -> None:
-    price = Price(input=2.0, cached=0.1, output=10.0, batch=0.5)
-    assert price.by_batch() == Price(input=1.0, cached=0.05, output=5.0, batch=0.5)
-    assert price_of("m,price_in=3,price_out=4,price_batch=0.25") == Price(
-        input=3.0, cache_write=3.75, output=4.0, batch=0.25
-    )
-    unknown = price_of("m,price_in=3,price_out=4")
-    assert unknown is not None
-    assert unknown.by_batch() == unknown
 
 
 URL = "http://127.0.0.1:9"

@@ -179,7 +179,7 @@ def gathered(backend: Any, calls: list[Call]) -> list[Reply | BaseException]:
     return asyncio.run(all_of())
 
 
-def test_what_a_batch_shares_is_cached_behind_the_instructions() -> None:
+def test_what_many_calls_share_is_cached_behind_the_instructions() -> None:
     with loopback('{"edits": []}') as server:
         ask(anthropic_at(server.url), REFLECT)
         body = server.requests[0].body
@@ -190,7 +190,7 @@ def test_what_a_batch_shares_is_cached_behind_the_instructions() -> None:
     assert shared["text"] + own["text"] == REFLECT.request.evidence
 
 
-def test_a_batch_that_is_sent_at_once_pays_its_skill_once() -> None:
+def test_calls_that_are_sent_at_once_pay_their_skill_once() -> None:
     with loopback("42", latency_s=0.05) as server:
         replies = gathered(anthropic_at(server.url), rollouts(12))
     n_skill = len(LONG.text) // 4
@@ -198,7 +198,7 @@ def test_a_batch_that_is_sent_at_once_pays_its_skill_once() -> None:
     assert sorted(n > n_skill for n in cached) == [False] + [True] * 11
 
 
-def test_a_batch_does_not_queue_behind_a_failure() -> None:
+def test_calls_do_not_queue_behind_a_failure() -> None:
     with loopback(Sent(500), latency_s=0.1) as server:
         assert [type(reply) for reply in gathered(anthropic_at(server.url), rollouts(6))] == [BackendFault] * 6
         assert server.most_at_once > 1

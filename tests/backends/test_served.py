@@ -3,21 +3,15 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import pytest
 from agent_calls import ask as ask_agent
 from agent_calls import opened
-from api_calls import ENVIRON, Opener, anthropic_at, ask, chat_at, openai_at
-from batch_vendor import batch_vendor
-from clerk import CONFIG, answer, workspace
+from api_calls import Opener, anthropic_at, ask, chat_at, openai_at
 from fake_host import FakeHost, claude_lines, codex_lines
 from loopback import Said, loopback
 
-from skillopt_mcp.backends.batches import Patience
 from skillopt_mcp.records.calls import MOST_SERVED
-from skillopt_mcp.runs import replay, start_run
-from skillopt_mcp.store.ledger import Servings
 
 DATED = "gpt-5-2026-08-01"
 
@@ -44,24 +38,6 @@ def test_openais_fingerprint_follows_the_model_and_an_odd_name_spoils_no_answer(
     with loopback(lambda n, request: Said("42", model=model, configuration=configuration)) as server:
         reply = ask(chat_at(server.url))
     assert (reply.text, reply.served) == ("42", served)
-
-
-def test_what_a_batch_answered_is_stored_with_the_model_that_did(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name, value in ENVIRON.items():
-        monkeypatch.setenv(name, value)
-    config = CONFIG.model_copy(update={"epochs": 1})
-    specs = ["openai:m,base_url={}/v1", "openai:m,api=chat,base_url={}/v1", "anthropic:m,base_url={}"]
-    for n, spec in enumerate(specs):
-        with batch_vendor(lambda request: Said(answer(0, request), model=DATED, configuration="fp_abc")) as vendor:
-            folder = tmp_path / str(n)
-            with workspace(folder, spec.format(vendor.url), Patience(0.002, 1.5, 0.01)) as made:
-                run = start_run(made, str(folder / "skills" / "clerk"), config)
-                replay(made, run)
-                names = {each.role: each.name for each in made.store.table(Servings).list_of_scope(run.id)}
-        # The optimizer is asked at once, and there the vendor says that it is the model that was asked for.
-        assert names == {"target": f"{DATED}/fp_abc" if "chat" in spec else DATED, "optimizer": "m"}
 
 
 def test_claude_code_names_the_model_of_each_message_and_else_the_one_that_it_began_with(claude: FakeHost) -> None:

@@ -60,12 +60,12 @@ def test_what_is_returned_first_is_what_the_store_returns_later(
     assert "\ud83d" not in first.text
 
 
-def test_a_lone_surrogate_in_a_reply_costs_one_character_and_not_the_batch(store: Store) -> None:
+def test_a_lone_surrogate_in_a_reply_costs_one_character_and_not_the_round(store: Store) -> None:
     with Asker(store, {"target": Scripted(lambda call: f"{answer(call)} \ud83d")}, "r-1") as ask:
         assert texts(ask(rollouts(3))) == [f"{answer(call)} \ufffd" for call in rollouts(3)]
 
 
-def test_equal_calls_in_one_batch_are_asked_once(store: Store) -> None:
+def test_equal_calls_in_one_round_are_asked_once(store: Store) -> None:
     backend = Scripted(answer)
     one, two = rollouts(2)
     with Asker(store, {"target": backend}, "r-1") as ask:

@@ -12,7 +12,7 @@ from tests.processes import Spawn, start
 KILLS, CALLS, CONCURRENCY = 12, 40, 8
 
 
-def test_killed_in_the_middle_of_a_batch_nothing_committed_is_asked_again(
+def test_killed_in_the_middle_of_a_round_nothing_committed_is_asked_again(
     store: Store, tmp_path: Path, spawn: Spawn
 ) -> None:
     log, chance = tmp_path / "sent", random.Random("kills")

@@ -27,7 +27,7 @@ TABLE = {
     "rollback": ["rollback SKILL", "rollback SKILL 0123456789ab"],
     "show": ["show", "show SKILL", "show gone", "show --out x"],
     "diff": ["diff SKILL", "diff gone"],
-    "replay": ["replay SKILL", f"replay SKILL --target {TARGET}", "replay SKILL --resume", "replay SKILL --abandon",
+    "replay": ["replay SKILL", f"replay SKILL --target {TARGET}", "replay SKILL --resume",
                f"replay SKILL --target {TARGET} --optimizer {TARGET} --dry-run --epochs 1"],
     "store": ["store verify", "store backup copy.db", "store backup copy.db", "store restore copy.db",
               "store erase trajectory:1 --dry-run"],

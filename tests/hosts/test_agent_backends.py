@@ -330,7 +330,7 @@ def test_a_replay_that_is_killed_leaves_no_process_and_goes_on(
         if all_at_work.is_set() or not is_rollout(asked) or asked.n_results:
             return answer(asked)
         begun.append(asked)
-        # Rollouts come in batches of four: the third batch is the one that hangs.
+        # Rollouts come four at a time: the third time is the one that hangs.
         if len(begun) <= 8:
             return answer(asked)
         if len(begun) == 12:

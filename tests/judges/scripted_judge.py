@@ -11,14 +11,14 @@ from skillopt_mcp.records.tasks import Task, TaskFile
 
 
 class ScriptedJudge:
-    """Answers each call by the function; `batches` keeps what each `ask` was given."""
+    """Answers each call by the function; `rounds` keeps what each `ask` was given."""
 
     def __init__(self, answer: Callable[[Call], str | Reply]) -> None:
-        self.batches: list[list[Call]] = []
+        self.rounds: list[list[Call]] = []
         self._answer = answer
 
     def __call__(self, calls: Sequence[Call], /) -> list[Reply]:
-        self.batches.append(list(calls))
+        self.rounds.append(list(calls))
         answers = [self._answer(call) for call in calls]
         return [Reply(answer) if isinstance(answer, str) else answer for answer in answers]
 

@@ -1,4 +1,4 @@
-"""Judge all: batches of questions, combinations, and what leaves a trial without a score."""
+"""Judge all: rounds of questions, combinations, and what leaves a trial without a score."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ def test_questions_of_all_attempts_go_out_together_and_come_back_in_order() -> N
     both = {"kind": "all", "judges": [RUBRIC, COMMAND]}
     found = judge_all(ask, [attempted("answer 1", both, 1), attempted("yes", EXACT, 2), attempted("answer 2", both, 3)])
     assert [each.hard for each in found if isinstance(each, Score)] == [False, True, True]
-    assert [(call.role, call.stage, call.draw) for batch in ask.batches for call in batch] == [
+    assert [(call.role, call.stage, call.draw) for calls in ask.rounds for call in calls] == [
         ("judge", "check", "draw/1"),
         ("judge", "check", "draw/3"),
         ("judge", "judge", "draw/1/vote0"),
         ("judge", "judge", "draw/3/vote0"),
     ]
-    assert len(ask.batches) == 2
+    assert len(ask.rounds) == 2
 
 
 def test_a_missing_judge_reply_is_a_missing_score_and_never_zero() -> None:

@@ -49,7 +49,7 @@ def test_asking_a_majority_first_changes_no_score_and_asks_the_others_only_where
 
     ask = ScriptedJudge(answer)
     found = judge_all(ask, [attempted("x", judge(len(votes)), n) for n, votes in enumerate(rubrics)])
-    asked = {call.draw for batch in ask.batches for call in batch if "/again" not in call.draw}
+    asked = {call.draw for calls in ask.rounds for call in calls if "/again" not in call.draw}
     for n, votes in enumerate(rubrics):
         usable = [GRADES[said] for said in votes if said]
         expected = median(usable) if 2 * len(usable) > len(votes) else None
@@ -63,7 +63,7 @@ def test_asking_a_majority_first_changes_no_score_and_asks_the_others_only_where
 def test_the_question_holds_task_files_rubric_and_answer_and_is_cold() -> None:
     ask = ScriptedJudge(lambda call: grade("all"))
     judge_all(ask, [attempted("It rained.", judge(), files=(TaskFile("log.txt", "wet"),))])
-    asked = question(ask.batches[0][0])
+    asked = question(ask.rounds[0][0])
     assert (asked.instructions, asked.schema, asked.temperature) == (shipped("rubric"), "rubric", 0.0)
     assert [(name, text) for name, _, _, text in SECTIONS.findall(asked.evidence)] == [
         ("Task", "Question 1?"),
@@ -82,7 +82,7 @@ def test_an_unusable_reply_is_asked_again_and_then_missing() -> None:
         stubborn = ScriptedJudge(lambda call, reply=reply: reply)
         [missing] = judge_all(stubborn, [attempted("x", judge())])
         assert isinstance(missing, Unscored)
-        assert len(stubborn.batches) == 3
+        assert len(stubborn.rounds) == 3
 
 
 ORDERS = [

@@ -51,10 +51,10 @@ def test_work_shows_neither_arm_nor_split_nor_check_nor_what_is_expected(place: 
         assert os.stat(item.folder).st_mode & 0o777 == 0o700
 
 
-def test_all_work_of_a_batch_is_done_with_one_version(place: Place, host: Workspace) -> None:
+def test_all_work_that_is_taken_at_once_is_done_with_one_version(place: Place, host: Workspace) -> None:
     job = begun(host, place.propose(host)).job_id
-    batches = [submit_work(host, [], job, Capacity(items=8)).work for _ in range(3)]
-    orders = [[Path(item.folder, "WORK.md").read_text() for item in work] for work in batches]
+    taken = [submit_work(host, [], job, Capacity(items=8)).work for _ in range(3)]
+    orders = [[Path(item.folder, "WORK.md").read_text() for item in work] for work in taken]
     skills = [{order.partition("## The skill")[2].partition("## The task")[0] for order in each} for each in orders]
     assert [len(each) for each in skills if each] == [1] * len([each for each in skills if each])
     assert len(set().union(*skills)) == 2
@@ -244,7 +244,7 @@ def test_outside_of_a_server_a_host_cannot_be_a_backend(place: Place) -> None:
         evaluate_candidate(workspace, place.propose(workspace))
 
 
-def test_a_batch_is_cut_to_what_a_host_can_read(place: Place, host: Workspace) -> None:
+def test_work_is_cut_to_what_a_host_can_read(place: Place, host: Workspace) -> None:
     job = begun(host, place.propose(host)).job_id
     assert len(submit_work(host, [], job, Capacity(items=16, chars=1)).work) == 1
 

@@ -18,16 +18,16 @@ BRIEF = Brief(PROMPTS, budget=4, draw="r/e1s1")
 
 
 class MemoryAsk:
-    """Keeps `batches`, what each `ask` was given, and `sent`, the calls that had no reply yet."""
+    """Keeps `rounds`, what each `ask` was given, and `sent`, the calls that had no reply yet."""
 
     def __init__(self, answer: Callable[[Call], str | Reply]) -> None:
-        self.batches: list[list[Call]] = []
+        self.rounds: list[list[Call]] = []
         self.sent: list[Call] = []
         self._answer = answer
         self._replies: dict[bytes, Reply] = {}
 
     def __call__(self, calls: Sequence[Call], /) -> list[Reply]:
-        self.batches.append(list(calls))
+        self.rounds.append(list(calls))
         for call in calls:
             if call.key("memory") not in self._replies:
                 self.sent.append(call)

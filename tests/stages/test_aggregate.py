@@ -53,15 +53,15 @@ def contents(patch: Patch) -> list[str | None]:
 def test_failures_and_successes_are_merged_apart_level_by_level_and_then_together() -> None:
     ask = MemoryAsk(all_of_them)
     merged = aggregate(ask, SKILL, [*successes(2), *failures(7)], BRIEF, FAN_IN).patch
-    assert [[call.draw.removeprefix("r/e1s1/") for call in batch] for batch in ask.batches] == [
+    assert [[call.draw.removeprefix("r/e1s1/") for call in calls] for calls in ask.rounds] == [
         ["level0/failure0", "level0/failure1", "level0/success3"],
         ["level1/failure0"],
         ["final/final0"],
     ]
-    for batch in ask.batches[:-1]:
-        for call in batch:
+    for calls in ask.rounds[:-1]:
+        for call in calls:
             assert len({row["from"] for row in rows(call)}) == 1
-    last = [row["from"] for row in rows(ask.batches[-1][0])]
+    last = [row["from"] for row in rows(ask.rounds[-1][0])]
     assert last == ["failures"] * 7 + ["successes"] * 2
     assert len(merged.edits) == 9
 

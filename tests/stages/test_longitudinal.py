@@ -57,7 +57,7 @@ def test_a_policy_keeps_its_kinds_and_only_changes_are_looked_for_further(
         assert len(found.pairs) == min(n, n_changed)
     else:
         assert n_tried == min(n, len(changes))
-        assert [len(batch) for batch in ask.batches] == [2 * n_tried]
+        assert [len(calls) for calls in ask.rounds] == [2 * n_tried]
 
 
 def test_the_draw_picks_the_tasks_and_both_versions_share_it() -> None:

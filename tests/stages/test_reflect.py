@@ -206,7 +206,7 @@ def test_who_may_write_notes_is_settled_and_all_are_asked_together() -> None:
         ask = MemoryAsk(lambda call: patch_json("more", notes=[f"Mind {call.draw}."]))
         reflection = reflect(ask, SKILL, evidence, BRIEF, replace(AWARE, notes_from=source))
         assert len(reflection.notes) == n_notes
-        assert [len(batch) for batch in ask.batches] == [2]
+        assert [len(calls) for calls in ask.rounds] == [2]
 
 
 def test_the_mistakes_that_analysts_saw_are_kept_but_not_what_worked() -> None:

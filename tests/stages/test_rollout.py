@@ -60,7 +60,7 @@ def test_trials_come_in_the_order_of_the_attempts() -> None:
     ask = MemoryAsk(lambda call: prompt(call).removeprefix("say ") if prompt(call) != "say 2" else "wrong")
     trials = rollout(ask, attempts(task(3), task(2), task(1)))
     assert [(trial.task.id, trial.hard) for trial in trials] == [(3, True), (2, False), (1, True)]
-    assert len(ask.batches) == 1
+    assert len(ask.rounds) == 1
 
 
 def test_judges_see_the_answer_and_nothing_else_of_the_reply() -> None:

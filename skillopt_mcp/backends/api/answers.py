@@ -1,16 +1,14 @@
-"""Answers: what a model sent back, at once or in a batch, as the reply to a call or the fault that it means."""
+"""Answers: what a model sent back, as the reply to a call or the fault that it means."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import TypeVar
 
 import httpx2
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from skillopt_mcp.backends.api.clients import BODY_BYTES, RESULTS_BYTES, TooLong
 from skillopt_mcp.backends.api.faults import Origin
 from skillopt_mcp.backends.api.prices import Price, Tokens
 from skillopt_mcp.records.calls import Fault, Message, Reply, Usage
@@ -46,8 +44,9 @@ class Answer:
     served: str = ""
 
 
-def parse_body(body: bytes, content_type: str, model: type[W], origin: Origin) -> W:
-    """Return the response as `model`. Raises BackendFault (connection) when the body is not one."""
+def body_of(response: httpx2.Response, model: type[W], origin: Origin) -> W:
+    """Parse the body of a response. Raises BackendFault (connection) when it is not a `model`."""
+    body, content_type = response.content, response.headers.get("content-type", "")
     try:
         return model.model_validate_json(body)
     except ValidationError as error:
@@ -57,17 +56,12 @@ def parse_body(body: bytes, content_type: str, model: type[W], origin: Origin) -
         raise origin.fault("connection", what + (f"{where}: " if where else "") + first["msg"]) from None
 
 
-def body_of(response: httpx2.Response, model: type[W], origin: Origin) -> W:
-    """Return a whole response as `model`. Raises BackendFault (connection) when its body is not one."""
-    return parse_body(response.content, response.headers.get("content-type", ""), model, origin)
-
-
 def counted(n_in: int | None, n_out: int | None) -> bool:
     """Return whether a server says what it used: no model answers without having read anything."""
     return n_in is not None and n_out is not None and 0 < n_in <= _MAX_TOKENS and 0 <= n_out <= _MAX_TOKENS
 
 
-def reply_of(answer: Answer, origin: Origin, price: Price | None, asked: str = "") -> Reply:
+def reply_of(answer: Answer, origin: Origin, price: Price | None, asked: str) -> Reply:
     """Return the reply; what it used is estimated from its text and what was `asked` where the server does not say.
 
     Raises BackendFault, with the usage that is paid all the same where that is known, when there is no reply in it.
@@ -110,18 +104,3 @@ def _estimated(asked: str, answer: Answer) -> Usage:
 
 def _n_tokens(text: str) -> int:
     return -(-len(text.encode("utf-8", "replace")) // _BYTES_PER_TOKEN)
-
-
-async def lines_of(response: httpx2.Response, model: type[W], origin: Origin) -> AsyncIterator[W]:
-    """Yield the lines of a file of JSON lines as they come. Raises BackendFault (connection), TooLong."""
-    n_bytes, rest = 0, b""
-    async for part in response.aiter_bytes():
-        n_bytes += len(part)
-        *lines, rest = (rest + part).split(b"\n")
-        for n, limit in ((n_bytes, RESULTS_BYTES), (len(rest), BODY_BYTES)):
-            if n > limit:
-                raise TooLong(limit)
-        for line in filter(bytes.strip, lines):
-            yield parse_body(line, "application/jsonl", model, origin)
-    if rest.strip():
-        yield parse_body(rest, "application/jsonl", model, origin)

@@ -20,7 +20,6 @@ LIMITS = httpx2.Limits(max_connections=2 * CALLS_EACH, max_keepalive_connections
 CONNECT_S = 15.0
 # Of a body as it is decoded: no model answers as much, and parsing can take eighty times as much memory.
 BODY_BYTES = 1_500_000
-RESULTS_BYTES = 100_000_000
 
 
 class ClientPool:
@@ -100,22 +99,20 @@ def tls() -> ssl.SSLContext:
 class TooLong(httpx2.HTTPError):
     """A body is longer than what is asked for can be."""
 
-    def __init__(self, n_max: int) -> None:
-        super().__init__(f"the response is over {n_max / 1_000_000:g} MB")
+    def __init__(self) -> None:
+        super().__init__(f"the response is over {BODY_BYTES / 1_000_000:g} MB")
 
 
 class _Bounded(httpx2.AsyncClient):
     async def send(self, request: httpx2.Request, *, stream: bool = False, **options: Any) -> httpx2.Response:
-        """Return the response, read up to BODY_BYTES; the body of a success that is to be streamed is left unread."""
+        """Send a request and read the response whole. Raises TooLong above BODY_BYTES."""
         response = await super().send(request, stream=True, **options)
-        if stream and response.is_success:
-            return response
         body = bytearray()
         try:
             async for part in response.aiter_bytes():
                 body += part
                 if len(body) > BODY_BYTES:
-                    raise TooLong(BODY_BYTES)
+                    raise TooLong
         finally:
             await response.aclose()
         headers = [(name, value) for name, value in response.headers.multi_items() if name != "content-encoding"]

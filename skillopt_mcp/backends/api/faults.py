@@ -109,8 +109,6 @@ def _is_loopback(host: str) -> bool:
 
 
 MESSAGE_CHARACTERS = 300
-# What was never sent costs nothing.
-UNPAID = Usage(usd=0.0)
 _NO_CREDIT = re.compile(
     r"insufficient_quota|billing|credit balance|exceeded your current quota|insufficient balance", re.I
 )
@@ -166,7 +164,7 @@ class Origin:
 
     def unsent(self, error: Exception) -> BackendFault:
         """Return the fault of a request that never left, which costs nothing."""
-        return self.fault("connection", cause("the connection failed", error), usage=UNPAID)
+        return self.fault("connection", cause("the connection failed", error), usage=Usage(usd=0.0))
 
 
 @dataclass(frozen=True, slots=True)

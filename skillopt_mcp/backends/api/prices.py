@@ -18,7 +18,7 @@ from skillopt_mcp.records.calls import Usage
 # A number of tokens is not a secret.
 _SECRET = re.compile(r"key|token(?!s)|secret|password|auth")
 
-PRICES = frozenset({"price_in", "price_out", "price_cached", "price_cache_write", "price_batch"})
+PRICES = frozenset({"price_in", "price_out", "price_cached", "price_cache_write"})
 
 
 class SpecOptions(BaseModel):
@@ -72,7 +72,6 @@ class PricedOptions(ApiOptions):
     price_cached: float | None = Field(default=None, ge=0)
     price_cache_write: float | None = Field(default=None, ge=0)
     price_out: float | None = Field(default=None, ge=0)
-    price_batch: float | None = Field(default=None, gt=0, le=1)
 
 
 S = TypeVar("S", bound=SpecOptions)
@@ -139,7 +138,7 @@ class Tokens(BaseModel):
 
 
 class Price(BaseModel):
-    """US dollars per million tokens, for calls of at most `up_to` input tokens; a batch API takes the share `batch`."""
+    """US dollars per million tokens, for calls of at most `up_to` input tokens."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
     input: float = Field(ge=0)
@@ -147,13 +146,6 @@ class Price(BaseModel):
     cached: float | None = Field(default=None, ge=0)
     cache_write: float | None = Field(default=None, ge=0)
     up_to: int | None = Field(default=None, ge=0)
-    batch: float = Field(default=1.0, gt=0, le=1)
-
-    def by_batch(self) -> Price:
-        """Return what the same tokens cost by a batch API."""
-        rates = ("input", "output", "cached", "cache_write")
-        given = {name: rate * self.batch for name in rates if (rate := getattr(self, name)) is not None}
-        return self.model_copy(update=given)
 
     def with_writes(self, share: float) -> Price:
         """Return the price with a token written to the cache at this share of `input`, where none is given for it."""
@@ -190,7 +182,6 @@ def _given(options: PricedOptions) -> Price | None:
             cached=options.price_cached,
             cache_write=options.price_cache_write,
             output=options.price_out,
-            batch=options.price_batch or 1,
         )
     if PRICES & options.model_fields_set:
         raise BackendError(f"'{options.provider}:{options.model}' has half a price: give both price_in= and price_out=")

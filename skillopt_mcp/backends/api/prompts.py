@@ -65,7 +65,7 @@ _SKILL_ENDS = "\n\n## Evidence\n\n"
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """What a model is sent: `system`, then the user's part; its beginning `shared` is the same for a whole batch.
+    """What a model is sent: `system`, then the user's part; its beginning `shared` is the same in many calls.
 
     `reply` is the model of the JSON reply, None where the reply is free text.
     """

@@ -7,7 +7,6 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Annotated
 
-from skillopt_mcp.backends.batches import Patience
 from skillopt_mcp.candidates import rebase_candidate
 from skillopt_mcp.cli.command import TARGET, Arg, Flag, WrongUsage, command
 from skillopt_mcp.cli.reports import show_foreseen, show_page, show_report
@@ -16,7 +15,6 @@ from skillopt_mcp.cli.terminal import Terminal
 from skillopt_mcp.cli.watching import Watch
 from skillopt_mcp.costs import used_of_candidate
 from skillopt_mcp.demo import advised
-from skillopt_mcp.dispatch import waiting_for
 from skillopt_mcp.errors import Stopped
 from skillopt_mcp.estimates import estimate_test
 from skillopt_mcp.host_work import host_tests
@@ -84,11 +82,8 @@ class Evaluate(Sending):
                 self.target, self.judge = self.target or run.target, self.judge or run.judge or None
         with ExitStack() as stack:
             workspace = stack.enter_context(
-                terminal.workspace(
-                    target=self.target, judge=self.judge, caps=self.caps, concurrency=self.concurrency,
-                    batch=Patience() if self.batch_api else None,
-                )
-            )  # fmt: skip
+                terminal.workspace(target=self.target, judge=self.judge, caps=self.caps, concurrency=self.concurrency)
+            )
             if self.companion:
                 companion = workspace.skill(self.companion)
                 workspace = stack.enter_context(with_companion(workspace, companion, companion.live_version))
@@ -133,10 +128,8 @@ class Evaluate(Sending):
             names = (each.name for each in fields(self) if each.name not in _ONCE)
             given = {name: value for name in names if (value := getattr(self, name)) != getattr(type(self), name)}
             given.pop("again", None)  # the test that it opened goes on
-            return BrokenOff.of(
-                stop, "evaluate_candidate", {"candidate_id": candidate.id, **given}, candidate_id=candidate.id,
-                at_vendor=[batch.vendor_id or batch.id for batch in waiting_for(workspace, candidate.id)],
-            )  # fmt: skip
+            arguments = {"candidate_id": candidate.id, **given}
+            return BrokenOff.of(stop, "evaluate_candidate", arguments, candidate_id=candidate.id)
         self._used = used_of_candidate(store, candidate.id)
         return advised(workspace, candidate.skill_id, result.for_agents() if terminal.is_agents else result)
 

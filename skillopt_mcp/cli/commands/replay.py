@@ -23,7 +23,6 @@ from skillopt_mcp.answering import (
     lock_of,
     run_backends,
 )
-from skillopt_mcp.backends.batches import Patience
 from skillopt_mcp.cli.command import OPTIMIZER, TARGET, Arg, Flag, WrongUsage, command
 from skillopt_mcp.cli.preparing import Prepared, added_notes, flag_of, prepare
 from skillopt_mcp.cli.reports import show_page, show_report, show_scores
@@ -41,7 +40,6 @@ from skillopt_mcp.cli.terminal import Terminal
 from skillopt_mcp.cli.watching import Watch
 from skillopt_mcp.costs import account, describe_failed, describe_price, is_used_up
 from skillopt_mcp.demo import advised
-from skillopt_mcp.dispatch import abandon, waiting_batches
 from skillopt_mcp.documents.text import counted
 from skillopt_mcp.errors import BadInput, Busy, Refused, SkillOptError, Stopped, StoreError
 from skillopt_mcp.estimates import estimate_rest, estimate_run
@@ -95,7 +93,6 @@ class Replay(Sending):
     allow_changed: Annotated[
         bool, Flag("with --resume: also where other versions of agents answer now; its versions are measured again")
     ] = False
-    abandon: Annotated[bool, Flag("cancel what that run has at a vendor's batch API, and ask nothing more")] = False
     given: dict[str, object] = field(default_factory=dict)
 
     @classmethod
@@ -117,16 +114,12 @@ class Replay(Sending):
                 kind = float if setting.annotation is float else int
                 group.add_argument(f"--{flag_of(name)}", type=kind, metavar="N", **options)
 
-    def run(self, terminal: Terminal) -> Replayed | Consolidated | Planned | BrokenOff | dict[str, Any]:
+    def run(self, terminal: Terminal) -> Replayed | Consolidated | Planned | BrokenOff:
         """Return the outcome of the run."""
         if self.allow_changed and not self.resume:
             raise WrongUsage("--allow-changed needs --resume")
-        if self.abandon and (self.dry_run or self.resume or self._settings.keys() - _FREE):
-            raise WrongUsage("--abandon takes no settings, no --resume and no --dry-run")
         if self.memory:
             return self._with_memory(terminal, self.memory)
-        if self.abandon:
-            return self._abandoned(terminal)
         return self._resumed(terminal) if self.resume else self._new(terminal)
 
     # A new run
@@ -144,13 +137,12 @@ class Replay(Sending):
         return ready
 
     @contextmanager
-    def _workspace(self, terminal: Terminal, run: Run | Prepared, *, by_batch: bool = False) -> Iterator[Workspace]:
+    def _workspace(self, terminal: Terminal, run: Run | Prepared) -> Iterator[Workspace]:
         """Lend a workspace with the backends of a run, where no other ones are named."""
         require_backends(target=self.target or run.target, optimizer=self.optimizer or run.optimizer)
-        batch = Patience() if by_batch or self.batch_api else None
         with terminal.workspace(
             target=self.target or run.target, optimizer=self.optimizer or run.optimizer,
-            judge=self.judge or run.judge or None, caps=self.caps, batch=batch,
+            judge=self.judge or run.judge or None, caps=self.caps,
         ) as workspace:  # fmt: skip
             yield workspace
 
@@ -200,7 +192,6 @@ class Replay(Sending):
             raise WrongUsage(f"a resumed run keeps its settings: leave out '--{name}'")
         with terminal.workspace() as workspace:
             run = unfinished_run(workspace, self.skill)
-            waiting = waiting_batches(workspace, run.id)
             others = describe_others_left(workspace, run) if self.skill != run.id else ""
         if others:
             terminal.note(f"note: {others}.")
@@ -209,7 +200,7 @@ class Replay(Sending):
         out = Path(self.out).expanduser() if self.out else None
         if out:
             check_folder(out, run.id)
-        with self._workspace(terminal, run, by_batch=bool(waiting)) as workspace:
+        with self._workspace(terminal, run) as workspace:
             named = [f"--{role} {shlex.quote(spec)}" for role in ("target", "optimizer", "judge")
                      if (spec := getattr(self, role))]  # fmt: skip
             way = " ".join(["skillopt-mcp replay", shlex.quote(self.skill), "--resume", ALLOWED, *named])
@@ -239,14 +230,6 @@ class Replay(Sending):
             terminal, workspace, left, self, f"{text} {caps.describe_used(spent)}".rstrip(), self.concurrency,
             declined="Nothing more was spent.",
         )  # fmt: skip
-
-    def _abandoned(self, terminal: Terminal) -> dict[str, Any]:
-        """Cancel at the vendor what the newest unfinished run has there."""
-        with terminal.workspace() as workspace:
-            run = unfinished_run(workspace, self.skill)
-        with self._workspace(terminal, run, by_batch=True) as workspace:
-            batches = abandon(workspace, run_backends(workspace, run), run.id)
-        return {"run_id": run.id, "cancelled": [batch.vendor_id or batch.id for batch in batches]}
 
     # Training
 
@@ -288,13 +271,11 @@ class Replay(Sending):
     ) -> BrokenOff:  # fmt: skip
         arguments: dict[str, JsonValue] = {
             "skill": self.skill, "resume": True, "concurrency": concurrency, "out": str(out) if out else None,
-            "batch_api": self.batch_api,
             # A person at a terminal is asked again.
             "yes": not terminal.is_interactive and asks_real_models(workspace, _roles(run)),
         }  # fmt: skip
-        waiting = [batch.vendor_id or batch.id for batch in waiting_batches(workspace, run.id)]
         n_steps = len(workspace.store.runs.list_steps(run.id))
-        return BrokenOff.of(stop, "replay", arguments, run_id=run.id, n_steps=n_steps, at_vendor=waiting)
+        return BrokenOff.of(stop, "replay", arguments, run_id=run.id, n_steps=n_steps)
 
     # A skill and a memory file
 
@@ -342,9 +323,6 @@ class Replay(Sending):
             for outcome in filter(None, (result.skill, result.memory)):
                 terminal.say(f"{shlex.quote(outcome.skill)}: run {outcome.run_id} finished.")
                 _show_verdict(outcome, self._label, terminal)
-            return None
-        if isinstance(result, dict):
-            terminal.say(f"Cancelled: {', '.join(result['cancelled']) or 'nothing was at a vendor'}.")
             return None
         tokens = counted(result.tokens_in + result.tokens_out, "token")
         terminal.say(
