@@ -182,7 +182,7 @@ create table call (
 
 create index call_by_scope on call(scope);
 
--- One row per answered call. A row with a fault is missing: asked, retried, given up, and never a score.
+-- One row per answered call. A row with a fault is missing: asked, retried, given up.
 create table reply (
     call_id integer primary key references call(id),
     text text not null,

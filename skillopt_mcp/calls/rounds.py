@@ -21,6 +21,8 @@ from skillopt_mcp.store.calls import Attempt, Calls, Claim, Settled, Settlement
 REJECTIONS: frozenset[Fault] = frozenset({"rate_limit", "overloaded"})
 # A task or a skill causes these itself: they are not an outage, and gates deal with missing replies.
 OF_THE_CALL: frozenset[Fault] = frozenset({"refusal", "context_too_long"})
+# So does an attempt at a task, where the backend has answered another.
+_OF_AN_ATTEMPT: frozenset[Fault] = frozenset({"truncated", "empty"})
 N_IN_A_ROW = 3
 WINDOW = 20
 MAX_FAILED = 10
@@ -67,19 +69,27 @@ class Pace:
 
 
 class Breaker:
-    """Whether most of the last calls to a backend failed."""
+    """Whether most of the last calls to a backend failed.
+
+    What an attempt may have brought upon itself counts only where none of them was answered: a text that makes a target
+    take too long most of the time has failed, and is no outage.
+    """
 
     def __init__(self) -> None:
+        self.has_answered = False
         self._last: deque[Fault | None] = deque(maxlen=WINDOW)
+        self._doubted: deque[bool] = deque(maxlen=WINDOW)
 
-    def note(self, fault: Fault | None) -> None:
+    def note(self, fault: Fault | None, *, has_one_chance: bool = False) -> None:
         """Note how a call ended."""
         self._last.append(fault)
+        self._doubted.append(has_one_chance)
 
     @property
     def is_open(self) -> bool:
-        """Return whether more than half of the last 20 calls failed; fewer calls than that prove nothing."""
-        return len(self._last) == WINDOW and WINDOW - self._last.count(None) > MAX_FAILED
+        """Whether more than half of the last 20 calls failed; fewer calls than that prove nothing."""
+        n_failed = WINDOW - self._last.count(None)
+        return len(self._last) == WINDOW and (n_failed == WINDOW or n_failed - sum(self._doubted) > MAX_FAILED)
 
     def __str__(self) -> str:
         faults = Counter(fault for fault in self._last if fault)
@@ -300,6 +310,7 @@ class Round:
             lane.pace.answered()
             lane.asked_s = 0.0
             lane.breaker.note(None)
+            lane.breaker.has_answered = True
             self._terms.budget.answered(sent.cost, sent.item.call, outcome)
             self._done.append((sent.item, sent.kept(outcome)))
             # Replies after an outage do not show that what failed before was not part of it.
@@ -326,12 +337,15 @@ class Round:
         else:
             lane.pace.answered()
         lane.asked_s = fault.retry_after or 0.0
+        has_one_chance = sent.item.has_one_chance(fault.fault)
         wait = wait_before_next(fault.fault, sent.n_failed, fault.retry_after, sent.item.key, age_s=now - sent.first_at)
-        if wait.given_up is None and not sent.item.has_one_chance(fault.fault):
+        if wait.given_up is None and not has_one_chance:
             lane.put_again(sent, now + wait.seconds)
             return None
-        is_of_the_call = fault.fault in OF_THE_CALL
-        lane.breaker.note(None if is_of_the_call else fault.fault)
+        is_of_the_call = fault.fault in OF_THE_CALL or (
+            sent.item.call.stage == "rollout" and fault.fault in _OF_AN_ATTEMPT and lane.breaker.has_answered
+        )
+        lane.breaker.note(None if is_of_the_call else fault.fault, has_one_chance=has_one_chance)
         text = f"{detail} ({wait.given_up})" if wait.given_up else detail
         missing = Reply(text, usage=NOTHING, fault=fault.fault, id=sent.call_id)
         (self._done if is_of_the_call else lane.held).append((sent.item, missing))

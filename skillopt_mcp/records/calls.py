@@ -29,6 +29,12 @@ Fault = Literal[
     "rate_limit", "overloaded", "timeout", "connection", "server", "auth", "model_not_found", "context_too_long",
     "unsupported", "refusal", "truncated", "malformed", "empty", "internal",
 ]  # fmt: skip
+OF_THE_TARGET: frozenset[Fault] = frozenset(
+    {"timeout", "refusal", "truncated", "context_too_long", "malformed", "empty"}
+)
+"""The faults that a target brings about itself, as our own backends see: its attempt at a task has failed."""
+LOST: frozenset[Fault] = frozenset({"rate_limit", "overloaded", "server", "connection"})
+"""The faults that say nothing of an answer: the target was not asked, or its vendor failed."""
 
 
 @dataclass(frozen=True)
@@ -160,7 +166,7 @@ NOTHING = Usage(usd=0.0)
 
 
 class Reply(NamedTuple):
-    """The answer to a call. With `fault` it is *missing*: never a score, and `text` then says what went wrong.
+    """The answer to a call. With `fault` it is *missing*, and `text` then says what went wrong.
 
     `served` is the model that the vendor reports, which may be another than was asked for, such as
     "gpt-5-2026-08-01/fp_abc"; empty where none is reported.

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from skillopt_mcp.gates.search import EVEN, TaskScore, mean_score, metric_value
 from skillopt_mcp.judges.judging import judge_all
-from skillopt_mcp.records.calls import EVALUATION, Ask, Call, Reply, Rollout
+from skillopt_mcp.records.calls import EVALUATION, LOST, OF_THE_TARGET, Ask, Call, Reply, Rollout
 from skillopt_mcp.records.evidence import ROLLOUT, Attempted, Mean, Metric, Trajectory, Trial
 from skillopt_mcp.records.judging import Score, Unscored
 from skillopt_mcp.records.skills import SkillFiles
@@ -23,15 +23,38 @@ class Attempt:
     draw: str
 
 
+MAX_TRIES = 3
+
+
 def rollout(ask: Ask, attempts: Sequence[Attempt]) -> list[Trial]:
-    """Return one judged trial per attempt, in order; a missing reply is a trial without a score."""
+    """One judged trial per attempt, in order; what was lost on the way is asked again, three times in all.
+
+    A reply that never came is asked for on a draw of its own, and without one the trial has no score. What the target
+    itself brings about (an answer that is cut off, refused, empty or takes too long) is a failed attempt: to leave it
+    out, or to draw again, would forgive it to the very version that does it.
+    """
+    trials = _rolled_out(ask, attempts)
+    for again in range(1, MAX_TRIES):
+        lost = [i for i, trial in enumerate(trials) if trial.reply.fault in LOST]
+        if not lost or len(lost) == len(trials):  # where nothing came at all, it is an outage
+            break
+        retried = [replace(attempts[i], draw=f"{attempts[i].draw}/try{again}") for i in lost]
+        for i, trial in zip(lost, _rolled_out(ask, retried), strict=True):
+            trials[i] = trial
+    return trials
+
+
+def _rolled_out(ask: Ask, attempts: Sequence[Attempt]) -> list[Trial]:
     calls = [Call("target", "rollout", Rollout(each.files, each.task), each.draw) for each in attempts]
     rolled = list(zip(attempts, ask(calls), strict=True))
     answered = [
         Attempted(each.task, reply.text, reply.messages, each.draw) for each, reply in rolled if not reply.missing
     ]
     outcomes = iter(judge_all(ask, answered))
-    return [_trial(each, reply, _missing(reply) if reply.missing else next(outcomes)) for each, reply in rolled]
+    return [
+        _scored(each.files.digest, each.task, each.draw, reply, _missing(reply) if reply.missing else next(outcomes))
+        for each, reply in rolled
+    ]
 
 
 def judged_again(ask: Ask, trials: Sequence[Trial], chance: str) -> list[Trial]:
@@ -47,7 +70,7 @@ def trajectories(trials: Sequence[Trial]) -> list[Trajectory]:
         Trajectory(
             id=f"{ROLLOUT}{trial.reply.id}",
             prompt=trial.task.prompt,
-            answer=trial.reply.text,
+            answer="" if trial.reply.missing else trial.reply.text,
             messages=tuple(message for message in trial.reply.messages if message.role != EVALUATION),
             hard=trial.hard,
             soft=trial.soft,
@@ -60,12 +83,9 @@ def trajectories(trials: Sequence[Trial]) -> list[Trajectory]:
     ]
 
 
-def _missing(reply: Reply) -> Unscored:
-    return Unscored(f"missing ({reply.fault}): {reply.text}")
-
-
-def _trial(attempt: Attempt, reply: Reply, outcome: Score | Unscored) -> Trial:
-    return _scored(attempt.files.digest, attempt.task, attempt.draw, reply, outcome)
+def _missing(reply: Reply) -> Score | Unscored:
+    reason = f"missing ({reply.fault}): {reply.text}"
+    return Score(hard=False, soft=0.0, reason=reason) if reply.fault in OF_THE_TARGET else Unscored(reason)
 
 
 def _scored(version: str, task: Task, draw: str, reply: Reply, outcome: Score | Unscored) -> Trial:

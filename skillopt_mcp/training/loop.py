@@ -26,7 +26,12 @@ from skillopt_mcp.stages.update import NOTED, annotate, update
 from skillopt_mcp.store.opening import Store
 from skillopt_mcp.tracing import span
 from skillopt_mcp.training.gating import advanced, gate, is_topped, measured
-from skillopt_mcp.training.outage import raise_if_all_failed, raise_if_unanswered, rollout_with_retries
+from skillopt_mcp.training.outage import (
+    raise_if_all_failed,
+    raise_if_no_baseline,
+    raise_if_unanswered,
+    rollout_with_retries,
+)
 from skillopt_mcp.training.outcome import Work, step_outcome
 from skillopt_mcp.training.plan import Plan, State, Step, steps
 from skillopt_mcp.training.progress import Notify, Progress, silent
@@ -136,7 +141,7 @@ def train(plan: Plan, store: Store, ask: Ask, notify: Notify = silent, *, stop_w
     """
     notify(Progress("baseline", 0, 0, plan.n_rows))
     state, config = restored(plan, store, ask), plan.config
-    raise_if_all_failed(store, plan.run_id, state.evaluation.trials, "the val tasks")
+    raise_if_no_baseline(store, plan.run_id, state.evaluation.trials)
     for step in steps(plan, after=state.n):
         # At the best possible score, the rest of the search could change nothing.
         if stop_when_perfect and is_topped(config, state.evaluation.score):

@@ -58,7 +58,7 @@ def step_outcome(plan: Plan, step: Step, before: State, after: State, work: Work
         best_version=after.best.digest,
         n_proposed=work.n_proposed,
         n_applied=sum(report.status == "applied" for report in work.applied.reports),
-        n_missing=sum(trial.missing for trial in (*work.trials, *evaluated)),
+        n_missing=sum(trial.missing or trial.reply.missing for trial in (*work.trials, *evaluated)),
         unmatched=tuple(_said(report) for report in work.applied.reports if report.status == "unmatched"),
         unusable=work.unusable,
         kind=step.kind,

@@ -24,7 +24,7 @@ from skillopt_mcp.gates.promotion import (
 )
 from skillopt_mcp.gates.rounds import MAX_PAIRS, SMALL_SUITE_PAIRS
 from skillopt_mcp.judges.checking import families
-from skillopt_mcp.records.calls import Ask, Fault
+from skillopt_mcp.records.calls import LOST, OF_THE_TARGET, Ask
 from skillopt_mcp.records.candidates import Decision
 from skillopt_mcp.records.evidence import Arm, Standing, TestAttempt, Trial
 from skillopt_mcp.records.skills import SkillFiles
@@ -32,13 +32,8 @@ from skillopt_mcp.records.tasks import Task
 from skillopt_mcp.stages.rollout import Attempt
 from skillopt_mcp.store.opening import Store
 from skillopt_mcp.store.promotion_tests import Draft, NewTest, TestRow
-from skillopt_mcp.training.outage import LOST, rollout_with_retries
+from skillopt_mcp.training.outage import rollout_with_retries
 from skillopt_mcp.training.progress import Notify, Progress, silent
-
-OF_THE_TARGET: frozenset[Fault] = frozenset(
-    {"timeout", "refusal", "truncated", "context_too_long", "malformed", "empty"}
-)
-"""The faults that a target brings about itself, as our own backends see: its attempt has failed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,8 +230,8 @@ class _Wave:
         score = trial.soft if self._test.row.plan.graded else trial.hard
         if n_again > self._n_left:  # it took the repeats that were left
             cause, score, n_again = "bounded", float(arm == "base"), self._n_left
-        elif trial.missing and trial.reply.fault in OF_THE_TARGET:
-            cause, score = "target", 0.0
+        elif trial.reply.fault in OF_THE_TARGET:
+            cause = "target"
         if score is None:
             self.lost.append(trial)
             return None

@@ -185,13 +185,15 @@ def test_passing_faults_change_nothing_but_the_number_of_sends(bench: Workbench,
     assert_paid_once(bodies(vendor), sent, len(RETRIED))
 
 
-def test_no_fault_is_a_score(bench: Workbench, vendor: Vendor) -> None:
-    """Some val tasks are never answered: the others alone make the score, and nothing is learned from them."""
+def test_what_the_target_brings_about_is_a_failure_and_no_other_fault_is_a_score(
+    bench: Workbench, vendor: Vendor
+) -> None:
+    """Some val tasks are never answered: of 16 that count, the empty answer and the one that is cut off have failed."""
     bench.skill_file.write_text(TAUGHT.replace("NAME", "greeter"))
     faults = {f"(val {n})": fault for n, fault in enumerate(NEVER)}
     vendor.act = lambda _n, request: next((fault for task, fault in faults.items() if task in request.text), None)
     done = bench.train(SIZES | {"val": 20}, PLAIN, target=f"{vendor.spec},timeout=1", optimizer=vendor.spec)
-    assert (done["baseline"], done["n_missing"], done["n_failed"] >= len(NEVER)) == (1.0, len(NEVER), True)
+    assert (done["baseline"], done["n_failed"] >= len(NEVER)) == (0.875, True)
 
 
 @pytest.mark.parametrize("fault", ["http 401", "http 404"])

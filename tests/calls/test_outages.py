@@ -58,7 +58,14 @@ def test_what_a_task_brings_upon_itself_is_no_outage(store: Store, fault: str) -
         assert all(reply.missing for reply in ask(rollouts(60)))
 
 
-@pytest.mark.parametrize("fault", ["connection", "internal", "malformed", "timeout", "empty"])
+@pytest.mark.parametrize("fault", ["truncated", "empty", "timeout", "malformed"])
+def test_a_text_that_spoils_most_answers_is_no_outage(store: Store, fault: Fault) -> None:
+    spoiled = Scripted(lambda call: "42" if number(call) % 4 == 0 else BackendFault(fault, "no"))
+    with Asker(store, {"target": spoiled}, "r-1", concurrency=1) as ask:
+        assert sum(reply.missing for reply in ask(rollouts(60))) == 45
+
+
+@pytest.mark.parametrize("fault", ["connection", "internal", "malformed", "timeout"])
 def test_what_led_to_an_outage_is_not_missing_whatever_its_fault(store: Store, fault: Fault) -> None:
     """Nor when another call is answered while the round comes to its end."""
 

@@ -49,8 +49,9 @@ def run(bench: Bench, backend: Scripted, config: Config = CONFIG) -> State:
         return train(bench.plan(config), bench.store, ask)
 
 
-@pytest.mark.parametrize("fault", ["server", "timeout", "refusal"])
-@pytest.mark.parametrize("split", ["train", "val"])
+@pytest.mark.parametrize(
+    ("split", "fault"), [("train", "server"), ("val", "server"), ("val", "timeout"), ("val", "refusal")]
+)
 def test_a_run_stops_where_nothing_came_and_goes_on_as_if_that_had_not_been(
     tmp_path: Path, split: Split, fault: Fault
 ) -> None:

@@ -48,12 +48,20 @@ def prompt(call: Call) -> str:
     return call.request.task.prompt
 
 
-def test_a_missing_reply_is_no_score() -> None:
-    ask = MemoryAsk(lambda call: Reply("the line is dead", fault="timeout"))
+def test_a_reply_that_was_lost_on_the_way_is_no_score() -> None:
+    ask = MemoryAsk(lambda call: Reply("the line is dead", fault="connection"))
     [trial] = rollout(ask, attempts(task(1)))
     assert (trial.hard, trial.soft, trial.missing) == (None, None, True)
-    assert trial.reason == "missing (timeout): the line is dead"
+    assert trial.reason == "missing (connection): the line is dead"
     assert trajectories([trial]) == []
+
+
+def test_an_answer_that_the_target_did_not_give_is_a_failure_that_reflection_reads() -> None:
+    ask = MemoryAsk(lambda call: Reply("cut off at 48 tokens", fault="truncated"))
+    [trial] = rollout(ask, attempts(task(1)))
+    assert (trial.hard, trial.soft, trial.missing) == (False, 0.0, False)
+    [trajectory] = trajectories([trial])
+    assert (trajectory.answer, trajectory.reason) == ("", "missing (truncated): cut off at 48 tokens")
 
 
 def test_trials_come_in_the_order_of_the_attempts() -> None:
@@ -95,7 +103,7 @@ def evaluation(outcomes: Mapping[int, Outcome]) -> Evaluation:
     def answer(call: Call) -> str | Reply:
         assert isinstance(call.request, Rollout)
         outcome = outcomes[call.request.task.id]
-        return Reply("", fault="timeout") if outcome is None else "abcdefghij"[: round(10 * outcome)]
+        return Reply("", fault="internal") if outcome is None else "abcdefghij"[: round(10 * outcome)]
 
     return evaluate(MemoryAsk(answer), SKILL, [scored(n) for n in outcomes], "hard", draw="r/val")
 
