@@ -21,7 +21,7 @@ from skillopt_mcp.records.results import Recorded, RecordOutcome
 from skillopt_mcp.records.skills import Skill, short
 from skillopt_mcp.redaction.redacting import Redactor
 from skillopt_mcp.skill_folders import handle
-from skillopt_mcp.store.erasing import Choice, Erasing, spellings
+from skillopt_mcp.store.erasing import Choice, Erasing
 from skillopt_mcp.store.trajectories import MOST_COUNTED, NewTrajectory
 from skillopt_mcp.transcripts import SelfRecorded
 from skillopt_mcp.workspace import Workspace
@@ -161,41 +161,27 @@ class AttemptQuery:
     names: Sequence[str]
     session: str | None = None
     before: str | None = None
-    containing: str | None = None
     everything: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class FoundAttempts:
-    """The attempts that are meant, and the text that is looked for with them, in all its spellings."""
-
-    ids: Sequence[int]
-    needles: Sequence[str] = ()
-
-
-def find_attempts(workspace: Workspace, wanted: AttemptQuery) -> FoundAttempts:
-    """Return the attempts that are meant. Raises BadInput, NotFound."""
-    filters = [wanted.session, wanted.before, wanted.containing]
-    is_narrowed = any(each is not None for each in filters)
+def find_attempts(workspace: Workspace, wanted: AttemptQuery) -> list[int]:
+    """Return the ids of the attempts that are meant. Raises BadInput, NotFound."""
+    is_narrowed = wanted.session is not None or wanted.before is not None
     numbers = [_ID.fullmatch(name) for name in wanted.names]
     if any(numbers):
         if not all(numbers) or is_narrowed or wanted.everything:
             raise BadInput("name attempts alone (trajectory:7 trajectory:9), or one skill and which of its attempts")
-        return FoundAttempts([_there(workspace, int(number[1])) for number in numbers if number])
+        return [_there(workspace, int(number[1])) for number in numbers if number]
     if len(wanted.names) != 1:
         raise BadInput(f"{len(wanted.names)} skills are named: name one, and which of its attempts")
     if is_narrowed == wanted.everything:
         raise BadInput(
-            f"say which attempts of {quoted(wanted.names[0])}: --session, --before, --containing (all that are given "
-            "have to be met), or --all alone"
+            f"say which attempts of {quoted(wanted.names[0])}: --session, --before (both have to be met if both are "
+            "given), or --all alone"
         )
-    if wanted.containing is not None and not wanted.containing.strip():
-        raise BadInput("the text to look for is empty: give one")
-    needles = spellings(wanted.containing) if wanted.containing else []
     before = _moment(wanted.before, workspace.clock()) if wanted.before is not None else None
     skill = workspace.kept(wanted.names[0])
-    choice = Choice(session=wanted.session, before=before, containing=needles)
-    return FoundAttempts(workspace.store.table(Erasing).choose(skill.id, choice), needles)
+    return workspace.store.table(Erasing).choose(skill.id, Choice(session=wanted.session, before=before))
 
 
 def _there(workspace: Workspace, number: int) -> int:

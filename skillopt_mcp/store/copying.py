@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from skillopt_mcp.errors import BadInput, Busy, UnsafeStore
@@ -15,6 +15,7 @@ from skillopt_mcp.store.marks import forget_mark
 from skillopt_mcp.store.pool import has_schema
 
 _PAGES = 4096
+_MAGIC = b"SQLite format 3\0"
 
 
 def copy_into(
@@ -69,46 +70,43 @@ def copy_store(source: Path, target: Path, advance: Callable[[int, int], None] =
         connection.close()
 
 
-def read_tests(path: Path) -> list[tuple[str, str, float]]:
-    """Return id, skill and error rate of a store's promotion tests. Raises StoreError."""
-    sql = (
-        "select t.id, name, json_extract(plan, '$.alpha') from promotion_test t join skill on skill.id = skill_id"
-        " where number > 0 order by skill.id"
-    )
-    connection = driver.connect(path)
+def is_database(path: Path) -> bool:
+    """Whether a file begins as an SQLite database does: of any other, SQLite would delete the log. Raises OSError."""
+    if not path.is_file():
+        return False
+    with path.open("rb") as file:
+        return file.read(len(_MAGIC)) == _MAGIC
+
+
+_PROMOTION_ID = "p.id, p.to_version, p.created_at"
+# Rows of the store that is replaced ("old"), which the backup ("main") does not have.
+_LOST = f"""
+    select 'promotion test', t.id, s.name, json_extract(t.plan, '$.alpha')
+    from old.promotion_test t join old.skill s on s.id = t.skill_id
+    where t.number > 0 and t.id not in (select id from main.promotion_test)
+    union all
+    select p.kind, 'version ' || substr(p.to_version, 1, 12) || ' at ' || p.created_at, s.name, 0.0
+    from old.promotion p join old.skill s on s.id = p.skill_id
+    where p.state = 'done' and ({_PROMOTION_ID}) not in (select {_PROMOTION_ID} from main.promotion p)
+    union all
+    select 'erasure', 'trajectory:' || e.trajectory_id, s.name, 0.0
+    from old.erased e join old.trajectory o on o.id = e.trajectory_id join old.skill s on s.id = o.skill_id
+    join main.trajectory t on t.id = o.id and t.created_at = o.created_at
+    where e.trajectory_id not in (select trajectory_id from main.erased)
+"""
+
+
+def read_lost(path: Path, backup: Path) -> list[tuple[str, str, str, float]]:
+    """Promotion tests, promotions, rollbacks and erasures that a store has and a backup lacks.
+
+    Each is (kind, which, skill, error rate spent). Raises StoreError.
+    """
+    connection = driver.connect(backup)
     try:
         with driver.storage_errors(path):
-            return [(str(test), str(skill), float(alpha)) for test, skill, alpha in connection.execute(sql)]
-    finally:
-        connection.close()
-
-
-def read_erased(path: Path) -> set[tuple[int, str]]:
-    """Return the attempts of a store that were erased, as (id, when recorded). Raises StoreError."""
-    return _read_attempts(path, "id in (select trajectory_id from erased)")
-
-
-def read_attempts(path: Path) -> set[tuple[int, str]]:
-    """Return the attempts of a store that were not erased, as (id, when recorded). Raises StoreError."""
-    return _read_attempts(path, "id not in (select trajectory_id from erased)")
-
-
-def _read_attempts(path: Path, which: str) -> set[tuple[int, str]]:
-    connection = driver.connect(path)
-    try:
-        with driver.storage_errors(path):
-            rows = connection.execute(f"select id, created_at from trajectory where {which}")
-            return {(int(row_id), str(at)) for row_id, at in rows}
-    finally:
-        connection.close()
-
-
-def prepare_store(path: Path) -> None:
-    """Give a copy the journal mode that a new store has. Raises StoreError."""
-    connection = driver.connect(path)
-    try:
-        with driver.storage_errors(path):
-            _set_wal(connection)
+            connection.execute("attach database ? as old", [str(path)])
+            found: list[tuple[str, str, str, float]] = connection.execute(_LOST).fetchall()
+            return found
     finally:
         connection.close()
 
@@ -147,24 +145,30 @@ def held_alone(path: Path) -> Iterator[None]:
 
 
 def replace_store(path: Path, new: Path, kept: Path) -> None:
-    """Put a copy in the place of the store, which stays under another name. There is a store at every moment.
+    """Put a copy in the place of the store, whose files stay under other names. At every moment there is a whole store.
 
-    Where the store's file was removed, its side files are kept, too. A process that had it open writes no more.
+    Raises Busy when another process has it open. A process that had it open unseen writes no more.
     """
-    if path.exists():
-        try:
-            with held_alone(path):
-                os.link(path, kept)
-                forget_mark(path)
-                os.replace(new, path)
-            return
-        except UnsafeStore:
-            os.link(path, kept)
-    for end in SIDE_FILES:  # it would be taken for the new one's, and written over it
-        if path.with_name(path.name + end).exists():
-            os.replace(path.with_name(path.name + end), kept.with_name(kept.name + end))
-    forget_mark(path)
-    os.replace(new, path)
+    connection = driver.connect(new)
+    try:
+        with driver.storage_errors(new):
+            _set_wal(connection)
+    finally:
+        connection.close()
+    with ExitStack() as stack:
+        if is_database(path):
+            with suppress(UnsafeStore):  # too damaged to be held: its files are kept as they are
+                stack.enter_context(held_alone(path))
+        for end in ("", *SIDE_FILES):
+            if os.path.exists(f"{path}{end}"):
+                os.link(f"{path}{end}", f"{kept}{end}")
+        for end in SIDE_FILES:  # they would be taken for the new store's, and written over it
+            Path(f"{path}{end}").unlink(missing_ok=True)
+        forget_mark(path)
+        os.replace(new, path)
+        folder = os.open(path.parent, os.O_RDONLY)
+        os.fsync(folder)
+        os.close(folder)
 
 
 def _set_wal(connection: Connection) -> None:

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
-import unicodedata
-import zlib
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, cast
@@ -81,11 +78,10 @@ class Choice:
 
     session: str | None = None
     before: str | None = None
-    containing: Sequence[str] = ()
 
 
 class Erasing:
-    """Table erased; of trajectory, reply, lease and meta_note, what an erasure takes out."""
+    """Table erased; of trajectory, reply and lease, what an erasure takes out."""
 
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
@@ -100,7 +96,7 @@ class Erasing:
         return Tombstone(*row) if row else None  # type: ignore[arg-type]
 
     def choose(self, skill_id: int, choice: Choice) -> list[int]:
-        """Return the attempts of a skill that are meant, and not erased yet; a text counts however it is spelled."""
+        """Return the attempts of a skill that are meant, and not erased yet."""
         where = ["skill_id = ?", "id not in (select trajectory_id from erased)"]
         values: list[Value] = [skill_id]
         if choice.session is not None:
@@ -109,11 +105,6 @@ class Erasing:
         if choice.before is not None:
             where.append("created_at < ?")
             values.append(choice.before)
-        if choice.containing:
-            columns = ("prompt", "answer", "reason", "messages")
-            found = [(f"instr({column}, ?) > 0", needle) for column in columns for needle in choice.containing]
-            where.append(f"({' or '.join(sql for sql, _ in found)})")
-            values += [needle for _, needle in found]
         rows = self._pool.rows(f"select id from trajectory where {' and '.join(where)} order by id", values)
         return [cast(int, row[0]) for row in rows]
 
@@ -170,25 +161,6 @@ class Erasing:
         """Return how many replies to these calls have a text."""
         return self._pool.number(f"select count(*) from reply where {_WITH_TEXT}", [json.dumps(call_ids)])
 
-    def count_notes(self, needles: Sequence[str]) -> int:
-        """Return how many notes for the optimizer hold one of these texts."""
-        texts = [str(row[0]) for row in self._pool.rows("select text from meta_note")] if needles else []
-        return sum(any(needle in text for needle in needles) for text in texts)
-
-    def clear_notes(self, needles: Sequence[str], instead: str) -> int:
-        """Replace these texts in notes for the optimizer; return in how many."""
-        if not self.count_notes(needles):
-            return 0
-        with self._pool.write() as connection:
-            changed = []
-            for note_id, text in connection.execute("select id, text from meta_note").fetchall():
-                cleaned = text
-                for needle in needles:
-                    cleaned = cleaned.replace(needle, instead)
-                changed += [(cleaned, note_id)] if cleaned != text else []
-            connection.executemany("update meta_note set text = ? where id = ?", changed)
-        return len(changed)
-
     def erase(self, ids: Sequence[int], held: Collection[str] = ()) -> int | None:
         """Take the texts of attempts out, in one transaction; return of how many: those that had been are none.
 
@@ -202,116 +174,3 @@ class Erasing:
             n = connection.execute(_EMPTY, [chosen]).rowcount
             connection.execute(_NOTE_ERASED, [chosen])
             return n
-
-
-_READ_AT_ONCE = 200
-_SURROGATES = re.compile("[\ud800-\udfff]")
-# Where a row is called otherwise than by its id.
-_NAMED = {
-    "attempt": "'call ' || call_id",
-    "blob": "sha256",
-    "command": "name",
-    "edit": "candidate_id",
-    "candidate_session": "session",
-    "finish": "run_id",
-    "meta_note": "run_id",
-    "permission": "(select name from skill where id = skill_id)",
-    "reply": "(select scope from call where id = call_id)",
-    "call": "scope",
-    "retirement": "name",
-    "skill": "name",
-    "skill_root": "path",
-    "step": "run_id",
-    "test_attempt": "test_id",
-    "task": "(select name from skill where id = skill_id) || ' ' || name",
-    "trajectory": "'trajectory:' || id",
-    "trial": "(select scope from call where id = call_id)",
-    "version_file": "substr(version_id, 1, 12)",
-}
-_UNPACKED = "select sha256, content from blob where encoding = 'zlib' and sha256 > ? order by sha256 limit ?"
-_VERSIONS = (
-    "select distinct s.name || '@' || substr(f.version_id, 1, 12) from version_file f join skill s on s.id = f.skill_id"
-    " where f.sha256 in (select value from json_each(?)) order by 1"
-)
-_RUNS = "select id from run where prompts in (select value from json_each(?)) order by rowid"
-_HELD_BY_REPLIES = (
-    "select r.call_id, c.role, c.scope, run.id is not null and (run.status = 'finished' or run.kind = 'proposal'"
-    " and run.status = 'stopped') from reply r join call c on c.id = r.call_id left join run on run.id = c.scope"
-    " where {where} order by r.call_id"
-)
-
-
-class FoundReply(NamedTuple):
-    """A reply that holds a text; `is_over`: it was given to a run that asks no more."""
-
-    call_id: int
-    role: str
-    scope: str
-    is_over: bool
-
-
-class Searching:
-    """All tables, as they are looked through for a text."""
-
-    def __init__(self, pool: Pool) -> None:
-        self._pool = pool
-
-    def find(self, needles: Sequence[str]) -> dict[str, list[str]]:
-        """Return what the rows that hold one of the texts are called, each name once, by their tables.
-
-        A content is called by the versions that have it; of replies see `find_replies`.
-        """
-        columns = self._pool.text_columns()
-        columns.pop("reply", None)
-        found: dict[str, list[str]] = {}
-        for table, names in columns.items():
-            where, values = _holding(names, needles)
-            rows = self._pool.rows(f"select distinct {_name_of(table, names)} from {table} where {where}", values)
-            if rows:
-                found[table] = [str(name) for [name] in rows]
-        contents = [*found.pop("blob", []), *self._packed([needle.encode() for needle in needles])]
-        of_contents = json.dumps(contents)
-        for table, sql in (("version", _VERSIONS), ("run", _RUNS)):
-            if names := [str(name) for [name] in self._pool.rows(sql, [of_contents])]:
-                found[table] = [*found.get(table, []), *names]
-        return found
-
-    def find_replies(self, needles: Sequence[str]) -> list[FoundReply]:
-        """Return the replies that hold one of the texts."""
-        where, values = _holding(["r.text", "r.messages"], needles)
-        rows = self._pool.rows(_HELD_BY_REPLIES.format(where=where), values)
-        return [FoundReply(cast(int, row[0]), str(row[1]), str(row[2]), bool(row[3])) for row in rows]
-
-    def _packed(self, needles: Sequence[bytes]) -> Iterator[str]:
-        after = ""
-        while page := self._pool.rows(_UNPACKED, [after, _READ_AT_ONCE]):
-            after = str(page[-1][0])
-            for sha256, content in page:
-                plain = zlib.decompress(cast(bytes, content))
-                if any(needle in plain for needle in needles):
-                    yield str(sha256)
-
-
-def spellings(text: str) -> list[str]:
-    """Return a text as it may stand in a column: plain, within JSON of either kind, or within JSON in JSON.
-
-    Each with its accents composed and apart. Invalid Unicode is in the store as its replacement character.
-    """
-    kept = _SURROGATES.sub("\ufffd", text)
-    plain = [kept, *(unicodedata.normalize(form, kept) for form in ("NFC", "NFD"))]
-    once = [*plain, *_within_json(plain)]
-    return list(dict.fromkeys([*once, *_within_json(once)]))
-
-
-def _within_json(texts: Sequence[str]) -> list[str]:
-    return [json.dumps(text, ensure_ascii=is_ascii)[1:-1] for text in texts for is_ascii in (False, True)]
-
-
-def _holding(columns: Sequence[str], needles: Sequence[str]) -> tuple[str, list[Value]]:
-    """Return the condition that one of the columns holds one of the texts, and its values."""
-    tests = [f"instr(cast({column} as blob), cast(? as blob)) > 0" for column in columns for _ in needles]
-    return " or ".join(tests), [needle for _ in columns for needle in needles]
-
-
-def _name_of(table: str, columns: Sequence[str]) -> str:
-    return _NAMED.get(table) or ("id" if "id" in columns else "rowid")

@@ -59,9 +59,9 @@ class Store:
         """Return tables that few need, so that opening a store does not load them."""
         return make(self._pool)
 
-    def empty_log(self, wait_ms: int) -> bool:
-        """Write the write-ahead log into the store, and empty it; return whether no other process prevented that."""
-        return self._pool.empty_log(wait_ms)
+    def compact(self, wait_ms: int) -> bool:
+        """Rewrite the store's file, and empty its log; return whether no other process prevented that."""
+        return self._pool.compact(wait_ms)
 
     def close(self) -> None:
         """Close every connection."""

@@ -113,18 +113,6 @@ class Pool:
             found: list[Row] = connection.execute(sql, values).fetchall()
             return found
 
-    def text_columns(self) -> dict[str, list[str]]:
-        """Return the columns of each table that hold text or bytes."""
-        # Imported here: only erasing reads tables that it does not name.
-        from sqlite_utils import Database  # noqa: PLC0415
-
-        with self._lent() as connection:
-            tables = Database(connection, recursive_triggers=False).tables  # type: ignore[arg-type]
-            columns = {
-                table.name: [each.name for each in table.columns if each.type in ("TEXT", "BLOB")] for table in tables
-            }
-        return {name: found for name, found in sorted(columns.items()) if found and "sqlite" not in name}
-
     def row(self, sql: str, values: Sequence[Value] = ()) -> Row | None:
         """Return the first row of one select, or None."""
         with self._lent() as connection:
@@ -141,8 +129,8 @@ class Pool:
         row = self.row(sql, values)
         return "" if row is None or row[0] is None else str(row[0])
 
-    def empty_log(self, wait_ms: int) -> bool:
-        """Write the write-ahead log into the file and empty it; return whether no other process prevented that.
+    def compact(self, wait_ms: int) -> bool:
+        """Rewrite the file without its free pages, and empty the log; False where another process prevented that.
 
         Readers and writers are waited for `wait_ms`.
         """
@@ -150,7 +138,12 @@ class Pool:
             [before] = connection.execute("pragma busy_timeout").fetchone()
             connection.execute(f"pragma busy_timeout = {wait_ms}")
             try:
+                connection.execute("vacuum")
                 [is_kept, *_] = connection.execute("pragma wal_checkpoint(truncate)").fetchone()
+            except driver.failures() as error:
+                if not driver.is_busy(error):
+                    raise
+                return False
             finally:
                 connection.execute(f"pragma busy_timeout = {before}")
         return not is_kept

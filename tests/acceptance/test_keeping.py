@@ -94,7 +94,7 @@ def test_an_erased_attempt_is_nowhere_and_does_not_come_back(bench: Workbench) -
         assert again
     assert not found_in(places, texts[0])
     assert found_in(places, texts[1])
-    bench.facts("store erase", bench.skill_path, containing=texts[1], yes=True)
+    bench.facts("store erase", "trajectory:2", yes=True)
     assert not found_in(places, texts[1])
     bench.facts("store erase", bench.skill_path, all=True, yes=True)
     assert not found_in(places, texts[2])

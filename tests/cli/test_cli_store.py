@@ -56,7 +56,7 @@ def test_an_agent_in_its_shell_restores_nothing(cli, make_place, tmp_path, monke
     assert reported.returncode == 0, reported.stderr
     assert "It allows promotions of ledger-clerk without asking." in reported.stdout
     found = parsed(cli("store", "restore", file, "--yes", "--json", store=place.store_path))
-    assert found["skills"][0]["is_permitted"] is True
+    assert "promotions of ledger-clerk without asking" in found["allows"]
 
 
 def test_verify_says_what_it_covers_and_a_changed_bit_of_a_reply_is_in_what_it_does_not(cli, make_place) -> None:

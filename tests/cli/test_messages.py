@@ -39,6 +39,7 @@ _VARIABLE = (
     (r"\b[0-9a-f]{64}\b", "HASH"),
     (r"\b[0-9a-f]{12}\b", "VERSION"),
     (r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d)?(\.\d+)?Z?", "TIME"),
+    (r"\d{8}-\d{6}", "TIME"),
     (r"[\d,]+ bytes", "N bytes"),
     (r"(confined by) .*", r"\1 ..."),
     (r" by a person.*", " by a person"),

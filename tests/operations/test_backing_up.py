@@ -1,19 +1,22 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from workshop import Place
 
 from skillopt_mcp.calls.owners import Owner
-from skillopt_mcp.errors import BadInput, Busy, NotFound, Refused, StoreError, UnsafeStore
-from skillopt_mcp.maintenance.backup import back_up, restore_store, review_backup
+from skillopt_mcp.errors import BadInput, Busy, NotFound, Refused, StoreError
+from skillopt_mcp.maintenance.backup import Restored, back_up, restore_store
 from skillopt_mcp.maintenance.verify import verify_store
-from skillopt_mcp.promotions.consent import permit
+from skillopt_mcp.promotions.consent import Consent, permit
+from skillopt_mcp.promotions.promoting import promote_skill
 from skillopt_mcp.store import copying, driver
 from skillopt_mcp.store.opening import Store
 from skillopt_mcp.workspace import Workspace
+from tests.processes import exit_code
 
 
 def run_sql(path: Path, *statements: str) -> None:
@@ -52,7 +55,7 @@ def test_a_backup_shows_progress_and_is_of_one_moment_though_others_write(
         workspace.skill(str(place.skill))
         begun = verify_store(place.store_path).head
         made = back_up(place.store_path, tmp_path / "copy.db", advance=advance)
-    assert (made.head, made.problems) == (begun, [])
+    assert made.head == begun
     copied = [(n_done, n_total) for what, n_done, n_total in reported if what == "copying"]
     assert copied == [(n, len(copied)) for n in range(1, len(copied) + 1)]
     assert [what for what, *_ in reported if what != "copying"] == [
@@ -92,12 +95,92 @@ def test_a_restored_store_is_the_backup_and_the_other_is_kept(place: Place, back
     assert names == {place.store_path.name, Path(restored.kept).name, Path(again.kept).name}
 
 
-def test_a_review_says_which_promotion_tests_a_backup_does_not_know(place: Place, backup: Path) -> None:
-    assert review_backup(place.store_path, backup).lost_tests == []
+def reviewed(place: Place, file: Path) -> Restored:
+    """Return what a person is asked about, who declines."""
+    asked = list[Restored]()
+
+    def decline(found: Restored) -> None:
+        asked.append(found)
+        raise Refused("no")
+
+    before = sorted(path.name for path in place.store_path.parent.iterdir())
+    with pytest.raises(Refused, match="no"):
+        restore_store(place.store_path, file, decline)
+    assert sorted(path.name for path in place.store_path.parent.iterdir()) == before
+    return asked[0]
+
+
+def test_a_person_is_asked_with_what_the_backup_lacks_before_anything_is_changed(place: Place, backup: Path) -> None:
+    assert reviewed(place, backup).lost == []
     with place.open() as later:
-        place.accepted(later)
-    [lost] = review_backup(place.store_path, backup).lost_tests
-    assert (lost.skill, lost.n, round(lost.alpha, 3)) == ("ledger-clerk", 1, 0.017)
+        candidate = place.accepted(later)
+        promote_skill(later, candidate, Consent.PERSON_SIMULATED)
+    found = reviewed(place, backup)
+    assert [(lost.kind, lost.skill, round(lost.alpha, 3)) for lost in found.lost or ()] == [
+        ("promotion test", "ledger-clerk", 0.017),
+        ("promote", "ledger-clerk", 0.0),
+    ]
+    assert f"promotions of {place.skill.name} without asking" in found.allows
+    place.stack.close()
+    place.store_path.write_bytes(b"\0" * 4096)
+    assert reviewed(place, backup).lost is None
+
+
+def killed_at(path: Path, backup: Path, call: int) -> None:
+    """Restore, but end at once before the n-th change of a file."""
+    n = 0
+
+    def ending(real: Callable[..., object]) -> Callable[..., object]:
+        def change(*arguments: object, **named: object) -> object:
+            nonlocal n
+            n += 1
+            if n == call:
+                os._exit(9)
+            return real(*arguments, **named)
+
+        return change
+
+    for name in ("link", "unlink", "replace"):
+        setattr(os, name, ending(getattr(os, name)))
+    restore_store(path, backup)
+    os._exit(0)
+
+
+@pytest.mark.parametrize("is_damaged", [False, True])
+def test_a_restore_that_is_killed_leaves_the_old_store_or_the_backup(
+    place: Place, backup: Path, is_damaged: bool
+) -> None:
+    with place.open() as later:
+        later.store.permissions.add_root("/later")
+    place.stack.close()
+    path, folder = place.store_path, place.store_path.parent
+    if is_damaged:
+        path.write_bytes(b"\0" * 100 + path.read_bytes()[100:])
+        path.with_name(f"{path.name}-wal").write_bytes(b"of the old one")
+    before = {each.name: each.read_bytes() for each in folder.iterdir() if each.is_file()}
+    ended = []
+    for call in range(1, 30):
+        ended.append(exit_code(killed_at, path, backup, call, within_s=60))
+        if is_damaged and path.read_bytes() == before[path.name]:
+            whole = [
+                name
+                for name in (path.name, *(each.name for each in folder.glob(f"{path.name}.replaced-*")))
+                if (folder / f"{name}-wal").exists() and (folder / name).read_bytes() == before[path.name]
+            ]
+            assert whole, "the old store is somewhere with all of its files"
+        else:
+            assert roots(path) in ([str(place.root)], ["/later", str(place.root)])
+            assert verify_store(path).problems == []
+        if ended[-1] == 0:
+            break
+        for each in folder.iterdir():
+            if each.is_file():
+                each.unlink()
+        for name, content in before.items():
+            (folder / name).write_bytes(content)
+    assert roots(path) == [str(place.root)]
+    assert len(ended) > 2
+    assert set(ended[:-1]) == {9}
 
 
 def test_nothing_is_restored_while_another_has_the_store_open(place: Place, backup: Path) -> None:
@@ -169,21 +252,12 @@ def test_what_is_no_backup_is_named_as_that_and_nothing_is_made_for_it(tmp_path:
     assert sorted(tmp_path.iterdir()) == before
 
 
-def test_a_store_that_is_not_sound_can_be_kept_and_put_back_as_it_is(
-    place: Place, workspace: Workspace, tmp_path: Path
-) -> None:
+def test_a_store_that_is_not_sound_is_not_backed_up(place: Place, workspace: Workspace, tmp_path: Path) -> None:
     workspace.skill("ledger-clerk")
     run_sql(place.store_path, "update skill_root set path = 'x'")
-    file = tmp_path / "a copy.db"
-    with pytest.raises(Refused, match=r"restore a backup.*backup --unsound '.*a copy.db'"):
-        back_up(place.store_path, file)
-    made = back_up(place.store_path, file, unsound=True)
-    assert {each.code for each in made.problems} == {"changed", "no_event"}
-    assert made.next_step.arguments == {"file": str(file), "unsound": True}
-    place.stack.close()
-    with pytest.raises(Refused, match="restore it as it is with --unsound"):
-        restore_store(place.store_path, file)
-    assert restore_store(place.store_path, file, unsound=True).problems == made.problems
+    with pytest.raises(Refused, match=r"is not sound .*restore a backup, or end all that uses it and copy its files"):
+        back_up(place.store_path, tmp_path / "a copy.db")
+    assert list(tmp_path.glob("*copy.db*")) == []
 
 
 def test_damage_is_reported_of_the_store_that_has_it_and_not_of_the_copy(
@@ -194,7 +268,7 @@ def test_damage_is_reported_of_the_store_that_has_it_and_not_of_the_copy(
     raw = bytearray(place.store_path.read_bytes())
     raw[1024:4096] = bytes(3072)
     place.store_path.write_bytes(bytes(raw))
-    with pytest.raises((Refused, UnsafeStore)) as reported:
+    with pytest.raises(Refused) as reported:
         back_up(place.store_path, tmp_path / "b.db")
     assert str(reported.value).startswith(f"'{place.store_path}' is")
     assert "use another backup" not in str(reported.value)
@@ -207,6 +281,5 @@ def test_side_files_of_a_removed_store_are_not_used_by_the_restored_one(place: P
     journal = place.store_path.with_name(f"{place.store_path.name}-wal")
     journal.write_bytes(b"of another")
     restored = restore_store(place.store_path, backup)
-    assert restored.kept == ""
     assert not journal.exists()
-    assert [file.read_bytes() for file in journal.parent.glob("*.replaced-*-wal")] == [b"of another"]
+    assert Path(f"{restored.kept}-wal").read_bytes() == b"of another"

@@ -18,7 +18,7 @@ from skillopt_mcp.prompts.rendering import cut_middle
 from skillopt_mcp.proposals import propose_from_evidence
 from skillopt_mcp.records.results import Proposed
 from skillopt_mcp.submitting import submit_work
-from skillopt_mcp.trajectories import FoundAttempts, Recording, record_trajectory
+from skillopt_mcp.trajectories import Recording, record_trajectory
 from skillopt_mcp.workspace import Workspace
 
 WORSE = "- Always answer with the word unknown."
@@ -103,7 +103,7 @@ def test_nothing_is_told_of_a_candidate_made_from_an_attempt_that_was_erased(pla
     assert evaluate_candidate(workspace, str(made.candidate_id)).accepted is False
     told = propose_from_evidence(host, str(place.skill))
     assert WORSE in evidence(begun_again(host, told))
-    erase(place.open(), FoundAttempts(ids[:3]))
+    erase(place.open(), ids[:3])
     assert WORSE not in evidence(begun_again(host, told))
 
 

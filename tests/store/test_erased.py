@@ -85,7 +85,7 @@ def test_no_byte_of_what_was_erased_is_left_however_often_it_was_written(store: 
             connection.execute("update trajectory set answer = ? where id = ?", [text, n + 1])
     gone = chance.sample(range(200), 100)
     assert store.table(Erasing).erase([n + 1 for n in gone]) == 100
-    assert store.empty_log(1_000)
+    assert store.compact(1_000)
     raw = b"".join(path.read_bytes() for path in store.path.parent.iterdir() if path.is_file())
     assert [n for n in gone if f"CANARY{n:04d}".encode() in raw] == []
     assert all(f"CANARY{n:04d}".encode() in raw for n in range(200) if n not in gone)

@@ -105,7 +105,7 @@ def test_who_comes_before_the_rows_are_back_learns_what_is_wrong(store: Store, s
 
 def test_rows_that_went_with_a_log_are_noticed_also_after_others_took_their_place(store: Store, tmp_path: Path) -> None:
     record(store, 20)
-    assert store.empty_log(1000)
+    assert store.compact(1000)
     record(store, 120, "later")
     left = killed(store, tmp_path / "killed")
     assert codes(left) == ["gone"]
