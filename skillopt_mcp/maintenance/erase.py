@@ -84,9 +84,9 @@ def erase(workspace: Workspace, ids: Sequence[int], advance: Callable[[int], Non
         n_answers = _clear(workspace, [each.id for each in shown])
         n = 0
         for some in _chunks(doomed):
-            batch = [each.id for each in some]
-            while (n_gone := erasing.erase(batch, held.runs)) is None:
-                held.take(batch, n)
+            some_ids = [each.id for each in some]
+            while (n_gone := erasing.erase(some_ids, held.runs)) is None:
+                held.take(some_ids, n)
             n += n_gone
             advance(len(some))
         # Of all that was ever erased: what was on its way to a host meanwhile, and what a killed erasure left.
