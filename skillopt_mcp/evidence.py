@@ -106,6 +106,16 @@ def is_judged_by_host(evidence: str) -> bool:
     return any(map(_is_of_host, origins(evidence)[1:]))
 
 
+def opens_skills(evidence: str) -> bool:
+    """Whether the target that a text of `evidence_of` names loads a skill by itself, as command lines of hosts do."""
+    return evidence.startswith(("claude-code:", "codex:"))
+
+
+def is_pasted(evidence: str) -> bool:
+    """Whether the target that a text of `evidence_of` names reads the skill in its prompt: vendors and sub-agents."""
+    return evidence.startswith(("openai:", "anthropic:")) or is_attempted_by_host(evidence)
+
+
 def n_votes(task: Task) -> int:
     """Return how many questions the rubrics of a task ask of each answer to it at most."""
     return sum(leaf.votes for leaf in leaves(task.judge) if isinstance(leaf, Rubric))

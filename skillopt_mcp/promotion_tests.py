@@ -20,7 +20,7 @@ from skillopt_mcp.candidates import bring_back
 from skillopt_mcp.costs import check_caps, default_tokens
 from skillopt_mcp.documents.text import quoted
 from skillopt_mcp.errors import BadInput, Busy, NotFound, Refused
-from skillopt_mcp.evidence import evidence_of, is_simulated, kind_of, try_programs
+from skillopt_mcp.evidence import evidence_of, is_pasted, is_simulated, kind_of, opens_skills, try_programs
 from skillopt_mcp.gates.power import power_of
 from skillopt_mcp.gates.promotion import ENOUGH_UNITS, GATE
 from skillopt_mcp.gates.rounds import DEFAULT_MARGIN
@@ -51,6 +51,7 @@ from skillopt_mcp.training.promotion_test import (
     Test,
     foreseen_test,
     held_out,
+    is_front_matter_alone,
     open_test,
     run_test,
     standing_of,
@@ -188,7 +189,13 @@ def check_testable(workspace: Workspace, candidate: Candidate) -> None:
     Two texts that a person names may be tested whatever is live.
     """
     store = workspace.store
-    check_merged(store.skills.get_files(candidate.skill_id, candidate.base_version))
+    arms = _arms(store, candidate)
+    check_merged(arms[0])
+    if is_pasted(workspace.backend("target").fingerprint) and is_front_matter_alone(*arms):
+        raise Refused(
+            f"candidate '{candidate.id}' changes the front matter alone, which '{workspace.backend('target').name}' is "
+            "not shown: test it with --target claude-code or codex, which load the skill themselves"
+        )
     skill = workspace.again(store.skills.get_skill(candidate.skill_id))
     if candidate.origin == "person":
         return
@@ -266,7 +273,8 @@ def _arms(store: Store, candidate: Candidate) -> tuple[SkillFiles, SkillFiles]:
 
 def _asked(asked: Asked, backend: str) -> Asked:
     """Give a test of a simulation, which proves nothing, a salt by which its results come about again."""
-    return replace(asked, salt=_SALT_OF_SIMULATIONS if is_simulated(backend) else None)
+    salt = _SALT_OF_SIMULATIONS if is_simulated(backend) else None
+    return replace(asked, opens=opens_skills(backend), salt=salt)
 
 
 def opened(workspace: Workspace, candidate: Candidate, asked: Asked, held: Sequence[Task]) -> Test:
@@ -452,6 +460,7 @@ def report_of(workspace: Workspace, test: Test, standing: Standing | None = None
         test_in_release=test.row.number,
         promotions_here=store.tests.promotions_on(test.row.tasks),
         backend=test.row.backend,
+        pasted=is_pasted(test.row.backend),
     )
 
 
@@ -505,6 +514,7 @@ def _evaluated(
 ) -> Evaluated:
     store, kind = workspace.store, kind_of(test.row.backend)
     notes = [Note(code="rolled_back", ids=[candidate.id])] if bring_back(store, candidate) else []
+    notes += [Note(code="never_opened")] if standing.verdict == "not_tested" else []
     return Evaluated(
         status="verdict" if standing.verdict else "running",
         candidate_id=candidate.id,
@@ -531,6 +541,9 @@ def _after(workspace: Workspace, candidate: Candidate, standing: Standing) -> Ne
         why = "better on these cases; of others nothing is proven"
         return NextStep.at_terminal("promote_skill", {"candidate_id": candidate.id, "unproven": True}, why)
     # One reason for every other verdict: the author of edits learns only whether a candidate was accepted.
+    if standing.verdict == "not_tested":
+        why = "the skill was never opened: its description has to say when it applies"
+        return NextStep(action="propose_edits", arguments={"skill": skill.name}, why=why)
     why = f"{candidate.id} was {'rolled back by a person' if is_rolled_back else 'not accepted'}"
     return NextStep(action="propose_edits", arguments={"skill": skill.name}, why=why)
 

@@ -17,6 +17,7 @@ LABELS: dict[Verdict, str] = {
     "no_worse": "NO WORSE",
     "worse": "WORSE",
     "better_here": "BETTER ON THESE CASES",
+    "not_tested": "NOT TESTED",
 }
 CLAIMS: dict[Verdict | None, tuple[str, str]] = {
     "better": ("On tasks like these the new text solves more.", "that every task got better, or that every line helps"),
@@ -28,9 +29,11 @@ CLAIMS: dict[Verdict | None, tuple[str, str]] = {
     ),
     "worse": ("On these tasks the new text solves fewer.", "anything about other tasks"),
     "better_here": ("On these tasks the new text solves more.", "anything about other tasks"),
+    "not_tested": ("Nothing: neither text reached the model.", "anything about either text"),
     None: ("Nothing yet: the test has not ended.", "what the figures so far seem to show"),
 }
 """What a verdict claims, and what it does not."""
+PASTED = "The text was pasted, not loaded by a host: it says nothing about when the skill is opened."
 WORN_AFTER = 5
 _WIDTH = 24
 _Z_FOUND = 3.3  # of the boundary and of a power of 80 %, in standard errors
@@ -54,6 +57,12 @@ def describe(report: TestReport) -> list[str]:
         return [_VOID[report.void].format(models=", ".join(report.models))]
     if report.verdict is None:
         return [f"{units.seen} of {units.of} tasks so far."]
+    if report.verdict == "not_tested":
+        return [
+            f"The skill was opened in none of {report.runs.base + report.runs.candidate} attempts: nothing was "
+            "compared, and no error rate was used.",
+            "Say in its description when it applies, or add tasks that need it.",
+        ]
     if report.verdict == "better":
         gain = report.gain
         likely = f" (real gain likely {_percent(gain.low)} to {_percent(gain.high)})" if gain else ""
@@ -80,6 +89,13 @@ def caveats(report: TestReport) -> list[str]:
     """Return what a person should know besides, a line each; mostly none."""
     lost = report.lost
     found = []
+    if opened := report.opened:
+        found.append(
+            f"The skill was opened in {opened.before} of {opened.before_of} attempts with the old text, "
+            f"{opened.after} of {opened.after_of} with the new one."
+        )
+    if report.pasted:
+        found.append(PASTED)
     if report.few_tasks and report.verdict in ("better", "not_better", "cant_tell"):
         found.append(f"Few tasks ({report.units.of}): large gains only.")
     if report.promotions_here >= WORN_AFTER:

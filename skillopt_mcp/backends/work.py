@@ -10,6 +10,7 @@ from pydantic import BaseModel
 
 from skillopt_mcp.backends.agents.working_copy import folder_name
 from skillopt_mcp.backends.api.prompts import lenient_schema
+from skillopt_mcp.documents.frontmatter import body_of
 from skillopt_mcp.judges.judging import leaves
 from skillopt_mcp.judges.kinds.reported import ByHost
 from skillopt_mcp.prompts.rendering import fence
@@ -89,7 +90,7 @@ def _rollout(request: Rollout, lease_id: str) -> Work:
         if each.path in (MAIN_FILE, memory):
             what = "Standing instructions" if each.path == memory else "The skill"
             know_how.append(f'"{what}" below')
-            texts.append(f"## {what}\n\n{fence(storable(each.content.decode('utf-8', 'replace')))}")
+            texts.append(f"## {what}\n\n{fence(storable(body_of(each.content.decode('utf-8', 'replace'))))}")
         else:
             files.append(WorkFile(f"{folder}/{each.path}", each.content, each.executable))
     others = f" (the other files of the skill are in `{folder}/`)" if len(files) > len(request.task.files) else ""

@@ -76,6 +76,15 @@ def block_end(content: bytes) -> int | None:
     return closing.end() if closing else None
 
 
+def body_of(text: str) -> str:
+    """The text of a skill below its front matter; all of it where there is nothing below."""
+    lines = text.removeprefix("\ufeff").splitlines(keepends=True)
+    if not lines or lines[0].strip() != "---":
+        return text
+    end = next((n for n, line in enumerate(lines[1:], 1) if line.rstrip() == "---"), 0)
+    return "".join(lines[end + 1 :]).strip() or text
+
+
 def read(content: bytes) -> FrontMatter | None:
     """Return the front matter of a document, or None when it is absent or not plain, small, safe YAML (opaque)."""
     if not content.startswith((b"---", BOM)):

@@ -20,6 +20,7 @@ from skillopt_mcp.records.evidence import (
     Arm,
     Gain,
     Lost,
+    Opened,
     Runs,
     Solved,
     Standing,
@@ -63,7 +64,8 @@ class Plan(BaseModel):
 
     `known` are the base's earlier attempts at each unit, `attempts` or more of them: they only screen. With a `margin`
     or fewer than 8 units the test goes in rounds of every unit once per arm, up to `max_pairs`: 0 is 1,200, without a
-    margin 60. A `graded` test compares scores from 0 to 1, any other one passes.
+    margin 60. A `graded` test compares scores from 0 to 1, any other one passes. One that `needs_opening` compares
+    nothing where the skill was opened in no attempt of its first 8 units, or its first round.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
@@ -74,6 +76,7 @@ class Plan(BaseModel):
     known: tuple[tuple[float, ...], ...] | None = None
     margin: float | None = Field(default=None, gt=0, lt=1)
     max_pairs: int = Field(default=0, ge=0, le=MAX_PAIRS)
+    needs_opening: bool = False
 
     @model_validator(mode="after")
     def _check_known(self) -> Self:
@@ -171,9 +174,21 @@ Table = Mapping[tuple[Arm, int], Sequence[TestAttempt]]
 def stand(plan: Plan, attempts: Sequence[TestAttempt]) -> Standing:
     """Return where a test stands, by its attempts in whatever order. The same attempts always say the same."""
     table = _table(plan, attempts)
-    if plan.in_rounds:
-        return _of_rounds(plan, attempts, table)
-    return _of_walk(plan, attempts, table, *_deciding(plan, table))
+    standing = (
+        _of_rounds(plan, attempts, table)
+        if plan.in_rounds
+        else _of_walk(plan, attempts, table, *_deciding(plan, table))
+    )
+    opened = standing.opened
+    if not plan.needs_opening or (opened and opened.before + opened.after):
+        return standing
+    # No verdict before the first block is whole: what it says does not depend on the order of the answers.
+    arms = _ARMS if plan.known is None else _ARMS[1:]
+    n_units, n_each = (plan.n_units, 1) if plan.in_rounds else (min(WAVE, plan.n_units), plan.attempts)
+    is_whole = all(len(table.get((arm, unit), ())) >= n_each for arm in arms for unit in range(n_units))
+    if is_whole and not opened:
+        return standing  # all were lost: nothing is known of any
+    return standing.model_copy(update={"verdict": "not_tested" if is_whole else None, "void": "", "p_bound": None})
 
 
 def walk_of(plan: Plan, attempts: Sequence[TestAttempt]) -> Walk | None:
@@ -321,6 +336,7 @@ def _standing(
     """Return the figures that every test has, without a verdict."""
     after, before = ([score for both in arms for score in both[arm]] for arm in (0, 1))
     n = {arm: sum(each.arm == arm for each in attempts) for arm in _ARMS}
+    told = [each for each in attempts if each.opened is not None]
     return Standing(
         verdict=None,
         alpha=plan.alpha,
@@ -333,6 +349,14 @@ def _standing(
             asked_again=sum(each.n_again for each in attempts),
             bounded=sum(each.cause == "bounded" for each in attempts),
         ),
+        opened=Opened(
+            before=sum(each.opened or 0 for each in told if each.arm == "base"),
+            before_of=sum(each.arm == "base" for each in told),
+            after=sum(each.opened or 0 for each in told if each.arm == "candidate"),
+            after_of=sum(each.arm == "candidate" for each in told),
+        )
+        if told
+        else None,
         models=sorted({name for each in attempts for name in each.models}),
         few_tasks=plan.n_units < ENOUGH_UNITS,
         margin=plan.margin,

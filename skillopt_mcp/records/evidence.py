@@ -11,7 +11,7 @@ from skillopt_mcp.records.calls import Message, Reply
 from skillopt_mcp.records.tasks import Task
 
 SearchVerdict = Literal["accept_best", "accept", "reject"]
-Verdict = Literal["better", "not_better", "cant_tell", "no_worse", "worse", "better_here"]
+Verdict = Literal["better", "not_better", "cant_tell", "no_worse", "worse", "better_here", "not_tested"]
 """What a promotion test says; see docs/evidence.md."""
 ACCEPTED: tuple[Verdict, ...] = ("better", "no_worse")
 """The verdicts that a promotion may rest on."""
@@ -105,7 +105,8 @@ class TestAttempt(NamedTuple):
 
     `cause` says why there is no answer: `target` failed by itself; `bounded`: lost for a cause that nobody verified,
     and counted against the candidate. One that was lost so and repeated has its score, and says how often (`n_again`).
-    `models` are the names that it was served by, `at` is when it was answered (seconds since 1970).
+    `models` are the names that it was served by, `at` is when it was answered (seconds since 1970). `opened` says
+    whether the skill was, and is None where the target has no way to open one.
     """
 
     arm: Arm
@@ -117,6 +118,7 @@ class TestAttempt(NamedTuple):
     call_id: int | None = None
     models: tuple[str, ...] = ()
     at: float = 0.0
+    opened: bool | None = None
 
 
 class Units(BaseModel):
@@ -151,6 +153,15 @@ class Runs(BaseModel):
     base: int = 0
 
 
+class Opened(BaseModel):
+    """In how many attempts with each text the skill was opened, of how many that could open one."""
+
+    before: int
+    before_of: int
+    after: int
+    after_of: int
+
+
 class Lost(BaseModel):
     """Attempts without an answer: failed by the target itself, repeated for an unverified cause, or counted against."""
 
@@ -176,6 +187,7 @@ class Standing(BaseModel):
     gain: Gain | None = None
     runs: Runs
     lost: Lost
+    opened: Opened | None = None
     models: list[str] = Field(default_factory=list)
     few_tasks: bool = False
     margin: float | None = None
@@ -189,10 +201,12 @@ class Standing(BaseModel):
 class TestReport(Standing):
     """A promotion test for people: where it stands, and where it is in its release. An agent never sees one.
 
-    `promotions_here` counts the promotions that rest on its tasks: from the fifth on, replace half of them.
+    `promotions_here` counts the promotions that rest on its tasks: from the fifth on, replace half of them. A
+    `pasted` text stood in the target's prompt, and no host loaded it.
     """
 
     test_id: str
     test_in_release: int
     promotions_here: int = 0
     backend: str = ""
+    pasted: bool = False

@@ -25,6 +25,8 @@ _SIMULATED = "(' judged by ' || {0} glob '* judged by simulated*' or ' judged by
 IS_SIMULATED = (
     f"exists (select 1 from promotion_test pt where pt.id = decision.scope and {_SIMULATED.format('pt.backend')})"
 )
+# A target that can open a skill says in its first message whether it did.
+_OPENED = 'case when r.messages glob \'[[][[]"skill",*\' then r.messages glob \'[[][[]"skill","opened",*\' end'
 _UNDECIDED = (
     f"{_TEST} where skill_id = ? and base_version = ? and version_id = ? and backend = ?"
     " and not exists (select 1 from decision where scope = promotion_test.id)"
@@ -33,6 +35,8 @@ _N_PROMOTIONS = "select count(*) from promotion where skill_id = ? and kind = 'p
 # Those of real models and those of simulations are apart: neither takes of the other's budget.
 _N_IN_RELEASE = (
     "select count(*) from promotion_test where skill_id = ?1 and release = ?2 and number > 0"
+    # Where the skill was never opened nothing was compared, and nothing is used up.
+    " and not exists (select 1 from decision where scope = promotion_test.id and verdict = 'not_tested')"
     f" and {_SIMULATED.format('backend')} = {_SIMULATED.format('?3')}"
 )
 
@@ -170,6 +174,15 @@ class PromotionTests:
             found.setdefault(cast(int, task_id), []).append(cast(float, score))
         return found
 
+    def is_ever_opened(self, skill_id: int, version: str, backend: str) -> bool:
+        """Whether an attempt of a version in any test with a backend opened the skill."""
+        sql = (
+            "select count(*) from promotion_test t join test_attempt a on a.test_id = t.id"
+            f" join reply r on r.call_id = a.call_id where t.skill_id = ? and t.backend = ? and {_OPENED}"
+            " and ? = case a.arm when 'base' then t.base_version else t.version_id end"
+        )
+        return self._pool.number(sql, [skill_id, backend, version]) > 0
+
     def add_attempts(self, test_id: str, attempts: Sequence[TestAttempt], trials: Sequence[Trial]) -> None:
         """Store attempts of a test with the trials they come from; one that is there stays as it is."""
         with self._pool.write() as connection:
@@ -194,7 +207,8 @@ class PromotionTests:
     def list_attempts(self, test_id: str) -> list[TestAttempt]:
         """Return the attempts of a test, by unit, arm and number."""
         rows = self._pool.rows(
-            "select a.arm, a.unit, a.number, a.score, a.cause, a.n_again, a.call_id, s.name, r.answered_at"
+            "select a.arm, a.unit, a.number, a.score, a.cause, a.n_again, a.call_id, s.name, r.answered_at,"
+            f" {_OPENED}"
             " from test_attempt a left join reply r on r.call_id = a.call_id left join served s on s.id = r.served"
             " where a.test_id = ? order by a.unit, a.arm, a.number",
             [test_id],
@@ -226,9 +240,10 @@ def _test(row: Row) -> TestRow:
 
 
 def _attempt(row: Row) -> TestAttempt:
-    arm, unit, number, score, cause, n_again, call_id, served, at = row
+    arm, unit, number, score, cause, n_again, call_id, served, at, opened = row
     return TestAttempt(
         cast(Arm, arm), cast(int, unit), cast(int, number), cast(float, score),
         cast(Literal["", "target", "bounded"], cause), cast(int, n_again), cast(int, call_id),
         tuple(models_in(str(served))) if served else (), cast(float, at),
+        None if opened is None else bool(opened),
     )  # fmt: skip

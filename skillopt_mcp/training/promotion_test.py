@@ -11,6 +11,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 
+from skillopt_mcp.documents.frontmatter import body_of
 from skillopt_mcp.errors import BadInput, Outage, Waiting
 from skillopt_mcp.gates.promotion import (
     GATE,
@@ -41,12 +42,14 @@ class Asked:
     """What is asked of a test: with a `margin` whether a text is no worse, by at most `max_pairs`; or whether it is
     better. `graded` compares soft scores.
 
-    A `salt` is given where a result is to come about again (simulations).
+    With `opens` the target opens a skill by itself, or does not. A `salt` is given where a result is to come about
+    again (simulations).
     """
 
     margin: float | None = None
     max_pairs: int | None = None
     graded: bool = False
+    opens: bool = False
     salt: str | None = None
 
     def __post_init__(self) -> None:
@@ -72,6 +75,12 @@ class Test:
     def files(self, arm: Arm) -> SkillFiles:
         """Return the text of an arm."""
         return self.candidate if arm == "candidate" else self.base
+
+
+def is_front_matter_alone(base: SkillFiles, candidate: SkillFiles) -> bool:
+    """Whether two texts differ in nothing but what stands on top of the main document."""
+    other, ours, theirs = candidate.get(base.main_path), body_of(candidate.text), body_of(base.text)
+    return other is not None and ours == theirs and base.replaced(other) == candidate
 
 
 def held_out(tasks: Sequence[Task]) -> tuple[Task, ...]:
@@ -151,7 +160,8 @@ class PromotionInputs(BaseModel):
 def decision_of(row: TestRow, standing: Standing, attempts: Sequence[TestAttempt]) -> Decision:
     """Return the decision of a test, which follows from its plan and its attempts."""
     rows = sorted(
-        (each.unit, each.arm, each.number, each.score, each.cause, each.n_again, each.models) for each in attempts
+        (each.unit, each.arm, each.number, each.score, each.cause, each.n_again, each.models, each.opened)
+        for each in attempts
     )
     digest = hashlib.sha256(json.dumps(rows).encode()).hexdigest()
     units = standing.units
@@ -266,7 +276,11 @@ def _draft(
     def draft(test_id: str, number: int) -> tuple[str, list[int], Plan]:
         salt = hashlib.sha256(f"{asked.salt}/{test_id}".encode()).hexdigest()[:32] if asked.salt else _salt()
         units = in_order(held, salt)
-        return salt, [task.id for task in units], plan_of(units, earlier, asked, number)
+        plan = plan_of(units, earlier, asked, number)
+        is_open = plan.known is not None and store.tests.is_ever_opened(skill_id, base.digest, backend)
+        if asked.opens and not is_open and not is_front_matter_alone(base, candidate):
+            plan = plan.model_copy(update={"needs_opening": True})
+        return salt, [task.id for task in units], plan
 
     return NewTest(skill_id, base.digest, candidate.digest, backend), draft
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -42,7 +43,8 @@ def test_an_attempt_sees_the_skill_and_the_memory_whichever_is_trained() -> None
     asked(WithCompanion(target, MEMORY, "project:CLAUDE.md"), Rollout(FILES, TASK))
     asked(WithCompanion(target, FILES, "clerk"), Rollout(MEMORY, TASK))
     first, second = (call.request for call in target.calls)
-    assert first == second == Rollout(SkillFiles((*FILES.files, *MEMORY.files)), TASK, "CLAUDE.md")
+    assert (first.folder, second.folder) == ("", "clerk")
+    assert first == replace(second, folder="") == Rollout(SkillFiles((*FILES.files, *MEMORY.files)), TASK, "CLAUDE.md")
     assert first.files.text == "# Skill\n\n\n=== CLAUDE.md ===\n# Memory\n\n\n=== references/more.md ===\nMore.\n"
 
 

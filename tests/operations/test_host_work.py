@@ -45,7 +45,9 @@ def test_one_file_holds_the_skill_and_the_task_and_the_skills_other_files_lie_ne
     files = {str(path.relative_to(item.folder)) for path in Path(item.folder).rglob("*") if path.is_file()}
     assert files == {"WORK.md", "skill/ledger-clerk/references/rates.md"}
     order = Path(item.folder, "WORK.md").read_text()
-    assert place.main.read_text() in order
+    text = place.main.read_text()
+    assert text.partition("\n---\n")[2].strip() in order
+    assert "description:" not in order, "front matter is for hosts that load the skill"
     assert "files of the skill are in `skill/ledger-clerk/`" in order
 
 

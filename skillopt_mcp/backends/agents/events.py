@@ -10,6 +10,7 @@ from typing import TypeVar
 from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError
 from pydantic_core import from_json
 
+from skillopt_mcp.documents.frontmatter import body_of
 from skillopt_mcp.prompts.rendering import cut_middle
 from skillopt_mcp.records.calls import ALSO, TOOL_CALL, Fault, Message, Rollout, Usage
 
@@ -104,15 +105,6 @@ def objects(output: str) -> Iterator[tuple[str, str]]:
         kind = value.get("type") if isinstance(value, dict) else None
         if isinstance(kind, str):
             yield kind, line
-
-
-def body_of(text: str) -> str:
-    """The text of a skill below its front matter; all of it where there is nothing below."""
-    lines = text.removeprefix("\ufeff").splitlines(keepends=True)
-    if not lines or lines[0].strip() != "---":
-        return text
-    end = next((n for n, line in enumerate(lines[1:], 1) if line.rstrip() == "---"), 0)
-    return "".join(lines[end + 1 :]).strip() or text
 
 
 def _is_shown(body: str, texts: Sequence[str]) -> bool:

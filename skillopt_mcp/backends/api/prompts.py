@@ -8,6 +8,7 @@ from functools import cache
 
 from pydantic import BaseModel
 
+from skillopt_mcp.documents.frontmatter import body_of
 from skillopt_mcp.prompts.rendering import fence
 from skillopt_mcp.records.calls import Call, Question, Rollout, storable
 from skillopt_mcp.records.replies import SCHEMAS
@@ -59,7 +60,7 @@ You do a task for a user. You have a skill for tasks of its kind: know-how that 
 below. Follow it wherever it applies to the task. What the task brings along is material to work on.
 
 Do what the task needs, and end with the answer in the form that the task asks for."""
-LAYOUT = hashlib.sha256(f"1 {ROLLOUT}".encode()).hexdigest()[:8]
+LAYOUT = hashlib.sha256(f"2 {ROLLOUT}".encode()).hexdigest()[:8]
 _SKILL_ENDS = "\n\n## Evidence\n\n"
 
 
@@ -90,7 +91,9 @@ def prompt_of(call: Call) -> Prompt:
 def _rollout(request: Rollout) -> Prompt:
     files = [f"### {file.path}\n\n{fence(file.content)}" for file in request.task.files]
     task = "\n\n".join([request.task.prompt, *(["## Files", *files] if files else [])])
-    skill = f"{ROLLOUT}\n\n{fence(request.files.text, 'skill')}" if request.files.files else ROLLOUT
+    main = request.files.main.decode("utf-8", "replace")
+    text = body_of(main) + request.files.text[len(main) :]
+    skill = f"{ROLLOUT}\n\n{fence(text, 'skill')}" if request.files.files else ROLLOUT
     return Prompt(storable(skill), "", storable(task))
 
 
