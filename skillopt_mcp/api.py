@@ -24,6 +24,7 @@ from skillopt_mcp.backends.base import Backend, worst_case
 from skillopt_mcp.backends.environment import Rolling
 from skillopt_mcp.backends.registry import open_backend
 from skillopt_mcp.backends.user_backend import checked_backend
+from skillopt_mcp.callers import find_caller
 from skillopt_mcp.costs import Accounted, UsedRow, account, describe_in_flight
 from skillopt_mcp.environments.base import Environment, rolls_out
 from skillopt_mcp.environments.registry import checked, open_environment
@@ -219,7 +220,8 @@ def evaluate(
         with _workspace(_roles(target, None, judge, None), store, caps, concurrency, stop) as workspace:
             is_run = candidate_id.startswith("r-")
             tested = best_candidate(workspace, candidate_id).id if is_run else candidate_id
-            return evaluate_candidate(workspace, tested, None, notify, asked, again=again)
+            result = evaluate_candidate(workspace, tested, None, notify, asked, again=again)
+            return result.for_agents() if workspace.is_agents else result
 
     # The test is a job of its own, which Ctrl-C does not reach: it is stopped from here.
     return _run(work, stop, always_thread=True)
@@ -353,7 +355,7 @@ def _workspace(
         path, target=roles["target"], optimizer=roles["optimizer"], judge=roles["judge"], caps=caps,
         concurrency=concurrency,
     ) as workspace:  # fmt: skip
-        workspace.on_reply = _stopper(stop)
+        workspace.on_reply, workspace.caller = _stopper(stop), find_caller()
         yield workspace
 
 
@@ -454,6 +456,7 @@ def _stopper(stop: threading.Event) -> Callable[[Call, Reply], None]:
 
 
 def _outcome(workspace: Workspace, skill: Skill, run: Run, result: Replayed) -> Trained:
+    result = result.sealed() if workspace.is_agents else result
     used, steps = account(workspace.store, run.id), workspace.store.runs.list_steps(run.id)
     best = workspace.store.skills.get_files(run.skill_id, steps[-1].best_version if steps else run.base_version)
     return Trained(

@@ -20,6 +20,7 @@ from skillopt_mcp import limits
 from skillopt_mcp.backends.base import Backend, no_backend
 from skillopt_mcp.backends.registry import check_no_secret, open_backend
 from skillopt_mcp.backends.wrappers import Redacting, WithCompanion
+from skillopt_mcp.callers import Caller
 from skillopt_mcp.calls.owners import Owner
 from skillopt_mcp.documents.diffs import truncate_middle
 from skillopt_mcp.documents.text import quoted
@@ -205,8 +206,8 @@ class Workspace:
         self.lease_s = LEASE_S
         # Whom a command line acts for: what they agree to is kept with their name.
         self.login = ""
-        # Whether an agent reads what is shown: then scores, costs and tasks of promotion tests are left out.
-        self.is_agents = False
+        # Who calls, which each door says.
+        self.caller: Caller = "person"
         # Who counts what comes in for contests and promotion tests: a person may watch.
         self.on_reply: Callable[[Call, Reply], None] | None = None
         self._hands_out = hands_out
@@ -231,6 +232,11 @@ class Workspace:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    @property
+    def is_agents(self) -> bool:
+        """Whether an agent reads what is shown: then scores, costs and tasks of promotion tests are left out."""
+        return self.caller == "agent"
 
     def lease_time(self) -> float:
         """Return the time by which leases end, in seconds since 1970."""

@@ -19,6 +19,7 @@ from typing import Any
 import hypothesis
 import pytest
 
+from skillopt_mcp.callers import find_mark
 from skillopt_mcp.training import promotion_test
 from tests import disk as disks
 from tests import processes
@@ -53,8 +54,6 @@ hypothesis.settings.register_profile(
 hypothesis.settings.load_profile("untimed")
 
 _OWN = ("CLAUDE_CONFIG_DIR", "CODEX_HOME", "SKILLOPT_STORE", "APPDATA", "LOCALAPPDATA", "USERPROFILE")
-# What hosts set in the shells of their models, where no person's command runs.
-_AGENTS = ("CLAUDECODE", "AI_AGENT", "CODEX_THREAD_ID", "CODEX_CI")
 _NUMBERS = count()
 _TESTS = Path(__file__).parent
 # Folders that start processes, and files (in any folder) that take seconds; `-m "not slow"` leaves them out.
@@ -157,8 +156,10 @@ def home(homes: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Return the empty folder that is home for this test and for every process that it starts."""
     folder = homes / str(next(_NUMBERS))
     folder.mkdir()
-    for name in (*_OWN, *_AGENTS):
+    for name in _OWN:
         monkeypatch.delenv(name, raising=False)
+    while mark := find_mark():
+        monkeypatch.delenv(mark)
     monkeypatch.setenv("HOME", str(folder))
     for name, inner in (
         ("XDG_DATA_HOME", ".local/share"),

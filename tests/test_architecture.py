@@ -16,7 +16,7 @@ LEVELS = [
     {"errors"},
     {"limits"},
     {"records"},
-    {"tracing"},
+    {"tracing", "callers"},
     {"documents", "hook_events", "judges", "gates", "splits", "prompts", "guard", "redaction"},
     {"environments"},
     {"backends", "live_files"},

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
+from skillopt_mcp.callers import find_caller, find_mark
 from skillopt_mcp.cli.streams import output, results
 from skillopt_mcp.cli.tables import laid_out
 from skillopt_mcp.documents.text import escaped
@@ -25,8 +26,6 @@ if TYPE_CHECKING:
 _CODES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
 _DIFF_STYLES = (("+++", "bold"), ("---", "bold"), ("@@", "cyan"), ("+", "green"), ("-", "red"))
 _WIDE = 500
-# Set by the hosts in the shells that their models type into.
-_AGENT_SHELLS = ("CLAUDECODE", "AI_AGENT", "CODEX_THREAD_ID", "CODEX_CI")
 
 
 class Declined(Exception):
@@ -53,7 +52,7 @@ class Terminal:
         from skillopt_mcp.workspace import Workspace  # noqa: PLC0415
 
         with Workspace(self.store_path, **options) as workspace:
-            workspace.login, workspace.is_agents = _login(), self.is_agents
+            workspace.login, workspace.caller = _login(), find_caller()
             yield workspace
 
     def require_store(self) -> None:
@@ -146,13 +145,13 @@ class Terminal:
     @property
     def is_agents(self) -> bool:
         """Return whether this is a shell of an agent, which is shown nothing that is held out."""
-        return bool(_agent_shell())
+        return bool(find_mark())
 
     def require_person(self, command: str) -> None:
         """Raise Refused in a shell of an agent: only a person may agree, and see what is held out."""
         if self.is_agents:
             raise Refused(
-                f"'{command}' is for a person, and this shell belongs to an agent ({_agent_shell()} is set): run it in "
+                f"'{command}' is for a person, and this shell belongs to an agent ({find_mark()} is set): run it in "
                 "a terminal of your own"
             )
 
@@ -166,11 +165,6 @@ class Terminal:
         sys.stderr.flush()
         if sys.stdin.readline().strip().lower() not in ("y", "yes"):
             raise Declined(declined)
-
-
-def _agent_shell() -> str:
-    """Return the variable by which a host marks the shell of its model; "" in a person's."""
-    return next((name for name in _AGENT_SHELLS if os.environ.get(name)), "")
 
 
 def _login() -> str:

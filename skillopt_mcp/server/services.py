@@ -49,7 +49,7 @@ def open_services(setup: Setup, leaving: Future[None] | None = None) -> Services
 def services_over(workspace: Workspace, *, require_approval: bool = False) -> Services:
     """Return the services of a workspace; with `require_approval`, no standing permission is enough."""
     consent = Consent.APPROVED if require_approval else Consent.STANDING
-    workspace.is_agents = True
+    workspace.caller = "agent"
     return Services(tools_over(workspace, consent), StoreResources(workspace), DialogApprover(workspace, consent))
 
 

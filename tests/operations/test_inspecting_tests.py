@@ -33,7 +33,7 @@ def test_a_decided_test_shows_a_person_what_its_verdict_rests_on(place: Place, w
 def test_an_agent_sees_of_a_test_whether_it_accepted_and_no_figure(place: Place, workspace: Workspace) -> None:
     candidates = [place.propose(workspace), place.propose(workspace, PLACEBO)]
     reports = [evaluate_candidate(workspace, each).test for each in candidates]
-    workspace.is_agents = True
+    workspace.caller = "agent"
     held = [task for task in workspace.store.tasks.list_tasks(1) if task.split == "test"]
     for candidate, report, word in zip(candidates, reports, ("accepted", "not accepted"), strict=True):
         assert report

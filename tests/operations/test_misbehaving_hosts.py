@@ -141,7 +141,7 @@ def test_a_candidate_whose_agents_give_up_where_they_would_be_wrong_is_not_accep
 
 
 def test_evidence_of_the_session_that_proposed_the_edit_says_so(place: Place, host: Workspace, clock: Clock) -> None:
-    host.is_agents = True
+    host.caller = "agent"
     candidate_id = place.propose(host)
     assert evaluate_candidate(host, candidate_id).evidence == "host"
     other = server(place, clock, place.folder / "work")

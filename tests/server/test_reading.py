@@ -250,7 +250,7 @@ def test_a_host_shows_the_report_on_what_a_tool_answered_as_a_page_or_as_text(wo
 @pytest.mark.parametrize("lesson", [None, "- Pay attention to the wording of the request."])
 def test_a_report_in_a_host_says_of_a_test_whether_it_accepted(world: World, lesson: str | None) -> None:
     candidate = world.propose() if lesson is None else world.propose(lesson)
-    world.workspace.is_agents = False
+    world.workspace.caller = "person"
     test = evaluate_candidate(world.workspace, candidate).test
     assert test
     texts = read(world, *(each.format(id=candidate) for each in (resources.PAGE, resources.REPORT, resources.APP)))

@@ -1,0 +1,41 @@
+"""Callers: a mark wins over all else, its value does not count, and configuration of a host's CLI is no mark."""
+
+import io
+import os
+
+import pytest
+
+from skillopt_mcp.callers import MARKS, find_caller, find_mark
+
+CODEX_SHELL = ("CODEX_CI", "CODEX_THREAD_ID", "CODEX_SESSION_ID", "CODEX_SANDBOX", "CODEX_SANDBOX_NETWORK_DISABLED")
+CONFIGURATION = (
+    "CODEX_HOME", "CODEX_API_KEY", "CODEX_ACCESS_TOKEN", "CODEX_SQLITE_HOME", "CODEX_CA_CERTIFICATE", "CODEX",
+    "CODEX_OSS_BASE_URL", "CODEX_OSS_PORT", "CLAUDE_CODE_USE_BEDROCK", "CLAUDE_CODE_MAX_OUTPUT_TOKENS",
+    "CLAUDE_CONFIG_DIR", "GEMINI_API_KEY", "CI", "AGENTS", "COPILOT_HOME",
+)  # fmt: skip
+
+
+class _Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize("name", [*MARKS, *CODEX_SHELL])
+@pytest.mark.parametrize("value", ["1", ""])
+def test_a_mark_makes_an_agent_of_a_person_at_a_terminal_and_of_a_ci_job(
+    name: str, value: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stdin", _Terminal())
+    assert find_caller({name: value, "CI": "true"}) == "agent"
+    assert find_mark({name: value}) == name
+
+
+def test_without_a_mark_the_terminal_on_standard_input_decides(monkeypatch: pytest.MonkeyPatch) -> None:
+    configured = dict.fromkeys(CONFIGURATION, "1")
+    monkeypatch.setattr("sys.stdin", _Terminal())
+    assert find_caller(configured) == "person"
+    for stdin in (io.StringIO(), None, open(os.devnull)):  # noqa: SIM115
+        monkeypatch.setattr("sys.stdin", stdin)
+        assert find_caller(configured) == "unattended"
+    stdin.close()
+    assert find_caller({}) == "unattended"
