@@ -60,10 +60,10 @@ _SESSION_VARIABLE = "CLAUDE_CODE_SESSION_ID"
 class Job(Generic[T]):
     """One piece of work in a thread of its own; the thread never keeps the process alive."""
 
-    def __init__(self, name: str, work: Callable[[Notify], T], leaving: Future[None] | None = None) -> None:
+    def __init__(self, name: str, work: Callable[[Notify], T], leaving: Future[None]) -> None:
         self.progress: Progress | None = None
         self.result: Future[T] = Future()
-        self._leaving = leaving or Future()
+        self._leaving = leaving
         self._watcher: Notify = silent
         threading.Thread(target=self._run, args=[work], name=name, daemon=True).start()
 

@@ -30,8 +30,11 @@ HOST = "host"
 BUSY_S = 22
 
 
-def open_services(setup: Setup, leaving: Future[None] | None = None) -> Services:
-    """Return the services of a setup; where it names no backend, the host does the work, without a key."""
+def open_services(setup: Setup, leaving: Future[None]) -> Services:
+    """Return the services of a setup; where it names no backend, the host does the work, without a key.
+
+    Once `leaving` is done, no call waits for work in the background.
+    """
     driver.BUSY_TIMEOUT_S = BUSY_S
     workspace = Workspace(
         setup.store_path,
@@ -42,7 +45,7 @@ def open_services(setup: Setup, leaving: Future[None] | None = None) -> Services
         hands_out=True,
     )
     workspace.lease_s = setup.lease_minutes * 60
-    workspace.jobs.leaving = leaving or workspace.jobs.leaving
+    workspace.jobs.leaving = leaving
     return services_over(workspace, require_approval=setup.require_approval)
 
 

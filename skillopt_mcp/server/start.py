@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from skillopt_mcp.server.lifecycle import Ending, Setup
 
 if TYPE_CHECKING:
-    from skillopt_mcp.server.app import Services, SkillOptServer
+    from skillopt_mcp.server.app import Services
 
 
 def serve(setup: Setup) -> int:
@@ -25,10 +25,20 @@ def serve(setup: Setup) -> int:
     pipes = claim_pipes()
     # Imports make many objects and no garbage: collecting during them costs a tenth of the start.
     gc.disable()
+    from skillopt_mcp.server.app import SkillOptServer  # noqa: PLC0415
     from skillopt_mcp.server.wire import Session  # noqa: PLC0415
 
     leaving: Future[None] = Future()
-    session = Session(open_server(setup, leaving), leaving)
+
+    def open_services() -> Services:
+        # Imports the operations and the store.
+        from skillopt_mcp.server import services  # noqa: PLC0415
+
+        return services.open_services(setup, leaving)
+
+    session = Session(SkillOptServer(open_services, require_approval=setup.require_approval), leaving)
+    # After the SDK has set up a logging of its own.
+    logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s", force=True)
     gc.freeze()
     gc.enable()
     session.run(pipes, ending, parent)
@@ -51,19 +61,3 @@ def claim_pipes() -> tuple[int, int]:
         msvcrt.setmode(in_fd, os.O_BINARY)
         msvcrt.setmode(out_fd, os.O_BINARY)
     return in_fd, out_fd
-
-
-def open_server(setup: Setup, leaving: Future[None] | None = None) -> SkillOptServer:
-    """Return the server of `setup`; once `leaving` is done, no call waits for work in the background."""
-    from skillopt_mcp.server.app import SkillOptServer  # noqa: PLC0415
-
-    def open_services() -> Services:
-        # Imports the operations and the store.
-        from skillopt_mcp.server import services  # noqa: PLC0415
-
-        return services.open_services(setup, leaving)
-
-    server = SkillOptServer(open_services, require_approval=setup.require_approval)
-    # After the SDK has set up a logging of its own.
-    logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s", force=True)
-    return server

@@ -1,5 +1,6 @@
 import json
 import os
+from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
@@ -209,7 +210,7 @@ def test_a_store_that_another_process_holds_for_long_is_shown_before_a_call_has_
     monkeypatch.setattr(services, "BUSY_S", 0)
     monkeypatch.chdir(tmp_path)
     skill, call = make_skill(tmp_path), {"task": "Add the page up."}
-    server = SkillOptServer(lambda: services.open_services(Setup(tmp_path / "store.db")))
+    server = SkillOptServer(lambda: services.open_services(Setup(tmp_path / "store.db"), Future()))
     with Store(tmp_path / "store.db") as other:
         with other.table(lambda pool: pool).write():
             [refused] = ask_all(server, [("record_trajectory", {"skill": str(skill), **call})])

@@ -1,18 +1,17 @@
-"""Serve: MCP over stdin and stdout until the host goes, or over HTTP until it is stopped."""
+"""Serve: MCP over stdin and stdout until the host goes."""
 
 from __future__ import annotations
 
 from typing import Annotated
 
 from skillopt_mcp.backends.registry import backend_name
-from skillopt_mcp.cli.command import OPTIMIZER, TARGET, Capped, Flag, WrongUsage, command
+from skillopt_mcp.cli.command import OPTIMIZER, TARGET, Capped, Flag, command
 from skillopt_mcp.cli.terminal import Terminal
 from skillopt_mcp.errors import BadInput
 from skillopt_mcp.server.lifecycle import LEASE_MINUTES, Setup
 from skillopt_mcp.server.start import serve
 
 MAX_LEASE_MINUTES = 1440
-_HTTP = "streamable HTTP (instead of stdin and stdout; a bearer token is needed)"
 
 
 @command("serve", example=f"serve --target {TARGET}")
@@ -24,9 +23,6 @@ class Serve(Capped):
         False
     )
     lease_minutes: Annotated[float, Flag("how long an agent of the host may take for a work item")] = LEASE_MINUTES
-    http: Annotated[str | None, Flag("listen there, by default at 127.0.0.1", "[ADDRESS:]PORT", _HTTP)] = None
-    allow_host: Annotated[tuple[str, ...], Flag("another Host header to let in", "NAME:PORT", _HTTP)] = ()
-    allow_origin: Annotated[tuple[str, ...], Flag("an Origin header to let in", "URL", _HTTP)] = ()
 
     def run(self, terminal: Terminal) -> int:
         """Return the exit code of the server."""
@@ -40,17 +36,12 @@ class Serve(Capped):
                 from skillopt_mcp.backends.scripted import open_scripted  # noqa: PLC0415
 
                 open_scripted(backend_name(spec)[1])
-        setup = Setup(
-            terminal.store_path, self.target, self.optimizer, self.judge, self.require_approval,
-            self.lease_minutes, self.max_calls, self.max_tokens, self.max_usd, self.max_minutes,
+        return serve(
+            Setup(
+                terminal.store_path, self.target, self.optimizer, self.judge, self.require_approval,
+                self.lease_minutes, self.max_calls, self.max_tokens, self.max_usd, self.max_minutes,
+            )
         )  # fmt: skip
-        if self.http is None:
-            if self.allow_host or self.allow_origin:
-                raise WrongUsage("--allow-host and --allow-origin need --http")
-            return serve(setup)
-        from skillopt_mcp.server.http import parsed_address, serve_http  # noqa: PLC0415
-
-        return serve_http(setup, parsed_address(self.http, tuple(self.allow_host), tuple(self.allow_origin)))
 
     def show(self, result: int, terminal: Terminal) -> None:
         """Print nothing: stdout is the protocol's."""
