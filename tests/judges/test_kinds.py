@@ -179,7 +179,7 @@ def test_a_judge_that_form_alone_can_pass_is_of_form_only(judge: object, alone: 
     [
         of("contains", "docs(billing): "), of("contains", ["b", "a: "]), of("contains", [" a", "b\n"]),
         of("exact", " padded "), of("numeric", 0.1), of("choice", "b", {"options": ["a", "b"]}), of("f1", ["x y", "z"]),
-        of("table", [["a", "b"], ["1", "2"]]), of("heading", ["A", "B"], {"level": 3}),
+        of("heading", ["A", "B"], {"level": 3}),
         of("json", {"items.1.id": "x", "n": None}), {"kind": "all", "judges": [of("contains", "a"), HEADING]},
     ],
 )  # fmt: skip
@@ -189,7 +189,6 @@ def test_the_reference_of_a_judge_passes_it(judge: object) -> None:
     assert any(isinstance(each, Score) and each.hard for each in found)
 
 
-NO_TABLES: list[object] = ["no table", [], [[]], [["x"] * 5_001], [["x"]] * 501, [["x" * 2_001, "a"]]]
 REFUSED: list[object] = [
     5, None, {}, {"kind": "rubrik"}, {"kind": ["exact"]}, {"kind": "exact"}, of("exact", 4), of("contains", ["a", 4]),
     of("exact", ""), of("exact", []), of("exact", ["a", " \n"]), of("exact", "\ud800"), of("exact", "x" * 20_001),
@@ -201,7 +200,6 @@ REFUSED: list[object] = [
     of("choice", "C", {"options": ["A", "B"]}), of("choice", "a", {"options": ["a"]}),
     of("choice", "a", {"options": ["a", "A "]}), of("choice", "a", {"options": ["a", " "]}),
     of("choice", "0", {"options": [str(n) for n in range(101)]}),
-    *(of("table", table) for table in NO_TABLES),
     {"kind": "length"}, {"kind": "length", "min": 5, "max": 4}, {"kind": "length", "max": 1, "unit": "pages"},
     of("heading", "# Title"), of("heading", "a\nb"), of("heading", []),
     {"kind": "tool_called", "name": " "}, {"kind": "tool_called", "name": "a", "min": 3, "max": 2},
@@ -259,7 +257,6 @@ LEAVES = st.one_of(
         st.lists(WORDS | st.sampled_from("ABCabc12"), min_size=2, max_size=5),
     ),
     st.builds(of, st.just("json"), st.dictionaries(WORDS, st.integers() | WORDS, min_size=1)),
-    st.builds(of, st.just("table"), st.lists(st.lists(WORDS, min_size=2, max_size=3), min_size=1, max_size=4)),
     st.builds(lambda n, m: {"kind": "length", "min": n, "max": m}, st.integers(0, 9), st.none() | st.integers(9, 20)),
 )
 JUDGES = st.one_of(
@@ -312,7 +309,7 @@ def test_any_value_is_a_judge_that_can_be_stored_or_refused(fields: dict[str, ob
 STORED = """\
 {"kind":"json","schema":{"type":"object","properties":{"a":{"type":"null"}}},"fields":{"a":null}}
 {"kind":"numeric","expected":1e+22,"tolerance":1e-7}
-{"kind":"table","expected":[["a","b"]],"any_order":true}
+{"kind":"contains","expected":["a","b"],"any":true}
 {"kind":"tool_called","name":"search","arguments":{"q":[1,null]},"min":0,"max":3}
 {"kind":"weighted","judges":[{"judge":{"kind":"f1","expected":["é","b"]},"weight":2.0},{"judge":{"kind":"exact","expected":"a"}}]}
 {"kind":"rubric","rubric":"Be right.","votes":3}

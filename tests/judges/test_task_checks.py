@@ -36,7 +36,6 @@ def problems(judge: object, prompt: str = PROMPT) -> list[str]:
         {"kind": "f1", "expected": "The city of light", "threshold": 1.0},
         {"kind": "anls", "expected": "Paris", "threshold": 1.0},
         {"kind": "json", "fields": {"city": "Paris", "size.0.n": 2, "size.2": None, "/a~1b/c": 1}},
-        {"kind": "table", "expected": [["city", "n"], ["Paris", "2"]]},
         {"kind": "regex", "pattern": "^Paris$"},
         {"kind": "rubric", "rubric": "Names the city."},
         {"kind": "command", "name": "check"},
