@@ -9,16 +9,18 @@ from functools import lru_cache
 from typing import NamedTuple, cast, get_args
 
 from skillopt_mcp import limits
+from skillopt_mcp.calls.owners import is_locked
 from skillopt_mcp.documents.diffs import edits_between, first_and_last, unified_diff
 from skillopt_mcp.documents.edits import apply_patch
 from skillopt_mcp.documents.lint import introduced
 from skillopt_mcp.documents.text import quoted
 from skillopt_mcp.errors import BadInput, Refused
 from skillopt_mcp.gates.promotion import GATE
+from skillopt_mcp.gates.rounds import DEFAULT_MARGIN
 from skillopt_mcp.guard.capabilities import findings
 from skillopt_mcp.guard.evidence import carried, copied
 from skillopt_mcp.limits import PATCH_EDITS
-from skillopt_mcp.next_step import promotion
+from skillopt_mcp.next_step import advise, promotion
 from skillopt_mcp.records.calls import storable
 from skillopt_mcp.records.candidates import (
     Approval,
@@ -28,15 +30,15 @@ from skillopt_mcp.records.candidates import (
     rolled_back,
 )
 from skillopt_mcp.records.edits import Applied, Edit, EditReport, Op, Patch
-from skillopt_mcp.records.evidence import ACCEPTED
-from skillopt_mcp.records.next_step import NextStep
+from skillopt_mcp.records.next_step import NextStep, SkillState
 from skillopt_mcp.records.results import EditOutcome, Proposed
-from skillopt_mcp.records.skills import MAIN_FILE, SkillFiles, short
+from skillopt_mcp.records.skills import MAIN_FILE, Skill, SkillFiles, short
 from skillopt_mcp.redaction.redacting import Redactor
 from skillopt_mcp.skill_folders import handle, known
 from skillopt_mcp.skills import check_merged
 from skillopt_mcp.store.decisions import Discarding, Refusals
 from skillopt_mcp.store.opening import Store
+from skillopt_mcp.store.pending import Pending
 from skillopt_mcp.workspace import Workspace, fitted, shortened
 
 _FIELDS = ("op", "target", "content", "path")
@@ -195,9 +197,8 @@ def with_past(store: Store, result: Proposed, made: Candidate) -> Proposed:
         why = f"what {made.id} leads to was live before; this brings it back"
         arguments = {"skill": _handle(store, made), "version": short(made.version_id)}
         step = NextStep(action="rollback_skill", arguments=arguments, why=why)
-    elif verdict and verdict not in ACCEPTED:
-        status, why = "rejected", f"{made.id} was tested before and not accepted"
-        step = NextStep(action="propose_edits", arguments=propose, why=why)
+    elif verdict and not is_reason_to_promote(store, made, verdict):
+        status, step = "rejected", advise_skill(store, store.skills.get_skill(made.skill_id))
     elif verdict and _is_declined(store, made):
         why = f"{made.id} was accepted before, and a person said no to it: ask what they want changed"
         step = NextStep(action="propose_edits", arguments=propose, why=why)
@@ -299,6 +300,43 @@ def _files(store: Store, candidate: Candidate) -> tuple[SkillFiles, SkillFiles]:
     return files(candidate.skill_id, candidate.base_version), files(candidate.skill_id, candidate.version_id)
 
 
+# What is accepted, and what comes next
+
+NOT_PROVEN = "not proven alone; it may be part of a larger edit"
+"""Of an edit that a promotion test did not accept: what whoever writes edits learns."""
+LEAST_SHORTENING = 0.05
+
+
+def is_reason_to_promote(store: Store, candidate: Candidate, verdict: str) -> bool:
+    """Whether a verdict is a reason to promote: better, or no worse by the default margin and 5 % shorter."""
+    if verdict != "no_worse":
+        return verdict == "better"
+    tests = [
+        row
+        for row in store.tests.list_of(candidate.skill_id, candidate.base_version, candidate.version_id)
+        if (decided := store.decisions.latest_in(row.id)) and decided.verdict == "no_worse"
+    ]
+    is_close = any(row.plan.margin is not None and row.plan.margin <= DEFAULT_MARGIN for row in tests)
+    before, after = (len(files.text) for files in _files(store, candidate))
+    return is_close and 1 - after / max(1, before) >= LEAST_SHORTENING
+
+
+def skill_states(store: Store, skill_ids: Sequence[int]) -> dict[int, SkillState]:
+    """The state of each of these skills, by which its next step is advised."""
+
+    def is_accepted(id: str, verdict: str) -> bool:
+        return is_reason_to_promote(store, store.candidates.get_candidate(id), verdict)
+
+    return store.table(Pending).skill_states(skill_ids, GATE, is_accepted)
+
+
+def advise_skill(store: Store, skill: Skill) -> NextStep:
+    """The next step of a skill whose folder can be read."""
+    state = skill_states(store, [skill.id])[skill.id]
+    is_running = state.stopped_run is not None and is_locked(store.locks_path, state.stopped_run)
+    return advise(replace(state, skill=handle(store, skill), is_running=is_running))
+
+
 # Repeating what was rolled back or rejected, on whatever version it is based
 
 MIN_SHARE = 0.5
@@ -334,7 +372,7 @@ def describe_rejected_repeat(store: Store, candidate: Candidate) -> str:
     """Return that a candidate makes an edit again that a promotion test with a real model did not accept; else ""."""
     ids = store.table(Discarding).list_rejected(candidate.skill_id, GATE, NEWEST_REJECTED)
     again = _repeat(store, candidate, (id for id in ids if id != candidate.id))
-    return f"it {again.what}, which its promotion test did not accept" if again else ""
+    return f"it {again.what}, which was {NOT_PROVEN}" if again else ""
 
 
 def _repeat(store: Store, candidate: Candidate, ids: Iterable[str]) -> Repeat | None:

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 
 from pydantic import JsonValue
 
-from skillopt_mcp.records.evidence import ACCEPTED
 from skillopt_mcp.records.next_step import Action, CandidateState, NextStep, SkillState
 
 MIN_TRAIN, MIN_HELD_OUT = 1, 8
@@ -20,12 +19,12 @@ def advise(state: SkillState) -> NextStep:
     if state.problem:
         action: Action = "skills move" if state.is_gone else "check"
         return NextStep(action=action, arguments={"old" if state.is_gone else "folder": skill}, why=state.problem)
-    if candidate and candidate.verdict in ACCEPTED and not (candidate.is_declined or candidate.is_stale):
+    if candidate and candidate.accepted and not (candidate.is_declined or candidate.is_stale):
         return promotion(candidate.id, candidate.n_findings)
     if state.open_job:
         why = f"{state.n_open} answers are open"
         return NextStep(action="submit_work", arguments={"job_id": state.open_job}, why=why)
-    if candidate and not candidate.is_stale and candidate.verdict is None and state.n_held_out:
+    if candidate and not candidate.is_stale and candidate.accepted is None and state.n_held_out:
         return evaluation(candidate)
     if state.stopped_run and state.is_running:
         return NextStep(action="inspect", arguments={"id": state.stopped_run}, why="it is running")
@@ -43,7 +42,7 @@ def advise(state: SkillState) -> NextStep:
     rollouts = 0 if state.n_scored >= ENOUGH_SCORED else min(state.n_train, ROLLOUTS)
     # One reason for every other verdict: the author of edits learns only whether a candidate was accepted.
     why = "no candidate is open"
-    if candidate and candidate.verdict:
+    if candidate and candidate.accepted is not None:
         why = f"{candidate.id} was {'declined' if candidate.is_declined else 'not accepted'}"
     return NextStep(action="propose_edits", arguments={"skill": skill, "rollouts": rollouts}, why=why)
 

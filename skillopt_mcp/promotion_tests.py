@@ -16,14 +16,13 @@ from skillopt_mcp.backends.host import is_host
 from skillopt_mcp.calls.asking import Asker, Outstanding, run_or_wait
 from skillopt_mcp.calls.owners import lock_run
 from skillopt_mcp.calls.spending import Budget
-from skillopt_mcp.candidates import bring_back
+from skillopt_mcp.candidates import advise_skill, bring_back, is_reason_to_promote
 from skillopt_mcp.costs import check_caps, default_tokens
 from skillopt_mcp.documents.text import quoted
 from skillopt_mcp.errors import BadInput, Busy, NotFound, Refused
 from skillopt_mcp.evidence import evidence_of, is_pasted, is_simulated, kind_of, opens_skills, try_programs
 from skillopt_mcp.gates.power import power_of
 from skillopt_mcp.gates.promotion import ENOUGH_UNITS, GATE
-from skillopt_mcp.gates.rounds import DEFAULT_MARGIN
 from skillopt_mcp.guard.capabilities import findings
 from skillopt_mcp.host_work import Capacity, estimate_host_test, hand_out, withdraw
 from skillopt_mcp.judges.judging import attemptable, is_form_alone
@@ -62,7 +61,6 @@ from skillopt_mcp.workspace import Workspace
 _POLL_S = 0.2
 _PROMPT_SHOWN = 200
 _SALT_OF_SIMULATIONS = "simulated"
-LEAST_SHORTENING = 0.05
 ON_TOP = "It was promoted, and the file was edited since: there is nothing to be done with it"
 
 
@@ -281,24 +279,6 @@ def opened(workspace: Workspace, candidate: Candidate, asked: Asked, held: Seque
     """Return a new test of a candidate on these held-out tasks: it takes its share of the release's error rate."""
     backend = evidence_of(workspace.backends_for(held))
     return open_test(workspace.store, _arms(workspace.store, candidate), held, backend, _asked(asked, backend))
-
-
-def shortening(base: SkillFiles, candidate: SkillFiles) -> float:
-    """Return what share of the base's text a candidate does without; below 0 when it is longer."""
-    return 1 - len(candidate.text) / max(1, len(base.text))
-
-
-def is_reason_to_promote(store: Store, candidate: Candidate, verdict: str) -> bool:
-    """Return whether a verdict is a reason to promote: better, or no worse by the default margin and 5 % shorter."""
-    if verdict != "no_worse":
-        return verdict == "better"
-    tests = [
-        row
-        for row in store.tests.list_of(candidate.skill_id, candidate.base_version, candidate.version_id)
-        if (decided := store.decisions.latest_in(row.id)) and decided.verdict == "no_worse"
-    ]
-    is_close = any(row.plan.margin is not None and row.plan.margin <= DEFAULT_MARGIN for row in tests)
-    return is_close and shortening(*_arms(store, candidate)) >= LEAST_SHORTENING
 
 
 def verdict_for_agents(store: Store, candidate: Candidate | None, verdict: str | None) -> str | None:
@@ -540,12 +520,11 @@ def _after(workspace: Workspace, candidate: Candidate, standing: Standing) -> Ne
     if standing.verdict == "better_here" and not workspace.is_agents:
         why = "better on these cases; of others nothing is proven"
         return NextStep.at_terminal("promote_skill", {"candidate_id": candidate.id, "unproven": True}, why)
-    # One reason for every other verdict: the author of edits learns only whether a candidate was accepted.
+    # The same after every other verdict: the author of edits learns only whether a candidate was accepted.
+    step = advise_skill(store, skill)
     if standing.verdict == "not_tested":
-        why = "the skill was never opened: its description has to say when it applies"
-        return NextStep(action="propose_edits", arguments={"skill": skill.name}, why=why)
-    why = f"{candidate.id} was {'rolled back by a person' if is_rolled_back else 'not accepted'}"
-    return NextStep(action="propose_edits", arguments={"skill": skill.name}, why=why)
+        return step.model_copy(update={"why": "the skill was never opened: its description has to say when it applies"})
+    return step
 
 
 def _evaluation(candidate: Candidate, why: str) -> NextStep:

@@ -16,7 +16,7 @@ from skillopt_mcp.backends.host import is_host
 from skillopt_mcp.calls.asking import Asker, Outstanding, run_or_wait
 from skillopt_mcp.calls.owners import lock_run
 from skillopt_mcp.calls.spending import Budget
-from skillopt_mcp.candidates import edits_of, kept, proposed, with_past
+from skillopt_mcp.candidates import NOT_PROVEN, edits_of, kept, proposed, with_past
 from skillopt_mcp.costs import add_up, check_caps, default_tokens
 from skillopt_mcp.errors import BadInput, Busy, Refused
 from skillopt_mcp.estimates import estimate_proposal
@@ -356,7 +356,7 @@ def _became(standing: Standing, undone: frozenset[str]) -> str:
     """Return how a candidate was discarded; "" for any other."""
     if standing.version_id in undone:
         return "promoted, then rolled back by a person"
-    return "not accepted by its promotion test" if standing.verdict not in (None, *ACCEPTED) else ""
+    return NOT_PROVEN if standing.verdict not in (None, *ACCEPTED) else ""
 
 
 class Outcome(NamedTuple):

@@ -13,14 +13,13 @@ from pathlib import Path
 from pydantic import JsonValue
 
 from skillopt_mcp.calls.owners import lock_run
-from skillopt_mcp.candidates import bring_back, was_live
+from skillopt_mcp.candidates import advise_skill, bring_back, is_reason_to_promote, was_live
 from skillopt_mcp.documents.text import quoted
 from skillopt_mcp.errors import BadInput, BadSkill, Busy, NotFound, Refused, Stale
 from skillopt_mcp.gates.promotion import GATE
 from skillopt_mcp.guard.capabilities import secrets_added
 from skillopt_mcp.live_files import check_replaceable, replace_files
 from skillopt_mcp.next_step import promotion
-from skillopt_mcp.promotion_tests import is_reason_to_promote
 from skillopt_mcp.promotions.consent import (
     UNPROVEN,
     Change,
@@ -100,8 +99,8 @@ def _unproven(workspace: Workspace, change: Change, candidate: Candidate, verdic
         )
         return answer(workspace, change, "refused", "it was not tested against the live version", test)
     if consent.is_of_a_tool:
-        propose = NextStep(action="propose_edits", arguments={"skill": change.handle}, why="it was not accepted")
-        return answer(workspace, change, "refused", "its promotion test did not accept it", propose)
+        step = advise_skill(workspace.store, change.skill)
+        return answer(workspace, change, "refused", "its promotion test did not accept it", step)
     why = f"no gain is proven: its promotion test says {verdict.replace('_', ' ')}"
     return answer(workspace, change, "refused", why, change.step("adopts it all the same, on record", unproven=True))
 
@@ -265,8 +264,7 @@ def next_step(workspace: Workspace, candidate: Candidate, consent: Consent) -> N
         return restore_version(workspace, skill, candidate.version_id)
     decision = store.decisions.latest(skill.id, GATE, candidate.base_version, candidate.version_id)
     if decision and not is_reason_to_promote(store, candidate, decision.verdict):
-        why = f"{candidate.id} was not accepted"
-        return NextStep(action="propose_edits", arguments={"skill": handle(store, skill)}, why=why)
+        return advise_skill(store, skill)
     if candidate.origin == "step":
         id = candidate.run_id or handle(store, skill)
         return NextStep(action="inspect", arguments={"id": id}, why="it was one step of a run")

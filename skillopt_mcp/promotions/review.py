@@ -10,13 +10,13 @@ from unicodedata import east_asian_width
 
 from pydantic import BaseModel, ConfigDict
 
-from skillopt_mcp.candidates import describe_rolled_back_repeat, repeated
+from skillopt_mcp.candidates import describe_rolled_back_repeat, is_reason_to_promote, repeated
 from skillopt_mcp.documents.diffs import changed_lines, unified_diff
 from skillopt_mcp.documents.lint import introduced
 from skillopt_mcp.documents.text import counted, escaped, quoted
 from skillopt_mcp.evidence import kind_of
 from skillopt_mcp.gates.promotion import GATE
-from skillopt_mcp.promotion_tests import is_reason_to_promote, report_of, unit_rows
+from skillopt_mcp.promotion_tests import report_of, unit_rows
 from skillopt_mcp.promotions.consent import Check, Consent, NeedsPerson, describe_earlier_answer
 from skillopt_mcp.promotions.promoting import check_promotion, check_rollback, get_guarded, is_edited, rollback_target
 from skillopt_mcp.records.candidates import Approval, Candidate, rolled_back

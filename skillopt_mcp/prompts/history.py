@@ -32,7 +32,7 @@ def render_history(
         parts.append("Edits that were tried and rejected, the latest first:\n" + "\n".join(map(render_tried, rejected)))
     if discarded:
         rows = "\n".join(map(_render_discarded, discarded))
-        parts.append(f"Edits of earlier candidates of this skill that came to nothing, the latest first:\n{rows}")
+        parts.append(f"Edits of earlier candidates of this skill that were not adopted, the latest first:\n{rows}")
     return "\n\n".join(parts)
 
 

@@ -94,7 +94,7 @@ class CandidateState:
     """The candidate that matters most: the newest open one made from the live version, else the newest stale one."""
 
     id: str
-    verdict: str | None  # of the promotion gate; None before a test has decided
+    accepted: bool | None  # a promotion may rest on its test; None before one has decided
     n_findings: int = 0  # of the guard, which hold it for a person
     is_stale: bool = False
     is_declined: bool = False

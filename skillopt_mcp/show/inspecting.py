@@ -11,6 +11,7 @@ from pydantic import JsonValue
 
 from skillopt_mcp import limits
 from skillopt_mcp.calls.owners import is_locked
+from skillopt_mcp.candidates import is_reason_to_promote
 from skillopt_mcp.documents.diffs import unified_diff
 from skillopt_mcp.documents.lint import introduced
 from skillopt_mcp.documents.text import counted, quoted, shown
@@ -23,7 +24,6 @@ from skillopt_mcp.promotions.consent import UNPROVEN, Consent, describe_declined
 from skillopt_mcp.promotions.promoting import next_step, restore_version
 from skillopt_mcp.records.candidates import Candidate, Decision, Promotion, rolled_back
 from skillopt_mcp.records.edits import UNSHOWN, Edit
-from skillopt_mcp.records.evidence import ACCEPTED
 from skillopt_mcp.records.next_step import NextStep
 from skillopt_mcp.records.results import EditOutcome, SplitCounts
 from skillopt_mcp.records.skills import Skill, short
@@ -270,7 +270,7 @@ def _candidate_row(
         standing = "step"
     elif candidate.base_version != skill.live_version:
         standing = "stale"
-    elif verdict and verdict not in ACCEPTED:
+    elif verdict and not is_reason_to_promote(workspace.store, candidate, verdict):
         standing = "rejected"
     return CandidateRow(
         id=candidate.id,

@@ -12,9 +12,9 @@ from pathlib import Path
 from pydantic import JsonValue
 
 from skillopt_mcp.calls.owners import is_locked
+from skillopt_mcp.candidates import skill_states
 from skillopt_mcp.documents.diffs import unified_diff
 from skillopt_mcp.errors import BadSkill
-from skillopt_mcp.gates.promotion import GATE
 from skillopt_mcp.next_step import advise
 from skillopt_mcp.records.candidates import Promotion
 from skillopt_mcp.records.evidence import ACCEPTED
@@ -30,7 +30,6 @@ from skillopt_mcp.skill_folders import (
     recover,
     skill_name,
 )  # fmt: skip
-from skillopt_mcp.store.pending import Pending
 from skillopt_mcp.store.tasks import Retirement
 from skillopt_mcp.workspace import Workspace, page_start, shortened
 
@@ -103,7 +102,7 @@ def skill_rows(workspace: Workspace, skills: Sequence[Skill], roots: Sequence[Pa
     problems = {skill.id: workspace.trouble(skill) for skill in changed}
     now = {skill.id: store.skills.get_skill(skill.id) for skill in changed}
     skills = [now.get(skill.id, skill) for skill in skills]
-    states = store.table(Pending).skill_states([skill.id for skill in skills], GATE)
+    states = skill_states(store, [skill.id for skill in skills])
     n_named = Counter(skill.name for skill in store.skills.list_listed())
     unseen = store.promotions.list_unseen()
     rows = list[SkillRow]()

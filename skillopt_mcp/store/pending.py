@@ -5,12 +5,11 @@ from __future__ import annotations
 import json
 import string
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple, cast
 
 from skillopt_mcp.gates.recompute import PERSON
 from skillopt_mcp.records.candidates import candidate_id
-from skillopt_mcp.records.evidence import ACCEPTED
 from skillopt_mcp.records.next_step import CandidateState, SkillState
 from skillopt_mcp.store.leases import WAITED_FOR
 from skillopt_mcp.store.pool import Pool, Row
@@ -18,7 +17,7 @@ from skillopt_mcp.store.promotion_tests import IS_SIMULATED
 from skillopt_mcp.store.trajectories import IS_THERE, MOST_COUNTED
 
 MAX_UNSCORED = 100
-OPEN = (None, *ACCEPTED)
+OPEN = (None, True)
 _CHOSEN = "in (select value from json_each(?1))"
 _UNDECIDED = "not exists (select 1 from decision where scope = c.id)"
 _IS_HOSTS = "({0} = 'host' or {0} glob 'host:*')"
@@ -107,13 +106,21 @@ class Pending:
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
 
-    def skill_states(self, skill_ids: Sequence[int], gate: str) -> dict[int, SkillState]:
-        """Return the state of each of these skills, by a gate's verdicts: as many queries for many as for one."""
+    def skill_states(
+        self, skill_ids: Sequence[int], gate: str, is_accepted: Callable[[str, str], bool]
+    ) -> dict[int, SkillState]:
+        """The state of each of these skills, by a gate's verdicts: as many queries for many as for one.
+
+        `is_accepted` is asked about a candidate, by its id, and the gate's verdict on it.
+        """
         chosen = json.dumps(skill_ids)
         tasks = defaultdict[int, dict[str, int]](dict)
         for skill, split, n in self._pool.rows(_TASKS, [chosen]):
             tasks[cast(int, skill)][str(split)] = cast(int, n)
-        candidates = _by_skill(self._pool.rows(_CANDIDATES, [chosen, gate, PERSON]))
+        candidates = _by_skill(
+            (*row[:4], None if row[4] is None else is_accepted(str(row[1]), str(row[4])), *row[5:])
+            for row in self._pool.rows(_CANDIDATES, [chosen, gate, PERSON])
+        )
         tests = _by_skill(self._pool.rows(_TESTS, [chosen]))
         runs = _by_skill(self._pool.rows(_RUNS, [chosen]))
         approved = _by_skill(self._pool.rows(_APPROVED, [chosen]))
@@ -153,7 +160,7 @@ class Pending:
         return [Begun(*row) for row in self._pool.rows(_BEGUN, values)]  # type: ignore[arg-type]
 
 
-def _by_skill(rows: Sequence[Row]) -> defaultdict[int, list[Row]]:
+def _by_skill(rows: Iterable[Row]) -> defaultdict[int, list[Row]]:
     found = defaultdict[int, list[Row]](list)
     for row in rows:
         found[cast(int, row[0])].append(row)
@@ -169,9 +176,9 @@ def _chosen(rows: Sequence[Row], agreed: Sequence[str], under_test: dict[str, tu
     """Return the candidate that matters most of a skill's, which are the newest last."""
 
     def rank(row: Row) -> tuple[bool, ...]:
-        _, made, version, _, verdict, n_findings, is_declined = row
-        is_accepted = verdict in ACCEPTED and not is_declined
-        is_open = verdict is None
+        _, made, version, _, accepted, n_findings, is_declined = row
+        is_accepted = accepted and not is_declined
+        is_open = accepted is None
         out = under_test.get(str(version))
         return (
             not (is_accepted and made in agreed), not is_accepted, not (is_open and out and out[1]),
@@ -182,10 +189,10 @@ def _chosen(rows: Sequence[Row], agreed: Sequence[str], under_test: dict[str, tu
 
 
 def _candidate(row: Row) -> CandidateState:
-    _, made, _, is_stale, verdict, n_findings, is_declined = row
+    _, made, _, is_stale, accepted, n_findings, is_declined = row
     return CandidateState(
         id=str(made),
-        verdict=cast(str | None, verdict),
+        accepted=cast(bool | None, accepted),
         n_findings=cast(int, n_findings),
         is_stale=bool(is_stale),
         is_declined=bool(is_declined),

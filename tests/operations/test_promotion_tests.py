@@ -481,4 +481,4 @@ def test_a_tool_call_learns_of_a_test_that_it_did_not_accept_and_nothing_else(pl
         refused = promote_skill(fresh, candidate_id, consent)
         assert (refused.status, refused.reason) == ("refused", "its promotion test did not accept it")
         assert refused.next_step
-        assert refused.next_step.action == "propose_edits"
+        assert refused.next_step.action == "add_tasks", "there is nothing to propose from"

@@ -73,11 +73,11 @@ def test_a_proposal_is_told_of_the_edits_that_a_test_rejected_and_what_a_person_
     recorded(host, place)
     told = evidence(begun_proposal(host, str(place.skill)))
     history = told.partition("## Earlier steps")[2].partition("## Evidence")[0]
-    assert "Edits of earlier candidates of this skill that came to nothing, the latest first:" in history
+    assert "Edits of earlier candidates of this skill that were not adopted, the latest first:" in history
     rows = [json.loads(line) for line in history.splitlines() if line.startswith("{")]
     appended = {"op": "append", "path": "SKILL.md"}
     assert rows == [
-        {"became": "not accepted by its promotion test", **appended, "content": WORSE},
+        {"became": "not proven alone; it may be part of a larger edit", **appended, "content": WORSE},
         {"became": "promoted, then rolled back by a person", **appended, "content": cut_middle(LESSONS, TEXT_LIMIT)},
     ]
     assert "score" not in history
