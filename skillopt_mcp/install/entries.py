@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import copy
+import json
 import re
 import shlex
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from itertools import chain
 from pathlib import Path
 from typing import cast
@@ -18,7 +20,6 @@ from tomlkit.exceptions import TOMLKitError
 
 from skillopt_mcp.errors import BadInput
 from skillopt_mcp.install.hosts import Host, Places
-from skillopt_mcp.install.json_edits import JsonText
 
 NAME = "skillopt"
 HOOK_SECONDS = 30
@@ -36,25 +37,33 @@ def server_entry(host: Host, command: str, arguments: Sequence[str]) -> Server:
 
 
 def find_server(text: str, where: Places) -> Server | None:
-    """Return the entry of our server in a configuration, None when there is none. Raises BadInput."""
+    """The entry of our server in a configuration, None when there is none. Raises BadInput."""
     return _object(_object(_value(text, where).get(where.host.servers)).get(NAME)) or None
 
 
 def put_server(text: str, where: Places, server: Server | None) -> str:
-    """Return a configuration with this entry as our server's, or without one. Raises BadInput where that is unsafe."""
+    """Put this entry into a configuration as our server's, or take ours out of it.
+
+    Raises NotRewritten where a person has to do that, BadInput where it is unsafe.
+    """
     value = _value(text, where)
     if (_object(value.get(where.host.servers)).get(NAME) or None) == server:
         return text
-    if where.host.form == "toml":
-        edited = _put_toml(text, where.host.servers, server)
-    else:
-        json_text = JsonText(text, comments=where.host.form == "jsonc")
+
+    def change(value: Json) -> None:
+        table = value.setdefault(where.host.servers, {})
+        if not isinstance(table, dict):
+            raise BadInput(f"'{where.host.servers}' is not an object")
+        table[NAME] = server
         if server is None:
-            json_text.remove((where.host.servers, NAME))
-        else:
-            json_text.set((where.host.servers, NAME), server)
-        edited = json_text.text
-    expected = _with(value, where.host.servers, server)
+            del table[NAME]
+            if not table:
+                del value[where.host.servers]
+
+    if where.host.form != "toml":
+        return _rewrite(text, change)
+    edited, expected = _put_toml(text, where.host.servers, server), copy.deepcopy(value)
+    change(expected)
     try:
         is_right = _value(edited, where) == expected
     except BadInput:
@@ -98,25 +107,88 @@ def _keep_comments(text: str, after: str) -> str:
 
 def _value(text: str, where: Places) -> Json:
     if where.host.form != "toml":
-        return cast(Json, JsonText(text, comments=where.host.form == "jsonc").value)
+        return _read_json(text)
     try:
         return cast(Json, tomllib.loads(text))
     except tomllib.TOMLDecodeError as error:
         raise BadInput(str(error)) from None
 
 
-def _with(value: Json, servers: str, server: Server | None) -> Json:
-    changed = copy.deepcopy(value)
-    table = changed.setdefault(servers, {})
-    if not isinstance(table, dict):
-        raise BadInput(f"'{servers}' is not an object")
-    if server is not None:
-        table[NAME] = server
-    else:
-        table.pop(NAME, None)
-        if not table:
-            del changed[servers]
-    return changed
+# JSON
+
+
+class NotRewritten(BadInput):
+    """A file that can be read, but would lose something if it were written again, such as its comments."""
+
+
+# A string, or what only some hosts allow: a comment, a comma before the end.
+_TOKENS = re.compile(r'"(?:[^"\\\n]|\\.)*"|//[^\n]*|/\*.*?\*/', re.DOTALL)
+_TRAILING = re.compile(r'"(?:[^"\\\n]|\\.)*"|,(?=[ \t\r\n]*[}\]])')
+_INDENT = re.compile(r"\n([ \t]+)\S")
+_BYTE_ORDER_MARK = "\ufeff"
+
+
+def _read_json(text: str) -> Json:
+    """The object that a text holds, comments and trailing commas ignored; {} of a blank one. Raises BadInput."""
+    text = text.removeprefix(_BYTE_ORDER_MARK)
+    for pattern in (_TOKENS, _TRAILING):
+        text = pattern.sub(lambda at: at[0] if at[0].startswith('"') else re.sub(r"[^\n]", " ", at[0]), text)
+    try:
+        value = json.loads(text) if text.strip() else {}
+    except json.JSONDecodeError as error:
+        raise BadInput(f"line {error.lineno}, column {error.colno}: {error.msg.lower()}") from None
+    except RecursionError:
+        raise BadInput("too many levels") from None
+    except ValueError as error:
+        raise BadInput(str(error)) from None
+    if not isinstance(value, dict):
+        raise BadInput("line 1, column 1: an object {...} is expected")
+    return value
+
+
+def _rewrite(text: str, change: Callable[[Json], None]) -> str:
+    """A JSON text with a change made to its value: its order, indent, line ends and byte order mark stay.
+
+    Raises NotRewritten where anything else of it would be lost, BadInput where it does not parse.
+    """
+    value = _read_json(text)
+    change(value)
+    if value == _read_json(text):
+        return text
+    body = text.removeprefix(_BYTE_ORDER_MARK)
+    is_one_line = bool(body.strip()) and "\n" not in body.strip()
+    unit = _INDENT.search(body)
+    is_tight = is_one_line and '": ' not in body and '":' in body
+    try:
+        if body.strip():
+            json.loads(body, object_pairs_hook=_unique, parse_float=_exact, parse_constant=_no_constant)
+        made = json.dumps(
+            value, ensure_ascii=body.isascii(), indent=None if is_one_line else unit[1] if unit else "  ",
+            separators=(",", ":") if is_tight else (", " if is_one_line else ",", ": "),
+        )  # fmt: skip
+        made.encode()
+    except (ValueError, ArithmeticError, RecursionError) as error:
+        raise NotRewritten(f"it is not plain JSON ({error})") from None
+    end = body[len(body.rstrip()) :] if body.strip() else "\n"
+    newline = "\r\n" if "\r\n" in body else "\n"
+    return text[: len(text) - len(body)] + made.replace("\n", newline) + end
+
+
+def _unique(pairs: list[tuple[str, JsonValue]]) -> Json:
+    value = dict(pairs)
+    if len(value) < len(pairs):
+        raise ValueError("a key stands there twice")
+    return value
+
+
+def _exact(text: str) -> float:
+    if Decimal(text) != Decimal(repr(float(text))):
+        raise ValueError(f"{text} cannot be kept exactly")
+    return float(text)
+
+
+def _no_constant(name: str) -> JsonValue:
+    raise ValueError(f"'{name}' is not JSON")
 
 
 # Hooks and rules, which share a file where a host has both
@@ -152,37 +224,60 @@ def hook_line(command: str, store: str | None) -> str:
 
 
 def put_hooks(text: str, seconds: Mapping[str, int], line: str) -> str:
-    """Return a file of hooks in which each event runs the line, once, for at most so many seconds. Raises BadInput."""
-    edited = JsonText(text, comments=False)
-    for event, longest in seconds.items():
-        # Not `async`, though hosts have it: they drop what still runs when a session ends.
-        group: JsonValue = {"hooks": [{"type": "command", "command": line, "timeout": longest}]}
-        if [each for each in _groups(edited.value, event) if _lines(each)] != [group]:
-            _remove(edited, event)
-            edited.append(("hooks", event), group)
-    return edited.text
+    """Let each event run the line, once, for at most so many seconds. Raises NotRewritten, BadInput."""
+
+    def change(value: Json) -> None:
+        for event, longest in seconds.items():
+            # Not `async`, though hosts have it: they drop what still runs when a session ends.
+            group: JsonValue = {"hooks": [{"type": "command", "command": line, "timeout": longest}]}
+            if [each for each in _groups(value, event) if _lines(each)] != [group]:
+                _remove(value, event)
+                hooks = value.setdefault("hooks", {})
+                groups = hooks.setdefault(event, []) if isinstance(hooks, dict) else None
+                if not isinstance(groups, list):
+                    raise BadInput(f"'hooks.{event}' is not an array")
+                groups.append(group)
+
+    return _rewrite(text, change)
 
 
 def remove_hooks(text: str) -> str:
-    """Return a file of hooks without ours, on whatever event they are. Raises BadInput."""
-    edited = JsonText(text, comments=False)
-    for event in find_hooks(text):
-        _remove(edited, event)
-    return edited.text
+    """Take our hooks out, on whatever event they are. Raises NotRewritten, BadInput."""
+
+    def change(value: Json) -> None:
+        for event in find_hooks(text):
+            _remove(value, event)
+
+    return _rewrite(text, change)
 
 
 def find_hooks(text: str) -> dict[str, str]:
-    """Return the line that a hook of ours runs, by event. Raises BadInput."""
-    value = JsonText(text, comments=False).value
-    lines = {event: [*chain(*map(_lines, _groups(value, event)))] for event in _object(_object(value).get("hooks"))}
+    """The line that a hook of ours runs, by event. Raises BadInput."""
+    value = _read_json(text)
+    lines = {event: [*chain(*map(_lines, _groups(value, event)))] for event in _object(value.get("hooks"))}
     return {event: found[0] for event, found in lines.items() if found}
 
 
-def _remove(edited: JsonText, event: str) -> None:
+def _remove(value: Json, event: str) -> None:
     """Take our hooks out of an event: whole groups, and those in a group of a person's own."""
-    path = ("hooks", event)
-    edited.remove_elements(path, lambda group: bool(_lines(group)) and not _theirs(group))
-    edited.replace_elements(path, lambda group: {**_object(group), "hooks": _theirs(group)} if _lines(group) else group)
+    groups, hooks = _groups(value, event), _object(value.get("hooks"))
+    if not any(map(_lines, groups)):
+        return
+    hooks[event] = [
+        {**_object(group), "hooks": _theirs(group)} if _lines(group) else group
+        for group in groups
+        if not _lines(group) or _theirs(group)
+    ]
+    _drop_empty(value, ("hooks", event))
+
+
+def _drop_empty(value: Json, path: tuple[str, str]) -> None:
+    """Take an array out that became empty, and then the object around it."""
+    outer = _object(value.get(path[0]))
+    if not outer.get(path[1]):
+        del outer[path[1]]
+    if not outer:
+        del value[path[0]]
 
 
 def _groups(value: JsonValue, event: str) -> list[JsonValue]:
@@ -208,7 +303,6 @@ def _line(hook: JsonValue) -> str:
 _TOOLS = (
     "list_skills", "record_trajectory", "add_tasks", "propose_edits", "evaluate_candidate", "submit_work", "inspect",
 )  # fmt: skip
-_ALLOWED = ("permissions", "allow")
 _SERVER = f"mcp__{NAME}"
 _TOOL_RULES = tuple(f"{_SERVER}__{tool}" for tool in _TOOLS)
 _WORK_RULE = re.compile(r"(?:Read|Edit)\(/.*/skillopt-[0-9a-f]{12}/\*\*\)")
@@ -229,21 +323,29 @@ def work_rules(folder: Path) -> tuple[str, ...]:
 
 
 def put_rules(text: str, rules: Sequence[str]) -> str:
-    """Return settings that allow what these rules do, on this work folder and on no other. Raises BadInput."""
-    edited = JsonText(text, comments=False)
-    edited.remove_elements(_ALLOWED, lambda rule: _is_on_work(rule) and rule not in rules)
-    there = _allowed(edited.value)
-    for rule in rules:
-        if rule not in there:
-            edited.append(_ALLOWED, rule)
-    return edited.text
+    """Allow what these rules do, on this work folder and on no other. Raises NotRewritten, BadInput."""
+
+    def change(value: Json) -> None:
+        permissions = value.setdefault("permissions", {})
+        there = permissions.setdefault("allow", []) if isinstance(permissions, dict) else None
+        if not isinstance(there, list):
+            raise BadInput("'permissions.allow' is not an array")
+        there[:] = [rule for rule in there if not _is_on_work(rule) or rule in rules]
+        there += [rule for rule in rules if rule not in there]
+
+    return _rewrite(text, change)
 
 
 def remove_rules(text: str) -> str:
-    """Return settings without our rules. Raises BadInput."""
-    ours, edited = find_rules(text), JsonText(text, comments=False)
-    edited.remove_elements(_ALLOWED, lambda rule: rule in ours)
-    return edited.text
+    """Take our rules out. Raises NotRewritten, BadInput."""
+    ours = find_rules(text)
+
+    def change(value: Json) -> None:
+        permissions = _object(value.get("permissions"))
+        permissions["allow"] = [rule for rule in _list(permissions.get("allow")) if rule not in ours]
+        _drop_empty(value, ("permissions", "allow"))
+
+    return _rewrite(text, change) if ours else text
 
 
 def find_rules(text: str) -> tuple[str, ...]:
@@ -251,7 +353,7 @@ def find_rules(text: str) -> tuple[str, ...]:
 
     Where no work folder is allowed, a tool of ours was allowed by the person.
     """
-    allowed = _allowed(JsonText(text, comments=False).value)
+    allowed = _allowed(_read_json(text))
     if not any(map(_is_on_work, allowed)):
         return ()
     return tuple(rule for rule in allowed if rule in _TOOL_RULES or _is_on_work(rule))
@@ -259,7 +361,7 @@ def find_rules(text: str) -> tuple[str, ...]:
 
 def missing_rules(texts: Sequence[str], rules: Sequence[str]) -> list[str]:
     """Return the rules that nothing in any of these settings covers. Raises BadInput."""
-    allowed = {rule for text in texts for rule in _allowed(JsonText(text, comments=False).value)}
+    allowed = {rule for text in texts for rule in _allowed(_read_json(text))}
     return [rule for rule in rules if not any(_covers(each, rule) for each in allowed)]
 
 

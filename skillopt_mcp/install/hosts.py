@@ -12,7 +12,7 @@ from typing import Literal
 from skillopt_mcp.errors import BadInput
 
 Scope = Literal["user", "project"]
-Form = Literal["json", "jsonc", "toml"]
+Form = Literal["json", "toml", "command", "by hand"]
 PERSONAL = "settings.local.json"
 # What a server gets from a desktop program, or from a host that clears the environment.
 _CLEAN = ("HOME", "LANG", "LC_ALL", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "TZ", "USER", "USERNAME")
@@ -32,7 +32,10 @@ class Files:
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """One host: `servers` is the table of servers in its config, `entry` what our entry has besides the command."""
+    """One host: `servers` is the table of servers in its config, `entry` what our entry has besides the command.
+
+    The config is JSON or TOML that we write, or JSON that the host's own command changes, or a person by hand.
+    """
 
     form: Form
     servers: str
@@ -51,7 +54,7 @@ _APPROVED = {"approval_mode": "approve"}
 _PASSED = ("CODEX_HOME", "CODEX_API_KEY", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "SSL_CERT_FILE")
 HOSTS: Mapping[str, Host] = {
     "claude-code": Host(
-        "json",
+        "command",
         "mcpServers",
         Files("{claude_home}/.claude.json", "{claude}/settings.json", "{claude}/skills", "{claude}/agents"),
         # The hooks name a program of this machine: they belong in the settings that are not shared.
@@ -90,14 +93,14 @@ HOSTS: Mapping[str, Host] = {
         session_end_s=3,
     ),
     "cursor": Host(
-        "jsonc",
+        "json",
         "mcpServers",
         Files("{home}/.cursor/mcp.json", skills="{home}/.cursor/skills"),
         Files("{project}/.cursor/mcp.json", skills="{project}/.cursor/skills"),
         "Switch the server on in Cursor's settings, under MCP.",
     ),
     "vscode": Host(
-        "jsonc",
+        "by hand",
         "servers",
         Files("{application}/Code/User/mcp.json", skills="{home}/.agents/skills"),
         Files("{project}/.vscode/mcp.json", skills="{project}/.agents/skills"),

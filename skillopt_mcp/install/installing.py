@@ -31,6 +31,8 @@ from skillopt_mcp.errors import BackendError, BadInput, Refused
 from skillopt_mcp.hook_events import END, EVENTS
 from skillopt_mcp.install.entries import (
     HOOK_SECONDS,
+    NAME,
+    NotRewritten,
     Server,
     Settings,
     find_hooks,
@@ -104,11 +106,53 @@ class Change:
         return SkillFiles(() if content is None else (SkillFile(self.path.name, content, self.runs),))
 
 
+@dataclass(frozen=True, slots=True)
+class HostCommand:
+    """A command of the host that changes its own configuration; `loses`: values of a person go with the entry."""
+
+    words: tuple[str, ...]
+    config: Path
+    around: Surroundings
+    loses: bool = False
+
+    def __str__(self) -> str:
+        return shlex.join(["claude", *(_mask(word) for word in self.words[1:])])
+
+    def run(self) -> Path | None:
+        """Run it; the backup of the configuration, where something of a person's goes. Raises Refused."""
+        backup = _back_up(self.config, self.config.read_bytes()) if self.loses else None
+        kept = f"; '{self.config}' was copied to '{backup}' before" if backup else ""
+        try:
+            done = subprocess.run(
+                self.words, cwd=self.around.project, env=dict(self.around.environ), stdin=subprocess.DEVNULL,
+                capture_output=True, text=True, errors="replace", timeout=ANSWER_S, check=False,
+            )  # fmt: skip
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise Refused(f"'{self}' could not be run ({error.__class__.__name__}): run it yourself{kept}") from error
+        if done.returncode:
+            output = " ".join(f"{done.stdout} {done.stderr}".split())[-_ERROR_CHARACTERS:]
+            raise Refused(f"'{self}' failed: {output or 'no output'}{kept}")
+        return backup
+
+
+def _mask(word: str) -> str:
+    """A word of a command without the values of the environment in it, which may be keys."""
+    if not word.startswith("{"):
+        return word
+    entry = json.loads(word)
+    return json.dumps(entry | ({"env": dict.fromkeys(entry["env"], "...")} if entry.get("env") else {}))
+
+
 @dataclass(slots=True)
 class Plan:
-    """The changes to make, what a person should know, and the backups and empty folders that go afterwards."""
+    """The changes to make, what a person should know, and the backups and empty folders that go afterwards.
+
+    `by_hand` is what a person has to do; `commands` are run first, so that nothing is changed where one fails.
+    """
 
     changes: list[Change] = field(default_factory=list)
+    commands: list[HostCommand] = field(default_factory=list)
+    by_hand: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     obsolete: list[Path] = field(default_factory=list)
     folders: list[Path] = field(default_factory=list)
@@ -142,7 +186,8 @@ Status = Literal["installed", "uninstalled", "unchanged", "shown"]
 class Installed(Result):
     """What was installed or uninstalled; `tools` are those of the server, started as the host will start it.
 
-    `restart`: what to do in the host now. `backups`: files that uninstall leaves.
+    `commands` of the host were run, or would be; `by_hand` is left to the person. `restart`: what to do in the host
+    now. `backups`: files that uninstall leaves.
     """
 
     status: Status
@@ -151,6 +196,8 @@ class Installed(Result):
     files: list[Changed]
     tools: list[str]
     notes: list[str]
+    commands: list[str] = Field(default_factory=list)
+    by_hand: list[str] = Field(default_factory=list)
     restart: str = ""
     backups: list[str] = Field(default_factory=list)
 
@@ -162,7 +209,12 @@ def plan_install(request: Request, around: Surroundings) -> Plan:
         plan.notes.append(f"'{request.command}' is in a cache that may be cleared; install the program permanently.")
     plan.notes += _shared(where.config, request, around)
     server = server_entry(where.host, _command_in(where.config, request, around), request.arguments)
-    _edit(plan, where.config, _ServerPart(where), lambda text: put_server(text, where, server | _own_env(text, where)))
+    if where.host.form == "command":
+        server |= _own_env(read_text(where.config) or "", where)
+        _command(plan, where, request, around, server)
+    else:
+        part = _ServerPart(where)
+        _edit(plan, where.config, part, lambda text: put_server(text, where, server | _own_env(text, where)))
     settings = _settings(where, request, around)
     if where.hooks and settings != Settings():
         seconds, is_new = _seconds(where), not where.hooks.exists()
@@ -184,7 +236,10 @@ def plan_uninstall(request: Request, around: Surroundings) -> Plan:
     """Return what uninstalling would change; nothing is written. Raises BadInput when it cannot be done safely."""
     where, plan = places_of(request, around), Plan()
     store = server_store(request.host, where, around)
-    _edit(plan, where.config, _ServerPart(where), _ServerPart(where).take_out)
+    if where.host.form == "command":
+        _command(plan, where, request, around, None)
+    else:
+        _edit(plan, where.config, _ServerPart(where), _ServerPart(where).take_out)
     if where.hooks:
         asked = _SettingsPart(where, hooks=request.hooks, rules=request.skill)
         _edit(plan, where.hooks, asked, asked.take_out, whole=_SettingsPart(where))
@@ -211,6 +266,9 @@ def plan_uninstall(request: Request, around: Surroundings) -> Plan:
 def apply_plan(plan: Plan) -> list[Changed]:
     """Write the changes of a plan, in order. Raises Stale or Refused; what was written before that stays."""
     written = []
+    for command in plan.commands:
+        backup = command.run()
+        written.append(Changed(path=str(command.config), diff="", backup=str(backup) if backup else None))
     for change in plan.changes:
         backup = change.write()
         kept = str(backup) if backup else None
@@ -294,19 +352,55 @@ def _edit(
     plan: Plan, named: Path, part: _ServerPart | _SettingsPart, edit: Callable[[str], str | None],
     whole: _SettingsPart | None = None,
 ) -> None:  # fmt: skip
-    """Add the change of a text file by an edit to a plan; `whole` is all of ours that it may hold."""
+    """Add the change of a text file by an edit to a plan; `whole` is all of ours that it may hold.
+
+    Where the file cannot be rewritten, what is to be in it, or to go from it, is left to the person.
+    """
     path = _real(named)
     before = read_text(path)
+    is_by_hand = isinstance(part, _ServerPart) and part.where.host.form == "by hand"
     try:
-        after = edit(before or "")
-        is_ours = before is not None and (whole or part).take_out(before) is None
+        try:
+            after = edit(before or "")
+            if after == before or (before is None and not after):
+                return
+            if is_by_hand:
+                raise NotRewritten("this host's file is left to you")
+            is_ours = before is not None and (whole or part).take_out(before) is None
+        except NotRewritten as error:
+            snippet = (edit("") or "").rstrip()
+            todo = f"put this into it:\n{snippet}" if snippet else "take out of it what names skillopt"
+            plan.by_hand.append(f"'{path}' was not changed ({error}); {todo}")
+            return
     except BadInput as error:
         raise BadInput(f"'{path}': {error}; nothing was changed") from error
-    if after == before or (before is None and not after):
-        return
     old, new = (None if text is None else text.encode() for text in (before, after))
     plan.changes.append(Change(path, old, new, before is not None and os.access(path, os.X_OK), is_ours=is_ours))
     plan.obsolete += [backup for backup in _backups(path) if new is not None and _content(backup) == new]
+
+
+def _command(plan: Plan, where: Places, request: Request, around: Surroundings, server: Server | None) -> None:
+    """Add the commands by which the host puts our server into its configuration, or takes it out, to a plan."""
+    there = find_server(read_text(where.config) or "", where)
+    if _essence(there) == _essence(server):
+        return
+    found = shutil.which(where.host.program, path=around.environ.get("PATH", ""))
+    commands, first = list[HostCommand](), (found or where.host.program, "mcp")
+    scope = ("--scope", request.scope, NAME)
+    if there is not None:
+        commands.append(HostCommand((*first, "remove", *scope), where.config, around, bool(there.get("env"))))
+    if server is not None:
+        commands.append(HostCommand((*first, "add-json", *scope, json.dumps(server)), where.config, around))
+    if found:
+        plan.commands += commands
+    else:
+        lines = "\n".join(map(str, commands))
+        plan.by_hand.append(f"the program '{where.host.program}' is not on the PATH; where it is, run:\n{lines}")
+
+
+def _essence(server: Server | None) -> Server | None:
+    """An entry without what a host adds to it by itself."""
+    return server and {key: value for key, value in server.items() if value and (key, value) != ("type", "stdio")}
 
 
 def _undo(

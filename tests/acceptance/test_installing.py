@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import subprocess
 import sys
 import tomllib
@@ -14,6 +15,7 @@ import pytest
 
 from tests.acceptance.doors import TIMEOUT_S, Workbench
 from tests.acceptance.doors_care import files_of, start_no_server
+from tests.fake_claude import put_claude
 from tests.processes import Script
 
 JSON = """{
@@ -61,21 +63,29 @@ def test_install_adds_an_entry_that_starts_and_uninstall_leaves_every_byte(
 ) -> None:
     if host != STARTED:
         bench.prepare = start_no_server
+    put_claude(home / "bin", home)
+    bench.environ["PATH"] = f"{home / 'bin'}:{bench.environ['PATH']}"
     name, text, key = HOSTS[host]
     path = home / name
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(text.encode())
     before = files_of(home)
     bench.facts("install", host, dry_run=True)
-    assert bench.run("install", host).exit_code == 1, "it needs a yes"
+    assert bench.run("install", host).exit_code == (0 if host == "vscode" else 1), "what is written needs a yes"
     assert files_of(home) == before
-    bench.facts("install", host, yes=True)
+    shown = bench.facts("install", host, yes=True)
+    if host == "vscode":
+        assert files_of(home) == before, "its file is the person's to edit"
+        snippet = json.loads(str(shown["by_hand"][0]).partition(":\n")[2])
+        path.write_text(text.replace(f'"{key}": {{', f'"{key}": {{"skillopt": {json.dumps(snippet[key]["skillopt"])},'))
     written = path.read_text()
     found = entries(path, key)
     assert found["other"] == {"command": "/bin/true"} | ({} if path.suffix == ".toml" else {"args": []})
-    # Every line of the person's is there still, in order, but for a comma where ours follows.
-    rest = iter(line.rstrip(",") for line in written.splitlines())
-    assert [line for line in text.splitlines() if line.rstrip(",") not in rest] == []
+    if path.suffix == ".toml":  # every line of the person's is there still, in order
+        rest = iter(written.splitlines())
+        assert [line for line in text.splitlines() if line not in rest] == []
+    elif host != "vscode":
+        assert list(json.loads(written))[:3] == list(json.loads(text))
     ours = own(found)
     listed = Script([ours["command"], *ours["args"]], home, os.environ | ours.get("env", {}), stdin=FRAMES)
     assert listed.wait() == 0
@@ -85,7 +95,13 @@ def test_install_adds_an_entry_that_starts_and_uninstall_leaves_every_byte(
     bench.facts("install", host, yes=True)
     assert path.read_text() == written, "once is enough"
     bench.facts("uninstall", host, yes=True)
-    assert path.read_bytes() == text.encode()
+    if host == "vscode":
+        assert path.read_text() == written
+        path.write_text(text)
+    elif host == "claude-code":  # it writes its file by itself
+        assert set(entries(path, key)) == {"other"}
+    else:
+        assert path.read_bytes() == text.encode()
     assert {name for name in files_of(home) if "backup" not in name and "store" not in name} == set(before)
 
 
@@ -111,6 +127,8 @@ def test_what_others_wrote_since_stays_and_a_file_that_does_not_parse_is_left_al
     bench: Workbench, home: Path
 ) -> None:
     bench.prepare = start_no_server
+    put_claude(home / "bin", home)
+    bench.environ["PATH"] = f"{home / 'bin'}:{bench.environ['PATH']}"
     for host, (name, text, key) in HOSTS.items():
         path = home / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -154,15 +172,17 @@ def test_the_hosts_own_command_line_does_the_work_where_there_is_one(
     name, _, key = HOSTS[host]
 
     def backends(**options: object) -> tuple[list[str], str]:
-        notes = bench.facts("install", host, yes=True, **options)["notes"]
-        return own(entries(home / name, key))["args"][3:], " ".join(notes)
+        done = bench.facts("install", host, yes=True, **options)
+        if by_hand := done["by_hand"]:
+            return json.loads(shlex.split(by_hand[0])[-1])["args"][3:], " ".join(done["notes"])
+        return own(entries(home / name, key))["args"][3:], " ".join(done["notes"])
 
     words, notes = backends()
     assert (words, f"the program '{program}' is not found" in notes) == ([], bool(program))
     (home / "bin").mkdir()
-    for each in ("claude", "codex"):
-        (home / "bin" / each).write_text("#!/bin/sh\necho 1.0\n")
-        (home / "bin" / each).chmod(0o755)
+    put_claude(home / "bin", home)
+    (home / "bin/codex").write_text("#!/bin/sh\necho 1.0\n")
+    (home / "bin/codex").chmod(0o755)
     own_words = ["--target", host, "--optimizer", host, "--judge", host] if program else []
     assert backends()[0] == own_words
     assert backends(sub_agents=True) == ([], "")
@@ -188,6 +208,9 @@ def test_the_real_host_lists_the_server_until_it_is_uninstalled(
         )  # fmt: skip
         return done.stdout
 
+    (home / "bin").mkdir()
+    (home / "bin" / variable.lower()).symlink_to(os.environ[variable])
+    bench.environ["PATH"] = f"{home / 'bin'}:{bench.environ['PATH']}"
     bench.facts("install", host, yes=True)
     assert str(Path(sys.executable).with_name("skillopt-mcp")) in listed()
     bench.facts("uninstall", host, yes=True)

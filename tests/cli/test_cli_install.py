@@ -29,10 +29,23 @@ def quick(tmp_path: Path) -> Cli:
 
 
 def test_install_shows_the_change_and_asks_before_it_writes(quick: Cli, home: Path) -> None:
-    asked = quick("install", "claude-code")
+    asked = quick("install", "cursor")
     assert asked.returncode == 1
     assert '+    "skillopt": {' in asked.stdout
     assert "there is no terminal to ask at" in asked.stderr
+    assert not (home / ".cursor/mcp.json").exists()
+
+
+def test_what_is_left_to_a_person_is_printed_and_nothing_is_asked(
+    quick: Cli, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", "/usr/bin:/bin")
+    for host, line in (
+        ("claude-code", "claude mcp add-json --scope user skillopt '{"),
+        ("vscode", '    "skillopt": {'),
+    ):
+        shown = quick("install", host)
+        assert (shown.returncode, "Left to you: " in shown.stdout, line in shown.stdout) == (0, True, True)
     assert not (home / ".claude.json").exists()
 
 
@@ -152,12 +165,13 @@ def test_harvest_of_the_hosts_own_folders(make_place: Callable[..., Place], home
 
 def answered(home: Path, meanwhile: str) -> str:
     """Return what is in the file after a person at a terminal agreed, and the host wrote `meanwhile` before that."""
-    config = home / ".claude.json"
+    config = home / ".cursor/mcp.json"
+    config.parent.mkdir()
     config.write_text("{}\n")
     keyboard, screen = pty.openpty()
     shown = b""
     with subprocess.Popen(
-        [SCRIPT, "install", "claude-code"], stdin=screen, stdout=screen, stderr=screen, cwd=home
+        [SCRIPT, "install", "cursor"], stdin=screen, stdout=screen, stderr=screen, cwd=home
     ) as program:
         os.close(screen)
         while b"[y/N]" not in shown:

@@ -92,6 +92,7 @@ def test_the_host_itself_lists_the_server_and_after_uninstall_it_does_not(settin
         # Claude Code keeps its own state in the same file, and has written to it meanwhile.
         assert b"skillopt-mcp" in written
         assert b"skillopt-mcp" not in setting.config.read_bytes()
+        assert [command.split()[:3] for command in taken_out["commands"]] == [["claude", "mcp", "remove"]]
     else:
         assert setting.config.read_bytes() == before
     assert "skillopt" not in setting.told("mcp", "list")
@@ -105,3 +106,24 @@ def test_a_session_takes_few_calls_to_a_promoted_file_with_the_login_of_its_own_
     assert calls.count("evaluate_candidate") >= 2, "the price comes first"
     [row] = setting.ours("show", "clerk")["history"]["rows"]
     assert (row["kind"], row["verdict"], row["by"]) == ("promote", "better", "permission, rule")
+
+
+def test_claude_code_changes_the_entry_by_its_own_command_and_a_persons_key_stays(setting: Setting) -> None:
+    if not setting.is_claude:
+        pytest.skip("Codex is configured by its file")
+    setting.ours("install", setting.name, "--yes")
+    value = json.loads(setting.config.read_text())
+    value["mcpServers"]["skillopt"]["env"] = {"OPENAI_API_KEY": "sk-1"}
+    setting.config.write_text(json.dumps(value))
+    changed = setting.ours("install", setting.name, "--yes", "--sub-agents")
+    assert [command.split()[2] for command in changed["commands"]] == ["remove", "add-json"]
+    entry = json.loads(setting.config.read_text())["mcpServers"]["skillopt"]
+    assert (entry["args"], entry["env"]) == (
+        ["serve", "--store", str(setting.place / "store.db")],
+        {"OPENAI_API_KEY": "sk-1"},
+    )
+    assert setting.ours("install", setting.name, "--yes", "--sub-agents")["status"] == "unchanged"
+    for scope in ([], ["--project"]):
+        setting.ours("install", setting.name, "--yes", *scope)
+        setting.ours("uninstall", setting.name, "--yes", *scope)
+    assert "skillopt" not in setting.told("mcp", "list")

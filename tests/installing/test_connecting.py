@@ -8,13 +8,14 @@ import pytest
 
 from skillopt_mcp.install.hosts import Scope, Surroundings
 from skillopt_mcp.install.installing import Connection, Request, apply_plan, connections, plan_install
+from tests.fake_claude import put_claude
 
 
 @pytest.fixture
 def around(home: Path, tmp_path: Path) -> Surroundings:
     (home / "skillopt-mcp").write_text("#!/bin/sh\n")
     (home / "skillopt-mcp").chmod(0o755)
-    environ = {"PATH": str(tmp_path / "empty"), "SKILLOPT_STORE": str(tmp_path / "store.db")}
+    environ = {"PATH": f"{tmp_path / 'empty'}:/usr/bin:/bin", "SKILLOPT_STORE": str(tmp_path / "store.db")}
     return Surroundings(home, tmp_path, environ, "linux")
 
 
@@ -29,6 +30,8 @@ def install(
     """Write what 'install' writes, but for its check of the server; return the program and the configuration."""
     program, store = str(around.home / "skillopt-mcp"), around.environ["SKILLOPT_STORE"]
     words = ("serve", "--store", store, *arguments)
+    put_claude(around.home / "bin", around.home)
+    around = replace(around, environ={**around.environ, "PATH": f"{around.home / 'bin'}:/usr/bin:/bin"})
     plan = plan_install(Request(host, scope, program, words, store=store, hooks=hooks, skill=skill), around)
     return program, Path(apply_plan(plan)[0].path)
 

@@ -58,11 +58,20 @@ def test_each_host_has_its_file(host: str, scope: str, place: Surroundings, path
     assert places(host, "project" if scope == "project" else "user", place).config == Path(path)
 
 
-def test_comments_are_kept_where_the_host_reads_them_and_refused_elsewhere() -> None:
-    commented = '{\n  // mine\n  "mcpServers": {},\n}\n'
-    assert "// mine" in put_server(commented, places("cursor", "user", around()), ENTRY)
-    with pytest.raises(BadInput, match="line 2"):
-        put_server(commented, places("claude-code", "user", around()), ENTRY)
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        ('{"a": 1 "b"}', "line 1, column 9"),
+        ('{\n  "a" 1}', "line 2, column 7"),
+        ('{"a": 1} x', "line 1, column 10"),
+        ("[1]", "line 1, column 1"),
+        ('{"a": "x', "line 1, column 7"),
+        ('{"a": ' + "[" * 200_000, "too many levels"),
+    ],
+)
+def test_a_text_that_does_not_parse_is_refused_with_its_place(text: str, place: str) -> None:
+    with pytest.raises(BadInput, match=place):
+        put_server(text, places("cursor", "user", around()), ENTRY)
 
 
 @pytest.mark.parametrize(

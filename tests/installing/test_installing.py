@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import stat
 import sys
 import tempfile
@@ -30,6 +31,7 @@ from skillopt_mcp.install.installing import (
 )
 from skillopt_mcp.limits import MIB
 from skillopt_mcp.work_folders import WorkFolders
+from tests.fake_claude import put_claude
 
 PROGRAM = str(Path(sys.executable).with_name("skillopt-mcp"))
 PLACES = [
@@ -48,7 +50,7 @@ def around(tmp_path: Path) -> Surroundings:
     return surroundings(tmp_path)
 
 
-def asked(host: str = "claude-code", **more: object) -> Request:
+def asked(host: str = "cursor", **more: object) -> Request:
     return Request(**{"host": host, "scope": "user", "command": PROGRAM, **more})  # type: ignore[arg-type]
 
 
@@ -78,13 +80,16 @@ def everything(around: Surroundings) -> set[str]:
     "text",
     [
         b'\xef\xbb\xbf{\r\n   "mcpServers" : {} ,\r\n "numStartups":7\r\n}',
+        b'{"a": [1,2], "b":"\\u00e9\\ud800",\n\t"c" : 1.10}\n\n',
+        b'{"a":1}',
         b"",
         b"\n",
         b'{"history": "%s"}' % (b"x" * 2 * MIB),
     ],
 )
 def test_a_file_is_restored_byte_for_byte_however_it_was_written(around: Surroundings, text: bytes) -> None:
-    config = around.home / ".claude.json"
+    config = around.home / ".cursor/mcp.json"
+    config.parent.mkdir()
     config.write_bytes(text)
     install(around, asked())
     assert json.loads(config.read_text("utf-8-sig"))["mcpServers"]["skillopt"]["command"] == PROGRAM
@@ -94,7 +99,8 @@ def test_a_file_is_restored_byte_for_byte_however_it_was_written(around: Surroun
 
 
 def test_the_backup_holds_what_was_there_for_no_one_else_to_read(around: Surroundings) -> None:
-    config = around.home / ".claude.json"
+    config = around.home / ".cursor/mcp.json"
+    config.parent.mkdir()
     config.write_text('{"token": "t"}')
     config.chmod(0o640)
     [written] = apply_plan(plan_install(asked(), around))
@@ -128,7 +134,8 @@ def test_installing_again_keeps_the_environment_that_a_person_gave_the_server(
 
 
 def test_a_file_that_somebody_changes_meanwhile_is_left_alone(around: Surroundings) -> None:
-    config = around.home / ".claude.json"
+    config = around.home / ".cursor/mcp.json"
+    config.parent.mkdir()
     config.write_text("{}")
     plan = plan_install(asked(), around)
     config.write_text('{"theirs": 1}')
@@ -138,14 +145,14 @@ def test_a_file_that_somebody_changes_meanwhile_is_left_alone(around: Surroundin
 
 
 def test_a_trained_skill_is_not_replaced_by_the_shipped_one(around: Surroundings) -> None:
-    request = asked(skill=True)
+    request = asked("claude-code", skill=True)
     install(around, request)
     skill = around.home / ".claude/skills" / SKILL / "SKILL.md"
     skill.write_text("trained\n")
     plan = plan_install(request, around)
     assert (plan.changes, len(plan.notes)) == ([], 1)
     plan = plan_uninstall(request, around)
-    assert [change.path.name for change in plan.changes] == [".claude.json", "settings.json", AGENT]
+    assert [change.path.name for change in plan.changes] == ["settings.json", AGENT]
     assert skill.read_text() == "trained\n"
 
 
@@ -159,12 +166,12 @@ def test_a_server_that_does_not_work_is_refused_with_what_it_said(around: Surrou
 @pytest.mark.parametrize("link", ["skills", f"skills/{SKILL}", f"skills/{SKILL}/SKILL.md", "agents", f"agents/{AGENT}"])
 def test_what_lies_behind_a_link_is_neither_written_nor_removed(link: str, around: Surroundings) -> None:
     folder = around.home / ".claude"
-    install(around, asked(skill=True))
+    install(around, asked("claude-code", skill=True))
     (folder / link).rename(around.home / "elsewhere")
     (folder / link).symlink_to(around.home / "elsewhere")
-    for plan in (plan_install(asked(skill=True), around), plan_uninstall(asked(skill=True), around)):
+    for plan in (make(asked("claude-code", skill=True), around) for make in (plan_install, plan_uninstall)):
         assert len([note for note in plan.notes if f"'{folder / link}' is a link" in note]) >= 1
-    uninstall(around, asked(skill=True))
+    uninstall(around, asked("claude-code", skill=True))
     assert (around.home / "elsewhere").exists()
     assert (folder / link).is_symlink()
 
@@ -175,7 +182,7 @@ def test_a_link_to_the_program_itself_leads_to_nothing_that_is_removed(link: str
     (around.home / link).parent.mkdir(parents=True, exist_ok=True)
     (around.home / link).symlink_to(PLUGIN / Path(link).relative_to(".claude"))
     for make in (plan_install, plan_uninstall):
-        plan = make(asked(skill=True), around)
+        plan = make(asked("claude-code", skill=True), around)
         assert not [change for change in plan.changes if change.path.is_relative_to(SHIPPED)]
         assert plan.notes
     assert all(source.exists() for source in sources)
@@ -184,8 +191,8 @@ def test_a_link_to_the_program_itself_leads_to_nothing_that_is_removed(link: str
 @pytest.mark.parametrize(
     ("request_", "command"),
     [
-        (asked(scope="project"), "skillopt-mcp uninstall claude-code --project --hooks --skill"),
-        (asked(), "skillopt-mcp uninstall claude-code --project --hooks --skill"),
+        (asked("claude-code", scope="project"), "skillopt-mcp uninstall claude-code --project --hooks --skill"),
+        (asked("claude-code"), "skillopt-mcp uninstall claude-code --project --hooks --skill"),
     ],
 )
 def test_what_stays_is_named_with_the_command_that_takes_it_out(
@@ -207,11 +214,107 @@ def test_a_shared_file_names_the_program_as_everybody_finds_it(host: str, around
     for place, name in ((here, "skillopt-mcp"), (replace(around, environ={"PATH": "/usr/bin"}), PROGRAM)):
         plan = plan_install(asked(host, scope="project", hooks=True), place)
         texts = {change.path.name: (change.after or b"").decode() for change in plan.changes}
-        config = texts.get(".mcp.json") or texts["config.toml"]
-        assert f'"{name}"' in config
+        assert f'"{name}"' in texts.get("config.toml", "".join(plan.by_hand))
         # What is a person's own in a project names what surely is on their machine.
         assert PROGRAM in texts.get("settings.local.json", PROGRAM)
         assert f"'{name}'" in plan.notes[0]
+
+
+# What the host's own command does, and what is left to a person
+
+
+def with_claude(around: Surroundings) -> Surroundings:
+    put_claude(around.home / "bin", around.home)
+    return replace(around, environ={"PATH": f"{around.home / 'bin'}:/usr/bin:/bin"})
+
+
+@pytest.mark.parametrize(("scope", "name"), [("user", "home/.claude.json"), ("project", "project/.mcp.json")])
+def test_claude_code_s_own_command_adds_changes_and_removes_the_server(
+    around: Surroundings, scope: Scope, name: str
+) -> None:
+    around, config = with_claude(around), around.home.parent / name
+    config.write_text('{"mcpServers": {"mine": {"command": "x"}}}')
+    assert [len(install(around, asked("claude-code", scope=scope)).commands) for _ in range(2)] == [1, 0]
+    value = json.loads(config.read_text())
+    value["mcpServers"]["skillopt"]["env"] = {"OPENAI_API_KEY": "sk-1"}
+    config.write_text(json.dumps(value))
+    request = asked("claude-code", scope=scope, arguments=("serve", "--target", "host"))
+    plan = plan_install(request, around)
+    assert "sk-1" not in "".join(map(str, plan.commands))
+    [removed, _] = apply_plan(plan)
+    assert json.loads(config.read_text())["mcpServers"]["skillopt"] == {
+        "type": "stdio", "command": PROGRAM, "args": ["serve", "--target", "host"], "env": {"OPENAI_API_KEY": "sk-1"},
+    }  # fmt: skip
+    assert "sk-1" in Path(removed.backup or "").read_text(), "killed between the two commands, nothing is lost"
+    uninstall(around, request)
+    assert json.loads(config.read_text())["mcpServers"] == {"mine": {"command": "x"}}
+    assert uninstall(around, request).commands == []
+
+
+def test_a_command_of_the_host_that_fails_leaves_all_files_as_they_were(around: Surroundings) -> None:
+    around = with_claude(around)
+    (around.home / "bin/claude").write_text("#!/bin/sh\necho no >&2; exit 1\n")
+    before = everything(around)
+    with pytest.raises(Refused, match=r"'claude mcp add-json .*' failed: no"):
+        install(around, asked("claude-code", hooks=True))
+    assert everything(around) == before
+
+
+def test_without_the_host_s_command_a_person_gets_it_to_run(around: Surroundings) -> None:
+    around = replace(around, environ={"PATH": "/nowhere"})
+    [todo] = install(around, asked("claude-code")).by_hand
+    words = shlex.split(todo.splitlines()[-1])
+    assert words[:6] == ["claude", "mcp", "add-json", "--scope", "user", "skillopt"]
+    (around.home / ".claude.json").write_text(json.dumps({"mcpServers": {"skillopt": json.loads(words[6])}}))
+    assert install(around, asked("claude-code")).by_hand == []
+    [todo] = uninstall(around, asked("claude-code")).by_hand
+    assert todo.endswith("claude mcp remove --scope user skillopt")
+
+
+@pytest.mark.parametrize(
+    ("host", "text"),
+    [
+        ("cursor", '{\n  // mine\n  "mcpServers": {},\n}\n'),
+        ("cursor", '{"a": 1, "a": 2}'),
+        ("cursor", '{"a": 0.1000000000000000055511151231257827}'),
+        ("cursor", '{"a": 1e999}'),
+        ("cursor", '{"a": NaN}'),
+        ("vscode", "{}"),
+        ("vscode", ""),
+    ],
+)
+def test_a_file_that_cannot_be_rewritten_is_not_touched_and_the_person_gets_what_belongs_there(
+    around: Surroundings, host: str, text: str
+) -> None:
+    config = places(host, "user", around).config
+    config.parent.mkdir(parents=True)
+    config.write_text(text)
+    plan = install(around, asked(host))
+    assert config.read_text() == text
+    servers = HOSTS[host].servers
+    snippet = json.loads(plan.by_hand[0].partition(":\n")[2])
+    assert snippet[servers]["skillopt"]["command"] == PROGRAM
+    config.write_text("// mine\n" + json.dumps(snippet))
+    assert install(around, asked(host)).by_hand == []
+    assert "take out" in uninstall(around, asked(host)).by_hand[0]
+    assert config.read_text().startswith("// mine")
+
+
+def test_what_surrounds_our_entries_keeps_its_order_and_indent_and_uninstall_takes_our_entries_alone(
+    around: Surroundings,
+) -> None:
+    config = around.home / ".cursor/mcp.json"
+    config.parent.mkdir()
+    mine = {"z": 1, "mcpServers": {"b": {"command": "x"}, "a": {}}, "é": [1, {"k": None}]}
+    config.write_text(json.dumps(mine, indent="\t", ensure_ascii=False))
+    install(around, asked())
+    value = json.loads(config.read_text())
+    assert (list(value), list(value["mcpServers"])) == (list(mine), ["b", "a", "skillopt"])
+    value["mcpServers"]["later"] = {}
+    config.write_text(json.dumps(value, indent="\t", ensure_ascii=False))
+    uninstall(around, asked())
+    mine["mcpServers"]["later"] = {}  # type: ignore[index]
+    assert config.read_text() == json.dumps(mine, indent="\t", ensure_ascii=False)
 
 
 # The rules for the work of a skill
@@ -230,7 +333,9 @@ def test_the_skill_brings_the_rules_for_the_work_of_its_store_and_of_no_other(
 ) -> None:
     path = around.home.parent / file
     for store in ("/b/store.db", "/a/store.db"):
-        install(around, asked(scope=scope, arguments=("serve", "--store", store), store=store, skill=True))
+        install(
+            around, asked("claude-code", scope=scope, arguments=("serve", "--store", store), store=store, skill=True)
+        )
     folder = WorkFolders(Path("/a/store.db"), around.environ).root
     rules = allowed(path)
     assert [rule for rule in rules if "(" in rule] == [f"Read(/{folder}/**)", f"Edit(/{folder}/**)"]
@@ -251,7 +356,7 @@ class Life:
     def __init__(self, around: Surroundings, host: str, scope: str) -> None:
         self.around, self.host, self.scope = around, host, scope
         self.where = places(host, "project" if scope == "project" else "user", around)
-        self.wanted: dict[Path, dict[str, Any]] = {self.where.config: {}}
+        self.wanted: dict[Path, dict[str, Any]] = {} if host == "claude-code" else {self.where.config: {}}
         if self.where.hooks:
             self.wanted[self.where.hooks] = {}
 

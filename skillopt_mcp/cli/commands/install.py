@@ -83,22 +83,27 @@ class Installation(Command):
             terminal.say(f"To be {does}: {change.path} ({len(change.after or change.before or b''):,} bytes)")
         if shipped:
             terminal.note("--dry-run shows them in full.")
+        for each in plan.commands:
+            terminal.say(f"To be run: {each}")
         for note in plan.notes:
             terminal.note(note)
-        status: Status = "shown" if plan.changes else "unchanged"
+        is_change = bool(plan.changes or plan.commands)
+        status: Status = "shown" if is_change or plan.by_hand else "unchanged"
         files = [Changed(path=str(each.path), diff=each.diff, removed=each.after is None) for each in plan.changes]
-        if plan.changes and not self.dry_run:
+        if is_change and not self.dry_run:
             terminal.ask(f"Write this for {self.host}?", yes=self.yes)
             status, files = done, apply_plan(again())
         return Installed(
             status=status, host=self.host, scope="project" if self.project else "user", files=files, tools=[],
-            notes=plan.notes,
+            notes=plan.notes, commands=list(map(str, plan.commands)), by_hand=plan.by_hand,
         )  # fmt: skip
 
     def show(self, result: Installed, terminal: Terminal) -> None:
         for file in result.files if result.status in ("installed", "uninstalled") else ():
             does = "Removed" if file.removed else "Written"
             terminal.say(f"{does}: {file.path}" + (f" (backup: {file.backup})" if file.backup else ""))
+        for todo in result.by_hand:
+            terminal.say(f"Left to you: {todo}")
         if result.status == "unchanged":
             terminal.say("Nothing to change.")
         if result.restart:
