@@ -136,10 +136,14 @@ def _inner(value: object) -> list[object]:
 
 OWN = ("target", "optimizer", "judge", "environment", "concurrency", "out", "prompts")
 _ADDRESSES = (
-    "azure_openai_endpoint", "azure_openai_api_version", "qwen_chat_base_url", "minimax_base_url",
-    "openai_compatible_base_url",
+    "azure_openai_endpoint", "azure_openai_api_version", "azure_openai_auth_mode", "qwen_chat_base_url",
+    "minimax_base_url", "minimax_model", "openai_compatible_base_url",
 )  # fmt: skip
-ENDPOINTS = frozenset(f"{role}{name}" for role in ("", "optimizer_", "target_") for name in _ADDRESSES)
+_PREFIXES = ("", "optimizer_", "target_")
+ENDPOINTS = frozenset(f"{role}{name}" for role in _PREFIXES for name in _ADDRESSES)
+_OLDER = {
+    f"{role}azure_{name}": f"{role}azure_openai_{name}" for role in _PREFIXES for name in ("endpoint", "api_version")
+}
 _CAPS = tuple(f"max_{name}" for name in ("calls", "tokens", "usd", "minutes"))
 _PLACES = {"env": "environment", "out_root": "out", "workers": "concurrency", "max_api_workers": "concurrency"}
 _LATER = tuple(name.partition(".")[0] for name in OFF_ONLY if not name.startswith("train."))
@@ -148,10 +152,11 @@ _VENDORS = "model.* of single vendors: keys and endpoints come from the environm
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """A value and the name by which it was given, for messages."""
+    """A value and the name by which it was given, for messages; of two, that of the higher `rank` is the nearer one."""
 
     value: Value
     key: str
+    rank: int = 0
 
 
 @dataclass(slots=True)
@@ -163,8 +168,10 @@ class Layer:
 
     def put(self, name: str, given: Setting) -> None:
         """Keep a value. Raises BadInput when this source has given another one under another name."""
-        before = self.values.setdefault(name, given)
-        if before is not given and before.value != given.value:
+        before = self.values.get(name)
+        if before is None or before.value in (None, ""):
+            self.values[name] = given
+        elif given.value not in (None, "") and before.value != given.value:
             both = f"and {quoted(given.key)} set the same" if before.key != given.key else "is set twice"
             raise BadInput(f"{quoted(before.key)} {both}: give one of them")
 
@@ -315,6 +322,7 @@ def _flat(layer: Layer, section: str, key: str, said: str) -> str:
             layer.note(f"'{old}' is called '{new}' since SkillOpt 0.2", said)
             renamed = flat.replace(old, new, 1)
             flat = IN_SECTION["model"].get(renamed, renamed)
+    flat = _OLDER.get(flat, flat)
     if section in ("", SECTION_OF.get(flat)) and flat in SECTION_OF:
         return flat
     if flat.startswith(MODEL_PREFIXES) and section in ("", "model"):

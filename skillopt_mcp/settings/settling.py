@@ -5,15 +5,18 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import get_args
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from skillopt_mcp.backends.registry import is_spec
 from skillopt_mcp.documents.text import quoted
 from skillopt_mcp.errors import BadInput
 from skillopt_mcp.limits import MAX_CONCURRENCY
 from skillopt_mcp.settings.reading import (
+    ENDPOINTS,
     MAX_BYTES,
     Layer,
     Setting,
@@ -25,13 +28,16 @@ from skillopt_mcp.settings.reading import (
     read_tree,
     split_plan,
 )
-from skillopt_mcp.settings.skillopt_names import BACKENDS
+from skillopt_mcp.settings.skillopt_names import BACKENDS, DEFAULTS, OPENAI_DEFAULTS
 from skillopt_mcp.training.config import Config
 
 _OF_CONFIG = ("limit", "lr_control_mode")
 _ROLES = ("target", "optimizer")
 # SkillOpt's backends that have an address and a key of their own: a word of their names -> how their settings begin.
 _VENDORS = {"minimax": "minimax", "qwen": "qwen_chat", "compatible": "openai_compatible"}
+_SHARED = ("azure", *_VENDORS.values())
+# SkillOpt's words for a server that speaks OpenAI's API at the address of Azure's settings.
+_COMPATIBLE = ("openai_compatible", "compat", "openai")
 LIMITS = ("limit_train", "limit_val", "limit_test")
 # SkillOpt without a budget lets every edit through; a patch has a limit all the same.
 _NO_BUDGET = max(field.le for field in Config.model_fields["max_edits"].metadata if hasattr(field, "le"))
@@ -68,9 +74,7 @@ def load_settings(path: Path | None, pairs: Sequence[str], flags: Mapping[str, o
     A file may name another with `_base_`, relative to itself. Raises BadInput for what cannot be read or used.
     """
     layers = [read_tree(tree) for tree in _chain(path)] if path else []
-    layers.append(read_pairs(pairs))
-    layers.append(_flagged(flags))
-    return settle(layers)
+    return settle([*layers, read_pairs(pairs), _flagged(flags)], len(layers))
 
 
 def _flagged(flags: Mapping[str, object]) -> Layer:
@@ -120,12 +124,12 @@ def _parsed(path: Path) -> Tree:
         raise BadInput(f"{where} cannot be read ({error.strerror}): check the path") from error
 
 
-def settle(layers: Sequence[Layer]) -> Settings:
-    """Return the settings of all layers together. Raises BadInput naming the setting whose value cannot be."""
+def settle(layers: Sequence[Layer], n_files: int = 0) -> Settings:
+    """The settings of all layers together, `n_files` of files first. Raises BadInput for a value that cannot be."""
     values: dict[str, Setting] = {}
     notes: dict[str, list[str]] = {}
-    for layer in layers:
-        values |= layer.values
+    for rank, layer in enumerate(layers):
+        values |= {name: replace(given, rank=rank) for name, given in layer.values.items()}
         for text, said in layer.notes.items():
             notes.setdefault(text, []).extend(said)
     mode = values.get("lr_control_mode")
@@ -133,10 +137,13 @@ def settle(layers: Sequence[Layer]) -> Settings:
         values |= _controlled(mode)
     values |= _limited(values)
     plan, data_path = _data(values)
+    chosen = {role: _backend(values, role, notes, n_files) for role in _ROLES}
+    specs = {role: spec for role, (spec, _, _) in chosen.items()}
+    _check_addresses(values, specs, {role: rank for role, (_, _, rank) in chosen.items()}, notes)
     return Settings(
         config=_config(values),
-        target=_backend(values, "target"),
-        optimizer=_backend(values, "optimizer"),
+        target=specs["target"],
+        optimizer=specs["optimizer"],
         judge=_text(values, "judge"),
         environment=_text(values, "environment"),
         concurrency=_concurrency(values),
@@ -145,7 +152,7 @@ def settle(layers: Sequence[Layer]) -> Settings:
         splits=plan,
         data_path=data_path,
         notes=tuple(f"{_listed(said)}: {text}" for text, said in notes.items()),
-        chosen_by={role: kind.key for role in _ROLES if (kind := _backend_key(values, role))},
+        chosen_by={role: kind.key for role, (spec, kind, _) in chosen.items() if spec and kind},
     )
 
 
@@ -192,52 +199,98 @@ def _controlled(mode: Setting) -> dict[str, Setting]:
             raise BadInput(f"{quoted(mode.key)} must be fixed, autonomous or none, not {quoted(str(other))}")
 
 
-def _backend(values: dict[str, Setting], role: str) -> str | None:
-    """Return who answers for a role, as BACKEND:MODEL."""
-    own = _text(values, role)
-    model, kind = _text(values, f"{role}_model"), _backend_key(values, role)
-    if own or not model:
-        return own
+def _backend(
+    values: dict[str, Setting], role: str, notes: dict[str, list[str]], n_files: int
+) -> tuple[str | None, Setting | None, int]:
+    """Who answers for a role, as BACKEND:MODEL; the setting of SkillOpt's that chose it, if one did; the word's rank.
+
+    The nearest word counts, in one source that of the role before that of both. Raises BadInput for a word that is no
+    backend here, and for one that has no model.
+    """
+    spec, model = _nearest(values, role), _nearest(values, f"{role}_model")
+    kind = _nearest(values, f"{role}_backend", "model_backend")
+    if spec and spec.rank >= max(each.rank for each in (spec, model, kind) if each):
+        return str(spec.value), None, spec.rank
+    is_near = model and (not kind or (model.rank >= kind.rank and is_spec(str(model.value))))
+    if model and is_near and ":" in str(model.value):
+        return str(model.value), None, model.rank
     word = str(kind.value).strip().lower() if kind else "openai_chat"
-    if kind is None and ":" in model:
-        return model
     name = BACKENDS.get(word)
     if kind and name is None:
         known = ", ".join(sorted(BACKENDS))
         raise BadInput(f"unknown backend {quoted(str(kind.value))} in {quoted(kind.key)}; use one of: {known}")
-    return f"{name}:{model}{_address(values, role, word)}" if name == "openai" else f"{name}:{model}"
+    if model is None and kind and spec:
+        raise BadInput(
+            f"{quoted(kind.key)} is {quoted(str(kind.value))}, but {quoted(spec.key)} names another backend: set "
+            f"model.{role} to a model of it, or leave out {quoted(kind.key)}"
+        )
+    rank = kind.rank if kind else -1
+    if model is None:
+        return None, kind, rank
+    chosen = str(model.value)
+    if "minimax" in word and (own := _nearest(values, f"{role}_minimax_model", "minimax_model", f"{role}_model")):
+        model = own
+    default = next((each for part, each in DEFAULTS.items() if part in word), None)
+    is_default = default and model.rank < n_files and str(model.value) in OPENAI_DEFAULTS
+    asked = str(default if is_default else model.value)
+    if asked != chosen:
+        text = f"{chosen} is not a model of {word}: {asked} is asked instead, as SkillOpt does"
+        notes.setdefault(text, []).append(f"model.{role}")
+    return f"{name}:{asked}{_address(values, role, word) if name == 'openai' else ''}", kind, rank
 
 
 def _address(values: dict[str, Setting], role: str, word: str) -> str:
-    """Return the options of a spec that lead to the server that the settings mean, never to another vendor's.
+    """The options of a spec that lead to the server that the settings mean, never to another vendor's.
 
-    SkillOpt reaches Azure by `openai_chat`, too, where an endpoint or the shared backend says so. Raises BadInput where
-    a server is meant, but its address is not given.
+    SkillOpt reaches Azure by `openai_chat`, too, where an endpoint (be it the other role's) or the shared backend says
+    so. Raises BadInput where a server is meant, but its address is not given.
     """
 
     def find(name: str) -> str | None:
-        return _text(values, f"{role}_{name}") or _text(values, name)
+        given = _nearest(values, f"{role}_{name}", name)
+        return str(given.value) if given else None
 
     vendor = next((settings for name, settings in _VENDORS.items() if name in word), None)
-    if vendor:
-        url = find(f"{vendor}_base_url")
-        if url is None:
-            raise BadInput(f"{role} backend {quoted(word)} has no address: set model.{vendor}_base_url")
-        return f",base_url={url},key_env={vendor.upper()}_API_KEY"
-    endpoint, shared = find("azure_openai_endpoint"), _text(values, "model_backend") or ""
-    if not endpoint and "azure" not in f"{word} {shared.lower()}":
-        return ""
-    version = find("azure_openai_api_version")
-    parts = [",azure=on", f",base_url={endpoint}" if endpoint else "", f",api_version={version}" if version else ""]
-    return "".join(parts)
+    setting, key = f"{vendor}_base_url", f"{vendor}_api_key"
+    if vendor is None and (find("azure_openai_auth_mode") or "").lower() in _COMPATIBLE:
+        setting, key = "azure_openai_endpoint", "azure_openai_api_key"
+    elif vendor is None:
+        endpoint, version = find("azure_openai_endpoint"), find("azure_openai_api_version")
+        is_azure = any(_nearest(values, f"{each}azure_openai_endpoint") for each in ("", "target_", "optimizer_"))
+        if not is_azure and "azure" not in f"{word} {_text(values, 'model_backend') or ''}".lower():
+            return ""
+        parts = [",azure=on", f",base_url={endpoint}" if endpoint else "", f",api_version={version}" if version else ""]
+        return "".join(parts)
+    url = find(setting)
+    if url is None:
+        raise BadInput(f"{role} backend {quoted(word)} has no address: set model.{setting}")
+    return f",base_url={url},key_env={key.upper()}"
 
 
-def _backend_key(values: dict[str, Setting], role: str) -> Setting | None:
-    """Return what chooses a role's backend by SkillOpt's word for it, None where nothing does."""
-    if _text(values, role) or not _text(values, f"{role}_model"):
-        return None
-    kind = values.get(f"{role}_backend") or values.get("model_backend")
-    return kind if kind and kind.value else None
+def _check_addresses(
+    values: dict[str, Setting], specs: Mapping[str, str | None], ranks: Mapping[str, int], notes: dict[str, list[str]]
+) -> None:
+    """Note addresses at which no role is asked. Raises BadInput for one that is nearer than the word for a backend."""
+    for name in sorted(ENDPOINTS):
+        given = _nearest(values, name) if name.endswith(("_endpoint", "_base_url")) else None
+        if given is None or any(f"base_url={given.value}" in (spec or "") for spec in specs.values()):
+            continue
+        vendor = next(each for each in _SHARED if each in name)
+        marks = (",azure=on", "key_env=AZURE_") if vendor == "azure" else (f"key_env={vendor.upper()}_API_KEY",)
+        for role, spec in specs.items():
+            is_other = spec and name.startswith((role, *_SHARED)) and not any(mark in spec for mark in marks)
+            if is_other and ranks[role] < given.rank:
+                raise BadInput(
+                    f"{quoted(given.key)} is not where the {role} would be asked ({spec}): set model.{role}_backend to "
+                    "the backend that is meant, or leave out the address"
+                )
+        notes.setdefault("no role is asked there", []).append(given.key)
+
+
+def _nearest(values: dict[str, Setting], *names: str) -> Setting | None:
+    """The nearest setting of these names that has a text, of several in one source the first; None for none."""
+    found = [values[name] for name in names if _text(values, name)]
+    return max(found, key=lambda given: given.rank) if found else None
 
 
 def _data(values: dict[str, Setting]) -> tuple[SplitPlan | None, str | None]:

@@ -61,6 +61,13 @@ BACKENDS: dict[str, str] = {
 }  # fmt: skip
 """SkillOpt's backends -> those of this program; the model is named behind a colon."""
 
+OPENAI_DEFAULTS = ("gpt-5.4", "gpt-5.5")
+DEFAULTS = {
+    "claude": "claude-sonnet-4-6", "anthropic": "claude-sonnet-4-6", "qwen": "Qwen/Qwen3.5-4B",
+    "minimax": "MiniMax-M2.7",
+}  # fmt: skip
+"""A part of the word for another vendor's backend -> the model that SkillOpt takes there for OpenAI's default ones."""
+
 IN_SECTION: dict[str, dict[str, str]] = {
     "model": {"backend": "model_backend", "optimizer": "optimizer_model", "target": "target_model"},
     "train": {},
