@@ -309,6 +309,10 @@ class Workspace:
         """Return what takes secrets out of texts before they are stored, shown or sent; opens the store."""
         return open_redactor(self.store.path, self.known)
 
+    def has_backend(self, role: Role) -> bool:
+        """Whether a backend was named for a role."""
+        return self._specs.get(role) is not None
+
     def backend(self, role: Role) -> Backend:
         """Return the backend of a role. Raises BackendError when none was named."""
         with self._lock:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from math import inf
 from typing import Protocol, get_args, runtime_checkable
 
@@ -41,6 +42,7 @@ FAULTS: tuple[Fault, ...] = get_args(Fault)
 RETRYABLE: frozenset[Fault] = frozenset({"rate_limit", "overloaded", "timeout", "connection", "server", "malformed"})
 FATAL: frozenset[Fault] = frozenset({"auth", "model_not_found", "unsupported"})
 
+_ADDRESS = re.compile(r",at=([^,+ ]+)")
 CHECK = "check"
 CONCURRENCY = 8
 # Longer than any run, and short enough to be a date.
@@ -178,3 +180,9 @@ def shown(backend: Backend, call: Call) -> Call:
 def is_deferred(backend: Backend, call: Call) -> bool:
     """Return whether a call is answered later, by another way: a judge may ask a host, yet run commands at once."""
     return backend.deferred and call.stage != CHECK
+
+
+def address_of(backend: Backend) -> str:
+    """Where a backend sends what it is asked: the host, and the path if any; "" for one that sends nothing."""
+    found = _ADDRESS.findall(backend.fingerprint)
+    return found[-1] if found else ""

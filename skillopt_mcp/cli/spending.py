@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import BaseModel, JsonValue
 
+from skillopt_mcp.backends.base import Backend, address_of
 from skillopt_mcp.cli.command import TARGET, YES, Capped, Flag, WrongUsage
 from skillopt_mcp.cli.terminal import Terminal
 from skillopt_mcp.costs import DEFAULTS_OF
@@ -26,6 +27,22 @@ class Spending(Capped):
 
     yes: Annotated[bool, YES] = False
     dry_run: Annotated[bool, Flag("estimate calls, tokens, cost and time, and ask no model")] = False
+
+    def name_models(self, terminal: Terminal, workspace: Workspace, notes: Sequence[str] = ()) -> None:
+        """Print who answers in each role, and at which address: the first line of a run; with --json, its first field.
+
+        Raises BackendError for a backend that cannot be opened.
+        """
+        named = (role for role in get_args(Role) if workspace.has_backend(role))
+        backends: dict[str, Backend] = {role: workspace.backend(role) for role in named}
+        self._asked = {role: {"model": each.name, "address": address_of(each)} for role, each in backends.items()}
+        said = [f"{role} {row['model']} at {row['address'] or 'no known address'}" for role, row in self._asked.items()]
+        terminal.note(f"Asked: {'; '.join(said)}.")
+        for note in notes:
+            terminal.note(f"note: {note}")
+
+    def as_json(self, result: Any) -> Mapping[str, object]:
+        return {"asked": getattr(self, "_asked", {}), **super().as_json(result)}
 
 
 @dataclass(kw_only=True)

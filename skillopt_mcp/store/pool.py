@@ -154,14 +154,16 @@ class Pool:
         We would make a second one, and each would overwrite what the other commits.
         """
         deadline = time.monotonic() + _OTHERS_S
-        while os.path.getsize(self.path) and not self._index_path.exists():
+        while not self._index_path.exists():
             try:
+                if not os.path.getsize(self.path):
+                    return
                 with closing(driver.sqlite().connect(self.path, timeout=0, isolation_level=None)) as probe:
                     # Without an index in a file, and only where no other process has the store open.
                     probe.execute("pragma locking_mode = exclusive")
                     probe.execute("select 1 from sqlite_schema").fetchone()
                 return
-            except driver.failures() as error:
+            except (OSError, *driver.failures()) as error:
                 if not driver.is_busy(error):
                     return  # opening it says what is wrong
             if time.monotonic() > deadline:

@@ -62,7 +62,8 @@ def test_nothing_is_spent_on_a_real_model_before_a_person_agrees(cli, make_place
     place = make_place()
     done = cli("replay", "ledger-clerk", "--target", "openai:none", "--optimizer", TARGET, store=place.store_path)
     assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr.startswith("Steps: 4 (epochs 4, ")
+    assert done.stderr.startswith("Asked: target openai:none,base_url=http://127.0.0.1:9/v1 at 127.0.0.1:9/v1; ")
+    assert done.stderr.splitlines()[1].startswith("Steps: 4 (epochs 4, ")
     assert done.stderr.splitlines()[-1].startswith("error: there is no terminal to ask at")
     assert cli("replay", "ledger-clerk", "--resume", store=place.store_path).stderr.startswith("error: no run of")
 
@@ -104,7 +105,7 @@ def test_a_second_run_of_a_skill_is_reported_the_first(cli, make_place) -> None:
         reported = cli(*second, store=place.store_path)
         lock.release()
     assert reported.returncode == 0
-    assert reported.stderr.startswith(f"warning: run {run.id} of this skill is running since ")
+    assert reported.stderr.splitlines()[1].startswith(f"warning: run {run.id} of this skill is running since ")
     assert "running since" not in cli(*second, store=place.store_path).stderr
 
 

@@ -28,7 +28,9 @@ def test_a_file_pairs_and_flags_settle_a_run(cli, make_place, tmp_path: Path) ->
     arguments = ("replay", "ledger-clerk", *BACKENDS, "--config", tmp_path / "mine.yaml", *QUIET)
     done = cli(*arguments, "--set", "train.batch_size=5", "--seed", "8", store=place.store_path)
     assert done.returncode == 0, done.stderr
-    assert done.stderr.splitlines()[0] == "note: model.teacher: 'teacher' is called 'optimizer' since SkillOpt 0.2"
+    named = f"Asked: target {TARGET} at no known address; optimizer {TARGET} at no known address."
+    assert done.stderr.splitlines()[0] == named
+    assert done.stderr.splitlines()[1] == "note: model.teacher: 'teacher' is called 'optimizer' since SkillOpt 0.2"
     assert "note: no environment 'searchqa' is registered here: the run takes the stored tasks" in done.stderr
     assert "Steps: 3 (epochs 1, train tasks 14, 5 a step)" in done.stderr
     (row,) = parsed(cli("show", "--json", store=place.store_path))["runs"]
@@ -62,7 +64,9 @@ def test_a_run_is_written_as_files(cli, make_place, tmp_path: Path) -> None:
     assert isinstance(figures, dict)
     summary = json.loads((out / "summary.json").read_text())
     # What a command advises has the flags that a command needs.
-    assert summary | {"next_step": None} == result | figures | {"next_step": None}
+    asked = {role: {"model": TARGET, "address": ""} for role in ("target", "optimizer")}
+    assert next(iter(result)) == "asked"
+    assert summary | {"next_step": None, "asked": asked} == result | figures | {"next_step": None}
     assert figures["n_tasks"] == {"train": 10, "val": 10, "test": 40}
     assert {row["role"] for row in figures["used"]} == {"optimizer", "target"}
     again = parsed(cli("show", result["run_id"], "--out", out, "--json", store=place.store_path))

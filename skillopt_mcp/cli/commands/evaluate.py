@@ -102,6 +102,7 @@ class Evaluate(Sending):
         asked = Asked(self.no_worse, self.max_pairs, self.graded)
         self._label = simulation(workspace)
         store, test = workspace.store, current_test(workspace, candidate, asked, again=self.again)
+        self.name_models(terminal, workspace)
         warnings = (
             workspace.locked(store.skills.get_skill(candidate.skill_id)),
             host_tests(workspace, [candidate]).get(candidate.version_id),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import shlex
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import field
 from pathlib import Path
@@ -130,12 +130,6 @@ class Replay(Sending):
         around = {name: getattr(self, name) for name in _AROUND} | {"environment": self.env}
         return {**self.given, **{name: value for name, value in around.items() if value is not None}}
 
-    def _prepare(self, terminal: Terminal) -> Prepared:
-        ready = prepare(self.config, self.set, self._settings, self.skill)
-        for note in ready.notes:
-            terminal.note(f"note: {note}")
-        return ready
-
     @contextmanager
     def _workspace(self, terminal: Terminal, run: Run | Prepared) -> Iterator[Workspace]:
         """Lend a workspace with the backends of a run, where no other ones are named."""
@@ -147,31 +141,33 @@ class Replay(Sending):
             yield workspace
 
     def _new(self, terminal: Terminal) -> Replayed | Planned | BrokenOff:
-        ready = self._prepare(terminal)
+        ready = prepare(self.config, self.set, self._settings, self.skill)
         with self._workspace(terminal, ready) as workspace:
             config, only = ready.config, None
-            if ready.environment is None:
-                for role in ("target", "optimizer"):
-                    workspace.backend(role)  # one that cannot be used is named before anything of the skill
-            else:
+            for role in ("target", "optimizer"):
+                workspace.backend(role)  # one that cannot be used is named before anything of the skill
+            if ready.environment:
                 if self.dry_run:
                     raise BadInput(
                         f"a dry run does not add the tasks of '{ready.environment.name}': leave out --dry-run (you are "
                         "asked before anything is spent), or --env where its tasks are stored already"
                     )
+                self.name_models(terminal, workspace, ready.notes)
                 added = add_environment(workspace, self.skill, ready.environment)
                 only = added.digests
                 for note in added_notes(ready.environment.name, added):
                     terminal.note(note)
+            new = new_run(workspace, self.skill, config, ready.prompts, only)
+            check_new(workspace, new)
+            estimate = estimate_run(workspace, self.skill, config, only)
+            if not ready.environment:
+                self.name_models(terminal, workspace, ready.notes)
             warnings = (
                 describe_running(workspace, self.skill),
                 workspace.locked(workspace.recorded(self.skill)),
             )
             for warning in filter(None, warnings):
                 terminal.note(f"warning: {warning}.")
-            new = new_run(workspace, self.skill, config, ready.prompts, only)
-            check_new(workspace, new)
-            estimate = estimate_run(workspace, self.skill, config, only)
             text = (
                 f"Steps: {estimate.n_steps} (epochs {config.epochs}, train tasks {estimate.n_train}, "
                 f"{min(config.batch, estimate.n_train)} a step). At most {describe_calls(estimate.calls)} "
@@ -193,8 +189,6 @@ class Replay(Sending):
         with terminal.workspace() as workspace:
             run = unfinished_run(workspace, self.skill)
             others = describe_others_left(workspace, run) if self.skill != run.id else ""
-        if others:
-            terminal.note(f"note: {others}.")
         if own := describe_own_backend(run):
             raise Refused(own)
         out = Path(self.out).expanduser() if self.out else None
@@ -204,16 +198,19 @@ class Replay(Sending):
             named = [f"--{role} {shlex.quote(spec)}" for role in ("target", "optimizer", "judge")
                      if (spec := getattr(self, role))]  # fmt: skip
             way = " ".join(["skillopt-mcp replay", shlex.quote(self.skill), "--resume", ALLOWED, *named])
-            self._check_changed(terminal, workspace, run, way)
+            self._check_changed(terminal, workspace, run, way, [f"{others}."] if others else [])
             if planned := self._agree_to_rest(terminal, workspace, run):
                 return planned
             return self._train(terminal, workspace, run, self.concurrency, out)
 
-    def _check_changed(self, terminal: Terminal, workspace: Workspace, run: Run, way: str) -> None:
-        """Raise Refused when others would answer in a run than so far, unless the person has allowed that."""
+    def _check_changed(
+        self, terminal: Terminal, workspace: Workspace, run: Run, way: str, notes: Sequence[str]
+    ) -> None:
+        """Name who answers. Raises Refused where that are others than so far, unless the person has allowed that."""
         backends = backends_of(workspace, run)
         if not self.allow_changed:
             check_unchanged(workspace, run, backends, way)
+        self.name_models(terminal, workspace, notes)
         then = "its outcome is kept" if run.status == "finished" else "its versions are measured again"
         for each in changed_since(workspace, run, answering(backends)):
             terminal.note(f"note: {each}; {then}")
@@ -280,7 +277,7 @@ class Replay(Sending):
     # A skill and a memory file
 
     def _with_memory(self, terminal: Terminal, memory: str) -> Consolidated | Planned | BrokenOff:
-        ready = self._prepare(terminal)
+        ready = prepare(self.config, self.set, self._settings, self.skill)
         if ready.environment or ready.out:
             raise WrongUsage("--memory takes the stored tasks and writes no files: leave out --env and --out")
         with self._workspace(terminal, ready) as workspace:
@@ -294,6 +291,7 @@ class Replay(Sending):
             text = (
                 f"Trains {names}; every attempt sees both. At most {describe_calls(calls)}; caps are those of each run."
             )
+            self.name_models(terminal, workspace, ready.notes)
             if planned := agree(terminal, workspace, calls, self, text, ready.concurrency):
                 return planned
             try:
