@@ -189,7 +189,8 @@ def check_testable(workspace: Workspace, candidate: Candidate) -> None:
     store = workspace.store
     arms = _arms(store, candidate)
     check_merged(arms[0])
-    if is_pasted(workspace.backend("target").fingerprint) and is_front_matter_alone(*arms):
+    is_shown_less = workspace.has_backend("target") and is_pasted(workspace.backend("target").fingerprint)
+    if is_shown_less and is_front_matter_alone(*arms):
         raise Refused(
             f"candidate '{candidate.id}' changes the front matter alone, which '{workspace.backend('target').name}' is "
             "not shown: test it with --target claude-code or codex, which load the skill themselves"

@@ -29,7 +29,12 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         request = json.loads(self.rfile.read(int(self.headers["content-length"])))
-        self.server.heard.append(self.headers["authorization"])
+        self.server.heard.append(self.headers["authorization"] or self.headers["api-key"])
+        if "messages" not in request:  # it is asked by an API that it does not have
+            self.send_response(404)
+            self.send_header("content-length", "0")
+            self.end_headers()
+            return
         self.server.asked.append(json.dumps(request["messages"]))
         ending = "length" if request.get("max_tokens", 1000) < self.server.needs else "stop"
         choice = {"index": 0, "finish_reason": ending, "message": {"role": "assistant", "content": "no"}}

@@ -155,15 +155,15 @@ class Pool:
         """
         deadline = time.monotonic() + _OTHERS_S
         while not self._index_path.exists():
+            if not os.path.isfile(self.path) or not os.path.getsize(self.path):
+                return
             try:
-                if not os.path.getsize(self.path):
-                    return
                 with closing(driver.sqlite().connect(self.path, timeout=0, isolation_level=None)) as probe:
                     # Without an index in a file, and only where no other process has the store open.
                     probe.execute("pragma locking_mode = exclusive")
                     probe.execute("select 1 from sqlite_schema").fetchone()
                 return
-            except (OSError, *driver.failures()) as error:
+            except driver.failures() as error:
                 if not driver.is_busy(error):
                     return  # opening it says what is wrong
             if time.monotonic() > deadline:

@@ -8,6 +8,9 @@ from console import BACKENDS, TARGET, parsed
 
 from skillopt_mcp.cli.preparing import prepare
 from skillopt_mcp.errors import BackendError
+from tests.vendors import vending
+
+BASE = Path(__file__).parents[1] / "settings" / "skillopt_configs" / "_base_" / "default.yaml"
 
 FILE = """
 model:
@@ -49,6 +52,45 @@ def test_a_backend_that_cannot_be_asked_is_shown_with_the_key_that_chose_it(
         prepare(str(tmp_path / "mine.yaml"), (), {}, "ledger-clerk")
     named = {"target": TARGET, "optimizer": TARGET}
     assert prepare(str(tmp_path / "mine.yaml"), (), named, "ledger-clerk").target == TARGET
+
+
+@pytest.mark.parametrize(
+    ("settings", "key", "refused"),
+    [
+        ("backend: minimax\n  minimax_base_url: {there}/v1", "Bearer key-of-minimax", ""),
+        ("backend: openai_compatible\n  openai_compatible_base_url: {there}/v1", "Bearer key-of-openai-compatible", ""),
+        ("azure_endpoint: {there}", "key-of-azure-openai", ""),
+        ("teacher_azure_openai_endpoint: {there}", "", "is not configured: set AZURE_OPENAI_ENDPOINT"),
+        ("backend: qwen", "", "has no address: set model.qwen_chat_base_url"),
+        ("backend: copilot_exec", "", 'unknown backend "copilot_exec" in "model.backend"'),
+    ],
+)  # fmt: skip
+def test_a_run_reaches_the_vendor_that_its_settings_mean_and_no_other(
+    cli, make_place, tmp_path: Path, monkeypatch, settings: str, key: str, refused: str
+) -> None:
+    place = make_place()
+    for name in ("OPENAI", "MINIMAX", "OPENAI_COMPATIBLE", "AZURE_OPENAI", "QWEN_CHAT"):
+        monkeypatch.setenv(f"{name}_API_KEY", f"key-of-{name.lower().replace('_', '-')}")
+    with vending() as there, vending() as public:
+        host = f"127.0.0.1:{there.server_port}"
+        monkeypatch.setenv("OPENAI_BASE_URL", f"http://127.0.0.1:{public.server_port}/v1")
+        written = settings.format(there=f"http://{host}")
+        (tmp_path / "mine.yaml").write_text(f"_base_: {BASE}\nmodel:\n  {written}\nenv: {{name: ''}}\n")
+        arguments = ("replay", "ledger-clerk", "--config", tmp_path / "mine.yaml", "--yes", "--max-calls", "3")
+        done = cli(*arguments, store=place.store_path)
+        assert ({*there.heard}, public.heard) == ({key} if key else set(), []), done.stderr
+    if refused:
+        assert refused in done.stderr
+        assert done.stderr.count("\n") == 1
+        return
+    [first, *_] = done.stderr.splitlines()
+    assert first.startswith("Asked: target openai:")
+    assert first.count(f" at {host}") == 2
+    for more in (("--dry-run",), ("--dry-run", "--json")):
+        again = cli(*arguments[:4], *more, store=place.store_path)
+        assert again.returncode == 0, again.stderr
+    asked = parsed(again)["asked"]
+    assert [asked[role]["address"].partition("/")[0] for role in ("target", "optimizer")] == [host, host]
 
 
 def test_a_run_is_written_as_files(cli, make_place, tmp_path: Path) -> None:
