@@ -368,7 +368,7 @@ create table promotion_test (
     skill_id integer not null references skill(id),
     base_version text not null,
     version_id text not null,
-    release integer not null,       -- promotions of the skill before it: the tests between two share an error budget
+    release integer not null,       -- its tests share an error budget; a proven promotion opens the next one
     number integer not null,        -- of the release's tests, from 1; 0: outside of that budget
     backend text not null,          -- the fingerprints of the target and of the judges
     salt text not null,             -- 16 bytes in hex: they order the units, and draw the task of each

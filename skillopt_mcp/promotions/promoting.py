@@ -36,6 +36,7 @@ from skillopt_mcp.records.next_step import NextStep
 from skillopt_mcp.records.results import Promoted
 from skillopt_mcp.records.skills import Skill, SkillFiles, short
 from skillopt_mcp.skill_folders import files_folder, handle, known, lock_name, settle, take_back, version_named
+from skillopt_mcp.store.opening import Store
 from skillopt_mcp.workspace import Workspace, shortened
 
 VERSIONS_SHOWN = 8
@@ -143,7 +144,7 @@ def is_edited(workspace: Workspace, skill: Skill) -> bool:
 
 
 def rollback_target(workspace: Workspace, skill: Skill, version: str | None) -> str:
-    """Return the version that a rollback leads to: the one named, or the one that the live version was promoted over.
+    """The version that a rollback leads to: the one named, or the text before the last promotion or edit.
 
     Raises BadInput when there is none, NotFound, and Refused when the one named was never live.
     """
@@ -154,6 +155,11 @@ def rollback_target(workspace: Workspace, skill: Skill, version: str | None) -> 
         promoted = [each for each in changes if each.kind == "promote" and each.to_version == skill.live_version]
         for change in [*edited, *promoted]:
             return change.from_version
+        earlier = (
+            [] if changes else [each for each in store.skills.list_live(skill.id, 2) if each != skill.live_version]
+        )
+        for base in [*_bases_of_edit(store, skill), *earlier]:
+            return base
         raise BadInput(f"the live version of '{skill.name}' was never promoted; name the version to roll back to")
     named = version_named(known(version))
     try:
@@ -162,13 +168,19 @@ def rollback_target(workspace: Workspace, skill: Skill, version: str | None) -> 
         was = ", ".join(short(each) for each in store.skills.list_live(skill.id, VERSIONS_SHOWN))
         raise NotFound(f"{error}; it was live as, the newest first: {was}") from error
     was_live = {id for each in changes for id in (each.from_version, each.to_version)}
-    if found.origin == "recorded" or found.id in was_live:
+    if found.origin == "recorded" or found.id in was_live or found.id in _bases_of_edit(store, skill):
         return found.id
     shown = shlex.quote(f"{handle(store, skill)}@{short(found.id)}")
     instead = f"take its files from your version control, or from skillopt-mcp show {shown} --out FOLDER"
     if any(each.version_id == found.id for each in store.candidates.list_candidates(skill.id)):
         instead = "promote its candidate instead"
     raise Refused(f"version '{short(found.id)}' of '{skill.name}' was never live: {instead}")
+
+
+def _bases_of_edit(store: Store, skill: Skill) -> list[str]:
+    """The texts that the live one was compared with as a person's edit of them, the newest first."""
+    made = store.candidates.list_candidates(skill.id)[::-1]
+    return [each.base_version for each in made if each.origin == "person" and each.version_id == skill.live_version]
 
 
 # Writing

@@ -41,6 +41,7 @@ select a.test_id, a.unit, a.arm, a.number from test_attempt a join promotion_tes
 left join trial t on t.call_id = a.call_id and t.task_id = json_extract(p.tasks, '$[' || a.unit || ']')
     and t.version_id = case a.arm when 'base' then p.base_version else p.version_id end
 where case a.cause when '' then t.hard is null or a.score not in (t.hard, t.soft)
+        or exists (select 1 from reply r where r.call_id = a.call_id and r.fault is not null)
     when 'target' then a.score <> 0 else a.score <> (a.arm = 'base') end
 """
 _LEARNED = (

@@ -31,7 +31,13 @@ _UNDECIDED = (
     f"{_TEST} where skill_id = ? and base_version = ? and version_id = ? and backend = ?"
     " and not exists (select 1 from decision where scope = promotion_test.id)"
 )
-_N_PROMOTIONS = "select count(*) from promotion where skill_id = ? and kind = 'promote' and state = 'done'"
+# What changed a skill, the oldest first, and whether a proven gain did: for real models, what they proved.
+_CHANGES = (
+    "select kind, from_version, to_version, exists (select 1 from decision where decision.skill_id = p.skill_id"
+    " and base_version = p.from_version and version_id = p.to_version and p.verdict = 'better'"
+    f" and verdict = 'better' and ({_SIMULATED.format('?2')} or not {IS_SIMULATED}))"
+    " from promotion p where skill_id = ?1 and state = 'done' order by id"
+)
 # Those of real models and those of simulations are apart: neither takes of the other's budget.
 _N_IN_RELEASE = (
     "select count(*) from promotion_test where skill_id = ?1 and release = ?2 and number > 0"
@@ -98,7 +104,7 @@ class PromotionTests:
         meanwhile.
         """
         with self._pool.write() as connection:
-            row = self._drafted(lambda sql, values: int(connection.execute(sql, values).fetchone()[0]), new, draft)
+            row = self._drafted(lambda sql, values: connection.execute(sql, values).fetchall(), new, draft)
             for found in connection.execute(_UNDECIDED, [*astuple(new)]).fetchall():
                 open_test = _test(found)
                 if (open_test.plan.margin, open_test.plan.graded) == (row.plan.margin, row.plan.graded):
@@ -117,12 +123,12 @@ class PromotionTests:
 
     def foresee(self, new: NewTest, draft: Draft) -> TestRow:
         """Return the promotion test that `open` would open now; nothing is stored."""
-        return self._drafted(self._pool.number, new, draft)
+        return self._drafted(self._pool.rows, new, draft)
 
-    def _drafted(self, number: Callable[[str, list[Value]], int], new: NewTest, draft: Draft) -> TestRow:
-        release = number(_N_PROMOTIONS, [new.skill_id])
-        n = number(_N_IN_RELEASE, [new.skill_id, release, new.backend])
-        ordinal = number("select count(*) from promotion_test", [])
+    def _drafted(self, rows: Callable[[str, list[Value]], list[Row]], new: NewTest, draft: Draft) -> TestRow:
+        release = _release_after(rows(_CHANGES, [new.skill_id, new.backend]))
+        n = cast(int, rows(_N_IN_RELEASE, [new.skill_id, release, new.backend])[0][0])
+        ordinal = rows("select count(*) from promotion_test", [])[0][0]
         name = f"{new.skill_id}:{new.base_version}:{new.version_id}:{ordinal}"
         test_id = f"t-{hashlib.sha256(name.encode()).hexdigest()[:12]}"
         salt, tasks, plan = draft(test_id, n + 1)
@@ -229,6 +235,22 @@ class PromotionTests:
     def count_attempts(self, test_id: str) -> int:
         """Return how many attempts of a test are stored."""
         return self._pool.number("select count(*) from test_attempt where test_id = ?", [test_id])
+
+
+def _release_after(changes: Iterable[Row]) -> int:
+    """The release after these changes: a proven promotion opens the next one, a rollback goes back to that of its text.
+
+    Whatever else changes a skill stays in the release, so that nothing but a proof gives budget back.
+    """
+    release, n_proven, releases = 0, 0, dict[object, int]()
+    for kind, before, after, is_proven in changes:
+        releases.setdefault(before, release)
+        if kind == "rollback":
+            release = releases.get(after, release)
+        elif is_proven:
+            release = n_proven = n_proven + 1
+        releases[after] = release
+    return release
 
 
 def _test(row: Row) -> TestRow:

@@ -10,7 +10,7 @@ from workshop import Place
 
 from skillopt_mcp.candidates import propose_edits, rebase_candidate
 from skillopt_mcp.errors import Refused
-from skillopt_mcp.promotion_tests import evaluate_candidate
+from skillopt_mcp.promotion_tests import current_test, evaluate_candidate
 from skillopt_mcp.promotions.consent import Consent
 from skillopt_mcp.promotions.promoting import promote_skill, rollback_skill
 from skillopt_mcp.proposals import propose_from_evidence
@@ -133,3 +133,35 @@ def test_the_candidate_that_is_better_is_advised_though_a_newer_one_is_no_worse(
     no_worse(place, workspace)
     step = list_skills(workspace).next_step
     assert (step.action, step.arguments) == ("promote_skill", {"candidate_id": better})
+
+
+def number_of_next_test(place: Place, text: str) -> int:
+    workspace = place.open()
+    candidate = workspace.store.candidates.get_candidate(place.propose(workspace, text))
+    return current_test(workspace, candidate, Asked()).row.number
+
+
+def test_nothing_but_a_proof_gives_error_rate_back(place: Place) -> None:
+    workspace = place.open()
+    place.add_tasks(workspace)
+    idle = rejected(place, workspace)
+    assert number_of_next_test(place, "- Try.") == 2
+    assert promote_skill(workspace, idle, replace(Consent.PERSON, unproven=True)).status == "promoted"
+    assert number_of_next_test(place, "- Try.") == 2
+    assert rollback_skill(workspace, SKILL, None, Consent.PERSON).status == "rolled_back"
+    assert number_of_next_test(place, "- Try.") == 2
+    place.main.write_text(f"{place.main.read_text()}\nMine.\n")
+    assert number_of_next_test(place, "- Try.") == 2
+    assert promoted(place, workspace)
+    assert number_of_next_test(place, "- Try.") == 1
+    assert rollback_skill(workspace, SKILL, None, Consent.PERSON).status == "rolled_back"
+    assert number_of_next_test(place, "- Try.") == 3
+
+
+def test_an_edit_of_a_file_that_was_never_promoted_is_put_back(place: Place) -> None:
+    workspace = place.open()
+    place.add_tasks(workspace)
+    before = place.main.read_bytes()
+    place.main.write_bytes(before + b"\nMine.\n")
+    assert rollback_skill(place.open(), SKILL, None, Consent.PERSON).status == "rolled_back"
+    assert place.main.read_bytes() == before
