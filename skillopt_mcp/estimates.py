@@ -13,6 +13,7 @@ from skillopt_mcp.backends.base import concurrency_of
 from skillopt_mcp.costs import default_tokens
 from skillopt_mcp.evidence import evidence_of, n_votes
 from skillopt_mcp.judges.checking import families
+from skillopt_mcp.permitted import evidence_gaps, source_gaps
 from skillopt_mcp.promotion_tests import chosen_tasks
 from skillopt_mcp.prompts.rendering import MAX_REASKS
 from skillopt_mcp.records.budgets import FREE_STAGE
@@ -113,6 +114,14 @@ def estimate_run(workspace: Workspace, skill: str, config: Config, only: Collect
     tasks = chosen_tasks(workspace, tracked, config, only)
     ending = _ending(workspace, tracked.live_version, tracked.id, tasks)
     return _estimate(tasks, n_sessions, config, ending)
+
+
+def run_gaps(workspace: Workspace, run: Run) -> list[str]:
+    """Return why no standing permission would cover an edit of a run, before it is made."""
+    held = held_out(tasks_of(workspace, run))
+    units = [family[0] for family in families(held)]
+    found = evidence_gaps(units, evidence_of(workspace.backends_for(held))) if held else []
+    return [*found, *source_gaps(workspace.store, run)]
 
 
 def estimate_rest(workspace: Workspace, run: Run) -> dict[Role, int]:

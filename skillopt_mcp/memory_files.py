@@ -67,12 +67,14 @@ def documents(workspace: Workspace, skill: str, memory: str, trained: Document =
     if workspace.live(found).get(workspace.live(other).main_path):
         raise BadInput(f"the skill '{found.name}' has a file with the name of the memory file: rename one of them")
     store = workspace.store
-    tasks = [
-        NewTask(task.prompt, task.judge, task.name, task.split, task.tags, task.files, task.group)
-        for task in store.tasks.list_in_use(found.id)
-    ]
-    if trained != "skill":
-        store.tasks.add_tasks(other.id, tasks, DEFAULT_SHARES)
+    tasks = store.tasks.list_in_use(found.id) if trained != "skill" else []
+    for looked_at in (True, False):  # the copy of a task is a person's where the task is
+        copies = [
+            NewTask(task.prompt, task.judge, task.name, task.split, task.tags, task.files, task.group)
+            for task in tasks
+            if task.looked_at == looked_at
+        ]
+        store.tasks.add_tasks(other.id, copies, DEFAULT_SHARES, login=workspace.login if looked_at else None)
     return Documents(found, other, trained)
 
 

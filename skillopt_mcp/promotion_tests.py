@@ -27,6 +27,7 @@ from skillopt_mcp.guard.capabilities import findings
 from skillopt_mcp.host_work import Capacity, estimate_host_test, hand_out, withdraw
 from skillopt_mcp.judges.judging import attemptable, is_form_alone
 from skillopt_mcp.next_step import promotion
+from skillopt_mcp.permitted import permission_gaps
 from skillopt_mcp.records.calls import Call, Reply, Role
 from skillopt_mcp.records.candidates import Candidate, NewCandidate, candidate_id, edited_on_top
 from skillopt_mcp.records.evidence import Arm, Standing, TestReport
@@ -413,6 +414,7 @@ def _able(workspace: Workspace, test: Test) -> dict[Role, Backend]:
 def foresee(workspace: Workspace, test: Test) -> Foreseen:
     """Return what a test could find and what it takes, by the attempts that exist at its base; nothing is asked."""
     plan, row = test.row.plan, test.row
+    candidate = workspace.store.candidates.get_candidate(candidate_id(row.skill_id, row.base_version, row.version_id))
     earlier = workspace.store.tests.scores_of(row.skill_id, row.base_version, row.backend, graded=plan.graded)
     rows = power_of(plan, [earlier.get(task_id, ()) for task_id in row.tasks])
     target = workspace.backend("target")
@@ -429,6 +431,7 @@ def foresee(workspace: Workspace, test: Test) -> Foreseen:
         margin=plan.margin,
         tokens_each=round(usual.tokens) if usual else default_tokens(target.name) or None,
         is_default=usual is None,
+        beyond_permission=permission_gaps(workspace, candidate, test.tasks, row.backend),
     )
 
 

@@ -29,19 +29,22 @@ class StoredTask(NamedTuple):
     digest: str
     group: str
     is_removed: bool
+    waits: bool = False
+    is_drawn: bool = False  # of one that waits: a run has it, so it stays in train
 
 
 @dataclass(frozen=True, slots=True)
 class Placed:
     """Where a new task goes: into `split`, unless it is there already or `fault` says why it cannot be added.
 
-    `predecessor` is the id of a removed task that has the same prompt.
+    `predecessor` is the id of a removed task that has the same prompt, `same` that of the stored one that it repeats.
     """
 
     split: Split
     fault: str = ""
     is_duplicate: bool = False
     predecessor: int | None = None
+    same: int | None = None
 
     @property
     def is_new(self) -> bool:
@@ -49,11 +52,14 @@ class Placed:
         return not (self.fault or self.is_duplicate)
 
 
-def place(new: Iterable[NewTask], stored: Iterable[StoredTask], shares: Mapping[Split, float]) -> list[Placed]:
+def place(
+    new: Iterable[NewTask], stored: Iterable[StoredTask], shares: Mapping[Split, float], *, waits: bool = False
+) -> list[Placed]:
     """Return where each new task goes, in order.
 
     A split is frozen: no prompt and no group is in two splits, and a task that corrects a removed one, by its prompt or
-    its name, joins the split of that.
+    its name, joins the split of that. New tasks that `waits` go to train, whatever split they ask for; stored ones
+    that wait bind no other task.
     """
     by_digest: dict[str, StoredTask | None] = {}
     taken, removed_names = set[str](), dict[str, Split]()
@@ -64,39 +70,56 @@ def place(new: Iterable[NewTask], stored: Iterable[StoredTask], shares: Mapping[
     for each in stored:
         by_digest[each.digest] = each
         prompt = each.prompt.strip(string.whitespace)
-        group_splits.setdefault(each.group, each.split)
-        if each.is_removed:
-            removed_names[each.name], removed[prompt] = each.split, each
-        else:
+        if not each.is_removed:
             taken.add(each.name)
+        if each.waits:
+            continue
+        group_splits.setdefault(each.group, each.split)
+        if not each.is_removed:
             split_of[prompt, each.files] = each.split
             counts[each.split] += 1
+        elif not waits:
+            removed_names[each.name], removed[prompt] = each.split, each
+
+    def bind(task: NewTask, split: Split) -> None:
+        by_digest[task.digest] = None
+        split_of[task.prompt.strip(string.whitespace), files_json(task)] = split
+        group_splits.setdefault(task.group, split)
+        counts[split] += 1
+
     placed = []
     for task in new:
         digest, name, prompt = task.digest, default_name(task), task.prompt.strip(string.whitespace)
-        asked, old = (prompt, files_json(task)), removed.get(prompt)
-        bound = split_of.get(asked) or (old.split if old else None)
+        old = removed.get(prompt)
+        bound = split_of.get((prompt, files_json(task))) or (old.split if old else None)
         there = by_digest.get(digest)
         of_group = group_splits.get(task.group) if task.group else None
         split = task.split or bound or of_group or removed_names.get(name) or assign_split(counts, shares, digest)
-        if bound and split != bound:
+        if waits or (there and there.is_drawn):
+            split = there.split if there else "train"
+        if waits and (bound or of_group) and digest not in by_digest:
+            placed.append(Placed(split, "another task has this prompt or group: a person has to add it at a terminal"))
+        elif bound and split != bound:
             placed.append(Placed(split, f"split must be {bound}, where the same prompt is, got {split}"))
         elif of_group and split != of_group:
             placed.append(Placed(split, f'split must be {of_group}, where the group "{task.group}" is, got {split}'))
-        elif there and not there.is_removed and task.group and task.group != there.group:
+        elif there and not there.is_removed and task.group != there.group and (task.group or there.waits):
             placed.append(Placed(split, f'this task is stored with the group "{there.group}", which never changes'))
         elif there and there.is_removed:
             placed.append(Placed(split, "this task was removed: change its prompt, judge or files"))
         elif digest in by_digest:
-            placed.append(Placed(split, is_duplicate=True))
+            same = there.id if there and task.group == there.group else None
+            placed.append(Placed(split, is_duplicate=True, same=same))
+            if there and there.waits and not waits:
+                bind(task, split)
         elif name in taken:
             placed.append(Placed(split, f'id "{name}" is taken by another task: choose another, or remove that one'))
         else:
             placed.append(Placed(split, predecessor=old.id if old else None))
-            by_digest[digest], split_of[asked] = None, split
-            counts[split] += 1
             taken.add(name)
-            group_splits.setdefault(task.group, split)
+            by_digest[digest] = None
+            if not waits:
+                bind(task, split)
     return placed
 
 

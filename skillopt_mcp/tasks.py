@@ -17,7 +17,7 @@ from pydantic import BaseModel, ConfigDict
 
 from skillopt_mcp import limits
 from skillopt_mcp.backends.base import Backend
-from skillopt_mcp.documents.text import escaped, quoted
+from skillopt_mcp.documents.text import counted, escaped, quoted
 from skillopt_mcp.environments.base import Environment
 from skillopt_mcp.environments.registry import environment_names, tasks_of
 from skillopt_mcp.environments.rows import (
@@ -30,7 +30,7 @@ from skillopt_mcp.environments.rows import (
     read_splits,
     split_named,
 )
-from skillopt_mcp.errors import BackendError, BadInput, NotFound
+from skillopt_mcp.errors import BackendError, BadInput, NotFound, Refused
 from skillopt_mcp.evidence import judges_for
 from skillopt_mcp.judges.checking import asked_in_train, check_tasks
 from skillopt_mcp.judges.judging import judge_all, leaves, missing_programs, parse_judge
@@ -228,15 +228,18 @@ def _add(workspace: Workspace, skill: str, rows: Sequence[object], splits: Split
     else:
         notes = _as_notes((finding.problem, finding.task) for finding in check_tasks(in_use, names))
         notes += _as_notes(("unknown_environment", name) for name, _ in _unknown_environments(in_use, names))
-    return added.model_copy(update={"notes": notes})
+    return added.model_copy(update={"notes": [*added.notes, *notes]})
 
 
 def _insert(workspace: Workspace, skill: str, plan: TaskPlan) -> TasksAdded:
     """Store the tasks that can be added, in one transaction; the others are rejected."""
     tracked, store = workspace.skill(skill), workspace.store
     tasks = list(plan.tasks.values())
-    placed = plan.settle(store.tasks.add_tasks(tracked.id, tasks, plan.shares))
+    waits = _must_wait(workspace, tracked.id)
+    login = workspace.login if workspace.caller == "person" else None
+    placed = plan.settle(store.tasks.add_tasks(tracked.id, tasks, plan.shares, login=login, waits=waits))
     counts = store.tasks.count_tasks(tracked.id)
+    n_waiting = sum(task.waits for task in store.tasks.list_in_use(tracked.id))
     state = SkillState(
         skill=handle(store, tracked), n_train=counts["train"], n_val=counts["val"], n_test=counts["test"],
         n_scored=store.trajectories.count_new_scored(tracked.id, ENOUGH_SCORED),
@@ -251,8 +254,23 @@ def _insert(workspace: Workspace, skill: str, plan: TaskPlan) -> TasksAdded:
         ],
         n_rejected=len(plan.rejected),
         splits=SplitCounts(**counts),
-        next_step=advise(state),
+        next_step=_review_step(handle(store, tracked), n_waiting) if waits and n_waiting else advise(state),
+        notes=[Note(code="waiting", numbers={"n": n_waiting})] if waits and n_waiting else [],
     )
+
+
+def _must_wait(workspace: Workspace, skill_id: int) -> bool:
+    """Return whether tasks that are added here are in train until a person has looked at them.
+
+    An agent's are, and where a person has tasks, also those of a process that nobody watches.
+    """
+    is_watched = workspace.caller == "person" or not workspace.store.tasks.has_adopted(skill_id)
+    return workspace.is_agents or not is_watched
+
+
+def _review_step(skill: str, n_waiting: int) -> NextStep:
+    why = f"{counted(n_waiting, 'task')} in train until a person has looked"
+    return NextStep.at_terminal("tasks review", {"skill": skill}, why)
 
 
 def _as_notes(found: Iterable[tuple[str, str]]) -> list[Note]:
@@ -286,7 +304,8 @@ def add_environment(workspace: Workspace, skill: str, environment: Environment) 
     left = [task for task in all_tasks if task.digest not in removed]
     if not left:
         raise BadInput(f"all {len(all_tasks)} tasks of the environment '{environment.name}' were removed")
-    in_use = {task.digest: task.split for task in store.tasks.list_in_use(skill_id)}
+    waits = _must_wait(workspace, skill_id)
+    in_use = {task.digest: task.split for task in store.tasks.list_in_use(skill_id) if waits or not task.waits}
     check_left(environment.name, all_tasks, left, in_use)
     first: dict[str, NewTask] = {}
     for task in left:
@@ -295,7 +314,7 @@ def add_environment(workspace: Workspace, skill: str, environment: Environment) 
     new = list(first.values())
     plan = parse_rows(new, store, workspace.known)
     stored = [_stored(task, is_removed=task.id in removed_ids) for task in store.tasks.list_tasks(skill_id)]
-    plan.settle(place(plan.tasks.values(), stored, DEFAULT_SHARES))
+    plan.settle(place(plan.tasks.values(), stored, DEFAULT_SHARES, waits=waits))
     if plan.rejected:
         at = min(plan.rejected)
         raise BadInput(
@@ -314,7 +333,8 @@ def add_environment(workspace: Workspace, skill: str, environment: Environment) 
 
 def _stored(task: Task, *, is_removed: bool) -> StoredTask:
     files = files_json(task)
-    return StoredTask(task.id, task.name, task.prompt, files, task.split, task.digest, task.group, is_removed)
+    facts = (task.id, task.name, task.prompt, files, task.split, task.digest, task.group)
+    return StoredTask(*facts, is_removed, task.waits)
 
 
 # Checking
@@ -348,7 +368,8 @@ def check_file(workspace: Workspace, skill: str, path: Path, splits: SplitPlan |
     tasks, removed = _tasks_of(workspace, store, skill)
     ids = {position: task.name or "" for position, task in plan.tasks.items()}
     stored = [_stored(task, is_removed=task.id in removed) for task in tasks]
-    placed = plan.settle(place(plan.tasks.values(), stored, plan.shares))
+    waits = _must_wait(workspace, tasks[0].skill_id) if tasks else workspace.is_agents
+    placed = plan.settle(place(plan.tasks.values(), stored, plan.shares, waits=waits))
     in_use = [task for task in tasks if task.id not in removed]
     names = {task.digest: task.name for task in in_use}
     positions: dict[str, int] = {}
@@ -565,6 +586,20 @@ def remove_command(workspace: Workspace, name: str) -> None:
         raise NotFound(f"no judge program '{name}': see 'skillopt-mcp tasks judges list'")
 
 
+# Reviewing
+
+
+def unseen_tasks(workspace: Workspace, skill: str) -> list[Task]:
+    """Return the tasks in use that no person has looked at, in the order in which they were added."""
+    return [task for task in workspace.store.tasks.list_in_use(workspace.kept(skill).id) if not task.looked_at]
+
+
+def adopt_tasks(workspace: Workspace, tasks: Sequence[Task]) -> list[Placed]:
+    """Mark stored tasks of a skill as looked at, and return where each of them is now: those that waited are split."""
+    new = [NewTask(task.prompt, task.judge, task.name, None, task.tags, task.files, task.group) for task in tasks]
+    return workspace.store.tasks.add_tasks(tasks[0].skill_id, new, DEFAULT_SHARES, login=workspace.login)
+
+
 # Removing
 
 
@@ -631,6 +666,8 @@ def remove_tasks(workspace: Workspace, skill: str, ids: Sequence[str], reason: s
         raise BadInput(f"the reason has {len(reason):,} characters, at most {REASON_CHARACTERS:,}: shorten it")
     tracked, store = workspace.kept(skill), workspace.store
     found, already = _named(workspace, tracked, ids)
+    if any(task.looked_at for task in found) and workspace.caller != "person":
+        raise Refused("a person has looked at these tasks: only a person at a terminal removes them")
     removed = set(
         store.retirements.retire(tracked.id, [task.id for task in found], workspace.redactor.text(storable(reason)))
     )

@@ -153,7 +153,12 @@ def changed_tasks(units: Sequence[UnitRow], outcome: Literal["better", "worse"])
 
 
 def describe_foreseen(foreseen: Foreseen) -> list[str]:
-    """Return what a test could find and what it takes, in two or three sentences."""
+    """Return what a test could find and what it takes, in two or three sentences; and what no permission covers."""
+    beyond = [f"No standing permission covers it: {'; '.join(foreseen.beyond_permission)}."]
+    return [*_describe_power(foreseen), *(beyond if foreseen.beyond_permission else [])]
+
+
+def _describe_power(foreseen: Foreseen) -> list[str]:
     none, *found = foreseen.power
     most = f"at most {foreseen.most_runs:,} runs"
     if foreseen.margin is not None:

@@ -69,7 +69,7 @@ begin select raise(abort, 'a blob is never rewritten'); end;
 
 -- Tasks and judges
 
--- One row per task: what is asked, and the judge that scores an answer. Its split is frozen on insert.
+-- One row per task: what is asked, and the judge that scores an answer. Its split is frozen once it does not wait.
 create table task (
     id integer primary key,
     skill_id integer not null references skill(id),
@@ -81,6 +81,7 @@ create table task (
     tags text not null default '[]', -- json
     files text not null default '[]', -- json
     group_name text not null default '', -- tasks of one group are one family, and in one split; '' is none
+    waits integer not null default 0 check (waits in (0, 1)), -- in train until a person has looked at it
     created_at text not null default (strftime('%Y-%m-%dT%H:%M:%fZ')),
     unique (skill_id, digest),
     unique (skill_id, name)
@@ -92,6 +93,14 @@ create index task_by_prompt on task(
     length(trim(prompt, char(9, 10, 11, 12, 13, 32))),
     substr(trim(prompt, char(9, 10, 11, 12, 13, 32)), -32)
 );
+
+-- One row per task that a person added at a terminal, or looked at and kept.
+create table adoption (
+    task_id integer primary key references task(id),
+    digest text not null,           -- of what they saw: the task, its group, and the judge programs that it names
+    login text not null,
+    created_at text not null default (strftime('%Y-%m-%dT%H:%M:%fZ'))
+) strict;
 
 -- One row per task that a person removed: kept with its history, and drawn by nothing that starts later.
 create table retirement (
@@ -112,7 +121,10 @@ create table command (
     created_at text not null default (strftime('%Y-%m-%dT%H:%M:%fZ'))
 ) strict;
 
-create trigger task_is_frozen before update of prompt, judge, files, split on task
+create trigger task_is_frozen before update of prompt, judge, files, group_name on task
+begin select raise(abort, 'a task and its split never change'); end;
+
+create trigger split_is_frozen before update of split, waits on task when not (old.waits and not new.waits)
 begin select raise(abort, 'a task and its split never change'); end;
 
 create trigger task_is_renamed_by_retirement_alone before update of name on task

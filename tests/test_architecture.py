@@ -34,7 +34,7 @@ LEVELS = [
     {"skills"},
     {"tasks", "linting"},
     {"answering", "costs", "candidates", "trajectories"},
-    {"sessions", "host_work"},
+    {"sessions", "host_work", "permitted"},
     {"promotion_tests"},
     {"promotions"},
     {"runs"},

@@ -86,7 +86,19 @@ def distinct(tasks: Sequence[Task]) -> list[Task]:
 
 
 def families(tasks: Sequence[Task]) -> list[tuple[Task, ...]]:
-    """Return the tasks in units of evidence, in order: those of a group, and those that say the same or nearly so."""
+    """Return the tasks in units of evidence: those of a group, and those that say the same or nearly so.
+
+    Tasks that no person has looked at change no unit of a person's, and add none that says the same as one.
+    """
+    looked_at = [task for task in tasks if task.looked_at]
+    if 0 < len(looked_at) < len(tasks):
+        others = [each for each in _families(tasks) if not any(task.looked_at for task in each)]
+        return [*_families(looked_at), *others]
+    return _families(tasks)
+
+
+def _families(tasks: Sequence[Task]) -> list[tuple[Task, ...]]:
+    """Return the families of tasks, in order, whoever has looked at them."""
     # Which words are looked up depends on the order, slightly: no matter in which one the tasks are given.
     in_order = sorted(tasks, key=lambda task: (task.digest, task.id))
     family = list(range(len(in_order)))

@@ -10,18 +10,13 @@ from typing import ClassVar, Literal
 
 from pydantic import JsonValue
 
-from skillopt_mcp.backends.host import is_host
-from skillopt_mcp.candidates import describe_rolled_back_repeat
-from skillopt_mcp.documents.code_lines import code_touched
-from skillopt_mcp.documents.diffs import changes, unified_diff
-from skillopt_mcp.documents.frontmatter import block_end
-from skillopt_mcp.documents.text import escaped, is_text, quoted, unreadable
+from skillopt_mcp.documents.diffs import unified_diff
+from skillopt_mcp.documents.text import escaped, unreadable
 from skillopt_mcp.errors import BadInput
-from skillopt_mcp.evidence import is_simulated, kind_of
+from skillopt_mcp.evidence import is_simulated
 from skillopt_mcp.guard.capabilities import findings
-from skillopt_mcp.judges.judging import leaves
-from skillopt_mcp.judges.kinds.reported import ByHost
 from skillopt_mcp.next_step import rebasing
+from skillopt_mcp.permitted import beyond_small_edit, permission_gaps
 from skillopt_mcp.promotion_tests import ON_TOP
 from skillopt_mcp.records.candidates import (
     AgreedBy,
@@ -32,7 +27,6 @@ from skillopt_mcp.records.candidates import (
     candidate_id,
     rolled_back,
 )
-from skillopt_mcp.records.evidence import ROLLOUT
 from skillopt_mcp.records.next_step import NextStep
 from skillopt_mcp.records.results import Promoted
 from skillopt_mcp.records.skills import Skill, SkillFiles, is_memory, short
@@ -232,7 +226,7 @@ def _check_tool(workspace: Workspace, change: Change, consent: Consent) -> Check
         simulated = {"simulated": True} if change.simulated else {}
         arguments: dict[str, JsonValue] = {"skill": change.handle, **simulated}
         permit = NextStep.at_terminal("skills permit", arguments, "lets tools make such changes")
-    return _needs_person(workspace, change, "needs_approval", missing or beyond, permit)
+    return _needs_person(workspace, change, "needs_approval", missing or beyond[0], permit)
 
 
 def _needs_person(
@@ -246,9 +240,6 @@ def _needs_person(
 
 # What a standing permission covers
 
-MAX_LINES, MAX_LINE_BYTES = 60, 6_000
-_SHOWN_CODE = 60
-
 
 def _missing(workspace: Workspace, change: Change, permission: Permission | None) -> str:
     """Return what the standing permission of a skill lacks for a change, or an empty string."""
@@ -259,75 +250,23 @@ def _missing(workspace: Workspace, change: Change, permission: Permission | None
     return ""
 
 
-def _beyond_any_permission(workspace: Workspace, change: Change) -> str:
-    """Return why no standing permission covers a change, or an empty string when one does."""
+def _beyond_any_permission(workspace: Workspace, change: Change) -> list[str]:
+    """Return why no standing permission covers a change."""
     store, skill = workspace.store, change.skill
     files = (store.skills.get_files(skill.id, change.from_version), store.skills.get_files(skill.id, change.to_version))
     if change.kind == "rollback":
         last = next(iter(store.promotions.list_promotions(skill.id)), None)
         undone = last and last.kind == "promote" and (last.to_version, last.from_version)
         if undone != (change.from_version, change.to_version):
-            return "it does more than undo the last promotion"
+            return ["it does more than undo the last promotion"]
         if back := findings(*files, workspace.known, is_undo=True):
-            return f"it brings back what a person should see first: {'; '.join(back)}"
-    if change.candidate and (again := describe_rolled_back_repeat(store, change.candidate)):
-        return again
-    foreign = _foreign_source(workspace, change.candidate) if change.candidate else ""
-    return _weak_evidence(workspace, change) or foreign or beyond_small_edit(*files)
-
-
-def _weak_evidence(workspace: Workspace, change: Change) -> str:
-    """Return why a person should look at the evidence of a change, or an empty string: own and better is enough."""
-    if change.test is None:
-        return ""
-    tasks = [task for task in workspace.store.tasks.list_tasks(change.skill.id) if task.id in change.test.tasks]
-    asks_host = any(isinstance(leaf, ByHost) for task in tasks for leaf in leaves(task.judge))
-    if kind_of(change.test.backend) == "host" or asks_host:
-        return "a host's agents made or judged the attempts of its test"
-    return "" if change.verdict == "better" else "its test does not claim that it is better"
-
-
-def _foreign_source(workspace: Workspace, candidate: Candidate) -> str:
-    """Return why edits may be another's idea, or an empty string: their author was shown our own rollouts alone."""
-    store = workspace.store
-    run = store.runs.get_run(candidate.run_id) if candidate.run_id else None
-    if run is None:
-        return "its edits cite no rollout of our own"
-    tasks = [task for task in store.tasks.list_tasks(candidate.skill_id) if task.id in run.tasks]
-    asks_host = any(isinstance(leaf, ByHost) for task in tasks for leaf in leaves(task.judge))
-    later = (name for each in run.answering for role, name in each.fingerprints.items() if role != "optimizer")
-    if asks_host or any(map(is_host, (run.target, run.judge, *later))):
-        return "a host's agents made or judged the attempts that its edits come from"
-    edits = [edit for edit, report in store.candidates.list_edits(candidate.id) if report.status == "applied"]
-    # An optimizer that saw a session may write of it where it names rollouts alone.
-    is_own = all(edit.sources and all(each.startswith(ROLLOUT) for each in edit.sources) for edit in edits)
-    if run.sessions or not is_own:
-        return "its edits come from recorded sessions, not from rollouts of our own alone"
-    return ""
-
-
-def beyond_small_edit(base: SkillFiles, new: SkillFiles) -> str:
-    """Return why a change is more than a small edit of the words of the main document's body, or an empty string.
-
-    Nothing that a host reads as configuration, or that an agent may run, is among those words.
-    """
-    paths = {file.path for file in (*base.files, *new.files) if base.get(file.path) != new.get(file.path)}
-    if paths - {base.main_path}:
-        return f"it changes other files than {base.main_path}"
-    was, now = base.get(base.main_path), new.get(base.main_path)
-    if was is None or now is None or was.executable != now.executable or not is_text(now.content):
-        return f"it changes more of {base.main_path} than its text"
-    fronts = [content[: block_end(content) or 0] for content in (was.content, now.content)]
-    if fronts[0] != fronts[1]:
-        return "it changes the front matter"
-    old, fresh = was.content.splitlines(), now.content.splitlines()
-    touched = [line for a, b, c, d in changes(old, fresh) for line in (*old[a:b], *fresh[c:d])]
-    if len(touched) > MAX_LINES or sum(map(len, touched)) > MAX_LINE_BYTES:
-        return f"it changes {len(touched)} lines; a permission covers {MAX_LINES} of {MAX_LINE_BYTES:,} bytes in all"
-    if (line := code_touched(was.content, now.content)) is not None:
-        shown = quoted(line.decode().strip(), _SHOWN_CODE) if line.strip() else "an empty line of a block"
-        return f"it touches code or a command ({shown})"
-    return ""
+            return [f"it brings back what a person should see first: {'; '.join(back)}"]
+        return [each for each in [beyond_small_edit(*files)] if each]
+    if change.candidate is None or change.test is None:
+        return ["it was not tested"]
+    tasks = [task for task in store.tasks.list_tasks(skill.id) if task.id in change.test.tasks]
+    unclaimed = [] if change.verdict == "better" else ["its test does not claim that it is better"]
+    return [*unclaimed, *permission_gaps(workspace, change.candidate, tasks, change.test.backend)]
 
 
 # Giving and taking back

@@ -36,7 +36,7 @@ class Review(BaseModel):
     are tasks of its `test`. It is `proven` where the test is a reason to promote it. `broken` are rules of the Agent
     Skills specification that the new version breaks and the old one did not. A rollback may be `over_edit`: it replaces
     an edit made since the last change. `repeats` says that the change brings again what a person rolled back. With
-    `same_session` its author made attempts of the test.
+    `same_session` its author made attempts of the test. `not_looked_at` says of how many of its tasks no person has.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -59,6 +59,7 @@ class Review(BaseModel):
     broken: tuple[str, ...] = ()
     over_edit: bool = False
     repeats: str = ""
+    not_looked_at: str = ""
 
 
 def review_candidate(workspace: Workspace, candidate_id: str) -> Review:
@@ -69,6 +70,7 @@ def review_candidate(workspace: Workspace, candidate_id: str) -> Review:
     row = store.tests.find(decision.scope) if decision else None
     test = stored_test(store, row) if row else None
     units = unit_rows(workspace, test) if test else []
+    n_unseen = sum(not task.looked_at for task in test.tasks) if test else 0
     kind = kind_of(row.backend) if row else "own"
     base = store.skills.get_files(skill.id, candidate.base_version)
     new = store.skills.get_files(skill.id, candidate.version_id)
@@ -96,6 +98,7 @@ def review_candidate(workspace: Workspace, candidate_id: str) -> Review:
         simulated=kind == "simulated",
         broken=introduced(base, new, skill.name),
         repeats=_repeats(store, candidate),
+        not_looked_at=f"TASKS NOT LOOKED AT: {n_unseen} of {len(test.tasks)}" if test and n_unseen else "",
     )
 
 
@@ -195,7 +198,8 @@ def _question(
     if review.repeats and _UNDONE not in mind:
         rest += [f"Mind that {review.repeats}."]
     seen_first = [*describe_earlier_answer(workspace, approval), *mind]
-    rows += [f"MIND: {'; '.join(seen_first)}"] if seen_first else []
+    minded = [f"MIND: {'; '.join(seen_first)}"] if seen_first else []
+    rows += ["; ".join(third)] if (third := [*filter(None, [review.not_looked_at]), *minded]) else []
     if review.simulated:
         rest += ["This rests on a SIMULATION, which says nothing about a real model."]
     rows += [*_first_of_the_change(workspace, approval, look, FIRST_ROWS - len(rows)), *rest]

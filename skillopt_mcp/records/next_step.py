@@ -15,7 +15,7 @@ Action = Literal[
     "promote_skill", "rollback_skill",
     # commands alone
     "replay", "demo", "check", "skills track", "skills move", "skills add-root", "skills permit", "tasks judges add",
-    "tasks check",
+    "tasks check", "tasks review",
     "store verify", "store restore", "store erase",
 ]  # fmt: skip
 
@@ -36,6 +36,7 @@ COMMANDS: Mapping[Action, tuple[str, tuple[str, ...]]] = {
     "skills permit": ("skills permit", ("skill",)),
     "tasks judges add": ("tasks judges add", ("name",)),
     "tasks check": ("tasks check", ("skill", "file")),
+    "tasks review": ("tasks review", ("skill",)),
     "store verify": ("store verify", ()),
     "store restore": ("store restore", ("file",)),
     "store erase": ("store erase", ()),

@@ -163,6 +163,7 @@ class Foreseen(BaseModel):
 
     Where the live version was tried on these tasks before (`known_base`), a screen ends most vain tests early.
     `tokens_each` is what an attempt took on average; before the first one a dated default (`is_default`), or None.
+    `beyond_permission` says why no standing permission covers what it tests, even if that is better.
     """
 
     units: int
@@ -176,6 +177,7 @@ class Foreseen(BaseModel):
     margin: float | None = None
     tokens_each: int | None = None
     is_default: bool = False
+    beyond_permission: list[str] = Field(default_factory=list)
 
 
 class Evaluated(Result):

@@ -45,7 +45,11 @@ class NewTask:
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """A stored task. `split` never changes by itself; `digest` names prompt, judge and files, `folder` its skill's."""
+    """A stored task. `digest` names prompt, judge and files, `folder` its skill's.
+
+    `looked_at`: a person added it, or looked at it as it is. One that `waits` was added by another, and is in train
+    until a person has looked at it; then its split is drawn.
+    """
 
     id: int
     skill_id: int
@@ -58,6 +62,9 @@ class Task:
     files: tuple[TaskFile, ...] = ()
     group: str = ""
     folder: str = field(default="", compare=False)
+    waits: bool = field(default=False, compare=False)
+    looked_at: bool = field(default=False, compare=False)
+    created_at: str = field(default="", compare=False)  # the same for all that were added at once
 
 
 def task_digest(prompt: str, judge: str, files: Sequence[Sequence[str]]) -> str:

@@ -24,6 +24,7 @@ _TEXTS = {
     "rows_unchecked": "the rows were not checked",
     "shape_only": "the judges of {n} of the tasks look at the form of an answer alone, which promotes nothing" + _IDS,
     "unchecked": "{n} tasks were not checked: skillopt-mcp tasks check",
+    "waiting": "{n} of the tasks are in train, whatever split they asked for, until a person has looked at them",
     "unknown_environment": "the environments that score {n} of the tasks are not installed" + _IDS,
 }
 

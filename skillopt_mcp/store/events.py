@@ -19,6 +19,7 @@ KINDS = {
     "root_added": "skill_root",
     "permission_set": "permission",
     "permission_withdrawn": "permission",
+    "tasks_adopted": "adoption",
     "command_registered": "command",
     "command_removed": "command",
     "test_opened": "promotion_test",
@@ -39,6 +40,10 @@ ROWS = {
     "skill_root": "select path, created_at from skill_root where path = ?",
     "permission": "select skill_id, granted_by, simulated, created_at from permission where skill_id = ?",
     "command": "select name, argv, sha256, limits, reads, unconfined, created_at from command where name = ?",
+    "adoption": (
+        "select json_group_array(json_array(task_id, seen, login)) from (select task_id, adoption.digest as seen, login"
+        " from adoption join task on id = task_id where skill_id = ? order by task_id)"
+    ),
     "promotion_test": (
         "select id, skill_id, base_version, version_id, release, number, backend, salt, tasks, plan, created_at"
         " from promotion_test where id = ?"
@@ -67,7 +72,7 @@ ROWS = {
         " (select distinct session from lease where scope = ? and state = 'answered' order by session)"
     ),
 }
-"""The row that an event stands for, by its key; of sessions, all rows of one key."""
+"""The row that an event stands for, by its key; of sessions and adoptions, all rows of one key."""
 
 _EVENT = "select seq, at, kind, key, row_sha256, hash from event"
 _PAGE = 1000

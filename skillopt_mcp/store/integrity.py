@@ -27,6 +27,7 @@ _KEYS = {
     "skill_root": "select path from skill_root",
     "permission": "select skill_id from permission",
     "command": "select name from command",
+    "adoption": "select distinct skill_id from adoption join task on id = task_id",
     "promotion_test": "select id from promotion_test",
     "decision": "select id from decision",
     "approval": "select id from approval",

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple, cast
 
-from skillopt_mcp.judges.judging import parse_judge_json
-from skillopt_mcp.records.judging import judge_json
+from skillopt_mcp.judges.judging import missing_programs, parse_judge_json
+from skillopt_mcp.records.judging import Judge, judge_json
 from skillopt_mcp.records.tasks import SPLITS, NewTask, Split, Task, TaskFile
 from skillopt_mcp.splits import Placed, StoredTask, default_name, files_json, place
 from skillopt_mcp.store.driver import Connection
+from skillopt_mcp.store.events import append, now
+from skillopt_mcp.store.permissions import Commands
 from skillopt_mcp.store.pool import Pool, Row
 
 _ASKED, _GIVEN = (f"trim({text}, char(9, 10, 11, 12, 13, 32))" for text in ("prompt", "?2"))
@@ -20,26 +23,49 @@ ASKS = (
 )
 """Whether a row of task is one of skill ?1 that asks ?2, whatever blanks surround it; for the index task_by_prompt."""
 _TASK = (
-    "select id, skill_id, coalesce(retirement.name, task.name), prompt, judge, split, digest, tags, files, group_name,"
-    " (select name from skill where skill.id = skill_id) from task left join retirement on task_id = id"
+    "select id, skill_id, coalesce(retirement.name, task.name), prompt, judge, split, task.digest, tags, files,"
+    " group_name, (select name from skill where skill.id = skill_id), waits, task.created_at, adoption.digest from task"
+    " left join retirement on retirement.task_id = id left join adoption on adoption.task_id = id"
 )
 
 
 class Tasks:
-    """Table task."""
+    """Tables task, adoption."""
 
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
 
-    def add_tasks(self, skill_id: int, tasks: Sequence[NewTask], shares: Mapping[Split, float]) -> list[Placed]:
-        """Store the tasks that can be added, and return where each of them went, in order."""
+    def add_tasks(
+        self, skill_id: int, tasks: Sequence[NewTask], shares: Mapping[Split, float],
+        *, login: str | None = None, waits: bool = False,
+    ) -> list[Placed]:  # fmt: skip
+        """Store the tasks that can be added, and return where each of them went, in order.
+
+        Given by a person, whose `login` it is, they are marked as looked at, and so are those that are there already:
+        where these waited, their split is drawn now. Others' tasks may have to wait for that in train (`waits`).
+        """
+        programs, at, marked = self._programs(), now(), list[tuple[int, str, str]]()
         with self._pool.write() as connection:
             rows = connection.execute(_PLACED, [skill_id]).fetchall()
-            placed = place(tasks, [StoredTask(*row) for row in rows], shares)
+            placed = place(tasks, [StoredTask(*row) for row in rows], shares, waits=waits)
             for task, each in zip(tasks, placed, strict=True):
+                task_id = None if each.fault else each.same
                 if each.is_new:
-                    insert_task(connection, skill_id, task, each.split)
+                    task_id = insert_task(connection, skill_id, task, each.split, waits=waits, at=at)
+                if login is not None and task_id is not None:
+                    values = [each.split, task_id]
+                    connection.execute("update task set split = ?, waits = 0 where id = ? and waits", values)
+                    marked.append((task_id, _seen_digest(task.digest, task.group, task.judge, programs), login))
+            if marked:
+                sql = "insert or replace into adoption(task_id, digest, login) values (?, ?, ?)"
+                connection.executemany(sql, marked)
+                append(connection, "tasks_adopted", skill_id)
         return placed
+
+    def has_adopted(self, skill_id: int) -> bool:
+        """Return whether a person has looked at a task of a skill."""
+        sql = "select 1 from adoption join task on id = task_id where skill_id = ? limit 1"
+        return self._pool.row(sql, [skill_id]) is not None
 
     def count_tasks(self, skill_id: int) -> dict[Split, int]:
         """Return the number of tasks in use per split, zeros included."""
@@ -50,31 +76,42 @@ class Tasks:
 
     def list_tasks(self, skill_id: int) -> list[Task]:
         """Return every task of a skill, retired ones too, in the order they were added."""
-        return [_task(row) for row in self._pool.rows(f"{_TASK} where skill_id = ? order by id", [skill_id])]
+        return self._tasks("where skill_id = ? order by id", skill_id)
 
     def list_in_use(self, skill_id: int) -> list[Task]:
         """Return the tasks of a skill that were not retired, in the order they were added."""
-        sql = f"{_TASK} where skill_id = ? and retirement.task_id is null order by id"
-        return [_task(row) for row in self._pool.rows(sql, [skill_id])]
+        return self._tasks("where skill_id = ? and retirement.task_id is null order by id", skill_id)
 
     def get_task(self, task_id: int) -> Task | None:
         """Return a task by the id of its row, or None."""
-        row = self._pool.row(f"{_TASK} where id = ?", [task_id])
-        return _task(row) if row else None
+        return next(iter(self._tasks("where id = ?", task_id)), None)
 
     def is_held_out(self, skill_id: int, prompt: str) -> bool:
         """Return whether a val or test task has this prompt, whatever blanks surround it."""
         row = self._pool.row(f"select 1 from task where {ASKS} and split <> 'train' limit 1", [skill_id, prompt])
         return row is not None
 
+    def _tasks(self, where: str, key: int) -> list[Task]:
+        rows, programs = self._pool.rows(f"{_TASK} {where}", [key]), self._programs()
+        return [_task(row, programs) for row in rows]
 
-def insert_task(connection: Connection, skill_id: int, task: NewTask, split: Split) -> int:
-    """Store a task that is not there within the caller's transaction, for `note_added` to record; return its id."""
+    def _programs(self) -> dict[str, str]:
+        return {each.name: each.fingerprint for each in Commands(self._pool).list_commands()}
+
+
+def _seen_digest(digest: str, group: str, judge: Judge, programs: Mapping[str, str]) -> str:
+    """Return the digest of what a person looks at: all of a task that can change a verdict."""
+    used = sorted((name, programs.get(name)) for name in missing_programs(judge, ()))
+    return hashlib.sha256(json.dumps([digest, group, used]).encode()).hexdigest()
+
+
+def insert_task(connection: Connection, skill_id: int, task: NewTask, split: Split, *, waits: bool, at: str) -> int:
+    """Store a task that is not there within the caller's transaction; return its id."""
     cursor = connection.execute(
-        "insert into task(skill_id, name, digest, prompt, judge, split, tags, files, group_name)"
-        " values (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        "insert into task(skill_id, name, digest, prompt, judge, split, tags, files, group_name, waits, created_at)"
+        " values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         [skill_id, default_name(task), task.digest, task.prompt, judge_json(task.judge), split,
-         json.dumps(task.tags), files_json(task), task.group],
+         json.dumps(task.tags), files_json(task), task.group, int(waits), at],
     )  # fmt: skip
     return int(cursor.lastrowid or 0)
 
@@ -89,24 +126,30 @@ _N_IN_SPLITS = (
 )
 _PLACED = (
     "select id, coalesce(retirement.name, task.name), prompt, files, split, digest, group_name,"
-    " task_id is not null from task left join retirement on task_id = id where skill_id = ? order by id"
+    " task_id is not null, waits, waits and exists(select 1 from run, json_each(run.tasks) as drawn"
+    " where run.skill_id = task.skill_id and drawn.value = task.id)"
+    " from task left join retirement on task_id = id where skill_id = ? order by id"
 )
 
 
-def _task(row: Row) -> Task:
-    task_id, skill_id, name, prompt, judge, split, digest, tags, files, group, folder = row
+def _task(row: Row, programs: Mapping[str, str]) -> Task:
+    task_id, skill_id, name, prompt, judge, split, digest, tags, files, group, folder, waits, at, seen = row
+    parsed = parse_judge_json(str(judge))
     return Task(
         id=cast(int, task_id),
         skill_id=cast(int, skill_id),
         name=str(name),
         prompt=str(prompt),
-        judge=parse_judge_json(str(judge)),
+        judge=parsed,
         split=cast(Split, split),
         digest=str(digest),
         tags=tuple(json.loads(str(tags))),
         files=parse_files(str(files)),
         group=str(group),
         folder=str(folder),
+        waits=bool(waits),
+        looked_at=seen is not None and seen == _seen_digest(str(digest), str(group), parsed, programs),
+        created_at=str(at),
     )
 
 

@@ -117,16 +117,16 @@ class Workbench:
         (folder / "SKILL.md").write_text(text.replace("NAME", name))
         return folder
 
-    def add_tasks(
-        self, n: int | Mapping[str, int] = 12, skill: Path | None = None, server: Server | None = None
-    ) -> Facts:
-        """Add as many tasks to each split, or as many as each split is given; by a server where one runs."""
+    def add_tasks(self, n: int | Mapping[str, int] = 12, skill: Path | None = None) -> Facts:
+        """Add as many tasks to each split, or as many as each split is given; nobody watches."""
         rows = make_tasks({"train": n, "val": n, "test": n} if isinstance(n, int) else n)
-        if server:
-            return server.tool("add_tasks", skill=str(skill or self.skill_path), tasks=rows)
+        return self.facts("tasks add", skill or self.skill_path, self.write_tasks(rows))
+
+    def write_tasks(self, rows: Sequence[Mapping[str, Any]]) -> Path:
+        """Return a file of these rows."""
         path = self.folder / "tasks.jsonl"
         path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-        return self.facts("tasks add", skill or self.skill_path, path)
+        return path
 
     # The console script
 

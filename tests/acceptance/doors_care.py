@@ -115,8 +115,9 @@ class Desk(Workbench):
             path.write_bytes(content)
         for name in RUNNABLE:
             (self.skill_path / name).chmod(0o755)
+        added = self.at_terminal("tasks add", self.skill_path, self.write_tasks(tasks_of()))
+        assert added.exit_code == 0, added
         with self.serve(target=self.target, optimizer=self.target) as server:
-            server.tool("add_tasks", skill=str(self.skill_path), tasks=tasks_of())
             for name, parts in TEXTS.items():
                 edits = [{"op": "append", "content": text, "path": path} for path, text in parts]
                 if name == "good":  # an optimizer's, from rollouts: a standing permission covers it

@@ -17,7 +17,7 @@ SHORT_LEASE = 0.05
 
 def begin(bench: Workbench, host: Server) -> tuple[str, str]:
     """Return a good candidate and the job of its promotion test."""
-    bench.add_tasks(SIZES, server=host)
+    bench.add_tasks(SIZES)
     candidate_id = bench.good_candidate(host)
     return candidate_id, host.tool("evaluate_candidate", candidate_id=candidate_id)["job_id"]
 
@@ -30,7 +30,7 @@ def test_a_host_proposes_proves_and_promotes(bench: Workbench) -> None:
         return answer_work(folder)
 
     with bench.serve(agrees=True) as host:
-        bench.add_tasks(SIZES, server=host)
+        bench.add_tasks(SIZES)
         proposed = host.drive(host.tool("propose_edits", skill=str(bench.skill_path), rollouts=8), answer)
         assert (proposed["status"], proposed.action) == ("candidate", "evaluate_candidate")
         assert not any(f"({split} " in text for text in folders for split in ("val", "test"))
@@ -48,7 +48,7 @@ def test_a_host_proposes_proves_and_promotes(bench: Workbench) -> None:
 def test_a_harmful_edit_is_not_better_and_is_not_promoted(bench: Workbench) -> None:
     bench.skill_file.write_text(TAUGHT.replace("NAME", "greeter"))
     with bench.serve(agrees=True) as host:
-        bench.add_tasks(SIZES, server=host)
+        bench.add_tasks(SIZES)
         candidate_id = bench.bad_candidate(host)
         tested = host.test_by_host(candidate_id)
         assert tested.verdict == "not better"

@@ -135,7 +135,7 @@ def test_a_cap_stops_a_run_whose_best_can_be_proven_or_which_goes_on(bench: Work
 @pytest.mark.parametrize(("cap", "most"), [({"max_calls": 10}, 10), ({"max_tokens": 4000}, 9)])
 def test_two_processes_keep_one_cap(bench: Workbench, vendor: Vendor, cap: dict[str, int], most: int) -> None:
     with bench.serve() as server:
-        bench.add_tasks(SIZES, server=server)
+        bench.add_tasks(SIZES)
         candidate_id = bench.good_candidate(server)
     both = threading.Barrier(2)
 

@@ -36,7 +36,7 @@ def prepare(place: Path, *, approved: bool) -> str:
     with Workspace(place / "store.db", target=f"simulated:honest,seed={SEED}", project=place) as workspace:
         add_root(workspace, str(folder.parent))
         tracked = workspace.skill(str(folder))
-        workspace.store.tasks.add_tasks(tracked.id, make_tasks(90, SEED), DEFAULT_SHARES)
+        workspace.store.tasks.add_tasks(tracked.id, make_tasks(90, SEED), DEFAULT_SHARES, login="a person")
         candidate_id = propose_edits(workspace, str(folder), [{"op": "append", "content": LESSONS}]).candidate_id
         assert candidate_id
         assert evaluate_candidate(workspace, candidate_id).accepted

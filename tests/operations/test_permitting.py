@@ -1,6 +1,6 @@
 import pytest
 
-from skillopt_mcp.promotions.consent import MAX_LINE_BYTES, MAX_LINES, beyond_small_edit
+from skillopt_mcp.permitted import MAX_LINE_BYTES, MAX_LINES, beyond_small_edit
 from skillopt_mcp.records.skills import SkillFile, SkillFiles
 
 FRONT = b"---\nname: x\ndescription: y\n---\n"

@@ -68,7 +68,7 @@ class Place:
         )
 
     def _add(self, workspace: Workspace, tasks: Sequence[NewTask]) -> None:
-        workspace.store.tasks.add_tasks(workspace.skill(str(self.skill)).id, tasks, EVEN)
+        workspace.store.tasks.add_tasks(workspace.skill(str(self.skill)).id, tasks, EVEN, login="a person")
 
     def propose(self, workspace: Workspace, content: str = LESSONS, **edit: str) -> str:
         """Return the id of a candidate; by default it teaches all that the tasks need."""

@@ -44,7 +44,9 @@ class World:
         )  # fmt: skip
         add_root(self.workspace, str(self.skill.parent))
         tracked = self.workspace.skill(str(self.skill))
-        self.workspace.store.tasks.add_tasks(tracked.id, make_tasks(self.n_tasks, SEED), DEFAULT_SHARES)
+        self.workspace.store.tasks.add_tasks(
+            tracked.id, make_tasks(self.n_tasks, SEED), DEFAULT_SHARES, login="a person"
+        )
 
     @property
     def skill(self) -> Path:

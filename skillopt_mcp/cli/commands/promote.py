@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Annotated
@@ -95,6 +96,11 @@ class Promote(Changing):
         for problem in review.broken:
             terminal.say(f"LINT: {problem}", "yellow")
         show_report(terminal, review.test, simulated=review.simulated)
+        if review.not_looked_at:
+            terminal.say(
+                f"{review.not_looked_at}. See them: skillopt-mcp tasks review {shlex.quote(review.handle)}",
+                "bold yellow",
+            )
         for what, tasks in (("Better", review.better), ("Worse", review.worse)):
             if tasks:
                 terminal.say(f"{what}: {', '.join(tasks)}")

@@ -42,7 +42,7 @@ from skillopt_mcp.costs import account, describe_failed, describe_price, is_used
 from skillopt_mcp.demo import advised
 from skillopt_mcp.documents.text import counted
 from skillopt_mcp.errors import BadInput, Busy, Refused, SkillOptError, Stopped, StoreError
-from skillopt_mcp.estimates import estimate_rest, estimate_run
+from skillopt_mcp.estimates import estimate_rest, estimate_run, run_gaps
 from skillopt_mcp.memory_files import Consolidated, Training, consolidate, documents
 from skillopt_mcp.records.calls import Role
 from skillopt_mcp.records.next_step import NextStep
@@ -73,6 +73,12 @@ _EXIT_CODES = """exit codes:
   1    it stopped at a cap or in an outage (--resume continues), was declined, or cannot be run
   2    wrong usage
   130  interrupted (--resume continues)"""
+
+
+class PlannedRun(Planned):
+    """What a run would ask at most, and why no standing permission would cover its edit; nothing was asked."""
+
+    beyond_permission: list[str]
 
 
 @command("replay", example=f"replay my-skill --target {TARGET} --optimizer {OPTIMIZER}")
@@ -174,8 +180,11 @@ class Replay(Sending):
                 f"({estimate.train_rollouts:,} attempts in training, {estimate.val_rollouts:,} on val tasks, "
                 f"{estimate.promotion_runs:,} in the promotion test)."
             )
+            gaps = run_gaps(workspace, new)
+            if gaps:
+                terminal.note(f"No standing permission will cover its edit: {'; '.join(gaps)}.")
             if planned := agree(terminal, workspace, estimate.calls, self, text, ready.concurrency):
-                return planned
+                return PlannedRun(**planned.model_dump(), beyond_permission=gaps)
             begin(workspace, new)
             return self._train(terminal, workspace, new, ready.concurrency, ready.out)
 

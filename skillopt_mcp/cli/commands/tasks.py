@@ -16,7 +16,7 @@ from skillopt_mcp.cli.command import SKILL, YES, Arg, Command, Flag, WrongUsage,
 from skillopt_mcp.cli.terminal import Terminal
 from skillopt_mcp.documents.text import counted
 from skillopt_mcp.environments.rows import read_stream
-from skillopt_mcp.errors import BadInput
+from skillopt_mcp.errors import BadInput, Refused
 from skillopt_mcp.judges.judging import kinds
 from skillopt_mcp.linting import folder_of
 from skillopt_mcp.maintenance.backup import write_new, write_over
@@ -30,11 +30,14 @@ from skillopt_mcp.tasks import (
     Removed,
     add_data_set,
     add_tasks,
+    adopt_tasks,
     check_file,
     check_stored,
     remove_tasks,
     review_removal,
+    unseen_tasks,
 )
+from skillopt_mcp.workspace import Workspace
 
 STDIN = "-"
 _SEALED = "test tasks are not shown to agents: run it in a terminal of your own"
@@ -218,6 +221,60 @@ class CheckTasks(_Rows):
 
     def exit_code(self, result: Checked) -> int:
         return 1 if result.problems else 0
+
+
+@command("tasks review", example="tasks review my-skill", needs_store=True)
+class ReviewTasks(Command):
+    """Look at the tasks that no person has looked at: keep, drop or skip each. Those that waited in train are split."""
+
+    skill: Annotated[str, Arg(SKILL)]
+
+    def run(self, terminal: Terminal) -> dict[str, Any]:
+        """Show each task and do what the person decides, at once."""
+        terminal.require_person("tasks review")
+        if not terminal.is_interactive:
+            raise Refused("'tasks review' needs a terminal to show the tasks at: run it in one")
+        counts = dict.fromkeys(("kept", "dropped", "left"), 0)
+        with terminal.workspace() as workspace:
+            left = unseen_tasks(workspace, self.skill)
+            while left:
+                task, answer = left[0], ""
+                together = [each for each in left if each.created_at == task.created_at]
+                self._show_task(task, len(left), terminal)
+                while answer not in ("k", "d", "s", "a", "q"):
+                    sys.stderr.write(f"[k]eep, [d]rop, [s]kip, keep [a]ll {len(together)} added with it, [q]uit? ")
+                    sys.stderr.flush()
+                    answer = (sys.stdin.readline() or "q").strip().lower()[:1]
+                if answer == "q":
+                    break
+                done = together if answer == "a" else [task]
+                left = [each for each in left if each not in done]
+                if answer == "d":
+                    counts["dropped"] += len(remove_tasks(workspace, self.skill, [task.name], "dropped").removed)
+                elif answer != "s":
+                    counts["kept"] += self._keep(workspace, done, terminal)
+            counts["left"] = len(unseen_tasks(workspace, self.skill))
+            splits = workspace.store.tasks.count_tasks(workspace.kept(self.skill).id)
+        return {"skill": self.skill, **counts, "splits": splits}
+
+    def _show_task(self, task: Task, n_left: int, terminal: Terminal) -> None:
+        waits = ", waits for a look" if task.waits else ""
+        terminal.say(f"\n{task.name} ({task.split}{waits}); {n_left} left", "bold")
+        shown = [task.prompt, *(f"File {file.path}:\n{file.content}" for file in task.files)]
+        for line in "\n".join([*shown, f"Judge: {judge_json(task.judge)}"]).splitlines():
+            terminal.say(line)
+        if task.group:
+            terminal.say(f"Group: {task.group}")
+
+    def _keep(self, workspace: Workspace, tasks: list[Task], terminal: Terminal) -> int:
+        placed = adopt_tasks(workspace, tasks)
+        for task, each in zip(tasks, placed, strict=True):
+            terminal.note(f"error: {task.name}: {each.fault}" if each.fault else f"{task.name}: kept, in {each.split}.")
+        return sum(not each.fault for each in placed)
+
+    def show(self, result: dict[str, Any], terminal: Terminal) -> None:
+        shares = ", ".join(f"{n} {split}" for split, n in result["splits"].items())
+        terminal.say(f"{result['kept']} kept, {result['dropped']} dropped, {result['left']} not looked at; {shares}.")
 
 
 @command("tasks remove", example="tasks remove my-skill q1 --reason 'wrong answer key'", needs_store=True)
