@@ -15,6 +15,7 @@ _REPLAY = "replay {skill} --target {target} --optimizer {optimizer} --epochs 1 -
 REFUSED = {
     "tasks export": ["tasks export {skill}", "tasks export {skill} {out}/t.jsonl", "tasks export {skill} --json"],
     "store backup": ["store backup {out}/copy.db"],
+    "tasks review": ["tasks review {skill}"],
     "promote": ["promote {candidate} --simulated"],
     "show": ["show {test}", "show {test} --json"],
     "report": ["report {skill} --html {out}/page.html", "report {test} --md {out}/r.md", "report {run} --csv {out}/t"],

@@ -46,8 +46,9 @@ def evidence_gaps(units: Sequence[Task], backend: str) -> list[str]:
     asks_host = any(isinstance(leaf, ByHost) for task in units for leaf in leaves(task.judge))
     by_host = kind_of(backend) == "host" or asks_host
     found = ["a host's agents made or judged the attempts of its test"] if by_host else []
-    n = sum(not task.looked_at for task in units)
-    return [*found, *([f"no person has looked at {n} of its {counted(len(units), 'held-out task')}"] if n else [])]
+    if n := sum(not task.looked_at for task in units):
+        found.append(f"no person has looked at {n} of its {counted(len(units), 'held-out task')} (see tasks review)")
+    return found
 
 
 def source_gaps(store: Store, run: Run, *, is_own: bool = True) -> list[str]:

@@ -667,7 +667,7 @@ def remove_tasks(workspace: Workspace, skill: str, ids: Sequence[str], reason: s
     tracked, store = workspace.kept(skill), workspace.store
     found, already = _named(workspace, tracked, ids)
     if any(task.looked_at for task in found) and workspace.caller != "person":
-        raise Refused("a person has looked at these tasks: only a person at a terminal removes them")
+        raise Refused("only a person at a terminal removes tasks that a person has looked at: all of these stay")
     removed = set(
         store.retirements.retire(tracked.id, [task.id for task in found], workspace.redactor.text(storable(reason)))
     )

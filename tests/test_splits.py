@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from typing import cast
 
 import pytest
@@ -126,3 +127,26 @@ def test_no_prompt_and_no_group_is_in_two_splits_and_no_task_there_twice(
                 assert split_of.setdefault(task.prompt.strip(), each.split) == each.split
                 assert task.split in (None, each.split)
         assert len({each.digest for each in stored}) == len(stored)
+
+
+@given(st.lists(PROMPTS, max_size=6), st.lists(PROMPTS, max_size=6), st.lists(PROMPTS, min_size=1, max_size=6))
+def test_tasks_that_wait_are_in_train_and_move_no_task_of_a_persons(
+    first: list[NewTask], waiting: list[NewTask], later: list[NewTask]
+) -> None:
+    def store(tasks: list[NewTask], stored: list[StoredTask], *, waits: bool) -> list[StoredTask]:
+        rows = list(stored)
+        for task, each in zip(tasks, place(tasks, stored, DEFAULT_SHARES, waits=waits), strict=True):
+            if each.is_new:
+                facts = (default_name(task), task.prompt, files_json(task), each.split, task.digest, task.group)
+                rows.append(StoredTask(len(rows), *facts, is_removed=False, waits=waits))
+        return rows
+
+    mine = store([replace(task, name=None) for task in first], [], waits=False)
+    judge = parse_judge({"kind": "exact", "expected": "theirs"})
+    with_theirs = store([replace(task, name=None, judge=judge) for task in waiting], mine, waits=True)
+    theirs = with_theirs[len(mine) :]
+    assert {each.split for each in theirs} <= {"train"}
+    assert {each.group for each in theirs}.isdisjoint({each.group for each in mine} - {""})
+    assert {each.prompt.strip() for each in theirs}.isdisjoint(each.prompt.strip() for each in mine)
+    new = [replace(task, name=None) for task in later]
+    assert place(new, with_theirs, DEFAULT_SHARES) == place(new, mine, DEFAULT_SHARES)

@@ -166,7 +166,9 @@ class Workbench:
                 script.kill()
                 script.wait()
 
-    def at_terminal(self, command: str, *arguments: object, answer: str = "y\n", **options: Any) -> Done:
+    def at_terminal(
+        self, command: str, *arguments: object, answer: str = "y\n", question: str = "[y/N]", **options: Any
+    ) -> Done:
         """Return how a command ends at a terminal where a person types this at its first question."""
         ours, theirs = pty.openpty()
         words, environ = self.words(command, *arguments, **options), self.environ | {"TERM": "dumb"}
@@ -174,7 +176,7 @@ class Workbench:
         screen, is_answered = b"", False
         while ours in select.select([ours, script.sentinel], [], [], TIMEOUT_S)[0]:
             screen += os.read(ours, 65536)
-            if not is_answered and b"[y/N]" in screen:
+            if not is_answered and question.encode() in screen:
                 is_answered = True
                 os.write(ours, answer.encode())
         code = script.wait(TIMEOUT_S)

@@ -186,7 +186,10 @@ def test_a_removed_task_is_used_no_more_and_verdicts_stay(desk: Desk, tmp_path: 
     before = {row["id"]: row["verdict"] for row in desk.facts("show", desk.skill_path)["skill.candidates"]}
     rows = tasks_of()
     gone = [row for row in rows if row["split"] == "test"]
-    desk.facts("tasks remove", desk.skill_path, *(row["id"] for row in gone), reason="wrong", yes=True)
+    ids = [row["id"] for row in gone]
+    refused = desk.run("tasks remove", desk.skill_path, *ids, reason="wrong", yes=True)
+    assert (refused.exit_code, "only a person at a terminal" in refused.err) == (1, True), "a person looked at them"
+    assert desk.at_terminal("tasks remove", desk.skill_path, *ids, reason="wrong").exit_code == 0
     left = desk.facts("tasks list", desk.skill_path)["tasks"]
     assert split_of(left) == split_of([row for row in rows if row not in gone])
     kept = desk.facts("tasks list", desk.skill_path, all=True)["tasks"]
@@ -196,8 +199,8 @@ def test_a_removed_task_is_used_no_more_and_verdicts_stay(desk: Desk, tmp_path: 
     corrected = {**gone[0], "judge": {"kind": "exact", "expected": "vale"}}
     corrected.pop("split")
     (tmp_path / "t.jsonl").write_text("\n".join(map(json.dumps, [corrected, gone[1]])))
-    added = desk.run("tasks add", desk.skill_path, tmp_path / "t.jsonl", json=True).facts
-    assert added["added"] == 1, "the same task does not come back"
+    added = desk.at_terminal("tasks add", desk.skill_path, tmp_path / "t.jsonl")
+    assert "1 added" in added.out, "the same task does not come back"
     now = desk.facts("tasks list", desk.skill_path)["tasks"]
     assert split_of(now)[gone[0]["id"]] == "test"
     assert desk.promote("good")["status"] == "promoted"

@@ -264,6 +264,21 @@ def test_a_family_is_a_group_or_says_nearly_the_same_with_the_same_answer() -> N
     assert [[each.id for each in family] for family in families(tasks)] == [[0, 2, 6], [1], [3], [4, 5]]
 
 
+@given(ROWS, st.sets(st.integers(0, 23)))
+def test_tasks_that_nobody_looked_at_change_no_unit_of_a_persons(
+    rows: list[tuple[frozenset[str], str, str, Split]], seen: set[int]
+) -> None:
+    tasks = [
+        replace(task(n, " ".join(sorted(words)), split, answer), group=group, looked_at=n in seen)
+        for n, (words, answer, group, split) in enumerate(rows)
+    ]
+    mine = [each for each in tasks if each.looked_at]
+    found = families(tasks)
+    assert {frozenset(each.id for each in family) for family in found if family[0].looked_at} == units(mine)
+    theirs = {each.id for family in found for each in family if not each.looked_at}
+    assert theirs.isdisjoint(each.id for family in units(tasks) if family & seen for each in tasks if each.id in family)
+
+
 def test_families_of_a_thousand_tasks_are_found_at_once() -> None:
     tasks = [task(n, f"Which department answers {spelled(n)} when they write to us by mail?") for n in range(900)]
     tasks += [task(n, f"{LONG}{'!' * n}", answer="7") for n in range(900, 1000)]

@@ -76,12 +76,12 @@ class Place:
         assert proposed.candidate_id
         return proposed.candidate_id
 
-    def learned(self, workspace: Workspace, content: str = LESSONS, **edit: str) -> str:
+    def learned(self, workspace: Workspace, content: str = LESSONS, rollouts: int = 2, **edit: str) -> str:
         """Return the id of a candidate that an optimizer made of rollouts of our own, and no recorded session."""
         row = {"op": "append", "content": content, **edit, "evidence": [1]}
         reply = json.dumps({"reasoning": "as they failed", "edits": [row]})
         use(workspace, Scripted(lambda _: reply, name="scripted:author"), "optimizer")
-        proposed = propose_from_evidence(workspace, str(self.skill), 2)
+        proposed = propose_from_evidence(workspace, str(self.skill), rollouts)
         assert proposed.candidate_id, proposed
         return proposed.candidate_id
 

@@ -180,9 +180,8 @@ class Replay(Sending):
                 f"({estimate.train_rollouts:,} attempts in training, {estimate.val_rollouts:,} on val tasks, "
                 f"{estimate.promotion_runs:,} in the promotion test)."
             )
-            gaps = run_gaps(workspace, new)
-            if gaps:
-                terminal.note(f"No standing permission will cover its edit: {'; '.join(gaps)}.")
+            if gaps := run_gaps(workspace, new):
+                text = f"{text} No standing permission will cover its edit: {'; '.join(gaps)}."
             if planned := agree(terminal, workspace, estimate.calls, self, text, ready.concurrency):
                 return PlannedRun(**planned.model_dump(), beyond_permission=gaps)
             begin(workspace, new)

@@ -1,0 +1,84 @@
+"""Permission gaps: the estimate of a test says beforehand what the promotion would find, and both ask one function."""
+
+from dataclasses import replace
+from itertools import product
+
+import pytest
+from workshop import EVEN, LESSONS, SEED, Place, as_if_real, use
+
+from skillopt_mcp.backends.world import make_tasks
+from skillopt_mcp.candidates import propose_edits
+from skillopt_mcp.estimates import run_gaps
+from skillopt_mcp.judges.judging import parse_judge
+from skillopt_mcp.promotion_tests import candidate_named, current_test, evaluate_candidate, foresee
+from skillopt_mcp.promotions.consent import Consent, permit
+from skillopt_mcp.promotions.promoting import promote_skill
+from skillopt_mcp.records.commands import RegisteredCommand
+from skillopt_mcp.records.tasks import NewTask
+from skillopt_mcp.trajectories import Recording, record_trajectory
+
+OWN = ("train tasks", "held-out tasks", "an optimizer", "small", "no session")
+
+
+@pytest.mark.parametrize("is_own", [*product((True, False), repeat=len(OWN))])
+def test_the_estimate_and_the_promotion_agree(place: Place, is_own: tuple[bool, ...]) -> None:
+    train, held_out, learned, small, no_session = is_own
+    workspace = place.open()
+    skill = workspace.skill(str(place.skill))
+    permit(workspace, "ledger-clerk", simulated=False)
+    tasks = [replace(task, split="train" if n % 3 else "test") for n, task in enumerate(make_tasks(45, SEED))]
+    for split, is_looked_at in (("train", train), ("test", held_out)):
+        part = [task for task in tasks if task.split == split]
+        # One that nobody looked at is enough.
+        workspace.store.tasks.add_tasks(skill.id, part[1:], EVEN, login="a person")
+        workspace.store.tasks.add_tasks(skill.id, part[:1], EVEN, login="a person" if is_looked_at else None)
+    use(workspace, as_if_real())
+    if not no_session:
+        recording = Recording(task="week 1", answer="1", hard=False, reason="wrong", session_id="s")
+        record_trajectory(workspace, str(place.skill), recording)
+    text = LESSONS if small else LESSONS + "\n- Write it down." * 80
+    if learned:
+        candidate_id = place.learned(workspace, text, rollouts=64)
+    else:
+        candidate_id = str(propose_edits(workspace, skill.path, [{"op": "append", "content": text}]).candidate_id)
+    candidate = candidate_named(workspace, candidate_id)
+    gaps = foresee(workspace, current_test(workspace, candidate)).beyond_permission
+    # Without a run nothing is known of train tasks and sessions, and that is a gap by itself.
+    assert len(gaps) == (sum(not each for each in is_own) if learned else 1 + (not held_out) + (not small))
+    if candidate.run_id:
+        of_run = run_gaps(workspace, workspace.store.runs.get_run(candidate.run_id))
+        assert [each for each in of_run if "held-out" not in each] == [each for each in gaps if "come from" in each]
+    assert evaluate_candidate(workspace, candidate_id).accepted
+    result = promote_skill(workspace, candidate_id, Consent.STANDING)
+    assert (result.status, result.reason) == (("needs_approval", gaps[0]) if gaps else ("promoted", ""))
+
+
+def test_a_mark_covers_the_judge_program_that_a_person_saw(place: Place) -> None:
+    workspace = place.open()
+    skill = workspace.skill(str(place.skill))
+    commands, tasks = workspace.store.commands, workspace.store.tasks
+    commands.register(RegisteredCommand("right", ("/bin/true",), "a" * 64))
+    judge = parse_judge({"kind": "all", "judges": [{"kind": "command", "name": "right"}]})
+    new = [NewTask("one", judge), NewTask("two", parse_judge({"kind": "exact", "expected": "2"}))]
+    tasks.add_tasks(skill.id, new, EVEN, login="a person")
+    assert [task.looked_at for task in tasks.list_in_use(skill.id)] == [True, True]
+    commands.register(RegisteredCommand("right", ("/bin/true",), "b" * 64))
+    assert [task.looked_at for task in tasks.list_in_use(skill.id)] == [False, True]
+    splits = [task.split for task in tasks.list_in_use(skill.id)]
+    tasks.add_tasks(skill.id, new, EVEN, login="a person")
+    assert [(task.looked_at, task.split) for task in tasks.list_in_use(skill.id)] == [(True, each) for each in splits]
+
+
+def test_what_a_run_has_drawn_is_held_out_by_no_review(place: Place) -> None:
+    workspace = place.open()
+    skill = workspace.skill(str(place.skill))
+    new = [replace(task, split=None) for task in make_tasks(30, SEED)]
+    workspace.store.tasks.add_tasks(skill.id, new, EVEN, waits=True)
+    use(workspace, as_if_real())
+    run_id = candidate_named(workspace, place.learned(workspace)).run_id
+    drawn = set(workspace.store.runs.get_run(str(run_id)).tasks)
+    assert len(drawn) == 2
+    workspace.store.tasks.add_tasks(skill.id, new, EVEN, login="a person")
+    tasks = workspace.store.tasks.list_in_use(skill.id)
+    assert {task.split for task in tasks if task.id in drawn} == {"train"}
+    assert {task.split for task in tasks} == {"train", "val", "test"}
