@@ -1,10 +1,9 @@
-"""Reading: YAML and TOML texts as plain values, read strictly, and their keys as settings."""
+"""Reading: YAML texts as plain values, and their keys as settings."""
 
 from __future__ import annotations
 
 import difflib
 import re
-import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, cast
@@ -33,105 +32,54 @@ from skillopt_mcp.training.config import Config
 
 Value = Scalar | list["Value"] | dict[str, "Value"]
 Tree = dict[str, Value]
-MAX_BYTES = 1 << 16
-MAX_DEPTH = 6
-MAX_VALUES = 2_000
 
 
-def parse_yaml(text: str, where: str) -> Tree:
-    """Return the mapping of a YAML text. Plain scalars are read as YAML 1.2 does, so 2:1:7 stays a text.
+class _Loader(yaml.SafeLoader):
+    """The safe loader, with plain scalars as YAML 1.2 has them, so that 2:1:7 stays a text, and no key twice."""
 
-    Raises BadInput, at once, for what is too large or too deep, and for anchors, aliases, tags and keys given twice.
-    """
-    _check_size(text, where)
-    try:
-        # Events come one by one, so that a hostile text is given up where it turns bad.
-        _check_events(yaml.parse(text, Loader=yaml.BaseLoader), where)
-        value: Value = yaml.load(text, Loader=_Loader)
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        line = f" line {mark.line + 1}" if mark else ""
-        raise BadInput(f"{where}{line} is not YAML: {getattr(error, 'problem', None) or 'it cannot be read'}") from None
-    # PyYAML lets a bad escape such as "\Uffffffff" out as the error of chr().
-    except (ValueError, OverflowError) as error:
-        raise BadInput(f"{where} is not YAML: {error}") from None
-    if not isinstance(value, dict | None):
-        raise BadInput(f"{where} is not a mapping: write settings as key: value")
-    return value or {}
-
-
-def parse_toml(text: str, where: str) -> Tree:
-    """Return the table of a TOML text. Raises BadInput as `parse_yaml` does."""
-    _check_size(text, where)
-    try:
-        tree: Tree = tomllib.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise BadInput(f"{where} is not TOML: {str(error)[:200]}") from None
-    _check_shape(tree, where)
-    return tree
-
-
-def _check_events(events: Iterator[yaml.Event], where: str) -> None:
-    """Raise BadInput where a text is too large or too deep, or holds what settings never are."""
-    depth = n_documents = 0
-    for n, event in enumerate(events):
-        line = event.start_mark.line + 1 if event.start_mark else 1
-        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
-        n_documents += isinstance(event, yaml.DocumentStartEvent)
-        if n > MAX_VALUES:
-            raise BadInput(f"{where} has more than {MAX_VALUES:,} values: settings are few")
-        if isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None) is not None:
-            raise BadInput(f"{where} line {line} has an anchor or alias: write the value out")
-        if getattr(event, "tag", None) is not None:
-            raise BadInput(f"{where} line {line} has a tag: write a plain value")
-        if depth > MAX_DEPTH:
-            raise BadInput(f"{where} line {line} is nested too deep: settings have {MAX_DEPTH} levels")
-        if n_documents > 1:
-            raise BadInput(f"{where} holds more than one document: leave one")
-
-
-class _Loader(yaml.BaseLoader):
-    """Reads plain scalars as YAML 1.2 does, and no key twice."""
+    def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
+        # A few aliases of aliases stand for more values than any memory holds.
+        if self.check_event(yaml.AliasEvent):
+            mark = self.peek_event().start_mark  # type: ignore[no-untyped-call]
+            raise yaml.MarkedYAMLError(problem="found an alias: write the value out", problem_mark=mark)
+        return super().compose_node(parent, index)
 
     def construct_scalar(self, node: yaml.ScalarNode) -> Scalar:  # type: ignore[override]
-        return plain_value(str(node.value)) if node.style is None else str(node.value)
+        text = super().construct_scalar(node)
+        return plain_value(text) if node.style is None else text
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> Tree:  # type: ignore[override]
         found: Tree = {}
         for key, value in node.value:
-            name = str(key.value)
-            if not isinstance(key, yaml.ScalarNode) or name in found or name == "<<":
-                what = (
-                    f"has the key {quoted(name)} twice, or merges" if key.id == "scalar" else "a key that is not a text"
-                )
-                raise yaml.MarkedYAMLError(problem=what, problem_mark=key.start_mark)
+            name = super().construct_scalar(key)
+            if name in found:
+                raise yaml.MarkedYAMLError(problem=f"the key {quoted(name)} comes twice", problem_mark=key.start_mark)
             found[name] = self.construct_object(value, deep=True)
         return found
 
 
-def _check_size(text: str, where: str) -> None:
-    if len(text) > MAX_BYTES:
-        raise BadInput(f"{where} has {len(text):,} characters, {MAX_BYTES:,} are allowed: settings are few")
+_Loader.yaml_implicit_resolvers = {}
+_Loader.yaml_constructors = {
+    tag: each for tag, each in _Loader.yaml_constructors.items() if not tag or tag.endswith((":map", ":seq", ":str"))
+}
 
 
-def _check_shape(tree: Tree, where: str) -> None:
-    """Raise BadInput when a table is too large or too deep, or holds what settings never are."""
-    level: list[object] = [tree]
-    n, depth = 0, 0
-    while level:
-        n, depth = n + len(level), depth + 1
-        if n > MAX_VALUES or depth > MAX_DEPTH + 1:
-            raise BadInput(f"{where} has more than {MAX_VALUES:,} values or {MAX_DEPTH} levels: settings are few")
-        for value in level:
-            if not isinstance(value, str | int | float | list | dict | None):
-                raise BadInput(f"{where} holds a {type(value).__name__}: settings are texts, numbers and truth values")
-        level = [inner for value in level for inner in _inner(value)]
-
-
-def _inner(value: object) -> list[object]:
-    if isinstance(value, Mapping):
-        return list(cast(Mapping[str, object], value).values())
-    return list(value) if isinstance(value, list) else []
+def parse_yaml(text: str, where: str) -> Tree:
+    """The mapping of a YAML text. Raises BadInput, also for aliases, tags and a key that comes twice."""
+    try:
+        value: Value = yaml.load(text, Loader=_Loader)
+    except yaml.MarkedYAMLError as error:
+        line = f" line {error.problem_mark.line + 1}" if error.problem_mark else ""
+        why = ", ".join(filter(None, (error.context, error.problem)))
+        raise BadInput(f"{where}{line} cannot be read as YAML: {why[:200]}") from None
+    except RecursionError:
+        raise BadInput(f"{where} is nested too deep: write settings as key: value") from None
+    # PyYAML lets a bad escape such as "\Uffffffff" out as the error of chr().
+    except (yaml.YAMLError, ValueError, OverflowError) as error:
+        raise BadInput(f"{where} cannot be read as YAML: {' '.join(str(error).split())[:200]}") from None
+    if not isinstance(value, dict | None):
+        raise BadInput(f"{where} is not a mapping: write settings as key: value")
+    return value or {}
 
 
 OWN = ("target", "optimizer", "judge", "environment", "concurrency", "out", "prompts")

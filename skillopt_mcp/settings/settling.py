@@ -17,12 +17,10 @@ from skillopt_mcp.errors import BadInput
 from skillopt_mcp.limits import MAX_CONCURRENCY
 from skillopt_mcp.settings.reading import (
     ENDPOINTS,
-    MAX_BYTES,
     Layer,
     Setting,
     SplitPlan,
     Tree,
-    parse_toml,
     parse_yaml,
     read_pairs,
     read_tree,
@@ -66,6 +64,7 @@ class Settings(BaseModel):
 
 BASE = "_base_"
 MAX_BASES = 16
+MAX_BYTES = 1 << 16
 
 
 def load_settings(path: Path | None, pairs: Sequence[str], flags: Mapping[str, object]) -> Settings:
@@ -108,16 +107,17 @@ def _chain(path: Path) -> list[Tree]:
 
 def _parsed(path: Path) -> Tree:
     where = quoted(str(path))
-    parse = {".toml": parse_toml, ".yaml": parse_yaml, ".yml": parse_yaml}.get(path.suffix)
-    if parse is None:
-        raise BadInput(f"{where} is not a settings file: name a .toml, .yaml or .yml file")
+    suffix = path.suffix.lower()
+    if suffix not in (".yaml", ".yml"):
+        kind = "is TOML, and settings are YAML" if suffix == ".toml" else "is not a settings file"
+        raise BadInput(f"{where} {kind}: write them as key: value in a .yaml or .yml file")
     try:
         status = path.stat()
         if not stat.S_ISREG(status.st_mode):
-            raise BadInput(f"{where} is not a regular file: name a .toml or .yaml file")
+            raise BadInput(f"{where} is not a regular file: name a .yaml or .yml file")
         if status.st_size > MAX_BYTES:
             raise BadInput(f"{where} has {status.st_size:,} bytes, {MAX_BYTES:,} are allowed: settings are few")
-        return parse(path.read_text("utf-8-sig"), where)
+        return parse_yaml(path.read_text("utf-8-sig"), where)
     except UnicodeDecodeError as error:
         raise BadInput(f"{where} is not UTF-8 at byte {error.start}: save it as UTF-8") from error
     except OSError as error:

@@ -231,8 +231,8 @@ def test_a_dry_run_sends_nothing_and_names_at_least_what_the_run_then_takes(benc
 
 def test_a_settings_file_and_its_overriding_flags_count(bench: Workbench, vendor: Vendor) -> None:
     bench.add_tasks(SIZES)
-    path = bench.folder / "night.toml"
-    path.write_text(f'epochs = 5\nbatch = 2\ntarget = "{vendor.spec}"\noptimizer = "{vendor.spec}"\n')
+    path = bench.folder / "night.yaml"
+    path.write_text(f'epochs: 5\nbatch: 2\ntarget: "{vendor.spec}"\noptimizer: "{vendor.spec}"\n')
     planned = [
         bench.facts("replay", bench.skill_path, dry_run=True, config=path, **options)["calls"]
         for options in ({"epochs": 1}, {"set": ["train.num_epochs=1"]})

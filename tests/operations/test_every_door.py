@@ -117,7 +117,7 @@ def command_lines(place: Place, secret: str) -> Iterator[list[str]]:
         b"".join([claude_user(f"use {secret}"), *claude_skill(skill), *claude_call("Bash", {secret: secret}, secret),
                   claude_said(f"done with {secret}")])
     )  # fmt: skip
-    (folder / "config.toml").write_text(f'"{secret}" = "{secret}"\n')
+    (folder / "config.yaml").write_text(f'"{secret}": "{secret}"\n')
     with place.open() as workspace:
         name = workspace.store.tasks.list_tasks(1)[0].name
         candidates = workspace.store.candidates.list_candidates(1)
@@ -133,7 +133,7 @@ def command_lines(place: Place, secret: str) -> Iterator[list[str]]:
     yield ["skills"]
     yield ["harvest", str(session)]
     yield ["check", secret]
-    yield ["replay", skill, "--config", str(folder / "config.toml"), "--yes"]
+    yield ["replay", skill, "--config", str(folder / "config.yaml"), "--yes"]
     yield ["replay", skill, "--target", f"simulated:honest,{secret}", "--yes"]
     yield ["replay", skill, "--target", secret, "--yes"]
     yield ["evaluate", secret, "--yes"]

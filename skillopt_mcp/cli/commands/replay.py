@@ -89,7 +89,7 @@ class Replay(Sending):
     skill: Annotated[str, Arg("a skill's name, or the path of its folder; with --resume also a run, r-...")]
     optimizer: Annotated[str | None, Flag(f"writes the edits, for instance {OPTIMIZER}", "BACKEND:MODEL")] = None
     env: Annotated[str | None, Flag("an environment: its tasks are added, e.g. qa:FOLDER", "NAME[:OPTIONS]")] = None
-    config: Annotated[str | None, Flag("settings in TOML or YAML, SkillOpt's own files too", "FILE")] = None
+    config: Annotated[str | None, Flag("settings in YAML, SkillOpt's own files too", "FILE")] = None
     set: Annotated[tuple[str, ...], Flag("a setting, for instance train.batch_size=20", "KEY=VALUE")] = ()
     prompts: Annotated[str | None, Flag("a folder of NAME.md in the place of the shipped prompts", "DIR")] = None
     out: Annotated[str | None, Flag("write the run there: best_skill.md, versions, history", "DIR")] = None
