@@ -449,7 +449,7 @@ def skill_around(path: Path, top: Path | None = None) -> Path | None:
 def is_ignored(path: Path) -> bool:
     """Return whether git ignores a file or folder, so that it is not shared; False where git fails."""
     try:
-        return _git(path.parent, "check-ignore", "--quiet", "--", path.name).returncode == 0
+        return run_git(path.parent, "check-ignore", "--quiet", "--", path.name).returncode == 0
     except (OSError, subprocess.TimeoutExpired):
         return False
 
@@ -457,7 +457,7 @@ def is_ignored(path: Path) -> bool:
 def _asked(folder: Path, base: str, *arguments: str) -> str:
     """Return what git says. Raises BadInput where it cannot, with its reason."""
     try:
-        done = _git(folder, *arguments)
+        done = run_git(folder, *arguments)
     except (OSError, subprocess.TimeoutExpired) as error:
         raise BadInput(f"git cannot be asked what has changed ({error}): name the skills") from error
     if done.returncode:
@@ -484,7 +484,8 @@ def _cure(folder: Path, said: str) -> str:
     )
 
 
-def _git(folder: Path, *arguments: str) -> subprocess.CompletedProcess[bytes]:
+def run_git(folder: Path, *arguments: str) -> subprocess.CompletedProcess[bytes]:
+    """How a command of git ends in a folder. Raises OSError where there is no git."""
     command = [*_GIT, "-C", str(folder), *arguments]
     # Its reasons are looked at: they come in one language.
     environ = {**os.environ, "LC_ALL": "C"}

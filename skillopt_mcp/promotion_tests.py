@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import functools
+import subprocess
+import tarfile
 import time
 from collections.abc import Collection, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
+from io import BytesIO
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Literal
 
 from skillopt_mcp.answering import describe_own_backend
@@ -26,6 +30,7 @@ from skillopt_mcp.gates.promotion import ENOUGH_UNITS, GATE
 from skillopt_mcp.guard.capabilities import findings
 from skillopt_mcp.host_work import Capacity, estimate_host_test, hand_out, withdraw
 from skillopt_mcp.judges.judging import attemptable, is_form_alone
+from skillopt_mcp.linting import run_git
 from skillopt_mcp.next_step import promotion
 from skillopt_mcp.permitted import permission_gaps
 from skillopt_mcp.records.calls import Call, Reply, Role
@@ -35,9 +40,9 @@ from skillopt_mcp.records.next_step import NextStep
 from skillopt_mcp.records.notes import Note
 from skillopt_mcp.records.results import Evaluated, Foreseen, PowerRow, Replayed, UnitRow
 from skillopt_mcp.records.runs import Run
-from skillopt_mcp.records.skills import Skill, SkillFile, SkillFiles, short
+from skillopt_mcp.records.skills import Skill, SkillFile, SkillFiles, is_memory, short
 from skillopt_mcp.records.tasks import SPLITS, Split, Task
-from skillopt_mcp.skill_folders import known, read_skill
+from skillopt_mcp.skill_folders import is_version, known, read_skill
 from skillopt_mcp.skills import check_merged, describe_endings
 from skillopt_mcp.splits import stratified
 from skillopt_mcp.store.opening import Store
@@ -137,21 +142,50 @@ def edited_candidate(workspace: Workspace, name: str) -> Candidate:
         return edited
     if base == skill.live_version:
         raise BadInput(
-            f"the file of '{skill.name}' is the version that was known before: edit it, or name another text with "
-            "--file NEW.md"
+            f"the file of '{skill.name}' is the version that was known before: edit it, or name another text: "
+            "--against HEAD (where the edit is older than that), or --file NEW.md"
         )
     return _kept(workspace, skill, base, store.skills.get_files(skill.id, skill.live_version), "an edit of the file")
 
 
-def candidate_of_files(workspace: Workspace, name: str, new: Path, against: Path | None = None) -> Candidate:
-    """Return a candidate whose text is that of a file or a skill folder, against the live version or another text."""
+def candidate_of_files(
+    workspace: Workspace, name: str, new: Path | None, against: str | Path | None = None
+) -> Candidate:
+    """A candidate with the text of a file or a skill folder (None: the live one), against the live version or a text.
+
+    `against` names that: a file or folder, a version of the store, or a git revision of the skill's folder.
+    """
     store, skill = workspace.store, workspace.skill(name)
     live = store.skills.get_files(skill.id, skill.live_version)
     base = live
     if against is not None:
-        base = _read(against, live)
+        base = _text_named(workspace, skill, str(against), live)
         store.skills.add_version(skill.id, base)
-    return _kept(workspace, skill, base.digest, _read(new, base), f"the text of {new.name}")
+    why = f"the text of {new.name}" if new else f"an edit of {against}"
+    return _kept(workspace, skill, base.digest, _read(new, base) if new else live, why)
+
+
+def _text_named(workspace: Workspace, skill: Skill, name: str, live: SkillFiles) -> SkillFiles:
+    if Path(name).expanduser().exists():
+        return _read(Path(name).expanduser(), live)
+    if is_version(name):
+        with suppress(NotFound):
+            return workspace.store.skills.get_files(skill.id, workspace.store.skills.get_version(skill.id, name).id)
+    folder = Path(skill.path)
+    at = folder.parent if is_memory(skill.path) else folder
+    missing = f"{quoted(name)} is no file, no version of '{skill.name}', and no git revision of {quoted(str(at), 300)}"
+    try:
+        commit = run_git(at, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}")
+        # In a folder, git packs what is below it alone, by the paths from there.
+        packed = run_git(at, "archive", "--format=tar", commit.stdout.decode().strip() or "-", "--", ".")
+    except (OSError, subprocess.SubprocessError) as error:
+        raise BadInput(f"{missing}: git did not answer ({error})") from None
+    if commit.returncode or packed.returncode:
+        raise BadInput(f"{missing}: name one that there is, such as --against HEAD")
+    with TemporaryDirectory() as unpacked, tarfile.open(fileobj=BytesIO(packed.stdout)) as archive:
+        place = Path(unpacked) / at.name
+        archive.extractall(place, filter="data")
+        return read_skill(place / folder.name if is_memory(skill.path) else place)
 
 
 def _read(path: Path, live: SkillFiles) -> SkillFiles:

@@ -5,14 +5,18 @@ from __future__ import annotations
 import json
 import os
 import re
+import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
 from changes import LESSONS, at_a_terminal, make_accepted, make_candidate
-from console import BACKENDS, TARGET, Cli, Place, parsed
+from console import BACKENDS, SEED, TARGET, Cli, Place, parsed
 
+from skillopt_mcp.backends.world import make_tasks
 from skillopt_mcp.candidates import propose_edits
+from skillopt_mcp.promotions.consent import add_root
+from skillopt_mcp.splits import DEFAULT_SHARES
 from skillopt_mcp.tasks import add_tasks
 from skillopt_mcp.workspace import Workspace
 
@@ -250,3 +254,40 @@ def test_an_untested_candidate_is_adopted_only_where_a_person_says_so(cli: Cli, 
     code, screen = at_a_terminal(place, "promote", candidate, "--unproven", answer="y")
     assert (code, "Not tested." in screen) == (0, True)
     assert "UNPROVEN" in cli("show", SKILL, store=place.store_path).stdout
+
+
+def git(folder: Path, *arguments: str) -> None:
+    identity = ("-c", "user.name=a", "-c", "user.email=a@example.org", "-c", "init.defaultBranch=main")
+    subprocess.run(["git", *identity, "-C", str(folder), *arguments], check=True, capture_output=True)
+
+
+def test_an_edit_that_is_older_than_its_tracking_is_tested_against_git_and_put_back(cli: Cli, place: Place) -> None:
+    before = place.main.read_bytes()
+    git(place.skill_path.parent, "init")
+    git(place.skill_path.parent, "add", ".")
+    git(place.skill_path.parent, "commit", "-m", "as it was")
+    edit(place, LESSONS)
+    later = Place(place.skill_path, place.store_path.with_name("later.db"))
+    with Workspace(later.store_path) as workspace:
+        add_root(workspace, str(later.skill_path.parent))
+        skill = workspace.skill(str(later.skill_path))
+        workspace.store.tasks.add_tasks(skill.id, make_tasks(60, SEED), DEFAULT_SHARES)
+        first = skill.live_version
+    refused = cli("evaluate", SKILL, "--target", TARGET, store=later.store_path)
+    assert (refused.returncode, "--against HEAD" in refused.stderr) == (1, True)
+    better = verdict_on(cli, later, SKILL, "--against", "HEAD")
+    assert better["test"]["verdict"] == "better"
+    assert verdict_on(cli, later, SKILL)["test"] == better["test"], "it is attached to"
+    for unknown in ("nothing-of-that-name", "0123456789ab", "--output=x"):
+        done = cli("evaluate", SKILL, f"--against={unknown}", "--target", TARGET, store=later.store_path)
+        assert (done.returncode, "no git revision" in done.stderr) == (1, True), done.stderr
+    edit(place, "Be brief.")
+    assert verdict_on(cli, later, SKILL, "--against", first[:12])["accepted"] is False
+    assert at_a_terminal(later, "rollback", SKILL, first[:12], answer="y")[0] == 0
+    assert at_a_terminal(later, "rollback", SKILL, better_base(better, cli, later), answer="y")[0] == 0
+    assert place.main.read_bytes() == before
+
+
+def better_base(found: dict[str, Any], cli: Cli, place: Place) -> str:
+    shown = parsed(cli("show", found["candidate_id"], "--json", store=place.store_path))
+    return str(shown["candidate"]["base"])

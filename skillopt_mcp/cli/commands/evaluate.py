@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Annotated
 
 from skillopt_mcp.candidates import rebase_candidate
-from skillopt_mcp.cli.command import TARGET, Arg, Flag, WrongUsage, command
+from skillopt_mcp.cli.command import TARGET, Arg, Flag, command
 from skillopt_mcp.cli.reports import show_foreseen, show_page, show_report
 from skillopt_mcp.cli.spending import BrokenOff, Planned, Sending, agree, require_backends, simulation
 from skillopt_mcp.cli.terminal import Terminal
@@ -50,7 +50,7 @@ class Evaluate(Sending):
 
     subject: Annotated[str, Arg("c-...; r-...: a run's best version; SKILL: the edit that you made to its file")]
     file: Annotated[str | None, Flag("the new text of SKILL: a SKILL.md or a skill folder", "NEW")] = None
-    against: Annotated[str | None, Flag("the old text (default: the live version)", "OLD")] = None
+    against: Annotated[str | None, Flag("the old text: git revision, version, file (default: live)", "OLD")] = None
     no_worse: Annotated[float | None, Flag("ask whether the share of solved tasks falls by less than this")] = None
     max_pairs: Annotated[int | None, Flag("most pairs of attempts with --no-worse, or on fewer than 8 tasks")] = None
     graded: Annotated[bool, Flag("compare scores from 0 to 1 instead of passed or not")] = False
@@ -63,8 +63,6 @@ class Evaluate(Sending):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.against and not self.file:
-            raise WrongUsage("--against needs --file")
 
     def run(self, terminal: Terminal) -> Evaluated | Proposed | PlannedTest | BrokenOff:
         """Return the state of the test."""
@@ -90,9 +88,9 @@ class Evaluate(Sending):
             return self._test(workspace, terminal)
 
     def _candidate(self, workspace: Workspace) -> Candidate:
-        if self.file:
-            against = Path(self.against) if self.against else None
-            return candidate_of_files(workspace, self.subject, Path(self.file), against)
+        if self.file or self.against:
+            new = Path(self.file) if self.file else None
+            return candidate_of_files(workspace, self.subject, new, self.against)
         return candidate_named(workspace, self.subject)
 
     def _test(self, workspace: Workspace, terminal: Terminal) -> Evaluated | PlannedTest | BrokenOff:
