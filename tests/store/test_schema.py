@@ -2,6 +2,8 @@
 
 import json
 import re
+import subprocess
+import sys
 
 import pytest
 from children import SKILL
@@ -36,6 +38,12 @@ def test_every_view_reads(store: Store, pool: Pool) -> None:
     assert {name: len(pool.rows(f"select * from {name}")) for name in names} == {
         "skills": 1, "steps": 0, "test_tasks": 0, "verdicts": 0, "edits": 0, "spend": 0, "sessions": 0, "promotions": 0,
     }  # fmt: skip
+
+
+def test_sqlite_utils_prints_a_view_of_a_store_in_use(store: Store) -> None:
+    store.skills.track("changelog", "/s", SKILL)
+    command = [sys.executable, "-m", "sqlite_utils", "rows", str(store.path), "skills"]
+    assert [row["name"] for row in json.loads(subprocess.check_output(command))] == ["changelog"]
 
 
 def test_the_metadata_for_datasette_names_each_view_and_column_and_its_queries_run(store: Store, pool: Pool) -> None:
