@@ -12,7 +12,7 @@ from skillopt_mcp.api import Callback, StageName
 from skillopt_mcp.training import loop as training
 
 SURE = f"{SIMULATION},noise=0"
-LONG = Config(epochs=9, batch=10, sessions=0)
+LONG = Config(epochs=9, batch=10, sessions=0, seed=1)
 CONFIG = Config(epochs=3, batch=10, sessions=0)
 
 

@@ -31,7 +31,7 @@ from skillopt_mcp.training.config import Config
 from skillopt_mcp.training.progress import Notify, Progress
 from skillopt_mcp.workspace import Workspace
 
-CONFIG = Config(epochs=2, batch=10, seed=1)
+CONFIG = Config(epochs=2, batch=10, seed=2)
 
 
 def test_a_run_trains_and_tests_its_best_version(place: Place, workspace: Workspace) -> None:
