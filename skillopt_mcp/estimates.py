@@ -14,18 +14,18 @@ from skillopt_mcp.costs import default_tokens
 from skillopt_mcp.evidence import evidence_of, n_votes
 from skillopt_mcp.judges.checking import families
 from skillopt_mcp.permitted import evidence_gaps, source_gaps
-from skillopt_mcp.promotion_tests import chosen_tasks
+from skillopt_mcp.promotion_tests import TestPrice, caps_of_search, chosen_tasks, price_of_test
 from skillopt_mcp.prompts.rendering import MAX_REASKS
 from skillopt_mcp.records.budgets import FREE_STAGE
 from skillopt_mcp.records.calls import Role
 from skillopt_mcp.records.runs import Run
 from skillopt_mcp.records.tasks import Task
-from skillopt_mcp.runs import planned
+from skillopt_mcp.runs import caps_of, planned
 from skillopt_mcp.skills import check_merged
 from skillopt_mcp.store.ledger import Usual
 from skillopt_mcp.training.config import Config
 from skillopt_mcp.training.plan import epoch_batches, search_splits, steps
-from skillopt_mcp.training.promotion_test import BETTER, Test, held_out, plan_of
+from skillopt_mcp.training.promotion_test import Test, held_out
 from skillopt_mcp.workspace import Workspace
 
 
@@ -112,8 +112,21 @@ def estimate_run(workspace: Workspace, skill: str, config: Config, only: Collect
     check_merged(workspace.store.skills.get_files(tracked.id, tracked.live_version))
     n_sessions = len(workspace.store.trajectories.recent_trajectories(tracked.id, config.sessions))
     tasks = chosen_tasks(workspace, tracked, config, only)
-    ending = _ending(workspace, tracked.live_version, tracked.id, tasks)
+    ending = price_of_test(workspace, tracked.live_version, tracked.id, tasks)
     return _estimate(tasks, n_sessions, config, ending)
+
+
+def describe_reach(workspace: Workspace, run: Run, estimate: Estimate) -> str:
+    """Whether the caps of a new run reach a verdict; "" without caps, or without held-out tasks."""
+    price = price_of_test(workspace, run.base_version, run.skill_id, tasks_of(workspace, run))
+    caps = caps_of(workspace, run)
+    if not caps.options.replace(f"--max-minutes {caps.minutes}", "").strip() or not price.n_runs:
+        return ""
+    left = caps_of_search(workspace, caps, price)
+    test = f"the promotion test takes up to {price.n_runs:,} runs"
+    if left is None or (left.calls is not None and left.calls <= estimate.n_val):
+        return f"The cap ({caps.options}) reaches no verdict: {test}."
+    return f"The cap ({caps.options}) reaches a verdict: {test}, which are kept back."
 
 
 def run_gaps(workspace: Workspace, run: Run) -> list[str]:
@@ -130,7 +143,7 @@ def estimate_rest(workspace: Workspace, run: Run) -> dict[Role, int]:
     Where a backend has changed, the earlier answers serve finished steps alone: the other steps are asked in full.
     """
     store, tasks, config = workspace.store, tasks_of(workspace, run), Config.of_run(run.config)
-    ending = _ending(workspace, run.base_version, run.skill_id, _in_use(workspace, run))
+    ending = price_of_test(workspace, run.base_version, run.skill_id, _in_use(workspace, run))
     if len(run.answering) > 1 or changed_since(workspace, run, answering(run_backends(workspace, run))):
         return _estimate(tasks, len(run.sessions), config, ending, _rest(workspace, run)).calls
     if store.runs.list_finishes(run.id):
@@ -148,7 +161,7 @@ def estimate_rest(workspace: Workspace, run: Run) -> dict[Role, int]:
 def estimate_end(workspace: Workspace, run: Run) -> dict[Role, int]:
     """Return what a run whose search is over may still ask of each role at most: its promotion test."""
     store, steps = workspace.store, workspace.store.runs.list_steps(run.id)
-    ending = _ending(workspace, run.base_version, run.skill_id, _in_use(workspace, run))
+    ending = price_of_test(workspace, run.base_version, run.skill_id, _in_use(workspace, run))
     n_runs = ending.n_runs if steps and steps[-1].best_version != run.base_version else 0
     if begun := store.runs.list_finishes(run.id):
         row = store.tests.find(begun[-1])
@@ -191,25 +204,8 @@ def _rest(workspace: Workspace, run: Run) -> _Training:
     return _Training(sizes, kinds["slow"], kinds["meta"], n_measured=2)
 
 
-class _Ending(NamedTuple):
-    """The promotion test that a run may end with: its attempts at most, and the judge's calls of each."""
-
-    n_runs: int
-    votes: int
-
-
-def _ending(workspace: Workspace, base: str, skill_id: int, tasks: Sequence[Task]) -> _Ending:
-    """Return the test of a run on these tasks, whose best version is a new candidate."""
-    held = held_out(tasks)
-    if not held:
-        return _Ending(0, 0)
-    earlier = workspace.store.tests.scores_of(skill_id, base, evidence_of(workspace.backends_for(held)))
-    plan = plan_of([family[0] for family in families(held)], earlier, BETTER, 1)
-    return _Ending(plan.most_runs, max(map(n_votes, held)))
-
-
 def _estimate(
-    tasks: list[Task], n_sessions: int, config: Config, ending: _Ending, training: _Training | None = None
+    tasks: list[Task], n_sessions: int, config: Config, ending: TestPrice, training: _Training | None = None
 ) -> Estimate:
     """Return what a training asks at most, the whole one if none is given, and the test that it ends with."""
     train, val = search_splits(tasks, config)

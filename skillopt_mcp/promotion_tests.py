@@ -12,7 +12,7 @@ from dataclasses import replace
 from io import BytesIO
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from skillopt_mcp.answering import describe_own_backend
 from skillopt_mcp.backends.base import Backend, environment_name
@@ -24,15 +24,17 @@ from skillopt_mcp.candidates import advise_skill, bring_back, is_reason_to_promo
 from skillopt_mcp.costs import check_caps, default_tokens
 from skillopt_mcp.documents.text import quoted
 from skillopt_mcp.errors import BadInput, Busy, NotFound, Refused
-from skillopt_mcp.evidence import evidence_of, is_pasted, is_simulated, kind_of, opens_skills, try_programs
+from skillopt_mcp.evidence import evidence_of, is_pasted, is_simulated, kind_of, n_votes, opens_skills, try_programs
 from skillopt_mcp.gates.power import power_of
 from skillopt_mcp.gates.promotion import ENOUGH_UNITS, GATE
 from skillopt_mcp.guard.capabilities import findings
 from skillopt_mcp.host_work import Capacity, estimate_host_test, hand_out, withdraw
+from skillopt_mcp.judges.checking import families
 from skillopt_mcp.judges.judging import attemptable, is_form_alone
 from skillopt_mcp.linting import run_git
 from skillopt_mcp.next_step import promotion
 from skillopt_mcp.permitted import permission_gaps
+from skillopt_mcp.records.budgets import Caps
 from skillopt_mcp.records.calls import Call, Reply, Role
 from skillopt_mcp.records.candidates import Candidate, NewCandidate, candidate_id, edited_on_top
 from skillopt_mcp.records.evidence import Arm, Standing, TestReport
@@ -58,6 +60,7 @@ from skillopt_mcp.training.promotion_test import (
     held_out,
     is_front_matter_alone,
     open_test,
+    plan_of,
     run_test,
     standing_of,
     stored_test,
@@ -442,7 +445,42 @@ def _able(workspace: Workspace, test: Test) -> dict[Role, Backend]:
     return backends
 
 
-# What it could find, and what it found
+# What it takes, what it could find, and what it found
+
+
+class TestPrice(NamedTuple):
+    """The promotion test that a run may end with: its attempts at most, and the judge's calls of each."""
+
+    n_runs: int
+    votes: int
+
+
+def price_of_test(workspace: Workspace, base: str, skill_id: int, tasks: Sequence[Task]) -> TestPrice:
+    """The price of the test of a run on these tasks, whose best version is a new candidate."""
+    held = held_out(tasks)
+    if not held:
+        return TestPrice(0, 0)
+    earlier = workspace.store.tests.scores_of(skill_id, base, evidence_of(workspace.backends_for(held)))
+    plan = plan_of([family[0] for family in families(held)], earlier, BETTER, 1)
+    return TestPrice(plan.most_runs, max(map(n_votes, held)))
+
+
+def caps_of_search(workspace: Workspace, caps: Caps, price: TestPrice) -> Caps | None:
+    """What a search may use of caps: all but the price of its promotion test; None where they do not hold that.
+
+    Tokens and money are those of such calls before, or a default.
+    """
+    target = workspace.backend("target")
+    usual = workspace.store.ledger.usual("target", target.name, target.fingerprint)
+    n_calls = price.n_runs * (1 + price.votes)
+    tokens = round(n_calls * (usual.tokens if usual else default_tokens(target.name)))
+    left = Caps(
+        None if caps.calls is None else caps.calls - n_calls,
+        None if caps.tokens is None else caps.tokens - tokens,
+        None if caps.usd is None else caps.usd - n_calls * ((usual.usd if usual else None) or 0.0),
+        caps.minutes,
+    )
+    return None if any(each is not None and each <= 0 for each in (left.calls, left.tokens, left.usd)) else left
 
 
 def foresee(workspace: Workspace, test: Test) -> Foreseen:

@@ -43,7 +43,16 @@ from skillopt_mcp.guard.capabilities import findings
 from skillopt_mcp.guard.evidence import carried
 from skillopt_mcp.host_work import describe_leases
 from skillopt_mcp.next_step import BACKENDS, resuming
-from skillopt_mcp.promotion_tests import chosen_tasks, current_test, only_here, opened, report_of, tasks_to_test
+from skillopt_mcp.promotion_tests import (
+    caps_of_search,
+    chosen_tasks,
+    current_test,
+    only_here,
+    opened,
+    price_of_test,
+    report_of,
+    tasks_to_test,
+)
 from skillopt_mcp.prompts.loading import Prompts, load_prompts, stored_prompts
 from skillopt_mcp.records.budgets import Caps, Cost
 from skillopt_mcp.records.calls import Call, Reply, Role
@@ -195,6 +204,9 @@ def answered(outcome: T | Outstanding) -> T:
     return outcome
 
 
+SEARCH_CAPPED = "the search ended at its cap, so that its promotion test could be paid"
+
+
 def replay(
     workspace: Workspace, run: Run, notify: Notify = silent, on_reply: OnReply | None = None,
     concurrency: int | None = None, *, allow_changed: bool = False,
@@ -227,21 +239,39 @@ def replay(
         higher = ""
         plan = planned(workspace, run)
         asker = functools.partial(
-            Asker, store, concurrency=concurrency, on_reply=on_reply, budget=Budget(run.id, caps),
-            on_pause=pause_reporter(notify),
-        )  # fmt: skip
+            Asker, store, concurrency=concurrency, on_reply=on_reply, on_pause=pause_reporter(notify)
+        )
+        price = price_of_test(workspace, run.base_version, run.skill_id, tasks_of(workspace, run))
+        kept_back = caps_of_search(workspace, caps, price) or caps
 
-        def try_test(test: Test) -> Standing:
-            backends = workspace.backends_for(test.tasks)
-            with only_here(store, test, notify), asker(backends, test.row.id) as ask:
-                return answered(run_or_wait(ask, store, lambda: run_test(test, store, ask, notify)))
-
-        with span("run", run=run.id, skill=skill.name):
-            with asker(backends, run.id) as ask:
+        def search(limits: Caps) -> Best:
+            with asker(backends, run.id, budget=Budget(run.id, limits)) as ask:
                 state = answered(
                     run_or_wait(ask, store, lambda: train(plan, store, ask, notify, stop_when_perfect=True))
                 )
-            result = finish(workspace, run, plan, Best(state.best, state.best_score), try_test)
+            return Best(state.best, state.best_score)
+
+        def try_test(test: Test) -> Standing:
+            backends = workspace.backends_for(test.tasks)
+            budget = Budget(run.id, caps)
+            with only_here(store, test, notify), asker(backends, test.row.id, budget=budget) as ask:
+                return answered(run_or_wait(ask, store, lambda: run_test(test, store, ask, notify)))
+
+        with span("run", run=run.id, skill=skill.name):
+            reason = ""
+            try:
+                best = search(kept_back)
+            except CapReached:
+                steps = store.runs.list_steps(run.id)
+                if kept_back == caps:
+                    raise
+                if steps and steps[-1].best_version != run.base_version:
+                    files = store.skills.get_files(run.skill_id, steps[-1].best_version)
+                    best, reason = Best(files, steps[-1].best), SEARCH_CAPPED
+                else:  # there is nothing to test yet
+                    best = search(caps)
+            result = finish(workspace, run, plan, best, try_test)
+            result = result.model_copy(update={"reason": result.reason or reason})
         store.runs.set_status(run.id, "finished", result.model_dump_json())
         status = "finished"
         return result

@@ -16,6 +16,7 @@ from console import BACKENDS, SEED, TARGET, Cli, Place, parsed
 from skillopt_mcp.backends.world import make_tasks
 from skillopt_mcp.candidates import propose_edits
 from skillopt_mcp.promotions.consent import add_root
+from skillopt_mcp.runs import SEARCH_CAPPED
 from skillopt_mcp.splits import DEFAULT_SHARES
 from skillopt_mcp.tasks import add_tasks
 from skillopt_mcp.workspace import Workspace
@@ -291,3 +292,17 @@ def test_an_edit_that_is_older_than_its_tracking_is_tested_against_git_and_put_b
 def better_base(found: dict[str, Any], cli: Cli, place: Place) -> str:
     shown = parsed(cli("show", found["candidate_id"], "--json", store=place.store_path))
     return str(shown["candidate"]["base"])
+
+
+def test_the_price_of_the_promotion_test_is_kept_back_and_the_start_says_whether_the_cap_reaches_a_verdict(
+    cli: Cli, place: Place
+) -> None:
+    settings = ("replay", SKILL, *BACKENDS, "--epochs", "3", "--batch", "5", "--seed", "7")
+    short = cli(*settings, "--max-calls", "120", "--dry-run", store=place.store_path)
+    assert "The cap (--max-calls 120) reaches no verdict: the promotion test takes up to 240 runs" in short.stderr
+    enough = cli(*settings, "--max-calls", "380", "--dry-run", store=place.store_path)
+    assert "The cap (--max-calls 380) reaches a verdict" in enough.stderr
+    done = parsed(cli(*settings, "--max-calls", "380", "--json", store=place.store_path))
+    assert (done["status"], done["reason"]) == ("finished", SEARCH_CAPPED)
+    assert done["test"]["verdict"]
+    assert 0 < done["n_calls"] <= 140 < done["n_calls"] + done["n_test_calls"] <= 380

@@ -42,7 +42,7 @@ from skillopt_mcp.costs import account, describe_failed, describe_price, is_used
 from skillopt_mcp.demo import advised
 from skillopt_mcp.documents.text import counted
 from skillopt_mcp.errors import BadInput, Busy, Refused, SkillOptError, Stopped, StoreError
-from skillopt_mcp.estimates import estimate_rest, estimate_run, run_gaps
+from skillopt_mcp.estimates import describe_reach, estimate_rest, estimate_run, run_gaps
 from skillopt_mcp.memory_files import Consolidated, Training, consolidate, documents
 from skillopt_mcp.records.calls import Role
 from skillopt_mcp.records.next_step import NextStep
@@ -180,6 +180,8 @@ class Replay(Sending):
                 f"({estimate.train_rollouts:,} attempts in training, {estimate.val_rollouts:,} on val tasks, "
                 f"{estimate.promotion_runs:,} in the promotion test)."
             )
+            if reach := describe_reach(workspace, new, estimate):
+                text = f"{text} {reach}"
             if gaps := run_gaps(workspace, new):
                 text = f"{text} No standing permission will cover its edit: {'; '.join(gaps)}."
             if planned := agree(terminal, workspace, estimate.calls, self, text, ready.concurrency):
