@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from full_server import SEED, World
 from stdio_peer import StdioPeer, call_frame, serve_command
-from tool_calls import make_skill
+from tool_calls import add_held_out_task, make_skill
 
 from skillopt_mcp.store import driver
 
@@ -48,14 +48,11 @@ def test_who_still_reads_gets_the_answers_however_long_they_take(tmp_path: Path)
 
 
 def test_a_call_that_waits_for_work_is_shown_that_it_goes_on_when_the_input_ends(tmp_path: Path) -> None:
-    skill = make_skill(tmp_path)
+    add_held_out_task(skill := make_skill(tmp_path))
     command = serve_command(tmp_path, "--target", "simulated:honest,seed=1,latency_ms=600000")
     with StdioPeer(command, tmp_path) as peer:
         assert peer.process.stdin
         peer.initialize()
-        task = {"prompt": "1 + 1?", "judge": {"kind": "exact", "expected": "2"}, "split": "test"}
-        peer.write(call_frame(1, "add_tasks", {"skill": str(skill), "tasks": [task]}))
-        assert peer.answer()["id"] == 1
         peer.write(call_frame(2, "propose_edits", {"skill": str(skill), "edits": [{"op": "append", "content": "x"}]}))
         candidate_id = peer.answer()["result"]["structuredContent"]["candidate_id"]
         peer.write(call_frame(3, "evaluate_candidate", {"candidate_id": candidate_id}))

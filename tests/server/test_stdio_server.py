@@ -13,7 +13,7 @@ import anyio
 import pytest
 from mcp import Client, StdioServerParameters
 from stdio_peer import StdioPeer, call_frame, serve_command
-from tool_calls import Era, make_skill
+from tool_calls import Era, add_held_out_task, make_skill
 
 GONE_S = 3.0
 SLOW_WORLD = ("--target", "simulated:honest,seed=1,latency_ms=600000")
@@ -209,14 +209,14 @@ def test_vendor_libraries_are_not_imported_by_the_demo(tmp_path: Path) -> None:
 
 
 def test_vendor_libraries_are_not_imported_by_work_on_a_simulation(tmp_path: Path) -> None:
-    skill = make_skill(tmp_path)
+    add_held_out_task(skill := make_skill(tmp_path))
     command = with_import_times(serve_command(tmp_path, "--target", "simulated:honest,seed=1"))
     # A file, for a pipe that is not read yet would hold the server up once it is full.
     log = tmp_path / "stderr"
     with log.open("wb") as stderr, StdioPeer(command, tmp_path, stderr=stderr.fileno()) as peer:
         assert peer.process.stdin
         peer.initialize()
-        task = {"prompt": "1 + 1?", "judge": {"kind": "exact", "expected": "2"}, "split": "test"}
+        task = {"prompt": "1 + 2?", "judge": {"kind": "exact", "expected": "3"}}
         for number, (tool, arguments) in enumerate(
             [
                 ("add_tasks", {"skill": str(skill), "tasks": [task]}),
@@ -248,9 +248,7 @@ def test_a_signal_ends_an_idle_server(tmp_path: Path, number: int) -> None:
 def start_slow_call(peer: StdioPeer, skill: Path) -> None:
     """Leave the server in the middle of an evaluation that would take minutes."""
     peer.initialize()
-    task = {"prompt": "1 + 1?", "judge": {"kind": "exact", "expected": "2"}, "split": "test"}
-    peer.write(call_frame(1, "add_tasks", {"skill": str(skill), "tasks": [task]}))
-    assert peer.answer()["result"]["isError"] is False
+    add_held_out_task(skill)
     peer.write(call_frame(2, "propose_edits", {"skill": str(skill), "edits": [{"op": "append", "content": "x"}]}))
     candidate_id = peer.answer()["result"]["structuredContent"]["candidate_id"]
     peer.write(call_frame(3, "evaluate_candidate", {"candidate_id": candidate_id}))

@@ -12,6 +12,7 @@ from mcp_types import CallToolResult, TextContent
 
 from skillopt_mcp.server.app import Services, SkillOptServer
 from skillopt_mcp.server.tools import tools_over
+from skillopt_mcp.tasks import add_tasks
 from skillopt_mcp.workspace import Workspace
 
 Era = Literal["auto", "legacy"]
@@ -67,3 +68,10 @@ def make_skill(place: Path, name: str = "ledger", text: str = "Read the whole pa
     folder.mkdir(parents=True)
     (folder / "SKILL.md").write_text(f"---\nname: {name}\ndescription: Work out amounts.\n---\n\n{text}")
     return folder
+
+
+def add_held_out_task(skill: Path) -> None:
+    """Add a held-out task of a person's to the store next to the project of a skill: an agent's would wait."""
+    with Workspace(skill.parents[3] / "store.db") as workspace:
+        task = {"prompt": "1 + 1?", "judge": {"kind": "exact", "expected": "2"}, "split": "test"}
+        add_tasks(workspace, str(skill), [task])
