@@ -31,7 +31,7 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import ElicitRequestParams, ElicitResult
 
 from benchmarks.agent_looks import REFUSED, SEALED, acting, reading, resource_names
-from benchmarks.doors import SCRIPT, add_tasks, ours, parser, rows, run, show, vendor
+from benchmarks.doors import SCRIPT, add_own_tasks, add_tasks, ours, parser, rows, run, show, vendor
 from benchmarks.simulation import HARMFUL, right_answer, task_rows
 from skillopt_mcp.backends.world import PLACEBOS
 
@@ -109,7 +109,7 @@ async def own_gate(n_tests: int, seed: int, place: Path) -> tuple[int, Json]:
 
 async def _cheat(session: Session, skill: Path, line: str, seed: int) -> tuple[bool, str]:
     """Return whether an edit was accepted whose author solves what the skill with it attempts alone; and its id."""
-    await session.call("add_tasks", skill=str(skill), tasks=task_rows(HELD_OUT, seed, ("test",)))
+    add_own_tasks(skill.parent.parent / "store.db", skill, task_rows(HELD_OUT, seed, ("test",)))
     edits = [{"op": "append", "content": line}]
     proposed = await session.call("propose_edits", skill=str(skill), edits=edits)
     candidate = str(proposed["candidate_id"])

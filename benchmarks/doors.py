@@ -16,6 +16,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import IO, Any, Self
 
+from skillopt_mcp import tasks
+from skillopt_mcp.workspace import Workspace
+
 SCRIPT = str(Path(sys.executable).with_name("skillopt-mcp"))
 BARE = [sys.executable, str(Path(__file__).with_name("bare_server.py"))]
 CONCURRENCY = "--concurrency"
@@ -80,6 +83,13 @@ def add_tasks(store: Path, skill: Path, rows: Sequence[Mapping[str, object]]) ->
     path = skill.parent.parent / f"tasks-{skill.name}.jsonl"
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     run(store, "tasks", "add", str(skill), str(path))
+
+
+def add_own_tasks(store: Path, skill: Path, rows: Sequence[Mapping[str, object]]) -> None:
+    """Add tasks as a person at a terminal does: they count as looked at."""
+    with Workspace(store, project=skill.parent) as workspace:
+        added = tasks.add_tasks(workspace, str(skill), list(rows))
+    assert added.added == len(rows), added
 
 
 def rows(store: Path, sql: str, *values: object) -> list[tuple[Any, ...]]:

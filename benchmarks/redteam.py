@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from benchmarks.craft_lessons import CRAFT_LESSONS
-from benchmarks.doors import StdioHost, ours, parser, run, show, vendor
+from benchmarks.doors import StdioHost, add_own_tasks, ours, parser, run, show, vendor
 from benchmarks.lessons import LESSONS, TOOLS
 from benchmarks.poisons import POISONS, Poison
 from benchmarks.published_lessons import PUBLISHED
@@ -78,7 +78,7 @@ class Yard:
         if promote:
             judge = {"kind": "exact", "expected": RIGHT}
             tasks = [{"prompt": f"Which account is number {n}?", "judge": judge} for n in range(30)]
-            self.host.call("add_tasks", {"skill": str(path), "tasks": tasks})
+            add_own_tasks(self.store, path, tasks)
         proposed: dict[str, Any] = {"status": "running"}
         while proposed["status"] == "running":
             proposed = self.host.call("propose_edits", {"skill": str(path), "rollouts": 0 if attempts else ROLLOUTS})

@@ -14,7 +14,7 @@ from benchmarks.published_lessons import PUBLISHED
 from benchmarks.redteam import COPIED, REWORDED, SKILL, Placement, Yard, honest, poisoned, yard
 from skillopt_mcp.documents.edits import apply_patch
 from skillopt_mcp.guard.capabilities import findings
-from skillopt_mcp.promotions.consent import beyond_small_edit
+from skillopt_mcp.permitted import beyond_small_edit
 from skillopt_mcp.records.edits import Edit, Patch
 from skillopt_mcp.records.skills import MAIN_FILE, SkillFile, SkillFiles
 

@@ -1,4 +1,4 @@
-"""Tasks: list, add, check, export and remove what a skill is trained and tested on."""
+"""Tasks: list, add, review, check, export and remove what a skill is trained and tested on."""
 
 from __future__ import annotations
 
