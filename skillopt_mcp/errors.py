@@ -5,6 +5,7 @@
     |   `-- BadSkill              a folder that is not a readable skill
     |-- NotFound                  a skill, candidate, version or run that the store does not know
     |-- Refused                   an action that the evidence, the guard or a permission does not allow
+    |   |-- NotLoaded             a host does not load the text, or would run by that what no person has seen
     |   `-- Stale                 the live file is not the one that the evidence was gathered against
     |-- Busy                      another process is advancing this run
     |-- Stopped                   a run that stopped before its end, with all that was answered kept: it can be resumed
@@ -41,6 +42,10 @@ class NotFound(SkillOptError):
 
 class Refused(SkillOptError):
     """Evidence, guard or permission does not allow the action."""
+
+
+class NotLoaded(Refused):
+    """A host does not load a text, or would run something by loading it that no person has seen."""
 
 
 class Stale(Refused):

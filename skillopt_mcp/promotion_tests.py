@@ -17,6 +17,7 @@ from typing import Literal, NamedTuple
 from skillopt_mcp.answering import describe_own_backend
 from skillopt_mcp.backends.base import Backend, environment_name
 from skillopt_mcp.backends.host import is_host
+from skillopt_mcp.calls.arrivals import check_arrivals
 from skillopt_mcp.calls.asking import Asker, Outstanding, run_or_wait
 from skillopt_mcp.calls.owners import lock_run
 from skillopt_mcp.calls.spending import Budget
@@ -24,7 +25,16 @@ from skillopt_mcp.candidates import advise_skill, bring_back, is_reason_to_promo
 from skillopt_mcp.costs import check_caps, default_tokens
 from skillopt_mcp.documents.text import quoted
 from skillopt_mcp.errors import BadInput, Busy, NotFound, Refused
-from skillopt_mcp.evidence import evidence_of, is_pasted, is_simulated, kind_of, n_votes, opens_skills, try_programs
+from skillopt_mcp.evidence import (
+    evidence_of,
+    is_pasted,
+    is_simulated,
+    kind_of,
+    n_votes,
+    opens_skills,
+    origins,
+    try_programs,
+)
 from skillopt_mcp.gates.power import power_of
 from skillopt_mcp.gates.promotion import ENOUGH_UNITS, GATE
 from skillopt_mcp.guard.capabilities import findings
@@ -35,7 +45,7 @@ from skillopt_mcp.linting import run_git
 from skillopt_mcp.next_step import promotion
 from skillopt_mcp.permitted import permission_gaps
 from skillopt_mcp.records.budgets import Caps
-from skillopt_mcp.records.calls import Call, Reply, Role
+from skillopt_mcp.records.calls import Call, Reply, Role, Rollout
 from skillopt_mcp.records.candidates import Candidate, NewCandidate, candidate_id, edited_on_top
 from skillopt_mcp.records.evidence import Arm, Standing, TestReport
 from skillopt_mcp.records.next_step import NextStep
@@ -442,6 +452,8 @@ def _able(workspace: Workspace, test: Test) -> dict[Role, Backend]:
     backends = workspace.backends_for(test.tasks)
     try_programs(workspace.store, test.tasks)
     check_caps(workspace.caps, backends)
+    arms = [Rollout(files, task) for task in test.tasks for files in (test.base, test.candidate)]
+    check_arrivals(workspace.store, backends["target"], arms)
     return backends
 
 
@@ -517,6 +529,12 @@ def report_of(workspace: Workspace, test: Test, standing: Standing | None = None
         promotions_here=store.tests.promotions_on(test.row.tasks),
         backend=test.row.backend,
         pasted=is_pasted(test.row.backend),
+        loading=[
+            f"{text} text: {found.state + ': ' if found.state != 'arrived' else ''}{found.words}"
+            for text, files in (("old", test.base), ("new", test.candidate))
+            for found in store.arrivals.list_of(origins(test.row.backend)[0], files.digest)
+            if found.words
+        ],
     )
 
 

@@ -94,6 +94,7 @@ def caveats(report: TestReport) -> list[str]:
             f"The skill was opened in {opened.before} of {opened.before_of} attempts with the old text, "
             f"{opened.after} of {opened.after_of} with the new one."
         )
+    found += [f"Loading the {each}." for each in report.loading]
     if report.pasted:
         found.append(PASTED)
     if report.few_tasks and report.verdict in ("better", "not_better", "cant_tell"):

@@ -409,6 +409,26 @@ create table test_attempt (
     primary key (test_id, unit, arm, number)
 ) strict, without rowid;
 
+-- One row per text that a host was tried with: whether it loads it. No model is asked for that.
+create table arrival (
+    backend text not null,          -- the target's fingerprint
+    version text not null,          -- the digest of the files
+    folder text not null,           -- the skill's folder; "/" before it: opened by its name in a prompt
+    state text not null check (state in ('arrived', 'refused', 'unchecked')),
+    words text not null,            -- the host's own, or what it changes
+    created_at text not null default (strftime('%Y-%m-%dT%H:%M:%fZ')),
+    primary key (backend, version, folder)
+) strict, without rowid;
+
+-- One row per command that a host runs while it loads a skill, and that a person has seen.
+create table seen_command (
+    key text primary key,           -- sha256 of the skill's id and the command
+    skill_id integer not null references skill(id),
+    command text not null,
+    login text not null,            -- the name that the person was logged in by; empty where it is not known
+    created_at text not null default (strftime('%Y-%m-%dT%H:%M:%fZ'))
+) strict, without rowid;
+
 -- One row per run that reached the promotion test of its best version.
 create table finish (
     run_id text not null references run(id),

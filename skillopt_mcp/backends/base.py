@@ -10,7 +10,7 @@ from typing import Protocol, get_args, runtime_checkable
 from skillopt_mcp.documents.text import quoted
 from skillopt_mcp.errors import BackendError
 from skillopt_mcp.limits import MAX_CONCURRENCY
-from skillopt_mcp.records.calls import Call, Fault, Reply, Role, Usage
+from skillopt_mcp.records.calls import Arrival, Call, Fault, Reply, Role, Rollout, Usage
 
 # More than any call can use, and few enough that the sum over all calls can be stored.
 MOST = 10**12
@@ -161,6 +161,17 @@ class Bounded(Protocol):
 def worst_case(backend: Backend, call: Call) -> Usage | None:
     """Return the most that one attempt at a call can use; None when there is no limit. An unknown price is None."""
     return backend.worst_case(call) if isinstance(backend, Bounded) else None
+
+
+@runtime_checkable
+class Loading(Protocol):
+    """A backend whose program loads skills by itself, where `loads` says so."""
+
+    loads: bool
+
+    async def load(self, request: Rollout, *, by_prompt: bool) -> Arrival | None:
+        """What comes of the request's skill in the program, asked by no model; None where there is no skill."""
+        ...
 
 
 @runtime_checkable

@@ -11,15 +11,16 @@ from urllib.parse import urlsplit
 
 from pydantic import Field
 
+from skillopt_mcp.backends.agents.arrival import Asked, read_messages
 from skillopt_mcp.backends.agents.backend import AgentBackend, Program, find_program
 from skillopt_mcp.backends.agents.claude_events import read_claude
 from skillopt_mcp.backends.agents.events import AgentEvents
-from skillopt_mcp.backends.agents.places import Place, current_model, passed_on, secrets_of
+from skillopt_mcp.backends.agents.places import MADE_UP_KEY, Place, current_model, made_up, passed_on, secrets_of
 from skillopt_mcp.backends.agents.processes import Ended, Line
 from skillopt_mcp.backends.api.prices import AgentOptions, parse_options
 from skillopt_mcp.backends.api.prompts import prompt_of
 from skillopt_mcp.backends.registry import backend
-from skillopt_mcp.records.calls import Call, Rollout, Usage
+from skillopt_mcp.records.calls import Arrival, Call, Rollout, Usage
 
 TOOLS = "Skill+Read+Glob+Grep+Edit+Write"
 RETRIES = 3
@@ -53,6 +54,7 @@ class ClaudeCode:
     """The host Claude Code at `path`."""
 
     skills_path = ".claude/skills"
+    mark = "/"
     program = Program(
         "Claude Code",
         login="log in (run `claude`, then /login), or set ANTHROPIC_API_KEY in the environment; settings files are not "
@@ -72,7 +74,7 @@ class ClaudeCode:
         # It looks at its bill between two turns: the last one may go above.
         self.max_usage = Usage(usd=options.max_usd) if options.max_usd else None
 
-    def line(self, call: Call, place: Place) -> Line:
+    def line(self, call: Call, place: Place, address: str = "") -> Line:
         """Return the command line for a call: a rollout has the tools and the working copy, a question has neither."""
         request = call.request
         common = [self._path, "-p", "--output-format", "stream-json", "--verbose"]
@@ -83,7 +85,7 @@ class ClaudeCode:
             common += ["--effort", self._options.effort]
         if self._options.max_usd:
             common += ["--max-budget-usd", str(self._options.max_usd)]
-        environ = self._variables(place)
+        environ = self._variables(place, address)
         if isinstance(request, Rollout):
             return Line(common + self._at_work(), environ, request.task.prompt)
         prompt = prompt_of(call)
@@ -124,14 +126,26 @@ class ClaudeCode:
             }
         return json.dumps(settings)
 
-    def _variables(self, place: Place) -> dict[str, str]:
-        return {
-            **passed_on(self._environ, self._passed, place),
-            "CLAUDE_CONFIG_DIR": str(place.home),
+    def arrival(self, ended: Ended, asked: Asked, folder: str, text: str) -> Arrival:
+        found = read_messages(asked, folder, text)
+        if found is None and (events := self.read(ended)).by_itself:
+            return Arrival("refused", events.answer or events.reason or "it answered by itself, and gave no reason")
+        return found or Arrival("unchecked", "the host has no tool Skill to open it by")
+
+    def _variables(self, place: Place, address: str) -> dict[str, str]:
+        """The variables of a call; with the `address` of a server of ours, none of the person's but the model."""
+        if address:
+            own = {**made_up(self._path, place), "ANTHROPIC_BASE_URL": address, "ANTHROPIC_API_KEY": MADE_UP_KEY}
+            if not self._options.model and (model := self._environ.get("ANTHROPIC_MODEL")):
+                own["ANTHROPIC_MODEL"] = model
+        else:
             # The user's login stays where it is, to be read and renewed there; empty means the default place.
-            "CLAUDE_SECURESTORAGE_CONFIG_DIR": self._login,
+            own = {**passed_on(self._environ, self._passed, place), "CLAUDE_SECURESTORAGE_CONFIG_DIR": self._login}
+        return {
+            **own,
+            "CLAUDE_CONFIG_DIR": str(place.home),
             "CLAUDE_CODE_TMPDIR": str(place.tmp),
-            "CLAUDE_CODE_MAX_RETRIES": str(RETRIES),
+            "CLAUDE_CODE_MAX_RETRIES": str(0 if address else RETRIES),
             "CLAUDE_CODE_DISABLE_AUTO_MEMORY": "1",
             "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
             "CLAUDE_CODE_DISABLE_OFFICIAL_MARKETPLACE_AUTOINSTALL": "1",

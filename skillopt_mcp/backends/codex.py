@@ -9,16 +9,17 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import ClassVar, Literal
 
+from skillopt_mcp.backends.agents.arrival import Asked, read_responses
 from skillopt_mcp.backends.agents.backend import AgentBackend, Program, find_program
 from skillopt_mcp.backends.agents.codex_events import read_codex
 from skillopt_mcp.backends.agents.events import AgentEvents
-from skillopt_mcp.backends.agents.places import Place, current_model, passed_on, secrets_of
+from skillopt_mcp.backends.agents.places import MADE_UP_KEY, Place, current_model, made_up, passed_on, secrets_of
 from skillopt_mcp.backends.agents.processes import Ended, Line, text_of
 from skillopt_mcp.backends.api.faults import find_endpoint
 from skillopt_mcp.backends.api.prices import AgentOptions, ApiOptions, parse_options
 from skillopt_mcp.backends.api.prompts import prompt_of, strict_schema
 from skillopt_mcp.backends.registry import backend
-from skillopt_mcp.records.calls import Call, Rollout, Usage
+from skillopt_mcp.records.calls import Arrival, Call, Rollout, Usage
 
 KEY = "CODEX_API_KEY"
 RETRIES = 3
@@ -47,6 +48,7 @@ class Codex:
     """The host Codex at `path`; `key` is the environment variable that its key is in, None for the user's login."""
 
     skills_path = ".agents/skills"
+    mark = ""
     # It has no option that would end a call at some number of tokens, or some price.
     max_usage: Usage | None = None
     program = Program(
@@ -63,13 +65,16 @@ class Codex:
         self._key = next((environ[name] for name in names if environ.get(name)), None)
         self.timeout = options.timeout
 
-    def line(self, call: Call, place: Place) -> Line:
+    def line(self, call: Call, place: Place, address: str = "") -> Line:
         """Return the command line for a call. Raises BackendFault (auth) when there is neither key nor login."""
         request = call.request
         home = place.home / ".codex"
         home.mkdir()
-        environ = {**passed_on(self._environ, "", place), "HOME": str(place.home), "CODEX_HOME": str(home)}
-        if self._key and (self._options.key_env or self._options.base_url or not self._login.is_file()):
+        own = made_up(self._path, place) if address else passed_on(self._environ, "", place)
+        environ = {**own, "HOME": str(place.home), "CODEX_HOME": str(home)}
+        if address:
+            environ[KEY] = MADE_UP_KEY
+        elif self._key and (self._options.key_env or self._options.base_url or not self._login.is_file()):
             environ[KEY] = self._key
         elif self._login.is_file():
             # A link, so that a login which is renewed is renewed for the user too.
@@ -77,7 +82,7 @@ class Codex:
         elif not self._options.base_url:
             raise self.program.fault("auth", "there is no login and no key")
         at_work = isinstance(request, Rollout)
-        (home / "config.toml").write_text(self._config(at_work=at_work), "utf-8")
+        (home / "config.toml").write_text(self._config(at_work=at_work, address=address), "utf-8")
         line = [self._path, "exec", "--json", "--skip-git-repo-check"]
         if isinstance(request, Rollout):
             return Line(line, environ, request.task.prompt)
@@ -99,8 +104,12 @@ class Codex:
     def secrets(self) -> Mapping[str, str]:
         return secrets_of(self._environ, [self._login])
 
-    def _config(self, *, at_work: bool) -> str:
+    def arrival(self, ended: Ended, asked: Asked, folder: str, text: str) -> Arrival:
+        return read_responses(asked, folder, text, ended.errors)
+
+    def _config(self, *, at_work: bool, address: str = "") -> str:
         options = self._options
+        base_url = f"{address}/v1" if address else options.base_url
         sandbox = options.sandbox if at_work else "read-only"
         model = options.model or current_model(self._login.with_name("config.toml"), tomllib.loads)
         rows = [f"model = {_toml(model)}"] if model else []
@@ -109,7 +118,7 @@ class Codex:
         rows += ["check_for_update_on_startup = false"]
         if options.effort:
             rows.append(f"model_reasoning_effort = {_toml(options.effort)}")
-        if options.base_url:
+        if base_url:
             rows.append(f"model_provider = {_toml(_PROVIDER)}")
         # Nothing but the working copy and the private TMPDIR may be written; commands see no key.
         rows += ["[sandbox_workspace_write]", "exclude_slash_tmp = true", f"network_access = {_toml(options.network)}"]
@@ -118,9 +127,9 @@ class Codex:
         rows += [f"{name} = false" for name in (_OFF_AT_WORK if at_work else _OFF_AT_QUESTIONS)]
         if not at_work:
             rows += ["[agents]", "enabled = false"]
-        if options.base_url:
+        if base_url:
             rows += [f"[model_providers.{_PROVIDER}]", f"name = {_toml(_PROVIDER)}", 'wire_api = "responses"']
-            rows += [f"base_url = {_toml(options.base_url)}", *([f'env_key = "{KEY}"'] if self._key else [])]
+            rows += [f"base_url = {_toml(base_url)}", *([f'env_key = "{KEY}"'] if self._key or address else [])]
             rows += [f"request_max_retries = {RETRIES}", f"stream_max_retries = {RETRIES}"]
         return "\n".join(rows) + "\n"
 

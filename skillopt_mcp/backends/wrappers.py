@@ -9,6 +9,7 @@ from skillopt_mcp.backends.base import (
     CHECK,
     Backend,
     BackendFault,
+    Loading,
     concurrency_of,
     environment_name,
     no_backend,
@@ -21,7 +22,7 @@ from skillopt_mcp.documents.text import quoted
 from skillopt_mcp.environments.registry import is_stop, raised
 from skillopt_mcp.errors import BackendError, SkillOptError, Waiting
 from skillopt_mcp.judges.kinds.text import Exact
-from skillopt_mcp.records.calls import Call, Question, Reply, Rollout, Usage
+from skillopt_mcp.records.calls import Arrival, Call, Question, Reply, Rollout, Usage
 from skillopt_mcp.records.skills import SkillFiles, is_memory, short
 from skillopt_mcp.records.tasks import Task
 from skillopt_mcp.redaction.redacting import Redactor
@@ -38,7 +39,12 @@ class _Wrapper:
         self.deferred = backend.deferred
         self.concurrency = concurrency_of(backend)
         self.environment_name = environment_name(backend)
+        self.loads = isinstance(backend, Loading) and backend.loads
         self._backend = backend
+
+    async def load(self, request: Rollout, *, by_prompt: bool) -> Arrival | None:
+        """What comes of the skill, as the backend is shown it, in a program that loads it; None where none does."""
+        return await self._backend.load(request, by_prompt=by_prompt) if isinstance(self._backend, Loading) else None
 
 
 class WithCompanion(_Wrapper):
@@ -59,6 +65,11 @@ class WithCompanion(_Wrapper):
     async def complete(self, call: Call) -> Reply:
         """Return the backend's answer to the call with both documents."""
         return await self._backend.complete(self._both(call))
+
+    async def load(self, request: Rollout, *, by_prompt: bool) -> Arrival | None:
+        """What comes of the skill where both documents lie."""
+        both = self._both(Call("target", "rollout", request, "")).request
+        return await super().load(both, by_prompt=by_prompt) if isinstance(both, Rollout) else None
 
     def worst_case(self, call: Call) -> Usage | None:
         """Return the most that one attempt at the call with both documents can use."""
@@ -115,6 +126,11 @@ class Redacting(_Wrapper):
                 raise
             raise BackendFault("internal", f"'{self.name}' failed: {raised(error, self._redactor)}") from error
         return self._kept(call, reply)
+
+    async def load(self, request: Rollout, *, by_prompt: bool) -> Arrival | None:
+        """What comes of the skill, in words without secrets."""
+        found = await super().load(request, by_prompt=by_prompt)
+        return found._replace(words=self._redactor.text(found.words)) if found else None
 
     def worst_case(self, call: Call) -> Usage | None:
         """Return the most that one attempt at the call can use. Raises BackendError when the backend fails."""

@@ -13,12 +13,13 @@ from dataclasses import dataclass
 from typing import Self, TypeVar
 
 from skillopt_mcp.backends.base import Backend, is_deferred, no_backend, shown
+from skillopt_mcp.calls.arrivals import check_arrivals
 from skillopt_mcp.calls.owners import Owner
 from skillopt_mcp.calls.rounds import Lane, OnPause, OnReply, Open, Round, Terms, open_lane
 from skillopt_mcp.calls.spending import Budget
 from skillopt_mcp.errors import BadInput, Waiting
 from skillopt_mcp.limits import MAX_CONCURRENCY
-from skillopt_mcp.records.calls import Call, Reply, Role
+from skillopt_mcp.records.calls import Call, Reply, Role, Rollout
 from skillopt_mcp.store.calls import Settlement
 from skillopt_mcp.store.opening import Store
 
@@ -82,6 +83,12 @@ class Asker:
         unanswered = {key: call for key, call in zip(keys, calls, strict=True) if key not in replies}
         deferred = {key: call for key, call in unanswered.items() if is_deferred(lanes[call.role].backend, call)}
         if len(unanswered) > len(deferred):
+            waiting = [
+                call.request for key, call in unanswered.items() if call.role == "target" and key not in deferred
+            ]
+            rollouts = [request for request in waiting if isinstance(request, Rollout)]
+            if rollouts:
+                check_arrivals(self._store, lanes["target"].backend, rollouts)
             for lane in lanes.values():
                 lane.begin()
             for key, call in unanswered.items():

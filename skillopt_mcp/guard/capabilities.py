@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from bisect import bisect_left
 from collections import Counter
@@ -12,7 +13,7 @@ from pathlib import PurePosixPath
 
 from skillopt_mcp.documents import frontmatter
 from skillopt_mcp.documents.text import BOM, TEXT_SUFFIXES, is_text, quoted
-from skillopt_mcp.guard.shapes import LOOKS, Passage, blocks, outside_code, secrets
+from skillopt_mcp.guard.shapes import LOOKS, RUN_BLOCK, Passage, blocks, outside_code, secrets
 from skillopt_mcp.prompts.loading import load_prompts
 from skillopt_mcp.records.skills import SkillFile, SkillFiles, is_memory
 from skillopt_mcp.redaction.redacting import NOTHING_KNOWN, KnownSecrets
@@ -123,6 +124,26 @@ def _added(old: Mapping[str, _ByKey], new: Mapping[str, _ByKey], new_texts: Mapp
                 del added[key]
                 line = bisect_left(breaks, founds[-1].at) + 1
                 yield f"{quoted(path)}: adds {founds[-1].text} (line {line})"
+
+
+def find_commands(files: SkillFiles) -> frozenset[str]:
+    """What a host runs by loading a skill: command blocks, hooks of the front matter, and the files that these name.
+
+    A file stands for its content, too: who changes it changes what runs.
+    """
+    front, text = frontmatter.read(files.main), files.main.decode("utf-8", "replace")
+    found = {block.group().strip() for block in RUN_BLOCK.finditer(text)}
+    if front:
+        found |= {f"hooks: {value}" for key, value in front.fields if key.lower() == "hooks"}
+    elif re.search(r"(?mi)^\W*hooks\W*:", head := text.removesuffix(frontmatter.body_of(text))):
+        found.add(head)
+    named = "\n".join(found)
+    others = {file for file in files.files if file.path != files.main_path}
+    while new := [file for file in others if named and PurePosixPath(file.path).name in named]:
+        others -= {*new}
+        found |= {f"{file.path} (sha256 {hashlib.sha256(file.content).hexdigest()[:12]})" for file in new}
+        named = "\n".join([named, *(file.content.decode("utf-8", "replace") for file in new)])
+    return frozenset(found)
 
 
 _RESTRAINS = re.compile(

@@ -148,7 +148,7 @@ def _decoded(run: str) -> str:
 # What runs
 
 
-_BLOCK = re2.compile(r"(?ms)!`[^`\n]+`|^[ \t>]*(?:```+|~~~+)[ \t]*!.*?(?:^[ \t>]*(?:```+|~~~+)[ \t]*$|\z)")
+RUN_BLOCK = re2.compile(r"(?ms)!`[^`\n]+`|^[ \t>]*(?:```+|~~~+)[ \t]*!.*?(?:^[ \t>]*(?:```+|~~~+)[ \t]*$|\z)")
 _INTERPRETER = r"(?:[\w.-]*/)*(?:(?:ba|c|da|fi|k|z)?sh|python[\d.]*|perl|ruby|node|php|pwsh|iex)\b"
 _FED = re2.compile(
     rf"(?:\|\s*(?:sudo\s+|env\s+|exec\s+)*{_INTERPRETER}"
@@ -158,7 +158,7 @@ _FED = re2.compile(
 
 def runs(text: str) -> Iterator[Passage]:
     """Yield blocks that Claude Code runs before the model reads the skill, and code that feeds an interpreter."""
-    for found in _BLOCK.finditer(text):
+    for found in RUN_BLOCK.finditer(text):
         block = found.group().strip()
         yield Passage(found.start(), block, f"a command block that the host runs, {quoted(block, _SHOWN)}")
     inside, at = code_lines(text.encode()) if _FED.search(text) else frozenset[int](), 0

@@ -117,6 +117,16 @@ class Call(NamedTuple):
         return _near(self.draw, version) + hashlib.sha256(parts.encode()).digest()[:26]
 
 
+class Arrival(NamedTuple):
+    """What came of a text that was driven through a host: it arrived, the host refused it, or that is not known.
+
+    `words` are the host's own, what it changed, or why it was not checked.
+    """
+
+    state: Literal["arrived", "refused", "unchecked"]
+    words: str = ""
+
+
 class Message(NamedTuple):
     """One message of a transcript: `role` is system, user, assistant, tool_call, tool or skill; `name` a tool's name.
 

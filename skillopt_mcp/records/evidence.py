@@ -202,7 +202,8 @@ class TestReport(Standing):
     """A promotion test for people: where it stands, and where it is in its release. An agent never sees one.
 
     `promotions_here` counts the promotions that rest on its tasks: from the fifth on, replace half of them. A
-    `pasted` text stood in the target's prompt, and no host loaded it.
+    `pasted` text stood in the target's prompt, and no host loaded it. `loading` says what a host changed by loading the
+    texts, and what was not checked.
     """
 
     test_id: str
@@ -210,3 +211,4 @@ class TestReport(Standing):
     promotions_here: int = 0
     backend: str = ""
     pasted: bool = False
+    loading: list[str] = Field(default_factory=list)

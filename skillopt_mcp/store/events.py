@@ -33,6 +33,7 @@ KINDS = {
     "candidate_made": "candidate",
     "candidate_seen": "candidate_session",
     "test_answered": "lease",
+    "command_seen": "seen_command",
 }
 """The kinds of events, each with the table whose row it records."""
 
@@ -60,6 +61,7 @@ ROWS = {
         "select id, skill_id, kind, candidate_id, from_version, to_version, state, verdict, agreed_by, agreed_on,"
         " login, created_at from promotion where id = ?"
     ),
+    "seen_command": "select key, skill_id, command, login, created_at from seen_command where key = ?",
     # Its findings hold it for a person.
     "candidate": "select id, skill_id, base_version, version_id, findings from candidate where id = ?",
     # The label SAME SESSION of a host's test rests on both: by its candidate, and by the test.

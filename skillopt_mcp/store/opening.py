@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Self, TypeVar
 
+from skillopt_mcp.store.arrivals import Arrivals
 from skillopt_mcp.store.calls import Budgets, Calls
 from skillopt_mcp.store.candidates import Candidates
 from skillopt_mcp.store.decisions import Decisions
@@ -48,6 +49,7 @@ class Store:
         self.approvals = Approvals(self._pool)
         self.commands = Commands(self._pool)
         self.events = Events(self._pool)
+        self.arrivals = Arrivals(self._pool)
 
     def __enter__(self) -> Self:
         return self

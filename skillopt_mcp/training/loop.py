@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from skillopt_mcp.documents.edits import apply_patch
+from skillopt_mcp.errors import NotLoaded
 from skillopt_mcp.gates.search import TaskScore, mean_score, paired_se
 from skillopt_mcp.guard.capabilities import findings
 from skillopt_mcp.guard.evidence import unsupported
@@ -25,7 +26,7 @@ from skillopt_mcp.stages.select import autonomous_budget, select
 from skillopt_mcp.stages.update import NOTED, annotate, update
 from skillopt_mcp.store.opening import Store
 from skillopt_mcp.tracing import span
-from skillopt_mcp.training.gating import advanced, gate, is_topped, measured
+from skillopt_mcp.training.gating import Gated, advanced, gate, is_topped, measured
 from skillopt_mcp.training.outage import (
     raise_if_all_failed,
     raise_if_no_baseline,
@@ -153,9 +154,13 @@ def train(plan: Plan, store: Store, ask: Ask, notify: Notify = silent, *, stop_w
             # 6. Evaluate: the search gate compares the candidate with the current version on the val tasks.
             if step.kind != "meta":
                 turn.report("evaluate", work.trials if step.kind == "step" else ())
-            work = replace(work, gated=gate(plan, ask, state, work.applied.files))
-            if config.rescue and work.gated.verdict == "reject":
-                work = _rescued(turn, work)
+            try:
+                work = replace(work, gated=gate(plan, ask, state, work.applied.files))
+                if config.rescue and work.gated.verdict == "reject":
+                    work = _rescued(turn, work)
+            except NotLoaded as error:
+                # It scores nothing, and is named.
+                work = replace(work, gated=Gated("reject"), unusable=(*work.unusable, str(error)))
             # The guard stops no step: its findings hold the candidate at promotion.
             if work.gated.verdict != "no_change":
                 work = replace(work, findings=guard_findings(plan, work))

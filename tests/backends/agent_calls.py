@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import Mapping
 
 import pytest
-from fake_host import FakeHost
 
 from skillopt_mcp.backends.base import Backend, BackendFault
 from skillopt_mcp.backends.claude_code import open_claude_code
@@ -15,6 +14,7 @@ from skillopt_mcp.judges.kinds.text import Exact
 from skillopt_mcp.records.calls import Call, Reply, Rollout
 from skillopt_mcp.records.skills import SkillFile, SkillFiles
 from skillopt_mcp.records.tasks import Task, TaskFile
+from tests.fake_host import FakeHost
 
 KEY = "sk-ant-planted-0123456789"
 REFERENCE = "the-secret-reference"

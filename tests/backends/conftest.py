@@ -6,7 +6,8 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from fake_host import FakeHost, make_host
+
+from tests.fake_host import FakeHost, make_host
 
 
 @pytest.fixture

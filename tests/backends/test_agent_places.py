@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 from agent_calls import KEY, REFERENCE, SKILL, ask, fault, opened, rollout
-from fake_host import FakeHost, claude_lines, codex_lines
 
 from skillopt_mcp.backends.agents.places import private_place, sweep_places
 from skillopt_mcp.records.calls import Call, Question
 from skillopt_mcp.records.skills import SkillFile, SkillFiles
 from skillopt_mcp.records.tasks import TaskFile
+from tests.fake_host import FakeHost, claude_lines, codex_lines
 
 
 def test_a_host_finds_the_task_and_the_skill_and_never_the_judge(claude: FakeHost) -> None:

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 from agent_calls import KEY, ask, fault, opened, rollout
-from fake_host import FakeHost, claude_lines, codex_lines
 
 from skillopt_mcp.backends.agents.backend import fault_of
 from skillopt_mcp.backends.agents.claude_events import read_claude
@@ -23,6 +22,7 @@ from skillopt_mcp.costs import check_caps
 from skillopt_mcp.errors import BackendError, BadInput
 from skillopt_mcp.records.budgets import Caps
 from skillopt_mcp.records.calls import TOOL_CALL, Fault, Message, Reply, Usage
+from tests.fake_host import FakeHost, claude_lines, codex_lines
 
 
 def test_claude_code_gives_answer_transcript_tokens_and_cost(claude: FakeHost) -> None:

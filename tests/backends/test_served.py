@@ -8,10 +8,10 @@ import pytest
 from agent_calls import ask as ask_agent
 from agent_calls import opened
 from api_calls import Opener, anthropic_at, ask, chat_at, openai_at
-from fake_host import FakeHost, claude_lines, codex_lines
 from loopback import Said, loopback
 
 from skillopt_mcp.records.calls import MOST_SERVED
+from tests.fake_host import FakeHost, claude_lines, codex_lines
 
 DATED = "gpt-5-2026-08-01"
 

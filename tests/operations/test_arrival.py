@@ -5,14 +5,19 @@ from __future__ import annotations
 import pytest
 from workshop import LESSONS, Place, right_when_taught, use
 
+from skillopt_mcp.backends.registry import open_backend
 from skillopt_mcp.backends.scripted import Scripted
-from skillopt_mcp.errors import Refused
+from skillopt_mcp.calls.arrivals import unseen_commands
+from skillopt_mcp.errors import NotLoaded, Refused
 from skillopt_mcp.maintenance.verify import verify_store
 from skillopt_mcp.promotion_tests import candidate_of_files, evaluate_candidate
 from skillopt_mcp.promotions.consent import Consent
 from skillopt_mcp.promotions.promoting import promote_skill
-from skillopt_mcp.records.calls import Call, Message, Reply
+from skillopt_mcp.records.calls import Arrival, Call, Message, Reply, Rollout
+from skillopt_mcp.records.skills import SkillFile
+from skillopt_mcp.runs import replay, start_run
 from skillopt_mcp.show.inspecting import look_up
+from skillopt_mcp.training.config import Config
 from skillopt_mcp.verdicts import caveats
 from skillopt_mcp.workspace import Workspace
 
@@ -101,3 +106,122 @@ def test_a_pasted_text_says_so_and_its_front_matter_cannot_be_tested(place: Plac
     assert any("pasted, not loaded by a host" in line for line in caveats(found))
     with pytest.raises(Refused, match="front matter alone"):
         evaluate_candidate(fresh, described(place, fresh))
+
+
+class Host(Scripted):
+    """A target that loads skills by itself: what comes of that is planned by the text."""
+
+    loads = True
+
+    def __init__(self, *plan: tuple[str, Arrival]) -> None:
+        super().__init__(lambda call: Reply(right_when_taught(call), OPENED), name="claude-code:m")
+        self.plan, self.loaded = plan, list[tuple[str, str, bool]]()
+
+    async def load(self, request: Rollout, *, by_prompt: bool) -> Arrival | None:
+        self.loaded.append((request.files.digest, request.task.folder, by_prompt))
+        return next((found for words, found in self.plan if words in request.files.text), Arrival("arrived"))
+
+
+OPENED = (Message("skill", "opened", "demo"),)
+
+
+def test_each_text_is_driven_once_through_the_host_before_it_is_tested(place: Place, fresh: Workspace) -> None:
+    host = Host(("Net is gross", Arrival("arrived", "the host changes 1 lines: x")))
+    use(fresh, host)
+    candidate_id = place.propose(fresh)
+    found = evaluate_candidate(fresh, candidate_id).test
+    assert found
+    assert found.verdict == "better"
+    assert [(folder, by) for _, folder, by in host.loaded] == [("ledger-clerk", False)] * 2
+    assert len({version for version, _, _ in host.loaded}) == 2
+    again = Host()
+    use(fresh, again)
+    evaluate_candidate(fresh, candidate_id, again=True)
+    assert again.loaded == [], "it is stored"
+
+
+def test_a_text_that_does_not_arrive_is_refused_in_the_hosts_words_and_costs_nothing(
+    place: Place, fresh: Workspace
+) -> None:
+    host = Host((LESSONS.splitlines()[0], Arrival("refused", "Shell command permission check failed")))
+    use(fresh, host)
+    candidate_id = place.propose(fresh)
+    with pytest.raises(NotLoaded, match="Shell command permission check failed"):
+        evaluate_candidate(fresh, candidate_id)
+    assert host.calls == []
+    assert fresh.store.tests.list_of_skill(1) == [], "no test was opened"
+
+
+def test_what_could_not_be_checked_is_tested_and_the_verdict_says_so(place: Place, fresh: Workspace) -> None:
+    use(fresh, Host(("", Arrival("unchecked", "the host asked nothing within 60 s"))))
+    found = evaluate_candidate(fresh, place.propose(fresh)).test
+    assert found
+    assert found.verdict == "better"
+    assert "Loading the new text: unchecked: the host asked nothing within 60 s." in caveats(found)
+
+
+RUNS = {
+    "a command in prose": ("SKILL.md", "{text}\nThe date is !`date +%F`.\n"),
+    "a command block": ("SKILL.md", "{text}\n```!\ndate\n```\n"),
+    "a hook": ("SKILL.md", "---\nhooks:\n  Stop:\n    - hooks: [{{type: command, command: date}}]\n{rest}"),
+}
+
+
+@pytest.mark.parametrize("shape", RUNS)
+def test_a_text_that_runs_something_by_being_loaded_is_held_until_a_person_has_seen_it(
+    place: Place, fresh: Workspace, shape: str
+) -> None:
+    host = Host()
+    use(fresh, host)
+    text = (place.skill / "SKILL.md").read_text()
+    new = place.root / "new.md"
+    new.write_text(RUNS[shape][1].format(text=text, rest=text.partition("\n")[2]))
+    candidate = candidate_of_files(fresh, str(place.skill), new)
+    with pytest.raises(NotLoaded, match="no person has seen"):
+        evaluate_candidate(fresh, candidate.id)
+    assert (host.calls, [version for version, *_ in host.loaded if version == candidate.version_id]) == ([], [])
+    files = fresh.store.skills.get_files(candidate.skill_id, candidate.version_id)
+    fresh.store.arrivals.add_seen(candidate.skill_id, unseen_commands(fresh.store, candidate.skill_id, files), "me")
+    assert evaluate_candidate(fresh, candidate.id).status == "verdict"
+    assert verify_store(fresh.store_path).problems == []
+
+
+def test_a_script_that_a_live_command_names_is_held_when_it_changes(place: Place, fresh: Workspace) -> None:
+    with (place.skill / "SKILL.md").open("a") as file:
+        file.write("\nThe date is !`scripts/date.sh`.\n")
+    (place.skill / "scripts").mkdir()
+    (place.skill / "scripts" / "date.sh").write_text("#!/bin/sh\n. ./more.sh\n")
+    (place.skill / "scripts" / "more.sh").write_text("date\n")
+    use(fresh, Host())
+    skill = fresh.skill(str(place.skill))
+    live = fresh.live(skill)
+    assert unseen_commands(fresh.store, skill.id, live) == [], "a person has it live"
+    for name in ("date.sh", "more.sh"):
+        changed = live.replaced(SkillFile(f"scripts/{name}", b"#!/bin/sh\nid\n"))
+        assert [each.partition(" ")[0] for each in unseen_commands(fresh.store, skill.id, changed)] == [
+            f"scripts/{name}"
+        ]
+    assert unseen_commands(fresh.store, skill.id, live.replaced(SkillFile("notes.md", b"new"))) == []
+
+
+def test_a_candidate_of_a_search_that_does_not_arrive_scores_nothing_and_is_named(place: Place) -> None:
+    workspace = place.open()
+    place.add_tasks(workspace)
+    refused = Host()
+    base = workspace.live(workspace.skill(str(place.skill))).digest
+
+    async def load(request: Rollout, *, by_prompt: bool) -> Arrival:
+        return Arrival("arrived") if request.files.digest == base else Arrival("refused", "broken quotes")
+
+    refused.load = load  # type: ignore[method-assign]
+    use(workspace, refused, "target")
+    use(workspace, open_backend("simulated:honest,seed=0"), "optimizer")
+    result = replay(workspace, start_run(workspace, str(place.skill), Config(epochs=1, batch=20)))
+    steps = workspace.store.runs.list_steps(result.run_id)
+    tried = [step for step in steps if step.verdict != "no_change"]
+    assert tried
+    assert all(step.verdict == "reject" and step.candidate is None for step in tried)
+    assert all("broken quotes" in " ".join(step.unusable) for step in tried)
+    assert "broken quotes" in look_up(workspace, result.run_id, 20_000).text
+    asked = {call.request.files.digest for call in refused.calls if isinstance(call.request, Rollout)}
+    assert asked == {base}

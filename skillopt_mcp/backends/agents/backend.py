@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
 import shutil
@@ -10,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Protocol
 
+from skillopt_mcp.backends.agents.arrival import CHECK_S, Asked, first_request, serving
 from skillopt_mcp.backends.agents.events import AgentEvents
 from skillopt_mcp.backends.agents.places import Place, private_place, sweep_places
 from skillopt_mcp.backends.agents.processes import MAX_OUTPUT_BYTES, Ended, Line, run
@@ -17,7 +19,7 @@ from skillopt_mcp.backends.agents.working_copy import Unusable, lay_out
 from skillopt_mcp.backends.api.faults import FIXES
 from skillopt_mcp.backends.base import RETRYABLE, BackendFault, unusable_usage
 from skillopt_mcp.errors import BackendError
-from skillopt_mcp.records.calls import Call, Fault, Reply, Rollout, Usage
+from skillopt_mcp.records.calls import Arrival, Call, Fault, Reply, Rollout, Usage
 
 MESSAGE_CHARACTERS = 300
 _STATUS = re.compile(r"status:? (\d{3})\b|API Error: (\d{3})\b")
@@ -100,18 +102,27 @@ _NOT_LOADED = re.compile(r"failed to load skill\b.*", re.IGNORECASE)
 
 
 class Host(Protocol):
-    """A command line: `skills_path` is where in a project it looks for skills.
+    """A command line: `skills_path` is where in a project it looks for skills; `mark` stands before the name of one in
+    a prompt that has it pasted, and is empty where none does.
 
     `max_usage` is the most that it may use for a call, None without a limit: only money has one.
     """
 
     program: Program
     skills_path: str
+    mark: str
     timeout: float
     max_usage: Usage | None
 
-    def line(self, call: Call, place: Place) -> Line:
-        """Return the command line for a call. Raises BackendFault when the user has no account that can be reached."""
+    def line(self, call: Call, place: Place, address: str = "") -> Line:
+        """Return the command line for a call. Raises BackendFault when the user has no account that can be reached.
+
+        With the `address` of a server of ours it has nothing of the person's: no login, no variable.
+        """
+        ...
+
+    def arrival(self, ended: Ended, asked: Asked, folder: str, text: str) -> Arrival:
+        """What came of a skill's text, by what the host asked of that server."""
         ...
 
     def record(self, place: Place) -> str:
@@ -131,6 +142,7 @@ class AgentBackend:
     """Answers calls by the command line of a host. Such calls are heavy: `concurrency` of them at once are enough."""
 
     deferred = False
+    loads = True
     concurrency: int | None = CONCURRENCY
 
     def __init__(self, host: Host, name: str, fingerprint: str) -> None:
@@ -155,6 +167,41 @@ class AgentBackend:
         # A wrong count is as good as none: nothing of what was reserved is given back for it.
         usage = Usage(estimated=True) if unusable_usage(events.usage) else events.usage
         return Reply(events.answer or "", messages, usage, served=events.served)
+
+    async def load(self, request: Rollout, *, by_prompt: bool) -> Arrival | None:
+        """What comes of the request's skill in the host itself, asked by no model; None where there is no skill.
+
+        It is opened by a tool, or `by_prompt` ("/name"), where all prompts do that.
+        """
+        host = self._host
+        by_prompt = by_prompt and bool(host.mark)
+        with private_place() as place:
+            try:
+                folder = lay_out(place, request, host.skills_path)
+                if folder is None:
+                    return None
+                text = request.files.main.decode("utf-8", "replace")
+                task = replace(request.task, prompt=f"/{folder} x" if by_prompt else "Use the skill.", files=())
+                call = Call("target", "rollout", replace(request, task=task), "")
+                with serving("" if by_prompt else folder, text, host.skills_path) as (address, asked):
+                    running = asyncio.create_task(run(host.line(call, place, address), place, 2 * CHECK_S))
+                    try:
+                        is_asked = await first_request(asked, running)
+                        ended = await running if is_asked or running.done() else None
+                    finally:
+                        running.cancel()
+                        await asyncio.gather(running, return_exceptions=True)
+            except Unusable as error:
+                return Arrival("refused", str(error))
+            except OSError as error:
+                return Arrival("unchecked", f"the host could not be run: {error}")
+            here = dict.fromkeys((os.path.realpath(place.work), str(place.work)), ".")
+        if ended is None or ended.exit is None or (not is_asked and not (by_prompt and ended.exit == 0)):
+            return Arrival("unchecked", f"the host asked nothing within {CHECK_S:.0f} s")
+        found = host.arrival(ended, asked, folder, text)
+        for old, new in here.items():
+            found = found._replace(words=found.words.replace(old, new))
+        return found
 
     def worst_case(self, call: Call) -> Usage | None:
         """Return the most that the program may use for a call, by its own account, None when nothing limits it."""

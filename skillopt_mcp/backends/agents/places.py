@@ -113,6 +113,19 @@ def passed_on(environ: Mapping[str, str], more: str, place: Place) -> dict[str, 
     return {**kept, "TERM": "dumb", "TMPDIR": str(place.tmp)}
 
 
+MADE_UP_KEY = "sk-made-up-for-a-server-on-loopback"
+
+
+def made_up(program: str, place: Place) -> dict[str, str]:
+    """The variables of a load check: none of the person's, and what finds the program's own interpreter."""
+    folders = [os.path.dirname(os.path.realpath(path)) for path in (program, shutil.which("node") or "") if path]
+    path = ":".join([os.path.dirname(program), *folders, "/usr/local/bin", "/usr/bin", "/bin"])
+    return {
+        "PATH": path, "HOME": str(place.home), "LANG": "C.UTF-8", "TERM": "dumb", "TMPDIR": str(place.tmp),
+        "NO_PROXY": "127.0.0.1", "no_proxy": "127.0.0.1",
+    }  # fmt: skip
+
+
 def current_model(path: Path, parse: Callable[[str], object]) -> str:
     """Return the `model` that a person chose in a program's own settings, "" where it is left to the program."""
     try:

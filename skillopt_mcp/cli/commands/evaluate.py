@@ -7,6 +7,8 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Annotated
 
+from skillopt_mcp.backends.base import Loading
+from skillopt_mcp.calls.arrivals import unseen_commands
 from skillopt_mcp.candidates import rebase_candidate
 from skillopt_mcp.cli.command import TARGET, Arg, Flag, command
 from skillopt_mcp.cli.reports import show_foreseen, show_page, show_report
@@ -29,6 +31,7 @@ from skillopt_mcp.promotion_tests import (
 )
 from skillopt_mcp.records.candidates import Candidate
 from skillopt_mcp.records.results import Evaluated, Foreseen, Proposed
+from skillopt_mcp.records.skills import SkillFiles
 from skillopt_mcp.runs import best_candidate
 from skillopt_mcp.tasks import describe_near_train
 from skillopt_mcp.training.promotion_test import Asked
@@ -116,6 +119,10 @@ class Evaluate(Sending):
         calls = estimate_test(test, test.row.plan.most_runs if is_decided else done)
         if planned := agree(terminal, workspace, calls, self, concurrency=self.concurrency):
             return PlannedTest(**planned.model_dump(), foreseen=foreseen)
+        target = workspace.backend("target")
+        if not is_decided and isinstance(target, Loading) and target.loads:
+            for text in (test.base, test.candidate):
+                _show_commands(terminal, workspace, candidate.skill_id, text)
         try:
             with Watch(
                 terminal, "SIMULATION" if self._label else "",
@@ -149,6 +156,16 @@ class Evaluate(Sending):
         if isinstance(result, BrokenOff):
             return result.exit_code
         return int(isinstance(result, Proposed) and result.candidate_id is None)
+
+
+def _show_commands(terminal: Terminal, workspace: Workspace, skill_id: int, files: SkillFiles) -> None:
+    """Ask a person about what a host runs by loading a text, where that is new. Raises Declined, Refused."""
+    if unseen := unseen_commands(workspace.store, skill_id, files):
+        terminal.require_person("evaluate")
+        for command in unseen:
+            terminal.say(f"RUNS WHILE IT IS LOADED: {command}", "bold red")
+        terminal.ask("May a host run this while it loads the text?", yes=False, declined="Nothing was tested.")
+        workspace.store.arrivals.add_seen(skill_id, unseen, workspace.login)
 
 
 def _show_rebased(made: Proposed, terminal: Terminal) -> None:

@@ -1,0 +1,109 @@
+"""Arrival: the real hosts load a text, or do not, against a server of ours and with nothing of a person's."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from skillopt_mcp.backends.agents import arrival
+from skillopt_mcp.backends.agents.arrival import Asked
+from skillopt_mcp.backends.base import Loading
+from skillopt_mcp.backends.registry import open_backend
+from skillopt_mcp.judges.kinds.text import Exact
+from skillopt_mcp.records.calls import Arrival, Rollout
+from skillopt_mcp.records.skills import SkillFile, SkillFiles
+from skillopt_mcp.records.tasks import Task
+
+pytestmark = pytest.mark.hosts
+
+HOSTS = {"claude-code": "CLAUDE", "codex": "CODEX"}
+FRONT = "---\nname: clerk\ndescription: Does items.\n---\n"
+CANARY = "canary-of-the-person-0123456789"
+VARIABLES = (
+    "ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_BASE_URL", "ANTHROPIC_CUSTOM_HEADERS",
+    "AWS_SECRET_ACCESS_KEY", "CLAUDE_CODE_OAUTH_TOKEN", "CLAUDE_CODE_USE_BEDROCK", "CODEX_API_KEY", "OPENAI_API_KEY",
+    "OPENAI_BASE_URL", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "https_proxy", "NODE_EXTRA_CA_CERTS", "MY_OWN_SECRET",
+    "LC_ALL", "USER",
+)  # fmt: skip
+
+
+@pytest.fixture(params=HOSTS)
+def target(request: pytest.FixtureRequest) -> Loading:
+    binary = os.environ.get(HOSTS[request.param])
+    if not binary:
+        pytest.skip(f"{HOSTS[request.param]} names no binary: see .ci/hosts")
+    model = "claude-sonnet-4-5" if request.param == "claude-code" else "gpt-5-codex"
+    opened = open_backend(f"{request.param}:{model},binary={binary}")
+    assert isinstance(opened, Loading)
+    return opened
+
+
+def load(target: Loading, text: str, prompt: str = "Do it.", *, by_prompt: bool = False) -> Arrival:
+    files = SkillFiles((SkillFile("SKILL.md", text.encode()),))
+    task = Task(1, 1, "t", prompt, Exact(expected="x"), "test", "d", folder="desk")
+    found = asyncio.run(target.load(Rollout(files, task), by_prompt=by_prompt))
+    assert found
+    return found
+
+
+def test_a_text_arrives_line_by_line(target: Loading) -> None:
+    assert load(target, f"{FRONT}\n  # Clerk\n\n- Ask first.  \n\n<!-- note -->\n") == Arrival("arrived")
+    assert load(target, FRONT + "\n".join(f"{n} of the lines" for n in range(600))).state == "arrived"
+
+
+def test_what_a_host_does_not_load_is_refused_in_its_words(target: Loading) -> None:
+    is_codex = "codex" in type(target._host).__module__  # type: ignore[attr-defined]
+    if is_codex:
+        found = load(target, '---\nname: clerk\ndescription: "Does items.\n---\nBody\n')
+        assert "invalid YAML" in found.words
+    else:
+        found = load(target, f"{FRONT}Today is !`touch x`.\n")
+        assert "Shell command permission check failed" in found.words
+        hidden = FRONT.replace("items.\n", "items.\ndisable-model-invocation: true\n") + "Body\n"
+        assert "disable-model-invocation" in load(target, hidden).words
+        assert load(target, hidden, by_prompt=True) == Arrival("arrived")
+    assert found.state == "refused"
+
+
+def test_nothing_of_the_person_reaches_the_host(target: Loading, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in VARIABLES:
+        monkeypatch.setenv(name, CANARY)
+    for name in (".claude/.credentials.json", ".codex/auth.json", ".claude.json", ".claude/settings.json", "CLAUDE.md"):
+        (home / name).parent.mkdir(exist_ok=True)
+        (home / name).write_text(json.dumps({"token": CANARY, "env": {"X": CANARY}}))
+    host = target._host  # type: ignore[attr-defined]
+    opened = open_backend(target.name)  # type: ignore[attr-defined]
+    lines = list[str]()
+    line = type(host).line
+
+    def noted(self: object, call: object, place: object, address: str = "") -> object:
+        made = line(self, call, place, address)
+        lines.append(json.dumps([made.argv, made.environ]))
+        return made
+
+    monkeypatch.setattr(type(host), "line", noted)
+    asked_by: list[Asked] = []
+    first = arrival.first_request
+
+    async def watched(asked: Asked, running: asyncio.Task[object]) -> bool:
+        asked_by.append(asked)
+        return await first(asked, running)
+
+    monkeypatch.setattr("skillopt_mcp.backends.agents.backend.first_request", watched)
+    assert isinstance(opened, Loading)
+    assert load(opened, f"{FRONT}# Clerk\n").state == "arrived"
+    [asked] = asked_by
+    assert asked.bodies
+    for text in (*lines, json.dumps(asked.bodies), json.dumps(asked.headers)):
+        assert CANARY not in text
+        assert str(home) not in text
+    assert "made-up" in json.dumps(asked.headers)
+
+
+def test_a_host_that_asks_nothing_is_not_checked(target: Loading, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(arrival, "CHECK_S", 0.1)
+    assert load(target, f"{FRONT}# Clerk\n").state == "unchecked"
