@@ -528,6 +528,7 @@ def report_of(workspace: Workspace, test: Test, standing: Standing | None = None
         test_in_release=test.row.number,
         promotions_here=store.tests.promotions_on(test.row.tasks),
         backend=test.row.backend,
+        unanswered=store.tests.list_unanswered(test.row.id),
         pasted=is_pasted(test.row.backend),
         loading=[
             f"{text} text: {found.state + ': ' if found.state != 'arrived' else ''}{found.words}"

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Literal
 
-from skillopt_mcp.documents.text import counted
+from skillopt_mcp.documents.text import counted, escaped
 from skillopt_mcp.records.evidence import TestReport, Verdict
 from skillopt_mcp.records.results import Foreseen, UnitRow
 
@@ -34,6 +34,11 @@ CLAIMS: dict[Verdict | None, tuple[str, str]] = {
 }
 """What a verdict claims, and what it does not."""
 PASTED = "The text was pasted, not loaded by a host: it says nothing about when the skill is opened."
+WITHOUT = {
+    "truncated": "cut off", "refusal": "refused", "empty": "empty", "timeout": "timed out",
+    "malformed": "could not be read", "context_too_long": "too long for the model",
+}  # fmt: skip
+"""What became of an attempt that its target left without an answer."""
 WORN_AFTER = 5
 _WIDTH = 24
 _Z_FOUND = 3.3  # of the boundary and of a power of 80 %, in standard errors
@@ -101,10 +106,12 @@ def caveats(report: TestReport) -> list[str]:
         found.append(f"Few tasks ({report.units.of}): large gains only.")
     if report.promotions_here >= WORN_AFTER:
         found.append(f"{report.promotions_here} promotions rest on these tasks: replace half of them.")
-    if lost.target or lost.bounded:
-        what = counted(lost.target, "attempt") + " failed without an answer"
-        bound = f"; {lost.bounded} lost for unknown causes count against the new text" if lost.bounded else ""
-        found.append(f"{what}{bound}.")
+    n_runs = report.runs.base + report.runs.candidate
+    for each in report.unanswered:
+        n, reason = each.base + each.candidate, escaped(each.reason).rstrip(".")
+        found.append(f"{n} of {n_runs} {WITHOUT[each.fault]} (old {each.base}, new {each.candidate}): {reason}.")
+    if lost.bounded:
+        found.append(f"{counted(lost.bounded, 'attempt')} lost for unknown causes: counted against the new text.")
     return found
 
 

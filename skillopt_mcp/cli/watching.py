@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from types import TracebackType
@@ -11,7 +12,9 @@ from typing import TYPE_CHECKING, Protocol, Self
 
 from skillopt_mcp.documents.text import counted, escaped
 from skillopt_mcp.gates.promotion import GATE
+from skillopt_mcp.records.calls import OF_THE_TARGET, Fault
 from skillopt_mcp.training.progress import WAIT
+from skillopt_mcp.verdicts import WITHOUT
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -73,6 +76,9 @@ def _console() -> Console | None:
     return None if console.is_dumb_terminal else console
 
 
+FAULTS_NAMED = 3
+
+
 class Watch:
     """Shows a run from its start to its end: use it as a context manager, its two methods as callbacks.
 
@@ -89,6 +95,7 @@ class Watch:
         self._terminal, self._label, self._steps, self._clock = terminal, label, steps, clock
         self._n_calls = self._n_missing = self._n_tokens = self._n_of_stage = 0
         self._usd: float | None = 0.0
+        self._faults: Counter[Fault | None] = Counter()
         self._scores, self._place, self._noted_at = "", "started", clock()
         self._records, self._caps, self._used = [*records], caps, ""
         self._stage, self._n_done, self._n_total = "", 0, 0
@@ -148,7 +155,7 @@ class Watch:
             step = f"epoch {progress.epoch}, step {n_done + 1} of {n_total}"
             self._update(stage, step if progress.epoch else "the live version on the val tasks", n_done, n_total)
 
-    def on_reply(self, _: Call, reply: Reply) -> None:
+    def on_reply(self, call: Call, reply: Reply) -> None:
         """Count what a reply has used."""
         if self._is_sealed:
             self._refresh()
@@ -157,6 +164,11 @@ class Watch:
         self._n_calls += 1
         self._n_of_stage += 1
         self._n_missing += reply.missing
+        if call.stage == "rollout":
+            self._faults[reply.fault] += 1
+            if reply.fault in OF_THE_TARGET and self._faults[reply.fault] == FAULTS_NAMED:
+                n, what = self._faults.total(), WITHOUT[reply.fault]
+                self._note(f"warning: {FAULTS_NAMED} of the first {n} answers {what}: {reply.text}")
         self._n_tokens += usage.tokens_in + usage.tokens_out
         self._usd = None if self._usd is None or usage.usd is None else self._usd + usage.usd
         self._refresh()

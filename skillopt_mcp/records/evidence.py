@@ -198,6 +198,15 @@ class Standing(BaseModel):
         return self.verdict in ACCEPTED
 
 
+class Unanswered(BaseModel):
+    """The attempts of a test, by arm, that a target brought to one fault, and the backend's words on one of them."""
+
+    fault: str
+    base: int
+    candidate: int
+    reason: str
+
+
 class TestReport(Standing):
     """A promotion test for people: where it stands, and where it is in its release. An agent never sees one.
 
@@ -210,5 +219,6 @@ class TestReport(Standing):
     test_in_release: int
     promotions_here: int = 0
     backend: str = ""
+    unanswered: list[Unanswered] = Field(default_factory=list)
     pasted: bool = False
     loading: list[str] = Field(default_factory=list)

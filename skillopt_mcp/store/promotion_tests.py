@@ -11,7 +11,7 @@ from typing import Literal, NamedTuple, cast
 from skillopt_mcp.errors import Busy
 from skillopt_mcp.gates.promotion import Plan
 from skillopt_mcp.records.calls import models_in
-from skillopt_mcp.records.evidence import Arm, TestAttempt, Trial
+from skillopt_mcp.records.evidence import Arm, TestAttempt, Trial, Unanswered
 from skillopt_mcp.store.candidates import insert_trials
 from skillopt_mcp.store.events import append
 from skillopt_mcp.store.pool import Pool, Row, Value
@@ -128,7 +128,7 @@ class PromotionTests:
     def _drafted(self, rows: Callable[[str, list[Value]], list[Row]], new: NewTest, draft: Draft) -> TestRow:
         release = _release_after(rows(_CHANGES, [new.skill_id, new.backend]))
         n = cast(int, rows(_N_IN_RELEASE, [new.skill_id, release, new.backend])[0][0])
-        ordinal = rows("select count(*) from promotion_test", [])[0][0]
+        ordinal = cast(int, rows("select count(*) from promotion_test", [])[0][0])
         name = f"{new.skill_id}:{new.base_version}:{new.version_id}:{ordinal}"
         test_id = f"t-{hashlib.sha256(name.encode()).hexdigest()[:12]}"
         salt, tasks, plan = draft(test_id, n + 1)
@@ -231,6 +231,19 @@ class PromotionTests:
             [test_id, json.dumps(list(units)), n_characters],
         )
         return [TestAnswer(*row) for row in rows]  # type: ignore[arg-type]
+
+    def list_unanswered(self, test_id: str) -> list[Unanswered]:
+        """The attempts of a test that failed without an answer, by fault, the most frequent first."""
+        rows = self._pool.rows(
+            "select r.fault, sum(a.arm = 'base'), sum(a.arm = 'candidate'), max(r.text) from test_attempt a"
+            " join reply r on r.call_id = a.call_id where a.test_id = ? and a.cause = 'target'"
+            " group by 1 order by count(*) desc, 1",
+            [test_id],
+        )
+        return [
+            Unanswered(fault=str(fault), base=cast(int, base), candidate=cast(int, candidate), reason=str(text)[:300])
+            for fault, base, candidate, text in rows
+        ]
 
     def count_attempts(self, test_id: str) -> int:
         """Return how many attempts of a test are stored."""

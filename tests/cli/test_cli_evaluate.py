@@ -306,3 +306,16 @@ def test_the_price_of_the_promotion_test_is_kept_back_and_the_start_says_whether
     assert (done["status"], done["reason"]) == ("finished", SEARCH_CAPPED)
     assert done["test"]["verdict"]
     assert 0 < done["n_calls"] <= 140 < done["n_calls"] + done["n_test_calls"] <= 380
+
+
+def test_answers_that_are_cut_off_are_named_with_the_way_out_at_once_and_with_the_verdict(
+    cli: Cli, place: Place, tmp_path: Path
+) -> None:
+    candidate, _ = mixed(place)
+    cut = {"match": RULE, "fault": "truncated", "reply": "cut off at 48 tokens; raise max_tokens=N in the spec"}
+    script = tmp_path / "cut.json"
+    script.write_text(json.dumps({"rollout": [cut, {"match": "day", "reply": "right"}, "hm"]}))
+    done = cli("evaluate", candidate, "--target", f"scripted:{script}", store=place.store_path)
+    early = r"warning: 3 of the first \d+ answers cut off: cut off at 48 tokens; raise max_tokens"
+    assert re.search(early, done.stderr)
+    assert re.search(r"(\d+) of \d+ cut off \(old 0, new \1\): cut off at 48 tokens; raise max_tokens", done.stdout)

@@ -22,15 +22,13 @@ from skillopt_mcp.calls.asking import Asker
 from skillopt_mcp.errors import BadInput, Outage, Waiting
 from skillopt_mcp.gates.promotion import alpha_of
 from skillopt_mcp.judges.judging import parse_judge
-from skillopt_mcp.records.calls import Ask, Call, Fault, Reply, Role
+from skillopt_mcp.records.calls import LOST, OF_THE_TARGET, Ask, Call, Fault, Reply, Role
 from skillopt_mcp.records.candidates import Candidate, NewCandidate, candidate_id
 from skillopt_mcp.records.evidence import Standing
 from skillopt_mcp.records.skills import MAIN_FILE, SkillFile
 from skillopt_mcp.records.tasks import NewTask, Task
 from skillopt_mcp.training import promotion_test
-from skillopt_mcp.training.outage import LOST
 from skillopt_mcp.training.promotion_test import (
-    OF_THE_TARGET,
     Asked,
     foreseen_test,
     in_order,
