@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from pydantic import JsonValue
 
+from skillopt_mcp.documents.text import counted
 from skillopt_mcp.records.next_step import Action, CandidateState, NextStep, SkillState
 
 MIN_TRAIN, MIN_HELD_OUT = 1, 8
@@ -73,7 +74,15 @@ def promotion(candidate_id: str, n_findings: int = 0) -> NextStep:
     return NextStep(action="promote_skill", arguments=arguments, why="accepted")
 
 
+def reviewing(skill: str, n_waiting: int) -> NextStep:
+    """Return how tasks that wait in train for a person are split."""
+    why = f"{counted(n_waiting, 'task')} in train until a person has looked"
+    return NextStep.at_terminal("tasks review", {"skill": skill}, why)
+
+
 def _tasks(state: SkillState) -> NextStep:
+    if state.n_waiting:
+        return reviewing(state.skill, state.n_waiting)
     why = f"too few tasks: {state.n_train} train, {state.n_held_out} held out"
     return NextStep(action="add_tasks", arguments={"skill": state.skill}, why=why)
 

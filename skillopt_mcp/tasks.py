@@ -17,7 +17,7 @@ from pydantic import BaseModel, ConfigDict
 
 from skillopt_mcp import limits
 from skillopt_mcp.backends.base import Backend
-from skillopt_mcp.documents.text import counted, escaped, quoted
+from skillopt_mcp.documents.text import escaped, quoted
 from skillopt_mcp.environments.base import Environment
 from skillopt_mcp.environments.registry import environment_names, tasks_of
 from skillopt_mcp.environments.rows import (
@@ -40,7 +40,7 @@ from skillopt_mcp.judges.kinds.rubric import Rubric
 from skillopt_mcp.judges.kinds.tool_called import ToolCalled
 from skillopt_mcp.judges.programs import CommandRunner
 from skillopt_mcp.linting import folder_named, folder_of
-from skillopt_mcp.next_step import ENOUGH_SCORED, advise
+from skillopt_mcp.next_step import ENOUGH_SCORED, advise, reviewing
 from skillopt_mcp.records.calls import Call, Question, Reply, storable
 from skillopt_mcp.records.commands import RegisteredCommand
 from skillopt_mcp.records.evidence import Attempted
@@ -254,7 +254,7 @@ def _insert(workspace: Workspace, skill: str, plan: TaskPlan) -> TasksAdded:
         ],
         n_rejected=len(plan.rejected),
         splits=SplitCounts(**counts),
-        next_step=_review_step(handle(store, tracked), n_waiting) if waits and n_waiting else advise(state),
+        next_step=reviewing(handle(store, tracked), n_waiting) if waits and n_waiting else advise(state),
         notes=[Note(code="waiting", numbers={"n": n_waiting})] if waits and n_waiting else [],
     )
 
@@ -266,11 +266,6 @@ def _must_wait(workspace: Workspace, skill_id: int) -> bool:
     """
     is_watched = workspace.caller == "person" or not workspace.store.tasks.has_adopted(skill_id)
     return workspace.is_agents or not is_watched
-
-
-def _review_step(skill: str, n_waiting: int) -> NextStep:
-    why = f"{counted(n_waiting, 'task')} in train until a person has looked"
-    return NextStep.at_terminal("tasks review", {"skill": skill}, why)
 
 
 def _as_notes(found: Iterable[tuple[str, str]]) -> list[Note]:

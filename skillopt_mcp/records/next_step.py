@@ -111,6 +111,7 @@ class SkillState:
     n_train: int = 0
     n_val: int = 0
     n_test: int = 0
+    n_waiting: int = 0  # tasks in train until a person has looked at them
     n_trajectories: int = 0
     n_new: int = 0  # recorded attempts since the last proposal
     n_scored: int = 0  # of these, with a score; counted up to what a proposal needs

@@ -38,7 +38,7 @@ PAGE_BYTES = 9_000
 TROUBLE_BYTES = 1_500
 # The actions that one skill has before another, the first first.
 _PRESSING = ("promote_skill", "submit_work", "inspect", "replay", "evaluate_candidate", "skills move", "check",
-             "record_trajectory", "propose_edits", "add_tasks")  # fmt: skip
+             "record_trajectory", "propose_edits", "tasks review", "add_tasks")  # fmt: skip
 _NONE = NextStep(
     action="record_trajectory", arguments={"skill": "PATH"}, why="no skill was found; give the path of a skill folder"
 )

@@ -35,7 +35,7 @@ select id, name,
 from skill s where id {_CHOSEN}
 """
 _TASKS = f"""
-select skill_id, split, count(*) from task
+select skill_id, split, count(*), sum(waits) from task
 where skill_id {_CHOSEN} and id not in (select task_id from retirement) group by skill_id, split
 """
 # Versions that were live one after the other through edits by hand alone; then what was made from them. Whatever was
@@ -115,8 +115,10 @@ class Pending:
         """
         chosen = json.dumps(skill_ids)
         tasks = defaultdict[int, dict[str, int]](dict)
-        for skill, split, n in self._pool.rows(_TASKS, [chosen]):
-            tasks[cast(int, skill)][str(split)] = cast(int, n)
+        for skill, split, n, n_waiting in self._pool.rows(_TASKS, [chosen]):
+            tasks[cast(int, skill)] |= {str(split): cast(int, n)}
+            if split == "train":  # only there do tasks wait
+                tasks[cast(int, skill)]["waiting"] = cast(int, n_waiting)
         candidates = _by_skill(
             (*row[:4], None if row[4] is None else is_accepted(str(row[1]), str(row[4])), *row[5:])
             for row in self._pool.rows(_CANDIDATES, [chosen, gate, PERSON])
@@ -141,6 +143,7 @@ class Pending:
                 n_train=tasks[skill].get("train", 0),
                 n_val=tasks[skill].get("val", 0),
                 n_test=tasks[skill].get("test", 0),
+                n_waiting=tasks[skill].get("waiting", 0),
                 n_trajectories=n_trajectories,
                 n_new=n_new,
                 n_scored=n_scored,

@@ -50,6 +50,7 @@ def test_an_agents_own_tasks_put_nothing_live_until_a_person_has_looked(bare: De
         assert (added["added"], added["splits"]) == (62, {"train": 62, "val": 0, "test": 0})
         assert [note["code"] for note in added["notes"]][:1] == ["waiting"]
         assert added["next_step.command"].startswith("skillopt-mcp tasks review ")
+        assert server.tool("list_skills")["skills"][0]["next_step"]["action"] == "tasks review"
         candidate = bare.learned(server)
         with pytest.raises(Exception, match="no held-out task"):
             verdict_of(server, candidate)
