@@ -376,7 +376,7 @@ def check_file(workspace: Workspace, skill: str, path: Path, splits: SplitPlan |
             names[task.digest] = name
         positions.setdefault(names[task.digest], position)
     found = list(plan.rejected.items())
-    problems, alike = _problems(store, in_use, positions)
+    problems, alike = _problems(store, in_use, positions, skill)
     found += [(positions.get(name, plan.n_rows), why) for name, why in problems]
     if n_there := sum(each.is_duplicate for each in placed.values()):
         alike.insert(0, Note(code="duplicates", numbers={"n": n_there}))
@@ -393,7 +393,7 @@ def check_file(workspace: Workspace, skill: str, path: Path, splits: SplitPlan |
 def check_stored(workspace: Workspace, skill: str) -> Checked:
     """Return what is wrong with the stored tasks of a skill. Raises NotFound, BadSkill."""
     tasks = workspace.store.tasks.list_in_use(workspace.recorded(skill).id)
-    problems, alike = _problems(workspace.store, tasks, {task.name for task in tasks})
+    problems, alike = _problems(workspace.store, tasks, {task.name for task in tasks}, skill)
     shown = [TaskProblem(task=name, id=name, reason=why) for name, why in problems]
     return Checked(n_tasks=len(tasks), problems=shown, notes=[*alike, *_few(tasks)])
 
@@ -420,7 +420,7 @@ def _few(tasks: Sequence[Task]) -> list[Note]:
 
 
 def _problems(
-    store: Store | None, tasks: Sequence[Task], names: Collection[str]
+    store: Store | None, tasks: Sequence[Task], names: Collection[str], skill: str
 ) -> tuple[list[tuple[str, str]], list[Note]]:
     """Return what is wrong with the tasks of these names among all, as (name, reason), and what may well be right.
 
@@ -429,12 +429,27 @@ def _problems(
     found = check_tasks(tasks, names)
     problems = [(each.task, each.text) for each in found if each.problem != "alike"]
     problems += _unknown_environments(tasks, names)
+    problems += _host_commands(tasks, names, skill)
     if store:
         try:
             problems += trivial_programs(store, [task for task in tasks if task.name in names])
         except BackendError as error:
             problems.append(("", str(error)))
     return problems, _as_notes((each.problem, each.task) for each in found if each.problem == "alike")
+
+
+def _host_commands(tasks: Iterable[Task], names: Collection[str], skill: str) -> Iterator[tuple[str, str]]:
+    """Yield the tasks whose prompt is a command of the host, which answers it itself; the skill's own is none."""
+    first = {task.name: task.prompt.split(maxsplit=1)[:1] for task in tasks if task.name in names}
+    asked = {name: words[0][1:] for name, words in first.items() if words and words[0].startswith("/")}
+    # Loaded for such prompts only.
+    from skillopt_mcp.backends.claude_code import list_commands  # noqa: PLC0415
+
+    own = os.path.basename(os.path.abspath(skill.removesuffix("SKILL.md")))
+    commands = list_commands() - {own} if asked else frozenset()
+    for name, command in asked.items():
+        if command in commands:
+            yield name, f"'/{command}' is a command of Claude Code, which may answer without a model: reword the prompt"
 
 
 def _unknown_environments(tasks: Iterable[Task], names: Collection[str]) -> Iterator[tuple[str, str]]:

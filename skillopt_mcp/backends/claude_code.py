@@ -2,25 +2,39 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import ClassVar, Literal
 from urllib.parse import urlsplit
 
 from pydantic import Field
 
-from skillopt_mcp.backends.agents.arrival import Asked, read_messages
+from skillopt_mcp.backends.agents.arrival import CHECK_S, Asked, read_messages, serving
 from skillopt_mcp.backends.agents.backend import AgentBackend, Program, find_program
-from skillopt_mcp.backends.agents.claude_events import read_claude
+from skillopt_mcp.backends.agents.claude_events import read_claude, read_commands
 from skillopt_mcp.backends.agents.events import AgentEvents
-from skillopt_mcp.backends.agents.places import MADE_UP_KEY, Place, current_model, made_up, passed_on, secrets_of
-from skillopt_mcp.backends.agents.processes import Ended, Line
+from skillopt_mcp.backends.agents.places import (
+    MADE_UP_KEY,
+    Place,
+    current_model,
+    made_up,
+    passed_on,
+    private_place,
+    secrets_of,
+)
+from skillopt_mcp.backends.agents.processes import Ended, Line, run
 from skillopt_mcp.backends.api.prices import AgentOptions, parse_options
 from skillopt_mcp.backends.api.prompts import prompt_of
 from skillopt_mcp.backends.registry import backend
+from skillopt_mcp.errors import BackendError
+from skillopt_mcp.judges.kinds.text import Exact
 from skillopt_mcp.records.calls import Arrival, Call, Rollout, Usage
+from skillopt_mcp.records.skills import SkillFiles
+from skillopt_mcp.records.tasks import Task
 
 TOOLS = "Skill+Read+Glob+Grep+Edit+Write"
 RETRIES = 3
@@ -172,3 +186,21 @@ def open_claude_code(text: str, environ: Mapping[str, str] = os.environ) -> Agen
     )
     fingerprint = f"{options.identity()},at={place},version={version}"
     return AgentBackend(ClaudeCode(path, options, environ), options.spelled(), fingerprint)
+
+
+def list_commands() -> frozenset[str]:
+    """The commands of Claude Code's own prompts, as it lists them here; none where it is not installed."""
+    try:
+        path, _ = find_program(None, "claude", _INSTALL)
+    except BackendError:
+        return frozenset()
+
+    async def listed() -> frozenset[str]:
+        host, task = ClaudeCode(path, ClaudeOptions(), {}), Task(0, 0, "t", "x", Exact(expected="x"), "train", "t")
+        call = Call("target", "rollout", Rollout(SkillFiles(()), task), "")
+        with private_place() as place, serving("", "", host.skills_path) as (address, _):
+            return read_commands((await run(host.line(call, place, address), place, CHECK_S)).output)
+
+    # A thread of its own: the caller's may have an event loop already.
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(asyncio.run, listed()).result()

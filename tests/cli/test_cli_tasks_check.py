@@ -10,6 +10,7 @@ import pytest
 
 from skillopt_mcp.cli.main import main
 from skillopt_mcp.records import judging
+from tests.fake_host import make_host
 
 GOOD = {"prompt": "What is 2 + 5?", "judge": {"kind": "exact", "expected": "7"}}
 
@@ -81,3 +82,21 @@ def test_the_help_of_adding_shows_a_row_that_can_be_added_and_all_judges(
     assert main(["tasks", "check", "./mine", "rows.jsonl"]) == 0
     kinds = shown.partition("judge kinds")[2].partition(":")[2].partition("\n\n")[0]
     assert [kind.strip() for kind in kinds.split(",")] == sorted(judging.KINDS)
+
+
+def test_a_prompt_that_is_a_command_of_the_host_is_refused(
+    here: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    host = make_host(here.parent, "claude")
+    host.play({"type": "system", "subtype": "init", "slash_commands": ["mine", "usage", "context"]})
+    monkeypatch.setenv("PATH", f"{host.path.parent}:{os.environ['PATH']}")
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "the-persons-own-key")
+    prompts = ["/mine do it", "/usage", "What does /usage say?", "/context of the text", "/etc/hosts has what?"]
+    rows = [GOOD | {"prompt": prompt} for prompt in prompts]
+    (here / "tasks.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    assert main(["tasks", "check", "./mine", "tasks.jsonl"]) == 1
+    said = capsys.readouterr().err
+    assert "task 2: '/usage' is a command" in said
+    assert "task 4: '/context' is a command" in said
+    assert said.count("is a command") == 2
+    assert "the-persons-own-key" not in json.dumps(host.seen)

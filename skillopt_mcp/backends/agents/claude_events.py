@@ -56,6 +56,7 @@ class _SystemEvent(Event):
 
     subtype: str = ""
     model: JsonValue = None
+    slash_commands: list[str] = Field(default_factory=list)
 
 
 class _ModelUsage(Event):
@@ -102,6 +103,12 @@ def read_claude(output: str) -> AgentEvents:
     events.by_itself = not events.models and events.usage == Usage(usd=events.usage.usd)
     events.models = events.models or [served_name(asked)]
     return events
+
+
+def read_commands(output: str) -> frozenset[str]:
+    """The commands that Claude Code lists when it begins."""
+    events = (parsed(line, _SystemEvent) for kind, line in objects(output) if kind == "system")
+    return frozenset(name for event in events if event and event.subtype == "init" for name in event.slash_commands)
 
 
 def _read_message(message: _Content, kind: str, calls: dict[str, int], events: AgentEvents) -> None:
