@@ -115,11 +115,13 @@ def test_what_an_environment_prints_never_comes_between_the_results(
         assert isinstance(found, dict)
         return found
 
-    skill, optimizer = str(place.skill_path), f"scripted:{tmp_path / 'replies.json'}"
+    skill, optimizer = tmp_path / "skills" / "greeter", f"scripted:{tmp_path / 'replies.json'}"
+    skill.mkdir(parents=True)
+    (skill / "SKILL.md").write_text("# Greet\n")
     quick = ["--set", "epochs=1", "--yes"]
-    begun = ["replay", skill, "--env", spec, "--optimizer", optimizer, *quick, "--max-calls", "8"]
+    begun = ["replay", str(skill), "--env", spec, "--optimizer", optimizer, *quick, "--max-calls", "8"]
     assert reported(1, *begun)["status"] == "stopped"
-    done = reported(0, "replay", skill, "--resume", "--max-calls", "500", "--yes")
+    done = reported(0, "replay", str(skill), "--resume", "--max-calls", "500", "--yes")
     assert done["verdict"] == "better"
     reported(0, "evaluate", str(done["candidate_id"]), "--target", f"env:{spec}", "--yes")
 

@@ -56,7 +56,6 @@ WRONG = [
     (["install", "cursed"], "cursed"),
     (["install", "codex", "--user", "--project"], "--user and --project"),
     (["replay", "S", "--allow-changed"], "--resume"),
-    (["evaluate", "S", "--against", "OLD.md"], "--against needs --file"),
     (["replay", "S", "--concurrency", "0"], "--concurrency must be 1 or more, got 0"),
     (["tasks", "add", "S", "F", "--seed", "1"], "--split-mode ratio"),
 ]

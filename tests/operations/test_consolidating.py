@@ -14,7 +14,7 @@ from skillopt_mcp.promotion_tests import evaluate_candidate
 from skillopt_mcp.training.config import Config
 from skillopt_mcp.workspace import Workspace
 
-CONFIG = Config(batch=15, epochs=2, slow_update=False, meta_skill=False)
+CONFIG = Config(seed=3, batch=15, epochs=2, slow_update=False, meta_skill=False)
 MEMORY = "# Project\n\n- Answer in one line.\n"
 
 

@@ -78,7 +78,7 @@ class Place:
 
     def learned(self, workspace: Workspace, content: str = LESSONS, rollouts: int = 2, **edit: str) -> str:
         """Return the id of a candidate that an optimizer made of rollouts of our own, and no recorded session."""
-        row = {"op": "append", "content": content, **edit, "evidence": [1]}
+        row = {"op": "append", "content": content, **edit, "evidence": [1, 2]}
         reply = json.dumps({"reasoning": "as they failed", "edits": [row]})
         use(workspace, Scripted(lambda _: reply, name="scripted:author"), "optimizer")
         proposed = propose_from_evidence(workspace, str(self.skill), rollouts)
