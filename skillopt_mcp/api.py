@@ -24,6 +24,7 @@ from skillopt_mcp.backends.base import Backend, worst_case
 from skillopt_mcp.backends.environment import Rolling
 from skillopt_mcp.backends.registry import open_backend
 from skillopt_mcp.backends.user_backend import checked_backend
+from skillopt_mcp.backends.wrappers import HostMade
 from skillopt_mcp.callers import find_caller
 from skillopt_mcp.costs import Accounted, UsedRow, account, describe_in_flight
 from skillopt_mcp.environments.base import Environment, rolls_out
@@ -331,6 +332,8 @@ def _roles(target: object, optimizer: object, judge: object, source: object) -> 
     if _is_function(judge):
         if target is None:
             raise BadInput("a judge function needs a target")
+        if isinstance(target, str) and find_caller() == "agent":
+            raise BadInput("in an agent's process a judge function needs a function or a Backend as the target")
         inner = open_backend(target) if isinstance(target, str) else _backend("target", target)
         target, judge = JudgedBackend(cast(Backend, inner), cast(JudgeFunction, judge)), None
     answering: dict[Role, object] = {"target": target, "optimizer": optimizer, "judge": judge}
@@ -351,11 +354,14 @@ def _workspace(
     if not isinstance(given, Caps):
         raise BadInput(f"caps must be a skillopt_mcp.Caps(calls=, tokens=, usd=, minutes=), got {given!r}")
     path = store_path(os.fspath(store) if store is not None else None, os.environ)
+    caller = find_caller()
+    if caller == "agent":  # what an agent's own code answers is its host's evidence
+        roles = {role: HostMade(each) if each and not isinstance(each, str) else each for role, each in roles.items()}
     with Workspace(
         path, target=roles["target"], optimizer=roles["optimizer"], judge=roles["judge"], caps=caps,
         concurrency=concurrency,
     ) as workspace:  # fmt: skip
-        workspace.on_reply, workspace.caller = _stopper(stop), find_caller()
+        workspace.on_reply, workspace.caller = _stopper(stop), caller
         yield workspace
 
 

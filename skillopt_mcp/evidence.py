@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import shlex
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 
 from skillopt_mcp.backends.base import Backend
 from skillopt_mcp.backends.host import is_host
+from skillopt_mcp.backends.resolved import resolve_spec
 from skillopt_mcp.backends.wrappers import Judges
 from skillopt_mcp.errors import BackendError
 from skillopt_mcp.judges.judging import leaves, missing_programs
@@ -94,6 +97,42 @@ def kind_of(evidence: str) -> EvidenceKind:
     if is_simulated(evidence):
         return "simulated"
     return "host" if is_host_run(evidence) else "own"
+
+
+def kind_of_test(store: Store, test_id: str, evidence: str) -> EvidenceKind:
+    """Who made the attempts of a test whose text of `evidence_of` this is; a script's are marked."""
+    kind = kind_of(evidence)
+    return "unattended" if kind == "own" and store.permissions.find_unattended(test_id) is not None else kind
+
+
+def describe_unremembered(store: Store, spec: str, environ: Mapping[str, str] = os.environ) -> str:
+    """Why agents may not use a backend, in a line that names what differs from what is remembered; "" where they may.
+
+    Nothing of it is run. Raises BackendError where there is no such backend.
+    """
+    found = resolve_spec(spec, environ)
+    known = [each for each in store.permissions.list_backends() if each["backend"] == found.parts["backend"]]
+    installed = {each["program"] for each in known if "program" in each and "sha256" not in each}
+    program = found.parts.get("program")
+    if found.parts in known or (found.is_usual and (program in installed if installed else found.is_sole)):
+        return ""
+    if found.is_usual and not installed:
+        differs = f"several programs have the name of '{program}', and it is only the first on the PATH"
+    else:
+        # A model alone makes no usual backend another one.
+        nearest = min(known, key=lambda each: len(_differing(found.parts, each)), default={})
+        names = _differing(found.parts, nearest) - ({"model"} if found.is_usual else set())
+        differs = "; ".join(
+            f"its {name} is {found.parts.get(name, 'none')}, remembered is {nearest.get(name, 'none')}"
+            for name in sorted(names - {"backend"})
+        )
+    command = shlex.join(["skillopt-mcp", "--store", str(store.path), "doctor", "--backend", spec])
+    why = f"agents use remembered backends alone, not '{spec}': {differs}"
+    return f"{why}. A person remembers it at a terminal: {command}"
+
+
+def _differing(one: Mapping[str, str], other: Mapping[str, str]) -> set[str]:
+    return {name for name in {*one, *other} if one.get(name) != other.get(name)}
 
 
 def is_attempted_by_host(evidence: str) -> bool:

@@ -62,6 +62,8 @@ def source_gaps(store: Store, run: Run, *, is_own: bool = True) -> list[str]:
     found = []
     if asks_host or any(map(is_host, (run.target, run.judge, *later))):
         found.append("a host's agents made or judged the attempts that its edits come from")
+    if store.permissions.find_unattended(run.id) is False:
+        found.append("a script made its attempts with a backend that no person remembered for agents")
     train = [task for task in tasks if task.split == "train"]
     if n := sum(not task.looked_at for task in train):
         found.append(f"no person has looked at {n} of the {counted(len(train), 'train task')} that its edits come from")

@@ -30,6 +30,7 @@ from skillopt_mcp.evidence import (
     is_pasted,
     is_simulated,
     kind_of,
+    kind_of_test,
     n_votes,
     opens_skills,
     origins,
@@ -440,6 +441,7 @@ def _run(workspace: Workspace, test: Test, waits: bool, notify: Notify) -> Stand
     store = workspace.store
     with only_here(store, test, notify if waits else None):
         backends, budget = _able(workspace, test), Budget(test.row.id, workspace.caps)
+        workspace.note_caller(test.row.id, test.tasks)
         with span("promotion_test", test=test.row.id), Asker(
             store, backends, test.row.id, concurrency=workspace.concurrency, on_reply=workspace.on_reply,
             budget=budget, on_pause=pause_reporter(notify),
@@ -587,7 +589,7 @@ def _open(workspace: Workspace, candidate: Candidate, test: Test, foreseen: Fore
 def _evaluated(
     workspace: Workspace, candidate: Candidate, test: Test, standing: Standing, step: NextStep | None
 ) -> Evaluated:
-    store, kind = workspace.store, kind_of(test.row.backend)
+    store, kind = workspace.store, kind_of_test(workspace.store, test.row.id, test.row.backend)
     notes = [Note(code="rolled_back", ids=[candidate.id])] if bring_back(store, candidate) else []
     notes += [Note(code="never_opened")] if standing.verdict == "not_tested" else []
     return Evaluated(

@@ -235,6 +235,7 @@ def replay(
         try_programs(store, tasks_of(workspace, run))
         caps = _kept_caps(workspace, run, backends)
         run = note_answering(workspace, run, backends)
+        workspace.note_caller(run.id, tasks_of(workspace, run))
         store.runs.set_status(run.id, "running")
         higher = ""
         plan = planned(workspace, run)
@@ -254,6 +255,7 @@ def replay(
         def try_test(test: Test) -> Standing:
             backends = workspace.backends_for(test.tasks)
             budget = Budget(run.id, caps)
+            workspace.note_caller(test.row.id, test.tasks)
             with only_here(store, test, notify), asker(backends, test.row.id, budget=budget) as ask:
                 return answered(run_or_wait(ask, store, lambda: run_test(test, store, ask, notify)))
 

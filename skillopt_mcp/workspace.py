@@ -24,8 +24,9 @@ from skillopt_mcp.callers import Caller
 from skillopt_mcp.calls.owners import Owner
 from skillopt_mcp.documents.diffs import truncate_middle
 from skillopt_mcp.documents.text import quoted
-from skillopt_mcp.errors import BackendError, BadInput, BadSkill, StoreError
-from skillopt_mcp.evidence import judges_for
+from skillopt_mcp.errors import BackendError, BadInput, BadSkill, Refused, StoreError
+from skillopt_mcp.evidence import describe_unremembered, judges_for
+from skillopt_mcp.judges.judging import missing_programs
 from skillopt_mcp.limits import SESSION_CHARACTERS
 from skillopt_mcp.records.budgets import NO_CAPS, Caps
 from skillopt_mcp.records.calls import Call, Reply, Role
@@ -244,7 +245,7 @@ class Workspace:
 
     def accompanied(self, companion: SkillFiles, name: str) -> Workspace:
         """Return another workspace on the store, whose target attempts every task with these files at hand, too."""
-        return Workspace(
+        both = Workspace(
             self.store_path,
             target=WithCompanion(self.backend("target"), companion, name),
             optimizer=self._specs.get("optimizer"),
@@ -254,6 +255,8 @@ class Workspace:
             environ=self._environ,
             concurrency=self.concurrency,
         )
+        both.caller = self.caller
+        return both
 
     def close(self) -> None:
         """Close the store if it was opened; what was handed out here is free for others then."""
@@ -320,6 +323,8 @@ class Workspace:
             if spec is None:
                 raise no_backend(role)
             if role not in self._backends:
+                if self.is_agents and isinstance(spec, str):
+                    self.check_remembered(spec)
                 opened = open_backend(spec) if isinstance(spec, str) else spec
                 if opened.deferred and not self._hands_out:
                     raise BackendError(
@@ -329,6 +334,21 @@ class Workspace:
                 self._backends[role] = Redacting(opened, self.redactor)
             return self._backends[role]
 
+    def check_remembered(self, spec: str) -> None:
+        """Raise Refused for a backend that an agent may not use; nothing of it is opened."""
+        if why := describe_unremembered(self.store, spec):
+            raise Refused(why)
+
+    def note_caller(self, scope: str, tasks: Iterable[Task]) -> None:
+        """Mark a run or test that a script works on, and whether agents might use all who answer in it."""
+        if self.caller == "unattended":
+            programs = self.store.commands.named(name for task in tasks for name in missing_programs(task.judge, ()))
+            remembered = not any(each.unattended for each in programs.values()) and all(
+                isinstance(spec, str) and not describe_unremembered(self.store, spec)
+                for spec in self._specs.values() if spec is not None
+            )  # fmt: skip
+            self.store.permissions.note_unattended(scope, remembered=remembered)
+
     def _clean(self, text: str) -> str:
         return self.redactor.text(text)
 
@@ -337,6 +357,14 @@ class Workspace:
 
         Raises BackendError when one of them was not named, or a command that a task names cannot be run.
         """
+        if self.is_agents:
+            tasks = list(tasks)
+            named = self.store.commands.named(name for task in tasks for name in missing_programs(task.judge, ()))
+            if own := next((each.name for each in named.values() if each.unattended), ""):
+                raise Refused(
+                    f"a script registered the judge program '{own}', and agents use those of a person alone: a person "
+                    f"registers it at a terminal (skillopt-mcp tasks judges add {own} -- PROGRAM)"
+                )
         judges = judges_for(self.store, tasks, functools.partial(self.backend, "judge"), self._clean)
         target: dict[Role, Backend] = {"target": self.backend("target")}
         return {**target, "judge": judges} if judges else target

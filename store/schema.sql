@@ -29,6 +29,20 @@ create table permission (
     created_at text not null default (strftime('%Y-%m-%dT%H:%M:%fZ'))
 ) strict;
 
+-- One row per backend that a person let agents use though it is not a vendor at its own address or an installed CLI.
+create table remembered_backend (
+    parts text primary key,         -- json: what it leads to, such as program, sha256, address, proxy, model, tools
+    spec text not null,             -- as the person wrote it
+    granted_by text not null,
+    created_at text not null default (strftime('%Y-%m-%dT%H:%M:%fZ'))
+) strict;
+
+-- One row per run or promotion test that neither a person nor an agent worked on, but a script, CI or a notebook.
+create table unattended_work (
+    scope text primary key,         -- the id of the run or test
+    remembered integer not null check (remembered in (0, 1)) -- 1: all who answered were backends that agents may use
+) strict;
+
 -- One row per distinct content of a file, or of the prompts of a run.
 create table blob (
     sha256 text primary key,        -- of the uncompressed bytes
@@ -118,6 +132,7 @@ create table command (
     limits text not null,           -- json: seconds, bytes and counts
     reads text not null default '[]', -- json: further paths that it may read
     unconfined integer not null default 0 check (unconfined in (0, 1)), -- 1: a person let it run without bubblewrap
+    unattended integer not null default 0 check (unattended in (0, 1)), -- 1: a script registered it, for its own runs
     created_at text not null default (strftime('%Y-%m-%dT%H:%M:%fZ'))
 ) strict;
 
@@ -481,7 +496,7 @@ create table promotion (
     state text not null check (state in ('pending', 'undoing', 'done', 'undone')),
     verdict text not null,
     agreed_by text not null check (agreed_by in ('person', 'permission', 'none')),
-    agreed_on text not null check (agreed_on in ('dialog', 'terminal', 'command', 'rule')),
+    agreed_on text not null check (agreed_on in ('dialog', 'terminal', 'editor terminal', 'rule')),
     login text not null,            -- the name that the person was logged in by; empty where it is not known
     approval_id integer unique references approval(id), -- the approval that it used
     seen_at text,                   -- when a person looked at it afterwards; it matters where a permission agreed

@@ -17,7 +17,8 @@ from skillopt_mcp.backends.api.faults import Endpoint, find_endpoint
 from skillopt_mcp.backends.api.prices import Price, PricedOptions, Tokens, find_price, parse_options
 from skillopt_mcp.backends.api.prompts import Prompt, prompt_of, strict_schema
 from skillopt_mcp.backends.api.vendor import ApiBackend
-from skillopt_mcp.backends.registry import backend
+from skillopt_mcp.backends.registry import Resolved, backend
+from skillopt_mcp.backends.resolved import resolve_api
 from skillopt_mcp.errors import BackendError
 from skillopt_mcp.records.calls import Call, Fault, Reply, served_name
 
@@ -167,7 +168,19 @@ class AnthropicBackend(ApiBackend[AnthropicOptions]):
         )
 
 
-@backend("anthropic", answers="the vendor's API", needs="`ANTHROPIC_API_KEY`", has_options=True)
+def resolve_anthropic(text: str, environ: Mapping[str, str]) -> Resolved:
+    """What a spec leads to."""
+    options = parse_options(text, AnthropicOptions)
+    return resolve_api(options, options.base_url or environ.get("ANTHROPIC_BASE_URL") or HOME, HOME, environ)
+
+
+@backend(
+    "anthropic",
+    answers="the vendor's API",
+    needs="`ANTHROPIC_API_KEY`",
+    has_options=True,
+    resolve=resolve_anthropic,
+)
 def open_anthropic(text: str, environ: Mapping[str, str] = os.environ) -> AnthropicBackend:
     """Return the backend of "MODEL,name=value,...". Raises BackendError when it is not configured."""
     options = parse_options(text, AnthropicOptions)

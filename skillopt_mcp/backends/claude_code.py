@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -29,7 +30,8 @@ from skillopt_mcp.backends.agents.places import (
 from skillopt_mcp.backends.agents.processes import Ended, Line, run
 from skillopt_mcp.backends.api.prices import AgentOptions, parse_options
 from skillopt_mcp.backends.api.prompts import prompt_of
-from skillopt_mcp.backends.registry import backend
+from skillopt_mcp.backends.registry import Resolved, backend
+from skillopt_mcp.backends.resolved import changed_options, describe_place, find_proxy, resolve_program
 from skillopt_mcp.errors import BackendError
 from skillopt_mcp.judges.kinds.text import Exact
 from skillopt_mcp.records.calls import Arrival, Call, Rollout, Usage
@@ -43,6 +45,11 @@ _INSTALL = "install Claude Code (npm install -g @anthropic-ai/claude-code)"
 _OF_THE_MODE = frozenset({"Read", "Glob", "Grep", "Edit", "Write", "NotebookEdit"})
 _INSTRUCTIONS = ("CLAUDE.md", "CLAUDE.local.md", "AGENTS.md", ".claude/CLAUDE.md", ".claude/rules/**")
 _CLOUDS = ("CLAUDE_CODE_USE_BEDROCK", "CLAUDE_CODE_USE_VERTEX", "CLAUDE_CODE_USE_FOUNDRY", "CLAUDE_CODE_USE_MANTLE")
+# With these set, another address than the vendor's own may answer.
+_LEADS_ELSEWHERE = re.compile(
+    "|".join([*_CLOUDS, r"ANTHROPIC_(?:\w+_)?BASE_URL", "ANTHROPIC_FOUNDRY_RESOURCE", r"AWS_ENDPOINT_URL\w*"])
+)
+HOME = "https://api.anthropic.com"
 _PASSED = (
     r"HOME|ANTHROPIC_(?:API_KEY|AUTH_TOKEN|BASE_URL|CUSTOM_HEADERS|BETAS|MODEL)|CLAUDE_CODE_OAUTH_TOKEN"
     r"|CLAUDE_CODE_MAX_OUTPUT_TOKENS|CLAUDE_CODE_CLIENT_[A-Z_]+"
@@ -169,22 +176,35 @@ class ClaudeCode:
         }
 
 
+def resolve_claude_code(text: str, environ: Mapping[str, str]) -> Resolved:
+    """What a spec leads to; the address is all that names another than the vendor's, a cloud among it."""
+    options = parse_options(text, ClaudeOptions)
+    program, tools = resolve_program(options.binary, "claude", environ), changed_options(options, "tools", "sandbox")
+    elsewhere = {name: at for name, at in sorted(environ.items()) if at and _LEADS_ELSEWHERE.fullmatch(name)}
+    if elsewhere.get("ANTHROPIC_BASE_URL", "").rstrip("/") == HOME:
+        del elsewhere["ANTHROPIC_BASE_URL"]
+    address = ",".join(f"{name}={at.rpartition('@')[2]}" for name, at in elsewhere.items())
+    proxy = find_proxy(HOME, environ)
+    parts = {**program.parts, "address": address, "proxy": proxy, "model": options.model, "tools": tools}
+    return Resolved(parts, program.is_usual and not (address or proxy or tools), program.is_sole)
+
+
 @backend(
     "claude-code",
     spec="claude-code or claude-code:MODEL",
     answers="the real Claude Code, headless",
     needs="its login, or `ANTHROPIC_API_KEY`",
     has_options=True,
+    resolve=resolve_claude_code,
 )
 def open_claude_code(text: str, environ: Mapping[str, str] = os.environ) -> AgentBackend:
     """Return the backend of "MODEL,name=value,..."; MODEL may be absent. Raises BackendError if it cannot be used."""
     options = parse_options(text, ClaudeOptions)
     path, version = find_program(options.binary, "claude", _INSTALL)
     cloud = next((name.removeprefix("CLAUDE_CODE_USE_").lower() for name in _CLOUDS if environ.get(name)), None)
-    place = (
-        cloud or urlsplit(environ.get("ANTHROPIC_BASE_URL") or "https://api.anthropic.com").netloc.rpartition("@")[2]
-    )
-    fingerprint = f"{options.identity()},at={place},version={version}"
+    place = cloud or urlsplit(environ.get("ANTHROPIC_BASE_URL") or HOME).netloc.rpartition("@")[2]
+    where = describe_place(place, resolve_claude_code(text, environ))
+    fingerprint = f"{options.identity()},{where},version={version}"
     return AgentBackend(ClaudeCode(path, options, environ), options.spelled(), fingerprint)
 
 

@@ -18,11 +18,14 @@ from skillopt_mcp.backends.agents.processes import Ended, Line, text_of
 from skillopt_mcp.backends.api.faults import find_endpoint
 from skillopt_mcp.backends.api.prices import AgentOptions, ApiOptions, parse_options
 from skillopt_mcp.backends.api.prompts import prompt_of, strict_schema
-from skillopt_mcp.backends.registry import backend
+from skillopt_mcp.backends.registry import Resolved, backend
+from skillopt_mcp.backends.resolved import changed_options, describe_place, resolve_api, resolve_program
 from skillopt_mcp.records.calls import Arrival, Call, Rollout, Usage
 
 KEY = "CODEX_API_KEY"
 RETRIES = 3
+HOME = "openai"
+_TOOLS = ("sandbox", "network", "web_search")
 _INSTALL = "install Codex (npm install -g @openai/codex)"
 _PROVIDER = "own"
 # What is the user's, or reaches beyond the working copy.
@@ -134,21 +137,32 @@ class Codex:
         return "\n".join(rows) + "\n"
 
 
+def resolve_codex(text: str, environ: Mapping[str, str]) -> Resolved:
+    """What a spec leads to."""
+    options = parse_options(text, CodexOptions)
+    program, tools = resolve_program(options.binary, "codex", environ), changed_options(options, *_TOOLS)
+    api = resolve_api(options, options.base_url or HOME, HOME, environ)
+    parts = {**program.parts, **api.parts, "tools": tools}
+    return Resolved(parts, program.is_usual and api.is_usual and not tools, program.is_sole)
+
+
 @backend(
     "codex",
     spec="codex or codex:MODEL",
     answers="the real Codex, headless",
     needs="its login (in `auth.json`), `CODEX_API_KEY` or `OPENAI_API_KEY`",
     has_options=True,
+    resolve=resolve_codex,
 )
 def open_codex(text: str, environ: Mapping[str, str] = os.environ) -> AgentBackend:
     """Return the backend of "MODEL,name=value,..."; MODEL may be absent. Raises BackendError if it cannot be used."""
     options = parse_options(text, CodexOptions)
     path, version = find_program(options.binary, "codex", _INSTALL)
-    place = "openai"
+    place = HOME
     if options.base_url:
         place = find_endpoint(options, options.base_url, (KEY, "OPENAI_API_KEY"), environ).place
-    fingerprint = f"{options.identity()},at={place},version={version}"
+    where = describe_place(place, resolve_codex(text, environ))
+    fingerprint = f"{options.identity()},{where},version={version}"
     return AgentBackend(Codex(path, options, environ), options.spelled(), fingerprint)
 
 

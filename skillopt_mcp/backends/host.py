@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 
 from skillopt_mcp.backends.base import BackendFault
-from skillopt_mcp.backends.registry import backend
+from skillopt_mcp.backends.registry import Resolved, backend
 from skillopt_mcp.errors import BackendError
 from skillopt_mcp.records.calls import Call, Reply
 
+HOST = "host"
 _LABEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/-]{0,63}")
 
 
@@ -30,6 +31,7 @@ class HostBackend:
     spec="host or host:LABEL",
     answers="the agent that the server serves, by sub-agents; only in `serve`, where it is the default",
     is_asked=False,
+    resolve=lambda text, _: Resolved({"options": text}, is_usual=True),
 )
 def open_host(label: str) -> HostBackend:
     """Return the host as a backend; a label keeps the evidence of one model apart from that of another.
@@ -43,4 +45,4 @@ def open_host(label: str) -> HostBackend:
 
 def is_host(name: str) -> bool:
     """Return whether the name or fingerprint of a backend is a host's."""
-    return name == "host" or name.startswith("host:")
+    return name == HOST or name.startswith(f"{HOST}:")

@@ -19,7 +19,8 @@ from skillopt_mcp.backends.api.prices import Price, PricedOptions, Tokens, find_
 from skillopt_mcp.backends.api.prompts import Prompt, prompt_of, strict_schema
 from skillopt_mcp.backends.api.vendor import ApiBackend
 from skillopt_mcp.backends.base import BackendFault
-from skillopt_mcp.backends.registry import backend
+from skillopt_mcp.backends.registry import Resolved, backend
+from skillopt_mcp.backends.resolved import resolve_api
 from skillopt_mcp.errors import Unset
 from skillopt_mcp.records.calls import CONFIGURATION, Call, Fault, Reply, served_name
 
@@ -337,11 +338,20 @@ def _is_chat(body: bytes) -> bool:
         return False
 
 
+def resolve_openai(text: str, environ: Mapping[str, str]) -> Resolved:
+    """What a spec leads to; no address of Azure is the usual one."""
+    options = parse_options(text, OpenAIOptions)
+    variable = "AZURE_OPENAI_ENDPOINT" if options.azure else "OPENAI_BASE_URL"
+    home = "" if options.azure else HOME
+    return resolve_api(options, options.base_url or environ.get(variable) or home or "azure", home, environ)
+
+
 @backend(
     "openai",
     answers="the vendor's API, Azure, or any server that speaks it (`base_url=URL`)",
     needs="`OPENAI_API_KEY`",
     has_options=True,
+    resolve=resolve_openai,
 )
 def open_openai(text: str, environ: Mapping[str, str] = os.environ) -> OpenAIBackend:
     """Return the backend of "MODEL,name=value,...". Raises BackendError when it is not configured."""

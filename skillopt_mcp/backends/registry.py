@@ -8,7 +8,7 @@ from __future__ import annotations
 import importlib
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
@@ -24,10 +24,26 @@ COMPANION = " beside "
 _DEFINITION = re.compile(r'^@backend\(\s*"([a-z][a-z0-9-]*)"', re.MULTILINE)
 
 
+class Resolved(NamedTuple):
+    """What a spec leads to, by name ("program", "address", ...): it is this that a person remembers for agents.
+
+    `is_usual`: a vendor at its own address, or an installed command line, with default options. `is_sole`: of the
+    programs on the PATH it is the only one of its name.
+    """
+
+    parts: dict[str, str]
+    is_usual: bool = False
+    is_sole: bool = True
+
+
+Resolve = Callable[[str, Mapping[str, str]], Resolved]
+
+
 class Kind(NamedTuple):
     """A backend as it is registered: `spec` is how people write it, `answers` who answers, `needs` what it takes.
 
     `has_options`: what follows a comma says how the model is asked, not which one. `is_asked`: doctor makes one call.
+    `resolve` says what the part of a spec behind the colon leads to, without opening it.
     """
 
     name: str
@@ -37,6 +53,7 @@ class Kind(NamedTuple):
     open: Callable[[str], Backend]
     has_options: bool
     is_asked: bool
+    resolve: Resolve | None
 
 
 _KINDS: dict[str, Kind] = {}
@@ -51,11 +68,12 @@ def backend(
     needs: str = "nothing",
     has_options: bool = False,
     is_asked: bool = True,
+    resolve: Resolve | None = None,
 ) -> Callable[[Opener], Opener]:
     """Register what opens a backend from the part of its spec behind the colon."""
 
     def register(opener: Opener) -> Opener:
-        _KINDS[name] = Kind(name, spec or f"{name}:MODEL", answers, needs, opener, has_options, is_asked)
+        _KINDS[name] = Kind(name, spec or f"{name}:MODEL", answers, needs, opener, has_options, is_asked, resolve)
         return opener
 
     return register

@@ -10,7 +10,7 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from skillopt_mcp.backends.base import BackendFault
-from skillopt_mcp.backends.registry import backend
+from skillopt_mcp.backends.registry import Resolved, backend
 from skillopt_mcp.errors import BackendError, TurnedDown
 from skillopt_mcp.records.calls import Call, Fault, Message, Reply, Rollout, Stage
 
@@ -91,6 +91,7 @@ class Scripted:
     spec="scripted:FILE",
     answers="a file of replies: [a run without a model](#a-run-without-a-model)",
     is_asked=False,
+    resolve=lambda text, _: Resolved({"options": text}, is_usual=True),
 )
 def open_scripted(model: str) -> Scripted:
     """Return the backend for a script file: a JSON object of stage -> list of reply texts, or of rules.

@@ -16,7 +16,7 @@ from typing import ClassVar, NamedTuple
 from pydantic import BaseModel, Field
 
 from skillopt_mcp.backends.api.prices import SpecOptions, parse_options
-from skillopt_mcp.backends.registry import backend
+from skillopt_mcp.backends.registry import Resolved, backend
 from skillopt_mcp.backends.world import (
     NOISE,
     PLACEBOS,
@@ -494,6 +494,7 @@ class Simulated:
     spec="simulated:honest",
     answers="a seeded world for trying things out; it solves none of your tasks (`demo` brings its own)",
     is_asked=False,
+    resolve=lambda text, _: Resolved({"options": text}, is_usual=True),
 )
 def open_simulated(text: str) -> Simulated:
     """Return the simulation that "world,name=value,..." spells; the world is honest when left out.

@@ -16,6 +16,7 @@ from skillopt_mcp.backends.base import (
     shown,
     worst_case,
 )
+from skillopt_mcp.backends.host import HOST
 from skillopt_mcp.backends.registry import COMPANION, backend_name, kind_of, open_backend
 from skillopt_mcp.backends.user_backend import awaited, checked_bound
 from skillopt_mcp.documents.text import quoted
@@ -91,6 +92,22 @@ class WithCompanion(_Wrapper):
         if len(self._joined) >= _MAX_REMEMBERED:
             self._joined.clear()
         return self._joined.setdefault(files.digest, SkillFiles((*files.files, *self._companion.files)))
+
+
+class HostMade(_Wrapper):
+    """A backend that an agent's own program brings along: its evidence is a host's, as that of its sub-agents."""
+
+    def __init__(self, backend: Backend) -> None:
+        super().__init__(backend)
+        self.fingerprint = f"{HOST}:{self.fingerprint}"
+
+    async def complete(self, call: Call) -> Reply:
+        """Return the backend's answer to the call."""
+        return await self._backend.complete(call)
+
+    def worst_case(self, call: Call) -> Usage | None:
+        """Return the most that one attempt at the call can use."""
+        return worst_case(self._backend, call)
 
 
 class Redacting(_Wrapper):

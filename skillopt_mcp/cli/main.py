@@ -80,6 +80,8 @@ def _finish(parsed: Parsed) -> int:
     try:
         result = command.run(terminal)
     except Declined as declined:
+        if parsed.json:
+            raise SkillOptError(str(declined)) from None
         terminal.note(str(declined))
         return EXPECTED
     if parsed.json and result is not None:

@@ -10,6 +10,7 @@ from pathlib import Path
 from skillopt_mcp.backends.base import Backend
 from skillopt_mcp.backends.environment import Rolling
 from skillopt_mcp.backends.registry import open_backend
+from skillopt_mcp.callers import find_caller
 from skillopt_mcp.documents.text import counted, quoted
 from skillopt_mcp.environments.base import Environment, rolls_out
 from skillopt_mcp.environments.registry import environment_names, open_environment
@@ -63,7 +64,7 @@ def prepare(file: str | None, pairs: Sequence[str], flags: Mapping[str, object],
         # What SkillOpt calls a backend may be no part of its name here: an error has to name the word.
         spec = target if role == "target" else settings.optimizer
         try:
-            _ = open_backend(spec) if isinstance(spec, str) else None
+            _ = open_backend(spec) if isinstance(spec, str) and find_caller() != "agent" else None
         except BackendError as error:
             raise BackendError(f"{quoted(word)} chose '{spec}' as {role}: {error}") from None
     out = Path(os.path.expanduser(settings.out)) if settings.out else None

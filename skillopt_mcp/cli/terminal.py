@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
-from skillopt_mcp.callers import find_caller, find_mark
+from skillopt_mcp.callers import find_caller, find_editor, find_mark, is_terminal
 from skillopt_mcp.cli.streams import output, results
 from skillopt_mcp.cli.tables import laid_out
 from skillopt_mcp.documents.text import escaped
@@ -37,6 +37,7 @@ class Terminal:
 
     def __init__(self, store: str | None = None, *, is_json: bool = False) -> None:
         self.store, self.is_json = store, is_json
+        self._is_reviewed = False
 
     # The store
 
@@ -70,7 +71,8 @@ class Terminal:
 
     def say(self, text: str = "", style: str = "") -> None:
         """Print a part of the result."""
-        self._print(results(), text, style)
+        is_seen = not self._is_reviewed or (results().isatty() and not self.is_json)
+        self._print(results() if is_seen else sys.stderr, text, style)
 
     def note(self, text: str) -> None:
         """Print what is not the result."""
@@ -127,7 +129,7 @@ class Terminal:
             results().write(json.dumps(value, ensure_ascii=True, default=_fields) + "\n")
 
     def _print(self, stream: TextIO, text: str, style: str) -> None:
-        if self.is_json:
+        if self.is_json and not self._is_reviewed:
             return
         shown = escaped(text)
         if style and shown and stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb":
@@ -139,8 +141,18 @@ class Terminal:
 
     @property
     def is_interactive(self) -> bool:
-        """Return whether a person sits at both ends: what they are shown and what they answer."""
-        return sys.stdin.isatty() and results().isatty() and not self.is_json
+        """Whether a person sits at both ends: what they are asked and what they answer."""
+        return is_terminal(sys.stdin) and is_terminal(sys.stderr) and not self.is_agents
+
+    @property
+    def is_watched(self) -> bool:
+        """Whether a person looks at the results of a command."""
+        return self.sees_held_out and results().isatty() and not self.is_json
+
+    @property
+    def sees_held_out(self) -> bool:
+        """Whether held-out content may be shown: where the output goes is the business of the person who asks."""
+        return find_caller() == "person"
 
     @property
     def is_agents(self) -> bool:
@@ -155,11 +167,42 @@ class Terminal:
                 "a terminal of your own"
             )
 
+    def require_consent(self, command: str, *, is_standing: bool = False) -> None:
+        """Raise Refused where no person can agree: in an agent's shell, or without a terminal to ask at.
+
+        A standing permission is given in no editor's terminal, as the editor's agent may type into it.
+        """
+        self.require_person(command)
+        if not self.is_interactive:
+            raise Refused(f"'{command}' needs a person: run it at a terminal (standard input and error)")
+        if is_standing and (editor := find_editor()):
+            raise Refused(
+                f"'{command}' agrees to more than one change, and an agent may type into this terminal ({editor}): run "
+                "it in a terminal outside of the editor"
+            )
+
+    def require_viewer(self, command: str, file: str | None = None) -> None:
+        """Raise Refused where held-out tasks would be shown to no person; a script may have them in a file."""
+        self.require_person(command)
+        path = os.path.abspath(os.path.expanduser(file or "/dev/stdout"))
+        is_shown = path.startswith(("/dev/", "/proc/")) or (os.path.exists(path) and not os.path.isfile(path))
+        if is_shown and not self.sees_held_out:
+            raise Refused(f"'{command}' shows held-out tasks, and standard input is no terminal: run it at one")
+
+    @contextmanager
+    def review(self) -> Iterator[None]:
+        """Enter to show what a person agrees to: on standard error where results go elsewhere, as questions do."""
+        self._is_reviewed = True
+        try:
+            yield
+        finally:
+            self._is_reviewed = False
+
     def ask(self, question: str, *, yes: bool, declined: str = "Nothing was changed.") -> None:
         """Go on if the person agrees. Raises Declined where they do not, Refused where no person can be asked."""
         if yes:
             return
-        if not self.is_interactive:
+        if not self.is_interactive or (self.is_json and not self._is_reviewed):
             raise Refused("there is no terminal to ask at: run it in one, or agree beforehand with --yes")
         sys.stderr.write(f"{escaped(question)} [y/N] ")
         sys.stderr.flush()

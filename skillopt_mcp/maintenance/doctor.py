@@ -105,6 +105,9 @@ def diagnose(workspace: Workspace, specs: Sequence[str] = ()) -> Diagnosis:
     store, unread = _store(workspace, problems)
     places = workspace.roots() if store.exists and not unread else _host_roots()
     roots = [Root(path=str(root), n_skills=_n_skills(root)) for root in places]
+    if workspace.is_agents:
+        for spec in specs:
+            workspace.check_remembered(spec)
     checked = {spec: check_backend(spec) for spec in specs}
     problems += [problem for problem in checked.values() if problem]
     hosts = {name: shutil.which(name) for name in _HOSTS}

@@ -61,7 +61,6 @@ class Consent:
     STANDING: ClassVar[Consent]
     PERSON: ClassVar[Consent]
     PERSON_SIMULATED: ClassVar[Consent]
-    COMMAND: ClassVar[Consent]
     DEMO: ClassVar[Consent]
 
     @property
@@ -74,7 +73,6 @@ Consent.APPROVED = Consent("person", "dialog")
 Consent.STANDING = Consent("permission", "rule")
 Consent.PERSON = Consent("person", "terminal")
 Consent.PERSON_SIMULATED = Consent("person", "terminal", simulated=True)
-Consent.COMMAND = Consent("none", "command")
 Consent.DEMO = Consent("none", "rule", simulated=True)
 
 
@@ -266,20 +264,21 @@ def _beyond_any_permission(workspace: Workspace, change: Change) -> list[str]:
         return ["it was not tested"]
     tasks = [task for task in store.tasks.list_tasks(skill.id) if task.id in change.test.tasks]
     unclaimed = [] if change.verdict == "better" else ["its test does not claim that it is better"]
+    if store.permissions.find_unattended(change.test.id) is False:
+        unclaimed.append("a script ran its test with a backend that no person remembered for agents")
     return [*unclaimed, *permission_gaps(workspace, change.candidate, tasks, change.test.backend)]
 
 
 # Giving and taking back
 
 
-def permit(workspace: Workspace, skill: str, *, simulated: bool, given_on: AgreedOn = "terminal") -> Skill:
+def permit(workspace: Workspace, skill: str, *, simulated: bool) -> Skill:
     """Keep a standing permission to promote a skill's candidates that are better by evidence of our own processes.
 
     With `simulated` it covers a simulation, too.
     """
     tracked = workspace.skill(skill)
-    by = f"{given_on}{_by_login(workspace)}"
-    workspace.store.permissions.grant(tracked.id, by, simulated=simulated)
+    workspace.store.permissions.grant(tracked.id, f"terminal{_by_login(workspace)}", simulated=simulated)
     return tracked
 
 

@@ -14,7 +14,7 @@ from skillopt_mcp.candidates import describe_rolled_back_repeat, is_reason_to_pr
 from skillopt_mcp.documents.diffs import changed_lines, unified_diff
 from skillopt_mcp.documents.lint import introduced
 from skillopt_mcp.documents.text import counted, escaped, quoted
-from skillopt_mcp.evidence import kind_of
+from skillopt_mcp.evidence import kind_of_test
 from skillopt_mcp.gates.promotion import GATE
 from skillopt_mcp.promotion_tests import report_of, unit_rows
 from skillopt_mcp.promotions.consent import Check, Consent, NeedsPerson, describe_earlier_answer
@@ -71,7 +71,7 @@ def review_candidate(workspace: Workspace, candidate_id: str) -> Review:
     test = stored_test(store, row) if row else None
     units = unit_rows(workspace, test) if test else []
     n_unseen = sum(not task.looked_at for task in test.tasks) if test else 0
-    kind = kind_of(row.backend) if row else "own"
+    kind = kind_of_test(store, row.id, row.backend) if row else "own"
     base = store.skills.get_files(skill.id, candidate.base_version)
     new = store.skills.get_files(skill.id, candidate.version_id)
     paths = [file.path for file in (*base.files, *new.files) if base.get(file.path) != new.get(file.path)]

@@ -14,7 +14,7 @@ CandidateOrigin = Literal["host", "step", "run", "person"]
 PromotionKind = Literal["promote", "rollback"]
 PromotionState = Literal["pending", "undoing", "done", "undone"]
 AgreedBy = Literal["person", "permission", "none"]
-AgreedOn = Literal["dialog", "terminal", "command", "rule"]
+AgreedOn = Literal["dialog", "terminal", "editor terminal", "rule"]
 
 
 @dataclass(frozen=True, slots=True)

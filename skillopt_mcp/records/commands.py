@@ -33,6 +33,7 @@ class RegisteredCommand:
 
     `sha256` is of the program's files when the person registered them: a changed program is not run. `reads` are
     further folders that it may read. Only where the person said `unconfined` is it run without bubblewrap.
+    `unattended`: a script registered it, and no agent may use it.
     """
 
     name: str
@@ -42,6 +43,7 @@ class RegisteredCommand:
     reads: tuple[str, ...] = ()
     unconfined: bool = False
     created_at: str = ""
+    unattended: bool = False
 
     @property
     def fingerprint(self) -> str:

@@ -16,8 +16,8 @@ Verdict = Literal["better", "not_better", "cant_tell", "no_worse", "worse", "bet
 ACCEPTED: tuple[Verdict, ...] = ("better", "no_worse")
 """The verdicts that a promotion may rest on."""
 Arm = Literal["base", "candidate"]
-EvidenceKind = Literal["own", "host", "simulated"]
-"""Who made the attempts of a test: our own processes, a host's agents, or a simulation."""
+EvidenceKind = Literal["own", "host", "simulated", "unattended"]
+"""Who made the attempts of a test: our own processes, a host's agents, a simulation, or our processes for a script."""
 Metric = Literal["hard", "soft", "mixed"]
 SearchGate = Literal["strict", "fresh", "paired_se", "no_regression"]
 Change = Literal["regressed", "persistent_fail", "improved", "stable_success"]

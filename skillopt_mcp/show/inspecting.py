@@ -16,7 +16,7 @@ from skillopt_mcp.documents.diffs import unified_diff
 from skillopt_mcp.documents.lint import introduced
 from skillopt_mcp.documents.text import counted, quoted, shown
 from skillopt_mcp.errors import NotFound
-from skillopt_mcp.evidence import kind_of, shown_origin
+from skillopt_mcp.evidence import kind_of_test, shown_origin
 from skillopt_mcp.gates.promotion import GATE
 from skillopt_mcp.host_work import describe_answers, describe_leases, describe_own_leases, host_tests
 from skillopt_mcp.promotion_tests import report_of, unit_rows, verdict_for_agents
@@ -431,7 +431,7 @@ def promotion_test(workspace: Workspace, id: str) -> PromotionTest:
     store, row = workspace.store, _test_row(workspace, id)
     test = stored_test(store, row)
     candidate = _tested_candidate(workspace, row)
-    kind = kind_of(row.backend)
+    kind = kind_of_test(store, id, row.backend)
     return PromotionTest(
         id=id,
         skill=store.skills.get_skill(row.skill_id).name,

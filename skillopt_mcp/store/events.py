@@ -20,6 +20,7 @@ KINDS = {
     "permission_set": "permission",
     "permission_withdrawn": "permission",
     "tasks_adopted": "adoption",
+    "backend_remembered": "remembered_backend",
     "command_registered": "command",
     "command_removed": "command",
     "test_opened": "promotion_test",
@@ -40,10 +41,13 @@ KINDS = {
 ROWS = {
     "skill_root": "select path, created_at from skill_root where path = ?",
     "permission": "select skill_id, granted_by, simulated, created_at from permission where skill_id = ?",
-    "command": "select name, argv, sha256, limits, reads, unconfined, created_at from command where name = ?",
     "adoption": (
         "select json_group_array(json_array(task_id, seen, login)) from (select task_id, adoption.digest as seen, login"
         " from adoption join task on id = task_id where skill_id = ? order by task_id)"
+    ),
+    "remembered_backend": "select parts, spec, granted_by, created_at from remembered_backend where parts = ?",
+    "command": (
+        "select name, argv, sha256, limits, reads, unconfined, unattended, created_at from command where name = ?"
     ),
     "promotion_test": (
         "select id, skill_id, base_version, version_id, release, number, backend, salt, tasks, plan, created_at"

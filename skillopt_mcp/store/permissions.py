@@ -1,8 +1,8 @@
-"""Permissions at rest: where a promotion may write, and which skills it may without asking."""
+"""Permissions at rest: where a promotion may write, what it may without asking, and which backends agents use."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 
 from pydantic import TypeAdapter
@@ -23,7 +23,7 @@ class Permission:
 
 
 class Permissions:
-    """Tables skill_root, permission."""
+    """Tables skill_root, permission, remembered_backend, unattended_work."""
 
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
@@ -61,6 +61,33 @@ class Permissions:
         row = self._pool.row("select granted_by, simulated from permission where skill_id = ?", [skill_id])
         return Permission(str(row[0]), bool(row[1])) if row else None
 
+    def remember_backend(self, parts: Mapping[str, str], spec: str, granted_by: str) -> None:
+        """Keep that a person lets agents use what leads to these parts."""
+        key = to_json(dict(sorted(parts.items()))).decode()
+        with self._pool.write() as connection:
+            sql = "insert or replace into remembered_backend(parts, spec, granted_by) values (?, ?, ?)"
+            connection.execute(sql, [key, spec, granted_by])
+            append(connection, "backend_remembered", key)
+
+    def list_backends(self) -> list[dict[str, str]]:
+        """The parts of each remembered backend."""
+        rows = self._pool.rows("select parts from remembered_backend order by created_at, parts")
+        return [_PARTS.validate_json(str(row[0])) for row in rows]
+
+    def note_unattended(self, scope: str, *, remembered: bool) -> None:
+        """Keep that a script works on a run or a test; who answers is remembered only if they were each time."""
+        with self._pool.write() as connection:
+            connection.execute(
+                "insert into unattended_work(scope, remembered) values (?, ?)"
+                " on conflict do update set remembered = min(remembered, excluded.remembered)",
+                [scope, int(remembered)],
+            )
+
+    def find_unattended(self, scope: str) -> bool | None:
+        """Whether all who answered a script's run or test were remembered; None where no script worked on it."""
+        row = self._pool.row("select remembered from unattended_work where scope = ?", [scope])
+        return bool(row[0]) if row else None
+
 
 def is_granted(connection: Connection, skill_id: int, permission: Permission) -> bool:
     """Return, within the caller's transaction, whether a standing permission still stands as it was given."""
@@ -75,7 +102,8 @@ def withdraw(connection: Connection, skill_id: int) -> None:
         append(connection, "permission_withdrawn", skill_id)
 
 
-_COMMAND = "select name, argv, sha256, limits, reads, unconfined, created_at from command"
+_COMMAND = "select name, argv, sha256, limits, reads, unconfined, created_at, unattended from command"
+_PARTS = TypeAdapter(dict[str, str])
 _TEXTS = TypeAdapter(tuple[str, ...])
 _LIMITS = TypeAdapter(Limits)
 
@@ -89,11 +117,12 @@ class Commands:
     def register(self, command: RegisteredCommand) -> bool:
         """Store a command, in place of the one that had its name; return whether there was one. Its time is ignored."""
         limits, argv, reads = (to_json(each).decode() for each in (asdict(command.limits), command.argv, command.reads))
-        values = [command.name, argv, command.sha256, limits, reads, int(command.unconfined)]
+        values = [command.name, argv, command.sha256, limits, reads, int(command.unconfined), int(command.unattended)]
         with self._pool.write() as connection:
             replaced = connection.execute("delete from command where name = ?", [command.name]).rowcount
             connection.execute(
-                "insert into command(name, argv, sha256, limits, reads, unconfined) values (?, ?, ?, ?, ?, ?)",
+                "insert into command(name, argv, sha256, limits, reads, unconfined, unattended)"
+                " values (?, ?, ?, ?, ?, ?, ?)",
                 values,
             )
             append(connection, "command_registered", command.name)
@@ -118,7 +147,7 @@ class Commands:
 
 
 def _command(row: Row) -> RegisteredCommand:
-    name, argv, sha256, limits, reads, unconfined, created_at = row
+    name, argv, sha256, limits, reads, unconfined, created_at, unattended = row
     return RegisteredCommand(
         name=str(name),
         argv=_TEXTS.validate_json(str(argv)),
@@ -127,4 +156,5 @@ def _command(row: Row) -> RegisteredCommand:
         reads=_TEXTS.validate_json(str(reads)),
         unconfined=bool(unconfined),
         created_at=str(created_at),
+        unattended=bool(unattended),
     )

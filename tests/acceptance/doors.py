@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from tempfile import NamedTemporaryFile, TemporaryDirectory
 from types import TracebackType
 from typing import Any, Self
 
@@ -33,6 +33,10 @@ from tests.processes import Script
 
 SCRIPT = str(Path(sys.executable).with_name("skillopt-mcp"))
 TIMEOUT_S = 120
+# Commands by which a person agrees.
+CONSENTING = ("promote", "rollback", "skills permit", "tasks judges add")
+# Those that show a person what is held out.
+SHOWING = ("show", "tasks list", "tasks check", "tasks export")
 SETTINGS = {"search_gate": "gate"}
 VERDICTS = {True: "better", False: "not better", None: None}
 PROMOTED, ROLLED_BACK, TAKEN = "promoted", "rolled_back", "accepted"
@@ -94,6 +98,7 @@ class Workbench:
 
     def __post_init__(self) -> None:
         self._started: list[Script] = []
+        self._terminals: list[int] = []
         self.store_path = self.folder / "store" / "skillopt.db"
         self.project = self.folder / "project"
         self.skill_path = self.make_skill(self.skill_name)
@@ -140,12 +145,29 @@ class Workbench:
                     words += [flag] if each is True else [flag, str(each)]
         return words
 
+    def terminal_of(self, command: str) -> list[int]:
+        """Return both ends of the terminal that a person sits at for a command, with nothing typed, or none."""
+        if command not in (*CONSENTING, *SHOWING):
+            return []
+        ends = [*pty.openpty()]
+        self._terminals += ends
+        os.write(ends[0], b"\x04")
+        return ends
+
     def run(self, command: str, *arguments: object, stdin: str = "", **options: Any) -> Done:
-        """Return how a command ends in the project."""
-        script = Script(
-            self.words(command, *arguments, **options), self.project, self.environ, stdin=stdin, prepare=self.prepare
-        )
-        return Done(script.wait(TIMEOUT_S), script.out, script.err)
+        """Return how a command ends in the project, whose output goes to a file."""
+        words, ends = self.words(command, *arguments, **options), [] if stdin else self.terminal_of(command)
+        if not ends:
+            script = Script(words, self.project, self.environ, stdin=stdin, prepare=self.prepare)
+            return Done(script.wait(TIMEOUT_S), script.out, script.err)
+        name = os.ttyname(ends[1])
+        with NamedTemporaryFile("r") as out, NamedTemporaryFile("r") as err:
+            streams = [name, out.name, name if command in CONSENTING else err.name]
+            code = Script(words, self.project, self.environ, streams, prepare=self.prepare).wait(TIMEOUT_S)
+            said = b""
+            while select.select(ends[:1], [], [], 0)[0]:
+                said += os.read(ends[0], 65536)
+            return Done(code, out.read(), f"{said.decode()}{err.read()}")
 
     def facts(self, command: str, *arguments: object, exit_code: int = 0, **options: Any) -> Facts:
         """Return the JSON object of a command that ends with this exit code."""
@@ -155,7 +177,10 @@ class Workbench:
 
     def start(self, command: str, *arguments: object, **options: Any) -> Script:
         """Return a command that was just started, in a process group of its own."""
-        script = Script(self.words(command, *arguments, **options), self.project, self.environ, prepare=self.prepare)
+        ends = self.terminal_of(command)
+        streams = [os.ttyname(ends[1]), os.devnull, os.ttyname(ends[1])] if ends else []
+        words = self.words(command, *arguments, **options)
+        script = Script(words, self.project, self.environ, streams, prepare=self.prepare)
         self._started.append(script)
         return script
 
@@ -165,6 +190,9 @@ class Workbench:
             if script.returncode is None:
                 script.kill()
                 script.wait()
+        for each in self._terminals:
+            os.close(each)
+        self._terminals.clear()
 
     def at_terminal(
         self, command: str, *arguments: object, answer: str = "y\n", question: str = "[y/N]", **options: Any

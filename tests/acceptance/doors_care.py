@@ -269,7 +269,9 @@ def steps(desk: Desk, what: str, edit: Path, command: str, *arguments: object, *
 
     def at(n: int) -> tuple[int, int]:
         prepare = partial(disturb, what, n, desk.skill_file, edit, count)
-        code = Script(words, desk.project, desk.environ, prepare=prepare).wait()
+        streams = [os.ttyname(desk.terminal_of("promote")[1])] * 3
+        code = Script(words, desk.project, desk.environ, streams, prepare=prepare).wait()
+        desk.close()
         return code, int(count.read_text()) if code >= 0 else n
 
     yield at

@@ -26,6 +26,8 @@ SCRIPT = str(Path(sys.executable).with_name("skillopt-mcp"))
 SEED = 3
 TIMEOUT_S = 60
 TARGET = f"simulated:honest,seed={SEED}"
+# Commands by which a person agrees: no script does.
+CONSENTING = {"promote", "rollback", "permit"}
 BACKENDS = ("--target", TARGET, "--optimizer", TARGET)
 
 
@@ -73,16 +75,36 @@ def run_script(arguments: Sequence[str], folder: Path) -> subprocess.CompletedPr
 def run_forked(
     arguments: Sequence[str], folder: Path, prepare: Callable[[], None] | None = None
 ) -> subprocess.CompletedProcess[str]:
-    """Return the same, sooner: the script's work in a process that is forked from one with everything imported.
+    """Return the same of a person, sooner: in a process that is forked from one with everything imported.
 
     What Python reads when it starts (PYTHON..., LC_...) is not read again: a test about that needs the script itself.
-    The process waits for no disk, and begins with `prepare`, if any.
+    The process waits for no disk, and begins with `prepare`, if any. Its input is a terminal with nothing to read; so
+    is its output where the command asks a person to agree.
     """
-    with NamedTemporaryFile("r") as out, NamedTemporaryFile("r") as err:
-        streams = (os.devnull, out.name, err.name)
+    ours, theirs = zip(*(pty.openpty() for _ in range(3)), strict=True)
+    try:
         argv, environ = [SCRIPT, *arguments], dict(os.environ)
-        code = exit_code(as_script, argv, folder, environ, streams, prepare, within_s=TIMEOUT_S)
-        return subprocess.CompletedProcess([SCRIPT, *arguments], code, out.read(), err.read())
+        terminals = [os.ttyname(each) for each in theirs]
+        os.write(ours[0], b"\x04")  # the end of its input
+        if CONSENTING & {*arguments}:
+            environ["NO_COLOR"] = "1"
+            code = exit_code(as_script, argv, folder, environ, terminals, prepare, within_s=TIMEOUT_S)
+            return subprocess.CompletedProcess(argv, code, *map(_read_screen, ours[1:]))
+        with NamedTemporaryFile("r") as out, NamedTemporaryFile("r") as err:
+            streams = (terminals[0], out.name, err.name)
+            code = exit_code(as_script, argv, folder, environ, streams, prepare, within_s=TIMEOUT_S)
+            return subprocess.CompletedProcess(argv, code, out.read(), err.read())
+    finally:
+        for each in (*ours, *theirs):
+            os.close(each)
+
+
+def _read_screen(terminal: int) -> str:
+    """All that a terminal shows by now."""
+    shown = b""
+    while select.select([terminal], [], [], 0)[0]:
+        shown += os.read(terminal, 65536)
+    return shown.decode().replace("\r\n", "\n")
 
 
 def run_at_a_terminal(
@@ -90,7 +112,7 @@ def run_at_a_terminal(
     question: str = "[y/N]",
 ) -> tuple[int, str]:  # fmt: skip
     """Return exit code and screen of a forked command whose question, if any, is answered at a terminal of its own."""
-    ours, theirs = pty.openpty()
+    ours, theirs = pty.openpty()  # a person looks at what goes to a file
     if columns:
         fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
     process = begun(as_script, [SCRIPT, *arguments], folder, environ, [os.ttyname(theirs)] * 3, None)

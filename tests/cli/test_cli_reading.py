@@ -29,7 +29,7 @@ def demo(tmp_path) -> dict[str, Any]:
     return run_demo(prepare_demo(tmp_path / "demo", "honest", 0)).model_dump(mode="json")
 
 
-def test_json_is_one_object_and_nothing_else(demo, capfd) -> None:
+def test_json_is_one_object_and_nothing_else(demo, cli) -> None:
     store, candidate, run = demo["store_path"], demo["candidate_id"], demo["run_id"]
     keys = {
         ("skills",): {"skills"},
@@ -45,10 +45,7 @@ def test_json_is_one_object_and_nothing_else(demo, capfd) -> None:
         ("tasks", "check", "ledger-clerk"): {"n_tasks", "problems", "notes"},
     }
     for arguments, expected in keys.items():
-        assert main(["--store", store, *arguments, "--json"]) == 0
-        printed = capfd.readouterr()
-        assert set(json.loads(printed.out)) == expected
-        assert (printed.out.count("\n"), printed.err) == (1, "")
+        assert set(parsed(cli("--store", store, *arguments, "--json"))) == expected
 
 
 def test_a_promotion_test_is_shown_by_the_id_that_its_candidate_shows(cli, demo, capfd) -> None:
@@ -60,8 +57,7 @@ def test_a_promotion_test_is_shown_by_the_id_that_its_candidate_shows(cli, demo,
     assert (shown.returncode, shown.stderr) == (0, reported.stderr)
     assert shown.stdout.startswith(f"promotion test {id} of skill 'ledger-clerk', candidate {candidate}\nbase ")
     assert shown.stderr == ""
-    assert main(["--store", store, "show", id, "--json"]) == 0
-    found = json.loads(capfd.readouterr().out)
+    found = parsed(cli("--store", store, "show", id, "--json"))
     test = found["test"]
     assert (found["kind"], shown.stdout.startswith(found["text"])) == ("test", True)
     assert all(unit["task"] in shown.stdout for unit in test["units"])

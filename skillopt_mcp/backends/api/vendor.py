@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any, ClassVar, Generic, TypeVar
@@ -11,6 +12,7 @@ from skillopt_mcp.backends.api.clients import ClientPools, Sdk, sdk_faults
 from skillopt_mcp.backends.api.faults import Endpoint, Origin
 from skillopt_mcp.backends.api.prices import Price, PricedOptions, max_usage
 from skillopt_mcp.backends.api.prompts import LAYOUT, prompt_of
+from skillopt_mcp.backends.resolved import find_proxy
 from skillopt_mcp.records.calls import Call, Reply, Usage
 
 O = TypeVar("O", bound=PricedOptions)  # noqa: E741
@@ -25,7 +27,9 @@ class ApiBackend(Generic[O]):
 
     def __init__(self, options: O, endpoint: Endpoint, price: Price | None) -> None:
         self.name = options.spelled()
-        self.fingerprint = f"{options.identity()},at={endpoint.place},layout={LAYOUT}"
+        proxy = find_proxy(endpoint.base_url, os.environ)
+        via = f",via={proxy}" if proxy else ""
+        self.fingerprint = f"{options.identity()},at={endpoint.place}{via},layout={LAYOUT}"
         self.options, self.endpoint, self.price = options, endpoint, price
         self.origin = Origin(options.model, endpoint)
         self.pools = ClientPools(self._client)

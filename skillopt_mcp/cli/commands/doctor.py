@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Annotated
 
+from skillopt_mcp.backends.resolved import resolve_spec
+from skillopt_mcp.callers import find_editor
 from skillopt_mcp.cli.command import Command, Flag, command
-from skillopt_mcp.cli.terminal import Terminal
+from skillopt_mcp.cli.terminal import Declined, Terminal
+from skillopt_mcp.evidence import describe_unremembered
 from skillopt_mcp.install.installing import Connection, HostEntry
 from skillopt_mcp.maintenance.doctor import Diagnosis, diagnose
 from skillopt_mcp.store.pool import schema_folder
+from skillopt_mcp.workspace import Workspace
 
 
 @command("doctor", example="doctor")
@@ -22,7 +27,11 @@ class Doctor(Command):
     def run(self, terminal: Terminal) -> Diagnosis:
         """Return what was found."""
         with terminal.workspace() as workspace:
-            return diagnose(workspace, self.backend)
+            found = diagnose(workspace, self.backend)
+            for spec in self.backend:
+                if terminal.is_interactive and not terminal.is_json and not find_editor() and not found.checked[spec]:
+                    _remember(terminal, workspace, spec)
+            return found
 
     def show(self, result: Diagnosis, terminal: Terminal) -> None:
         for line in _lines(result):
@@ -38,6 +47,18 @@ class Doctor(Command):
 
     def exit_code(self, result: Diagnosis) -> int:
         return 1 if result.problems else 0
+
+
+def _remember(terminal: Terminal, workspace: Workspace, spec: str) -> None:
+    """Ask a person whether agents may use a backend that answers, unless they may already."""
+    if not (why := describe_unremembered(workspace.store, spec)):
+        return
+    parts = resolve_spec(spec).parts
+    terminal.note(f"{why.partition('. A person')[0]}.")
+    terminal.note(f"'{spec}' is {', '.join(f'{name} {value}' for name, value in parts.items())}.")
+    with suppress(Declined):
+        terminal.ask("Remember it for agents?", yes=False)
+        workspace.store.permissions.remember_backend(parts, spec, f"terminal ({workspace.login})")
 
 
 def _lines(found: Diagnosis) -> Iterator[str]:

@@ -13,6 +13,8 @@ from itertools import chain
 from pathlib import Path
 from typing import Annotated, Literal
 
+from skillopt_mcp.backends.resolved import resolve_spec
+from skillopt_mcp.callers import find_editor
 from skillopt_mcp.cli.command import OPTIMIZER, PROGRAM, TARGET, YES, Arg, Command, Flag, WrongUsage, command
 from skillopt_mcp.cli.terminal import Terminal
 from skillopt_mcp.errors import BadInput, SkillOptError
@@ -132,7 +134,8 @@ class Install(Installation):
     ] = False
 
     def run(self, terminal: Terminal) -> Installed:
-        """Start the server as the host will, show the change, ask a person, write it."""
+        """Start the server as the host will, show the change, ask a person, write it, and remember its backends."""
+        terminal.require_person("install")
         named = {"--target": self.target, "--optimizer": self.optimizer, "--judge": self.judge}
         own, notes = ({}, []) if self.sub_agents else own_backends(self.host)
         backends = own | {option: spec for option, spec in named.items() if spec}
@@ -145,6 +148,11 @@ class Install(Installation):
         result = self.carry_out(terminal, plan, lambda: plan_install(request, around), done="installed")
         if result.status != "installed":
             return result.model_copy(update={"tools": tools})
+        if backends and terminal.is_interactive and not find_editor():
+            with terminal.workspace() as workspace:
+                for spec in dict.fromkeys(backends.values()):
+                    parts = resolve_spec(spec).parts
+                    workspace.store.permissions.remember_backend(parts, spec, f"install ({workspace.login})")
         step = None
         if self.hooks:
             with suppress(SkillOptError), terminal.workspace() as workspace:

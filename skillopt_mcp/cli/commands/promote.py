@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Annotated
 
+from skillopt_mcp.callers import find_editor
 from skillopt_mcp.cli.command import YES, Arg, Command, Flag, command
 from skillopt_mcp.cli.reports import show_report
 from skillopt_mcp.cli.terminal import Terminal
@@ -26,8 +27,10 @@ class Changing(Command):
     yes: Annotated[bool, YES] = False
 
     def consent(self, terminal: Terminal) -> Consent:
-        """Return who agrees: a person who is asked, or one who agreed beforehand."""
-        return Consent.COMMAND if self.yes and not terminal.is_interactive else Consent.PERSON
+        """Who agrees: the person at the terminal; where there is none, a permission that one has given."""
+        if not terminal.is_interactive:
+            return Consent.STANDING
+        return replace(Consent.PERSON, agreed_on="editor terminal") if find_editor() else Consent.PERSON
 
     def show(self, result: Promoted, terminal: Terminal) -> None:
         if self.exit_code(result):
@@ -55,26 +58,22 @@ class Promote(Changing):
     def run(self, terminal: Terminal) -> Promoted:
         """Show the change and its evidence, ask a person, write what they saw."""
         terminal.require_person("promote")
-        with terminal.workspace() as workspace:
+        with terminal.workspace() as workspace, terminal.review():
             review = review_candidate(workspace, self.candidate)
             self._show_review(review, terminal)
-            consent = self._consent(review, terminal)
+            is_unproven = self.unproven and not review.proven
+            consent = replace(self.consent(terminal), simulated=self.simulated, unproven=is_unproven)
             if not isinstance(check_promotion(workspace, self.candidate, consent), Ready):
                 return promote_skill(workspace, self.candidate, consent)  # refused, with the reason
-            self._check_is_seen(review, terminal)
-            question = "Write this over" if review.proven else "Adopt this, labelled unproven, over"
-            terminal.ask(f"{question} {review.skill_path}?", yes=self.yes)
+            if terminal.is_interactive:
+                self._check_is_seen(review)
+                question = "Write this over" if review.proven else "Adopt this, labelled unproven, over"
+                terminal.ask(f"{question} {review.skill_path}?", yes=self.yes)
             return promote_skill(workspace, self.candidate, consent)
 
-    def _consent(self, review: Review, terminal: Terminal) -> Consent:
-        if self.unproven and not review.proven:
-            return replace(Consent.PERSON, unproven=True)
-        return replace(self.consent(terminal), simulated=self.simulated)
-
-    def _check_is_seen(self, review: Review, terminal: Terminal) -> None:
+    def _check_is_seen(self, review: Review) -> None:
         """Raise Refused where a held or unproven candidate would be promoted unseen."""
-        is_blind = self.yes or not terminal.is_interactive
-        if is_blind and (review.findings or not review.proven):
+        if self.yes and (review.findings or not review.proven):
             held = f"the guard holds '{self.candidate}' ({'; '.join(review.findings)})"
             why = held if review.findings else f"no gain of '{self.candidate}' is proven"
             raise Refused(f"{why}: a person has to look at it, at a terminal and without --yes")
@@ -102,7 +101,7 @@ class Promote(Changing):
                 "bold yellow",
             )
         for what, tasks in (("Better", review.better), ("Worse", review.worse)):
-            if tasks:
+            if tasks and terminal.sees_held_out:
                 terminal.say(f"{what}: {', '.join(tasks)}")
         if review.same_session:
             terminal.say("SAME SESSION: the session that knew the edit made the attempts.", "bold yellow")

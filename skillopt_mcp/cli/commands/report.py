@@ -35,7 +35,8 @@ class Report(Command):
     def run(self, terminal: Terminal) -> _Written | None:
         """Return where what was asked for is."""
         # In it are held-out tasks.
-        terminal.require_person("report")
+        for file in (self.html, self.md, self.csv):
+            terminal.require_viewer("report", file or "report")
         if self.live:
             self._serve(terminal)
             return None

@@ -9,7 +9,6 @@ from skillopt_mcp.cli.command import SKILL, Arg, Flag, command
 from skillopt_mcp.cli.commands.promote import Changing
 from skillopt_mcp.cli.terminal import Terminal
 from skillopt_mcp.errors import Refused
-from skillopt_mcp.promotions.consent import Consent
 from skillopt_mcp.promotions.promoting import check_rollback, rollback_skill
 from skillopt_mcp.promotions.review import review_rollback
 from skillopt_mcp.records.results import Promoted
@@ -26,10 +25,10 @@ class Rollback(Changing):
 
     def run(self, terminal: Terminal) -> Promoted:
         """Show the change, ask a person, write what they saw."""
-        with terminal.workspace() as workspace:
+        with terminal.workspace() as workspace, terminal.review():
             review = review_rollback(workspace, self.skill, self.version)
             over_edit = self.over_edit and review.over_edit
-            consent = replace(Consent.PERSON, over_edit=True) if over_edit else self.consent(terminal)
+            consent = replace(self.consent(terminal), over_edit=over_edit)
             standing = check_rollback(workspace, self.skill, review.to_version, consent, review.from_version)
             if isinstance(standing, Promoted):
                 return standing
@@ -44,5 +43,6 @@ class Rollback(Changing):
                     f"this would be written over an edit of '{review.skill_path}': a person has to look at it, at a "
                     "terminal and without --yes"
                 )
-            terminal.ask(f"Write this over {review.skill_path}?", yes=self.yes)
+            if terminal.is_interactive:
+                terminal.ask(f"Write this over {review.skill_path}?", yes=self.yes)
             return rollback_skill(workspace, self.skill, review.to_version, consent, review.from_version)

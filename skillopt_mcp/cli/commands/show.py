@@ -53,14 +53,14 @@ class Show(Command):
                 return export_run(workspace, self.id, folder)
             thing = look_up(workspace, self.id, None if terminal.is_json else SHOWN)
             if thing.kind == "test":
-                terminal.require_person(f"show {thing.id}")
+                terminal.require_viewer(f"show {thing.id}")
             step = thing.next_step(Consent.PERSON)
             found: dict[str, Any] = {"id": self.id, "kind": thing.kind, "text": thing.text, "next_step": step}
             if thing.kind == "skill":
                 self._past, self._runs = history(workspace, self.id), list_runs(workspace, self.id)
                 skill = workspace.kept(self.id)
                 self._away = skill_row(workspace, skill).away
-                if terminal.is_interactive and not terminal.is_agents:
+                if terminal.is_watched:
                     workspace.store.promotions.note_seen(skill.id)
                 found |= {
                     "history": self._past.model_dump(mode="json"),

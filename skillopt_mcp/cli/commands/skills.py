@@ -10,7 +10,6 @@ from typing import Annotated, Any
 from skillopt_mcp.cli.command import SKILL, YES, Arg, Command, Flag, command
 from skillopt_mcp.cli.terminal import Terminal
 from skillopt_mcp.documents.text import counted, or_more
-from skillopt_mcp.records.candidates import AgreedOn
 from skillopt_mcp.records.next_step import NextStep
 from skillopt_mcp.records.results import PromotedAway, SkillRow
 from skillopt_mcp.show.listing import all_skills
@@ -31,7 +30,7 @@ class ListSkills(Command):
         """Return a row for each."""
         with terminal.workspace() as workspace:
             rows = all_skills(workspace)
-            if terminal.is_interactive and not terminal.is_agents:
+            if terminal.is_watched:
                 for row in rows:
                     if row.away:
                         workspace.store.promotions.note_seen(workspace.kept(row.path).id)
@@ -109,8 +108,8 @@ class Permit(Command):
         """Ask a person, and record the permission."""
         from skillopt_mcp.promotions.consent import permit  # noqa: PLC0415 (the list needs none of it)
 
-        terminal.require_person("skills permit")
-        with terminal.workspace() as workspace:
+        terminal.require_consent("skills permit", is_standing=True)
+        with terminal.workspace() as workspace, terminal.review():
             skill = workspace.skill(self.skill)
             more = ["simulated ones"] * self.simulated
             self._covers = f"small accepted edits of {skill.name} that touch no code{', also '.join(['', *more])}"
@@ -118,8 +117,7 @@ class Permit(Command):
                 f"May an agent promote, without asking, {self._covers}?", yes=self.yes,
                 declined="Nothing was permitted.",
             )  # fmt: skip
-            on: AgreedOn = "command" if self.yes and not terminal.is_interactive else "terminal"
-            permit(workspace, self.skill, simulated=self.simulated, given_on=on)
+            permit(workspace, self.skill, simulated=self.simulated)
             self._handle = shlex.quote(handle(workspace.store, skill))
         return {"skill": skill.name, "permitted": True, "simulated": self.simulated}
 

@@ -66,9 +66,9 @@ class ListTasks(Command):
         self._path, self._n_removed = skill.path, len(removed)
         splits = Counter(task.split for task in tasks if task.id not in removed)
         # Counted, and shown to a person alone.
-        self._n_sealed = splits["test"] if terminal.is_agents else 0
+        self._n_sealed = 0 if terminal.sees_held_out else splits["test"]
         rows = []
-        for task in (each for each in tasks if not (terminal.is_agents and each.split == "test")):
+        for task in (each for each in tasks if terminal.sees_held_out or each.split != "test"):
             row = _row(task)
             if gone := removed.get(task.id):
                 row["removed"] = {"at": gone.at, "reason": gone.reason}
@@ -110,6 +110,8 @@ class ExportTasks(Command):
         with terminal.workspace() as workspace:
             skill = workspace.kept(self.skill)
             rows = [_row(task) for task in workspace.store.tasks.list_in_use(skill.id)]
+        if any(row["split"] == "test" for row in rows):
+            terminal.require_viewer("tasks export", self.file)
         if not self.file:
             return {"skill": skill.name, "tasks": rows}
         path, content = Path(self.file).expanduser(), _lines(rows).encode()
@@ -204,7 +206,7 @@ class CheckTasks(_Rows):
             if self.file is not None:
                 return check_file(workspace, self.skill, Path(self.file).expanduser(), plan)
             found = check_stored(workspace, self.skill)
-            if not terminal.is_agents:
+            if terminal.sees_held_out:
                 return found
             # A reason may quote what a judge expects.
             in_use = workspace.store.tasks.list_in_use(workspace.kept(self.skill).id)
@@ -295,7 +297,11 @@ class RemoveTasks(Command):
         with terminal.workspace() as workspace:
             review = review_removal(workspace, self.skill, self.ids)
             if review.rows:
-                rows = [(row.id, row.split, str(row.n_tests), " ".join(row.prompt.split())) for row in review.rows]
+                rows = [
+                    (row.id, row.split, str(row.n_tests), " ".join(row.prompt.split()))
+                    for row in review.rows
+                    if terminal.sees_held_out or row.split != "test"
+                ]
                 terminal.table(("id", "split", "tests", "prompt"), rows)
                 if review.n_held_out:
                     n_drawn = f"promotion tests have drawn {review.n_drawn} of them"

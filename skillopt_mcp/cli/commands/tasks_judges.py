@@ -84,6 +84,8 @@ class AddJudge(Command):
                 declined="Nothing was run or registered.",
             )  # fmt: skip
             ended = try_command(made)
+            # A script's word is good for its own runs, not for those of agents.
+            made = replace(made, unattended=not terminal.is_interactive)
             replaced = workspace.store.commands.register(made)
         never = cannot_pass(ended)
         for warning in filter(None, (never, describe_barrier(made.argv))):

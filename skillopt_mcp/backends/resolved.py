@@ -1,0 +1,80 @@
+"""Resolved: what a spec would ask, before it is opened: program, address, proxy, model, tools. Nothing is run here."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from urllib.parse import urlsplit
+from urllib.request import proxy_bypass_environment  # type: ignore[attr-defined]
+
+from skillopt_mcp.backends.api.prices import ApiOptions, SpecOptions
+from skillopt_mcp.backends.registry import Resolved, backend_name, kind_of
+
+
+def resolve_spec(spec: str, environ: Mapping[str, str] = os.environ) -> Resolved:
+    """What a spec leads to in this environment. Raises BackendError where it cannot be read.
+
+    A backend that does not say, such as a plugin or a script, counts by its whole spec, and is never usual.
+    """
+    name, text = backend_name(spec)
+    resolve = kind_of(name).resolve
+    found = resolve(text, environ) if resolve else Resolved({"options": text})
+    return found._replace(parts={"backend": name, **{part: value for part, value in found.parts.items() if value}})
+
+
+def resolve_api(options: ApiOptions, address: str, home: str, environ: Mapping[str, str]) -> Resolved:
+    """What an API backend leads to; the usual one is the vendor's own address, `home`."""
+    address = address.strip().rstrip("/")
+    proxy = find_proxy(address, environ)
+    return Resolved({"address": address, "proxy": proxy, "model": options.model}, address == home and not proxy)
+
+
+def find_proxy(address: str, environ: Mapping[str, str]) -> str:
+    """The proxy that a request to an address goes through, without its user and password; "" for none."""
+    proxies = {name.lower()[:-6]: environ[name] for name in sorted(environ) if name.lower().endswith("_proxy")}
+    parts = urlsplit(address if "://" in address else f"https://{address}")
+    proxy = proxies.get(parts.scheme) or proxies.get("all", "")
+    if not proxy or proxy_bypass_environment(parts.netloc, proxies):
+        return ""
+    return urlsplit(proxy if "://" in proxy else f"http://{proxy}").netloc.rpartition("@")[2]
+
+
+def resolve_program(binary: str | None, default: str, environ: Mapping[str, str]) -> Resolved:
+    """The program by its path; one that the option `binary` names also by its digest: an installed one updates itself.
+
+    `is_sole`: there is no other program of that name on the PATH, so that none can have been put before it.
+    """
+    path = shutil.which(os.path.expanduser(binary or default), path=environ.get("PATH"))
+    if binary:
+        return Resolved({"program": os.path.abspath(path or binary), "sha256": digest_file(path or binary)})
+    folders = environ.get("PATH", os.defpath).split(os.pathsep)
+    found = {os.path.realpath(each) for folder in folders if (each := shutil.which(default, path=folder))}
+    is_sole = len(found) < 2 and (path is None or os.path.isabs(path))
+    return Resolved({"program": os.path.abspath(path) if path else default}, True, is_sole)
+
+
+def digest_file(path: str) -> str:
+    """The sha256 of a file, "" where it cannot be read."""
+    try:
+        with Path(path).open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError:
+        return ""
+
+
+def describe_place(place: str, resolved: Resolved) -> str:
+    """Where a call goes, and which program sends it, as a fingerprint has them: what differs shares no stored call."""
+    parts = resolved.parts
+    via = f",via={parts['proxy']}" if parts.get("proxy") else ""
+    digest = f"@{parts['sha256'][:12]}" if parts.get("sha256") else ""
+    return f"at={place}{via}" + (f",program={parts['program']}{digest}" if "program" in parts else "")
+
+
+def changed_options(options: SpecOptions, *names: str) -> str:
+    """These options as a spec has them, without those at their default."""
+    fields = type(options).model_fields
+    changed = {name: value for name in names if (value := getattr(options, name)) != fields[name].default}
+    return ",".join(f"{name}={value}" for name, value in changed.items())
