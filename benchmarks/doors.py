@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import pty
+import select
 import sqlite3
 import subprocess
 import sys
@@ -13,10 +15,12 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from itertools import pairwise
 from pathlib import Path
 from typing import IO, Any, Self
 
 from skillopt_mcp import tasks
+from skillopt_mcp.backends.resolved import resolve_spec
 from skillopt_mcp.workspace import Workspace
 
 SCRIPT = str(Path(sys.executable).with_name("skillopt-mcp"))
@@ -54,15 +58,41 @@ def command(store: Path | None, *arguments: str) -> list[str]:
 
 def ours(store: Path, *options: str) -> list[str]:
     """Return the command of our server."""
+    # As `install` at a terminal remembers what it writes.
+    specs = [spec for flag, spec in pairwise(options) if flag in ("--target", "--optimizer", "--judge")]
+    if specs and store:
+        with Workspace(store) as workspace:
+            for spec in specs:
+                workspace.store.permissions.remember_backend(resolve_spec(spec).parts, spec, "a benchmark")
     return command(store, "serve", *options)
+
+
+def run_as_person(command: Sequence[str], **options: Any) -> subprocess.CompletedProcess[str]:
+    """Run a command as `subprocess.run` does, at a terminal with nothing typed where a person has to look or agree."""
+    if not {"promote", "rollback", "permit", "list", "show"} & {*command}:
+        return subprocess.run(
+            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, **options
+        )  # fmt: skip
+    ours, theirs = pty.openpty()
+    try:
+        os.write(ours, b"\x04")
+        done = subprocess.run(
+            command, stdin=theirs, stdout=subprocess.PIPE, stderr=theirs, text=True, check=False, **options
+        )  # fmt: skip
+        said = b""
+        while select.select([ours], [], [], 0)[0]:
+            said += os.read(ours, 1 << 16)
+        done.stderr = said.decode().replace("\r\n", "\n")
+        return done
+    finally:
+        os.close(ours)
+        os.close(theirs)
 
 
 def run(store: Path | None, *arguments: str, codes: Sequence[int] = (0,)) -> dict[str, Any]:
     """Return the JSON that a command prints. Raises SystemExit for an exit code that is not in `codes`."""
-    done = subprocess.run(
-        command(store, *arguments, "--json"), capture_output=True, text=True, check=False,
-        stdin=subprocess.DEVNULL, cwd=store.parent if store and store.parent.is_dir() else None,
-    )  # fmt: skip
+    folder = store.parent if store and store.parent.is_dir() else None
+    done = run_as_person(command(store, *arguments, "--json"), cwd=folder)
     if done.returncode not in codes:
         raise SystemExit(f"{' '.join(arguments)} ended with {done.returncode}:\n{done.stdout}{done.stderr}")
     found: dict[str, Any] = json.loads(done.stdout) if done.stdout.strip() else {}

@@ -13,6 +13,7 @@ import errno
 import hashlib
 import json
 import os
+import pty
 import random
 import statistics
 import subprocess
@@ -28,7 +29,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import drawn_edits, redaction, redteam
-from benchmarks.doors import StdioHost, add_tasks, command, ours, parser, rows, run, vendor
+from benchmarks.doors import StdioHost, add_tasks, command, ours, parser, rows, run, run_as_person, vendor
 from benchmarks.simulation import write_skill
 
 Figures = dict[str, object]
@@ -179,12 +180,13 @@ class Life:
 
     def _cli(self, *arguments: str) -> str:
         argv = command(self.shop.store, *arguments, "--yes", "--json")
-        with subprocess.Popen(
-            argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
-        ) as self._process:
+        screen, terminal = pty.openpty()
+        with subprocess.Popen(argv, stdin=terminal, stdout=subprocess.PIPE, stderr=terminal) as self._process:
             if self._is_killed:
                 self._process.kill()
             printed = self._process.communicate()[0]
+        os.close(screen)
+        os.close(terminal)
         if self._is_killed:
             raise EOFError
         return str(json.loads(printed).get("status", "")) if printed else ""
@@ -331,10 +333,7 @@ def calls(folder: Path, short: bool, scale: float) -> Figures:
 def _promoted_with(shop: Shop, candidate: str, at: int, error: int, *, lasting: bool) -> tuple[list[str], str]:
     """Return which calls of a promotion failed, and what it answered."""
     argv = [sys.executable, __file__, "--failing", f"{at},{error},{int(lasting)},{shop.skill}"]
-    done = subprocess.run(
-        [*argv, "--store", str(shop.store), "promote", candidate, "--yes", "--json"],
-        capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL,
-    )  # fmt: skip
+    done = run_as_person([*argv, "--store", str(shop.store), "promote", candidate, "--yes", "--json"])
     failed: list[str] = json.loads(next(line for line in done.stderr.splitlines()[::-1] if line.startswith("[")))
     return failed, str(json.loads(done.stdout or "{}").get("status", ""))
 

@@ -16,6 +16,7 @@ from fake_openai import Responses
 from real_hosts import CODEX_CONFIG, TIMEOUT_S, host_environment
 from scripted_model import Json, Model, ToolCall, Turn
 
+from benchmarks.doors import run_as_person
 from skillopt_mcp.backends.world import make_tasks, right_answer
 from skillopt_mcp.records.judging import judge_json
 from skillopt_mcp.workspace import Workspace
@@ -121,10 +122,7 @@ class Setting:
         return turns[min(len(results), 2)]
 
     def _run(self, command: list[str], environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            command, cwd=self.project, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True,
-            timeout=TIMEOUT_S, check=False,
-        )  # fmt: skip
+        return run_as_person(command, cwd=self.project, env=environment, timeout=TIMEOUT_S)
 
 
 def setting_in(place: Path, variable: str) -> Setting:

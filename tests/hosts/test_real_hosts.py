@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ import pytest
 from real_hosts import Session, host_environment, run_claude, run_codex
 from scripted_model import Json, Script, ToolCall, Turn
 
+from benchmarks.doors import run_as_person
 from skillopt_mcp.backends.world import TOPICS, make_skill, make_tasks
 from skillopt_mcp.records.judging import judge_json
 
@@ -52,9 +52,7 @@ def host(request: pytest.FixtureRequest) -> Host:
 def command(place: Path, *arguments: str) -> str:
     """Return what a person's command prints, run in the project of `place`."""
     environment = host_environment(place / "home", {"SKILLOPT_STORE": str(place / "store.db")})
-    done = subprocess.run(
-        [PROGRAM, *arguments], cwd=place / "project", env=environment, capture_output=True, text=True, check=False
-    )
+    done = run_as_person([PROGRAM, *arguments], cwd=place / "project", env=environment)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
