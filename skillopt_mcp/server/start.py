@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import logging
 import os
@@ -26,7 +27,7 @@ def serve(setup: Setup) -> int:
     # Imports make many objects and no garbage: collecting during them costs a tenth of the start.
     gc.disable()
     from skillopt_mcp.server.app import SkillOptServer  # noqa: PLC0415
-    from skillopt_mcp.server.wire import Session  # noqa: PLC0415
+    from skillopt_mcp.server.wire import serve_pipes  # noqa: PLC0415
 
     leaving: Future[None] = Future()
 
@@ -36,12 +37,12 @@ def serve(setup: Setup) -> int:
 
         return services.open_services(setup, leaving)
 
-    session = Session(SkillOptServer(open_services, require_approval=setup.require_approval), leaving)
+    server = SkillOptServer(open_services, require_approval=setup.require_approval)
     # After the SDK has set up a logging of its own.
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s", force=True)
     gc.freeze()
     gc.enable()
-    session.run(pipes, ending, parent)
+    asyncio.run(serve_pipes(server, pipes, ending, leaving, parent))
     return 0
 
 

@@ -5,13 +5,16 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from mcp.shared.message import SessionMessage
-from mcp_types import CONNECTION_CLOSED, JSONRPCError, JSONRPCRequest, JSONRPCResponse
+from mcp_types import CONNECTION_CLOSED, INVALID_REQUEST, PARSE_ERROR, JSONRPCError, JSONRPCRequest, JSONRPCResponse
 
-from skillopt_mcp.server import wire
-from skillopt_mcp.server.wire import Wire
+from skillopt_mcp.server.wire import Wire, read_frame, read_lines
 
 PIPE_BYTES = 1 << 16
+N_WAITING = 8
 
 
 @dataclass
@@ -40,9 +43,11 @@ async def connected() -> AsyncIterator[Host]:
     host = Host(Wire(in_fd, out_fd), write_fd, read_fd, ended)
     host.wire.start(on_end=lambda: loop.call_soon_threadsafe(ended.set))
     yield host
+    host.wire.finish()
     if host.write_fd >= 0:
         host.hang_up()
     await host.ended.wait()
+    host.wire.incoming.close()
     for fd in (in_fd, read_fd, out_fd):
         os.close(fd)
 
@@ -72,19 +77,6 @@ async def received(wire: Wire) -> int | str | None:
     assert isinstance(item, SessionMessage)
     assert isinstance(item.message, JSONRPCRequest)
     return item.message.id
-
-
-def test_messages_come_in_order_and_then_the_end() -> None:
-    async def test() -> None:
-        async with connected() as host:
-            host.send(*(request(number) for number in range(20)))
-            assert [await received(host.wire) for _ in range(20)] == list(range(20))
-            for number in range(20):
-                await host.wire.outgoing.send(answer(number))
-            host.wire.finish()
-            assert await rest(host.wire) == []
-
-    run(test)
 
 
 def test_the_end_waits_for_open_requests_to_be_answered() -> None:
@@ -139,14 +131,14 @@ def test_a_host_that_does_not_read_never_stops_the_loop_and_gets_all_in_order() 
         async with connected() as host:
             for number, size in enumerate(sizes):
                 await host.wire.outgoing.send(answer(number, "x" * size))
-            reading = asyncio.get_running_loop().run_in_executor(None, read_lines, host.read_fd, len(sizes))
+            reading = asyncio.get_running_loop().run_in_executor(None, answers_of, host.read_fd, len(sizes))
             assert [(each["id"], len(each["result"]["text"])) for each in await reading] == list(enumerate(sizes))
             host.wire.outgoing.flush()
 
     run(test)
 
 
-def read_lines(fd: int, n_lines: int) -> list[dict[str, dict[str, str]]]:
+def answers_of(fd: int, n_lines: int) -> list[dict[str, dict[str, str]]]:
     text = b""
     while text.count(b"\n") < n_lines:
         text += os.read(fd, PIPE_BYTES)
@@ -162,28 +154,64 @@ def test_a_flood_stays_in_the_pipe() -> None:
             await writing
             for number in range(500):
                 assert await received(host.wire) == number
-                assert len(host.wire.incoming._messages) <= wire._N_WAITING
+                waiting = host.wire.incoming.statistics()
+                assert waiting.current_buffer_used + waiting.tasks_waiting_send <= 2 * N_WAITING + 1
 
     run(test)
 
 
-def test_a_refused_frame_is_answered_on_the_same_wire() -> None:
-    async def test() -> None:
-        async with connected() as host:
-            os.write(host.write_fd, b'{"jsonrpc":"2.0","id":5}\n')
-            [refusal] = await asyncio.get_running_loop().run_in_executor(None, read_lines, host.read_fd, 1)
-            assert (refusal["id"], refusal["error"]["code"]) == (5, -32600)
-
-    run(test)
+def id_first(argument: bytes) -> bytes:
+    return b'{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"a":%s}}' % argument
 
 
-def test_a_host_that_has_gone_does_not_hold_the_end_up() -> None:
-    async def test() -> None:
-        async with connected() as host:
-            os.close(host.read_fd)
-            await host.wire.outgoing.send(answer(1, "x" * PIPE_BYTES * 2))
-            await host.wire.outgoing.send(answer(2))
-            host.wire.outgoing.flush()
-            host.read_fd = os.open(os.devnull, os.O_RDONLY)
+def id_last(argument: bytes) -> bytes:
+    return b'{"method":"tools/call","params":{"a":%s,"id":1},"jsonrpc":"2.0","id":7}' % argument
 
-    run(test)
+
+@pytest.mark.parametrize("frame", [id_first, id_last])
+def test_a_byte_that_is_no_utf_8_is_repaired(frame: Callable[[bytes], bytes]) -> None:
+    message = read_frame(frame(b'["\xff", "\\ud83d\\ude00", "\\\\ud83d"]'))
+    assert isinstance(message, JSONRPCRequest)
+    assert (message.id, message.params and message.params["a"]) == (7, ["\N{REPLACEMENT CHARACTER}", "😀", "\\ud83d"])
+
+
+@pytest.mark.parametrize("frame", [id_first, id_last])
+@pytest.mark.parametrize(
+    ("version", "argument", "code"), [(b"2.0", b'"open', PARSE_ERROR), (b"1.0", b"1", INVALID_REQUEST)]
+)
+def test_a_request_that_cannot_be_read_is_refused_under_its_id(
+    frame: Callable[[bytes], bytes], version: bytes, argument: bytes, code: int
+) -> None:
+    refusal = read_frame(frame(argument).replace(b"2.0", version))
+    assert isinstance(refusal, bytes)
+    assert refusal.endswith(b"\n")
+    answer = json.loads(refusal)
+    assert (answer["jsonrpc"], answer["id"], answer["error"]["code"]) == ("2.0", 7, code)
+
+
+@pytest.mark.parametrize(
+    "line", [b"", b"  \r", b"garbage", b"{}", b"[1]", b"5", b"{", b"\xff", b'{"id":1,"result":{}}']
+)
+def test_what_asks_for_no_answer_gets_none(line: bytes) -> None:
+    assert read_frame(line) is None
+
+
+@given(st.lists(st.binary(max_size=60).filter(lambda line: b"\n" not in line), min_size=1), st.data())
+def test_lines_do_not_depend_on_how_the_pipe_cuts_them(lines: list[bytes], data: st.DataObject) -> None:
+    whole = b"\n".join(lines)
+    cuts = sorted(data.draw(st.sets(st.integers(0, len(whole)), max_size=9)))
+    reading, writing = os.pipe()
+    found = read_lines(reading)
+    ahead = []
+    for start, end in zip([0, *cuts], [*cuts, len(whole)], strict=True):
+        os.write(writing, whole[start:end])
+        ahead += [next(found) for _ in range(whole[start:end].count(b"\n"))]
+    os.close(writing)
+    assert [*ahead, *found] == lines
+    os.close(reading)
+
+
+@given(st.binary(max_size=300))
+def test_no_bytes_stop_the_reader(noise: bytes) -> None:
+    message = read_frame(noise)
+    assert message is None or message
