@@ -69,7 +69,7 @@ def ours(store: Path, *options: str) -> list[str]:
 
 def run_as_person(command: Sequence[str], **options: Any) -> subprocess.CompletedProcess[str]:
     """Run a command as `subprocess.run` does, at a terminal with nothing typed where a person has to look or agree."""
-    if not {"promote", "rollback", "permit", "list", "show"} & {*command}:
+    if not {"promote", "rollback", "permit", "list", "show", "install"} & {*command}:
         return subprocess.run(
             command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, **options
         )  # fmt: skip

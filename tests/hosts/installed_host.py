@@ -83,9 +83,9 @@ class Setting:
         """Return the tool results that a request carries."""
         return self.api.results(self.api.__new__(self.api), request)
 
-    def ours(self, *arguments: str) -> Json:
+    def ours(self, *arguments: str, **environ: str) -> Json:
         """Return what a command of ours prints, run by the user of this home."""
-        done = self._run([PROGRAM, *arguments, "--json"], self.environment)
+        done = self._run([PROGRAM, *arguments, "--json"], {**self.environment, **environ})
         assert done.returncode == 0, done.stdout + done.stderr
         printed: Json = json.loads(done.stdout)
         return printed
@@ -195,7 +195,7 @@ def calls_to_promotion(setting: Setting) -> list[str]:
     with answering(setting.name, answer) as model:
         spec = f"codex:base_url=http://127.0.0.1:{model.port}/v1"
         named = [] if setting.is_claude else ["--target", spec, "--optimizer", spec]
-        setting.ours("install", setting.name, "--yes", *named)
+        setting.ours("install", setting.name, "--yes", *named, ANTHROPIC_BASE_URL=f"http://127.0.0.1:{model.port}")
         setting.session(model)
     assert results[-1].get("status") == "promoted", results
     assert LESSON in (setting.skill / "SKILL.md").read_text()

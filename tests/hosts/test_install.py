@@ -72,7 +72,8 @@ def test_the_installed_server_trains_by_the_host_that_started_it_with_the_person
     with answering(setting.name, answer) as model:
         spec = f"codex:base_url=http://127.0.0.1:{model.port}/v1"
         named = [] if setting.is_claude else ["--target", spec, "--optimizer", spec]
-        installed = setting.ours("install", setting.name, "--yes", *named)
+        address = f"http://127.0.0.1:{model.port}"
+        installed = setting.ours("install", setting.name, "--yes", *named, ANTHROPIC_BASE_URL=address)
         setting.session(model)
     assert f"{setting.name} does the work in runs of its own" in installed["notes"][0]
     proposed = next(setting.results(asked.body)[-1] for asked in reversed(model.asked) if PROMPT in asked.text)
