@@ -19,7 +19,7 @@ class CustomBuildHook(BuildHookInterface[Any]):
         sys.path.insert(0, self.root)
         from skillopt_mcp.server.app import listing  # noqa: PLC0415
         from skillopt_mcp.server.tools import tools_over  # noqa: PLC0415
-        from skillopt_mcp.workspace import Workspace  # noqa: PLC0415
+        from skillopt_mcp.workspace.workspace import Workspace  # noqa: PLC0415
 
         path = Path(self.directory) / "tools.json"
         path.parent.mkdir(parents=True, exist_ok=True)

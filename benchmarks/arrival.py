@@ -29,10 +29,10 @@ from skillopt_mcp.backends.agents.processes import Ended, Line, run
 from skillopt_mcp.backends.base import BackendFault
 from skillopt_mcp.backends.claude_code import open_claude_code
 from skillopt_mcp.backends.codex import open_codex
-from skillopt_mcp.judges.kinds.text import Exact
-from skillopt_mcp.records.calls import Call, Rollout
-from skillopt_mcp.records.skills import SkillFile, SkillFiles
-from skillopt_mcp.records.tasks import Task
+from skillopt_mcp.core.calls import Call, Rollout
+from skillopt_mcp.core.skills import SkillFile, SkillFiles
+from skillopt_mcp.core.tasks import Task
+from skillopt_mcp.tasks.judges.kinds.text import Exact
 
 FOLDER = "Ledger-desk"
 CANARY = "canary-of-the-person-0123456789"

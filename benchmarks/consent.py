@@ -35,7 +35,7 @@ from benchmarks.agent_looks import REFUSED, SEALED, acting, reading, resource_na
 from benchmarks.doors import SCRIPT, add_own_tasks, add_tasks, ours, parser, rows, run, show, vendor
 from benchmarks.simulation import HARMFUL, right_answer, task_rows
 from skillopt_mcp.backends.world import PLACEBOS
-from skillopt_mcp.callers import MARKS, find_mark
+from skillopt_mcp.workspace.callers import MARKS, find_mark
 
 TESTS, SHORT = 50, 5
 HELD_OUT = 8

@@ -19,9 +19,9 @@ from itertools import pairwise
 from pathlib import Path
 from typing import IO, Any, Self
 
-from skillopt_mcp import tasks
+from skillopt_mcp.actions import tasks
 from skillopt_mcp.backends.resolved import resolve_spec
-from skillopt_mcp.workspace import Workspace
+from skillopt_mcp.workspace.workspace import Workspace
 
 SCRIPT = str(Path(sys.executable).with_name("skillopt-mcp"))
 BARE = [sys.executable, str(Path(__file__).with_name("bare_server.py"))]

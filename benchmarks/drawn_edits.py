@@ -7,9 +7,9 @@ import re
 from collections.abc import Sequence
 from random import Random
 
+from skillopt_mcp.core.edits import Edit, Op, Patch
+from skillopt_mcp.core.skills import MAIN_FILE, SkillFile, SkillFiles
 from skillopt_mcp.documents.edits import apply_patch
-from skillopt_mcp.records.edits import Edit, Op, Patch
-from skillopt_mcp.records.skills import MAIN_FILE, SkillFile, SkillFiles
 
 _LINES = (
     "# Ledger", "## Reading", "- Find the number first.", "- Round once.", "  - nested", "\t- tabbed", "1. Write it.",

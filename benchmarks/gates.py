@@ -24,7 +24,8 @@ from typing import Any, NamedTuple
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from skillopt_mcp.gates.promotion import (
+from skillopt_mcp.core.evidence import TestAttempt
+from skillopt_mcp.gates.promotion import (  # fmt: skip
     MAX_AGAIN,
     SCREEN_ALPHA,
     WAVE,
@@ -34,9 +35,8 @@ from skillopt_mcp.gates.promotion import (
     attempts_per_arm,
     next_wave,
     stand,
-)  # fmt: skip
+)
 from skillopt_mcp.gates.rounds import MAX_PAIRS, SMALL_SUITE_PAIRS, read_rounds
-from skillopt_mcp.records.evidence import TestAttempt
 
 Chance = random.Random
 Rates = list[float]

@@ -19,7 +19,7 @@ from skillopt_mcp.backends.anthropic import open_anthropic
 from skillopt_mcp.backends.api.clients import BODY_BYTES
 from skillopt_mcp.backends.base import BackendFault
 from skillopt_mcp.backends.openai import open_openai
-from skillopt_mcp.records.calls import Call, Question
+from skillopt_mcp.core.calls import Call, Question
 
 _MB = 1_000_000
 CASES = ("400 MB", "gzip bomb", "objects", "error")

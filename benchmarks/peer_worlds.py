@@ -25,7 +25,7 @@ from typing import Any
 from benchmarks.peer_trainers import plug_in
 from benchmarks.simulation import N_TASKS, Setting, pass_rate, right_answer, skill_text, task_rows
 from skillopt_mcp.backends import simulated
-from skillopt_mcp.records.calls import Question
+from skillopt_mcp.core.calls import Question
 
 _FENCE = "``````"
 _NEXT = (

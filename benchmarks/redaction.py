@@ -17,7 +17,7 @@ from pathlib import Path
 
 from benchmarks.doors import parser, show
 from benchmarks.planted import KINDS, PLACES, planted, shapes
-from skillopt_mcp.redaction.redacting import Redactor
+from skillopt_mcp.core.redacting import Redactor
 
 TARGETS = {"found": 0.95, "prose_changed": 0.001, "mb_per_s": 20.0}
 PROJECT = Path(__file__).resolve().parents[1]

@@ -15,22 +15,22 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.doors import parser, run, show
+from skillopt_mcp.actions.candidates import propose_edits
+from skillopt_mcp.actions.promotion_tests import evaluate_candidate
+from skillopt_mcp.actions.runs import new_run
 from skillopt_mcp.backends.scripted import Scripted
-from skillopt_mcp.candidates import propose_edits
-from skillopt_mcp.judges.judging import parse_judge
-from skillopt_mcp.promotion_tests import evaluate_candidate
-from skillopt_mcp.records.calls import Call, Rollout
-from skillopt_mcp.records.candidates import Candidate, NewCandidate, candidate_id
-from skillopt_mcp.records.edits import Edit, EditReport
-from skillopt_mcp.records.evidence import Mean
-from skillopt_mcp.records.runs import StepOutcome, StepRecord
-from skillopt_mcp.records.skills import MAIN_FILE, SkillFile
-from skillopt_mcp.records.tasks import SPLITS, NewTask
-from skillopt_mcp.report.facts import gather
-from skillopt_mcp.report.rendering import html_page, write_page
-from skillopt_mcp.runs import new_run
+from skillopt_mcp.core.calls import Call, Rollout
+from skillopt_mcp.core.candidates import Candidate, NewCandidate, candidate_id
+from skillopt_mcp.core.edits import Edit, EditReport
+from skillopt_mcp.core.evidence import Mean
+from skillopt_mcp.core.runs import StepOutcome, StepRecord
+from skillopt_mcp.core.skills import MAIN_FILE, SkillFile
+from skillopt_mcp.core.tasks import SPLITS, NewTask
+from skillopt_mcp.reports.facts import gather
+from skillopt_mcp.reports.rendering import html_page, write_page
+from skillopt_mcp.tasks.judges.judging import parse_judge
 from skillopt_mcp.training.config import Config
-from skillopt_mcp.workspace import Workspace
+from skillopt_mcp.workspace.workspace import Workspace
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page

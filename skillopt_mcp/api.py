@@ -19,41 +19,50 @@ from typing import Literal, TypeVar, cast, get_args
 
 from pydantic import Field
 
-from skillopt_mcp.answering import describe_changed
+from skillopt_mcp.actions.promotion_tests import evaluate_candidate
+from skillopt_mcp.actions.runs import (
+    begin,
+    best_candidate,
+    check_able,
+    furthest,
+    last_finished,
+    left_changed,
+    new_run,
+    replay,
+)
+from skillopt_mcp.actions.tasks import add_environment, add_tasks, parse_row
 from skillopt_mcp.backends.base import Backend, worst_case
 from skillopt_mcp.backends.environment import Rolling
 from skillopt_mcp.backends.registry import open_backend
 from skillopt_mcp.backends.user_backend import checked_backend
 from skillopt_mcp.backends.wrappers import HostMade
-from skillopt_mcp.callers import find_caller
-from skillopt_mcp.costs import Accounted, UsedRow, account, describe_in_flight
-from skillopt_mcp.environments.base import Environment, rolls_out
-from skillopt_mcp.environments.registry import checked, open_environment
-from skillopt_mcp.environments.rows import read_rows
-from skillopt_mcp.errors import BadInput, Stopped
-from skillopt_mcp.judges.kinds.reported import environment_evaluation
-from skillopt_mcp.promotion_tests import evaluate_candidate
+from skillopt_mcp.core.budgets import NO_CAPS, Caps
+from skillopt_mcp.core.calls import Call, Reply, Role, Rollout, Usage
+from skillopt_mcp.core.errors import BadInput, Stopped
+from skillopt_mcp.core.judging import Score
+from skillopt_mcp.core.next_step import NextStep
+from skillopt_mcp.core.note_texts import describe_note
+from skillopt_mcp.core.results import Evaluated, Replayed, SplitCounts, TasksAdded
+from skillopt_mcp.core.runs import Run
+from skillopt_mcp.core.skills import Skill, short
+from skillopt_mcp.core.tasks import Task
 from skillopt_mcp.prompts.loading import load_prompts
-from skillopt_mcp.records.budgets import NO_CAPS, Caps
-from skillopt_mcp.records.calls import Call, Reply, Role, Rollout, Usage
-from skillopt_mcp.records.judging import Score
-from skillopt_mcp.records.next_step import NextStep
-from skillopt_mcp.records.results import Evaluated, Replayed, SplitCounts, TasksAdded
-from skillopt_mcp.records.runs import Run
-from skillopt_mcp.records.skills import Skill, short
-from skillopt_mcp.records.tasks import Task
-from skillopt_mcp.runs import begin, best_candidate, check_able, furthest, last_finished, left_changed, new_run, replay
-from skillopt_mcp.settings.reading import read_mapping
-from skillopt_mcp.settings.settling import settled_config
-from skillopt_mcp.show.export import check_folder, export_run
-from skillopt_mcp.show.notes import describe_note
-from skillopt_mcp.show.run_report import n_tasks_of
+from skillopt_mcp.reports.export import check_folder, export_run
+from skillopt_mcp.reports.run_report import n_tasks_of
 from skillopt_mcp.store.files import store_path
-from skillopt_mcp.tasks import add_environment, add_tasks, parse_row
+from skillopt_mcp.tasks.environments.base import Environment, rolls_out
+from skillopt_mcp.tasks.environments.registry import checked, open_environment
+from skillopt_mcp.tasks.formats.rows import read_rows
+from skillopt_mcp.tasks.judges.kinds.reported import environment_evaluation
 from skillopt_mcp.training.config import Config
 from skillopt_mcp.training.progress import Notify, Progress
 from skillopt_mcp.training.promotion_test import Asked
-from skillopt_mcp.workspace import Workspace
+from skillopt_mcp.training.settings.reading import read_mapping
+from skillopt_mcp.training.settings.settling import settled_config
+from skillopt_mcp.workspace.answering import describe_changed
+from skillopt_mcp.workspace.callers import find_caller
+from skillopt_mcp.workspace.costs import Accounted, UsedRow, account, describe_in_flight
+from skillopt_mcp.workspace.workspace import Workspace
 
 StageName = Literal[
     "baseline", "rollout", "reflect", "aggregate", "select", "evaluate", "rescue", "step", "slow", "meta", "promotion"

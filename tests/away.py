@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from skillopt_mcp.promotions.consent import Consent, permit
-from skillopt_mcp.records.candidates import Promotion
-from skillopt_mcp.workspace import Workspace
+from skillopt_mcp.actions.promotions.consent import Consent, permit
+from skillopt_mcp.core.candidates import Promotion
+from skillopt_mcp.workspace.workspace import Workspace
 
 
 def promote_alone(store_path: Path, folder: Path) -> tuple[str, str]:

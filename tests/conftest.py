@@ -19,8 +19,8 @@ from typing import Any
 import hypothesis
 import pytest
 
-from skillopt_mcp.callers import find_mark
 from skillopt_mcp.training import promotion_test
+from skillopt_mcp.workspace.callers import find_mark
 from tests import disk as disks
 from tests import processes
 

@@ -28,7 +28,7 @@ from tests.disk import spare_the_disk
 _CONTEXT = multiprocessing.get_context("forkserver")
 IMPORTED = [
     "pytest",
-    "skillopt_mcp.calls.asking",
+    "skillopt_mcp.backends.asking",
     "skillopt_mcp.backends.simulated",
     "filelock",
     "concurrent.futures.thread",

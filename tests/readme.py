@@ -10,14 +10,13 @@ from typing import Any
 
 from skillopt_mcp.backends.registry import backend_table
 from skillopt_mcp.cli.command import described
-from skillopt_mcp.judges.judging import kinds
 from skillopt_mcp.server.app import listing
 from skillopt_mcp.server.tools import tools_over
-from skillopt_mcp.settings.reading import structured
-from skillopt_mcp.settings.skillopt_names import FIELDS
+from skillopt_mcp.tasks.judges.judging import kinds
 from skillopt_mcp.training.config import Config, allowed
-from skillopt_mcp.workspace import Workspace
-from tests.test_architecture import LEVEL_OF, LEVELS, MODULES, inside, room_of
+from skillopt_mcp.training.settings.reading import structured
+from skillopt_mcp.training.settings.skillopt_names import FIELDS
+from skillopt_mcp.workspace.workspace import Workspace
 
 ROOT = Path(__file__).resolve().parent.parent
 README = ROOT / "README.md"
@@ -104,17 +103,6 @@ def views() -> str:
     return "\n".join(rows)
 
 
-def nouns() -> str:
-    """Return which of the nouns each of them imports."""
-    first, last = LEVEL_OF["workspace"] + 1, LEVEL_OF["demo"]
-    named = [noun for level in LEVELS[first : last + 1] for noun in sorted(level)]
-    rows = ["| noun | imports |", "|---|---|"]
-    for noun in named:
-        used = {room_of(other) for path, tree in MODULES.items() if room_of(path) == noun for other in inside(tree)}
-        rows.append(f"| `{noun}` | {', '.join(f'`{each}`' for each in named if each in used - {noun}) or '-'} |")
-    return "\n".join(rows)
-
-
 BLOCKS: dict[str, Callable[[], str]] = {
     "claude_desktop": claude_desktop,
     "tools": tools,
@@ -124,7 +112,6 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "commands": command_table,
     "schema": schema,
     "views": views,
-    "nouns": nouns,
 }
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ import os
 
 import pytest
 
-from skillopt_mcp.callers import MARKS, find_caller, find_mark
+from skillopt_mcp.workspace.callers import MARKS, find_caller, find_mark
 
 CODEX_SHELL = ("CODEX_CI", "CODEX_THREAD_ID", "CODEX_SESSION_ID", "CODEX_SANDBOX", "CODEX_SANDBOX_NETWORK_DISABLED")
 CONFIGURATION = (

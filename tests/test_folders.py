@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from skillopt_mcp.errors import BadSkill
-from skillopt_mcp.limits import FILE_BYTES, SKILL_DEPTH, SKILL_FILES
-from skillopt_mcp.records.skills import SkillFile, SkillFiles
-from skillopt_mcp.skill_folders import (
+from skillopt_mcp.core.errors import BadSkill
+from skillopt_mcp.core.limits import FILE_BYTES, SKILL_DEPTH, SKILL_FILES
+from skillopt_mcp.core.skills import SkillFile, SkillFiles
+from skillopt_mcp.workspace.skill_folders import (
     default_roots,
     find_skill_folders,
     project_folders,

@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from skillopt_mcp import live_files as livefiles
-from skillopt_mcp.errors import Refused, Stale
-from skillopt_mcp.live_files import TEMPORARY, replace_files, sweep
-from skillopt_mcp.records.skills import SkillFile, SkillFiles
-from skillopt_mcp.skill_folders import read_skill
+from skillopt_mcp.core.errors import Refused, Stale
+from skillopt_mcp.core.skills import SkillFile, SkillFiles
+from skillopt_mcp.documents import live_files as livefiles
+from skillopt_mcp.documents.live_files import TEMPORARY, replace_files, sweep
+from skillopt_mcp.workspace.skill_folders import read_skill
 
 OLD = SkillFiles(
     (SkillFile("SKILL.md", b"old\n"), SkillFile("references/a.md", b"old a\n"), SkillFile("gone.md", b"x"))
@@ -296,9 +296,9 @@ def test_a_folder_that_cannot_be_written_is_refused_with_nothing_changed(folder:
     program = """
 import os, sys
 from pathlib import Path
-from skillopt_mcp.errors import Refused
-from skillopt_mcp.live_files import replace_files
-from skillopt_mcp.records.skills import SkillFile, SkillFiles
+from skillopt_mcp.core.errors import Refused
+from skillopt_mcp.documents.live_files import replace_files
+from skillopt_mcp.core.skills import SkillFile, SkillFiles
 os.setuid(65534)
 try:
     old, new = (SkillFiles((SkillFile("SKILL.md", text),)) for text in (b"old\\n", b"new"))

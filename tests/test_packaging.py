@@ -12,13 +12,13 @@ import pytest
 import yaml
 
 from skillopt_mcp import __version__
+from skillopt_mcp.actions.hook_events import EVENTS
+from skillopt_mcp.admin.install.entries import work_rules
 from skillopt_mcp.cli.command import parse
-from skillopt_mcp.guard.capabilities import findings
-from skillopt_mcp.hook_events import EVENTS
-from skillopt_mcp.install.entries import work_rules
+from skillopt_mcp.core.skills import SkillFile, SkillFiles
+from skillopt_mcp.gates.guard.capabilities import findings
 from skillopt_mcp.packaging.assembling import HERE
-from skillopt_mcp.records.skills import SkillFile, SkillFiles
-from skillopt_mcp.skill_folders import read_skill
+from skillopt_mcp.workspace.skill_folders import read_skill
 from tests.readme import ROOT, listed_tools
 
 SKILL = HERE / "plugin/skills/train-a-skill"

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skillopt_mcp.errors import BadInput
-from skillopt_mcp.judges.judging import parse_judge
-from skillopt_mcp.records.tasks import SPLITS, NewTask, Split
-from skillopt_mcp.splits import (
+from skillopt_mcp.core.errors import BadInput
+from skillopt_mcp.core.tasks import SPLITS, NewTask, Split
+from skillopt_mcp.tasks.judges.judging import parse_judge
+from skillopt_mcp.tasks.splits import (
     DEFAULT_SHARES,
     StoredTask,
     assign_split,

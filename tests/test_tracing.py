@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 from opentelemetry import trace
 
-from skillopt_mcp import tracing
+from skillopt_mcp.actions.runs import replay, start_run
 from skillopt_mcp.backends import world
 from skillopt_mcp.backends.base import BackendFault
 from skillopt_mcp.backends.scripted import Scripted
-from skillopt_mcp.records.calls import Call
-from skillopt_mcp.runs import replay, start_run
+from skillopt_mcp.core import tracing
+from skillopt_mcp.core.calls import Call
 from skillopt_mcp.training.config import Config
-from skillopt_mcp.workspace import Workspace
+from skillopt_mcp.workspace.workspace import Workspace
 
 SPEC = "simulated:honest,seed=3"
 

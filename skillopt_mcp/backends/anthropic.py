@@ -19,8 +19,8 @@ from skillopt_mcp.backends.api.prompts import Prompt, prompt_of, strict_schema
 from skillopt_mcp.backends.api.vendor import ApiBackend
 from skillopt_mcp.backends.registry import Resolved, backend
 from skillopt_mcp.backends.resolved import resolve_api
-from skillopt_mcp.errors import BackendError
-from skillopt_mcp.records.calls import Call, Fault, Reply, served_name
+from skillopt_mcp.core.calls import Call, Fault, Reply, served_name
+from skillopt_mcp.core.errors import BackendError
 
 HOME = "https://api.anthropic.com"
 PATH = "/v1/messages"

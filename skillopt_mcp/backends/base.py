@@ -7,10 +7,10 @@ import re
 from math import inf
 from typing import Protocol, get_args, runtime_checkable
 
-from skillopt_mcp.documents.text import quoted
-from skillopt_mcp.errors import BackendError
-from skillopt_mcp.limits import MAX_CONCURRENCY
-from skillopt_mcp.records.calls import Arrival, Call, Fault, Reply, Role, Rollout, Usage
+from skillopt_mcp.core.calls import Arrival, Call, Fault, Reply, Role, Rollout, Usage
+from skillopt_mcp.core.errors import BackendError
+from skillopt_mcp.core.limits import MAX_CONCURRENCY
+from skillopt_mcp.core.text import quoted
 
 # More than any call can use, and few enough that the sum over all calls can be stored.
 MOST = 10**12

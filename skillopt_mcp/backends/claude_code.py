@@ -32,11 +32,11 @@ from skillopt_mcp.backends.api.prices import AgentOptions, parse_options
 from skillopt_mcp.backends.api.prompts import prompt_of
 from skillopt_mcp.backends.registry import Resolved, backend
 from skillopt_mcp.backends.resolved import changed_options, describe_place, find_proxy, resolve_program
-from skillopt_mcp.errors import BackendError
-from skillopt_mcp.judges.kinds.text import Exact
-from skillopt_mcp.records.calls import Arrival, Call, Rollout, Usage
-from skillopt_mcp.records.skills import SkillFiles
-from skillopt_mcp.records.tasks import Task
+from skillopt_mcp.core.calls import Arrival, Call, Rollout, Usage
+from skillopt_mcp.core.errors import BackendError
+from skillopt_mcp.core.skills import SkillFiles
+from skillopt_mcp.core.tasks import Task
+from skillopt_mcp.tasks.judges.kinds.text import Exact
 
 TOOLS = "Skill+Read+Glob+Grep+Edit+Write"
 RETRIES = 3

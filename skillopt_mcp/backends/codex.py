@@ -20,7 +20,7 @@ from skillopt_mcp.backends.api.prices import AgentOptions, ApiOptions, parse_opt
 from skillopt_mcp.backends.api.prompts import prompt_of, strict_schema
 from skillopt_mcp.backends.registry import Resolved, backend
 from skillopt_mcp.backends.resolved import changed_options, describe_place, resolve_api, resolve_program
-from skillopt_mcp.records.calls import Arrival, Call, Rollout, Usage
+from skillopt_mcp.core.calls import Arrival, Call, Rollout, Usage
 
 KEY = "CODEX_API_KEY"
 RETRIES = 3

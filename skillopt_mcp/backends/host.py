@@ -6,8 +6,8 @@ import re
 
 from skillopt_mcp.backends.base import BackendFault
 from skillopt_mcp.backends.registry import Resolved, backend
-from skillopt_mcp.errors import BackendError
-from skillopt_mcp.records.calls import Call, Reply
+from skillopt_mcp.core.calls import Call, Reply
+from skillopt_mcp.core.errors import BackendError
 
 HOST = "host"
 _LABEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/-]{0,63}")

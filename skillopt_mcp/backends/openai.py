@@ -21,8 +21,8 @@ from skillopt_mcp.backends.api.vendor import ApiBackend
 from skillopt_mcp.backends.base import BackendFault
 from skillopt_mcp.backends.registry import Resolved, backend
 from skillopt_mcp.backends.resolved import resolve_api
-from skillopt_mcp.errors import Unset
-from skillopt_mcp.records.calls import CONFIGURATION, Call, Fault, Reply, served_name
+from skillopt_mcp.core.calls import CONFIGURATION, Call, Fault, Reply, served_name
+from skillopt_mcp.core.errors import Unset
 
 HOME = "https://api.openai.com/v1"
 _VENDOR = "api.openai.com"

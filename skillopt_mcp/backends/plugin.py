@@ -5,10 +5,10 @@ from __future__ import annotations
 from skillopt_mcp.backends.base import Backend, concurrency_of, worst_case
 from skillopt_mcp.backends.registry import backend
 from skillopt_mcp.backends.user_backend import checked
-from skillopt_mcp.documents.text import quoted
-from skillopt_mcp.environments.registry import SHOWN, foreign, made
-from skillopt_mcp.errors import BackendError, BadInput
-from skillopt_mcp.records.calls import Call, Reply, Usage
+from skillopt_mcp.core.calls import Call, Reply, Usage
+from skillopt_mcp.core.errors import BackendError, BadInput
+from skillopt_mcp.core.text import quoted
+from skillopt_mcp.tasks.environments.registry import SHOWN, foreign, made
 
 GROUP = "skillopt_mcp.backends"
 PREFIX = "plugin:"

@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from skillopt_mcp.backends.base import Backend
-from skillopt_mcp.errors import BackendError, Unset
+from skillopt_mcp.core.errors import BackendError, Unset
 
 if TYPE_CHECKING:
-    from skillopt_mcp.redaction.redacting import KnownSecrets
+    from skillopt_mcp.core.redacting import KnownSecrets
 
 # A part of the keys of calls.
 COMPANION = " beside "
@@ -137,7 +137,7 @@ def without_options(name: str) -> str:
 def check_no_secret(spec: str, known: KnownSecrets | None = None, called: str = "a backend") -> None:
     """Raise BackendError when the spec of a backend contains a secret: specs are stored and shown."""
     # Imported when used: it takes a tenth of a second.
-    from skillopt_mcp.redaction.redacting import find_secrets, known_secrets  # noqa: PLC0415
+    from skillopt_mcp.core.redacting import find_secrets, known_secrets  # noqa: PLC0415
 
     if find_secrets(spec.encode("utf-8", "replace"), known or known_secrets(os.environ)):
         raise BackendError(

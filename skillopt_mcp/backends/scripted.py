@@ -11,8 +11,8 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from skillopt_mcp.backends.base import BackendFault
 from skillopt_mcp.backends.registry import Resolved, backend
-from skillopt_mcp.errors import BackendError, TurnedDown
-from skillopt_mcp.records.calls import Call, Fault, Message, Reply, Rollout, Stage
+from skillopt_mcp.core.calls import Call, Fault, Message, Reply, Rollout, Stage
+from skillopt_mcp.core.errors import BackendError, TurnedDown
 
 Answer = str | Reply | BackendFault
 Replies = Callable[[Call], Answer] | Mapping[Stage, Sequence[Answer]]

@@ -17,23 +17,13 @@ from pydantic import BaseModel, Field
 
 from skillopt_mcp.backends.api.prices import SpecOptions, parse_options
 from skillopt_mcp.backends.registry import Resolved, backend
-from skillopt_mcp.backends.world import (
-    NOISE,
-    PLACEBOS,
-    TOPICS,
-    Kind,
-    World,
-    amount,
-    right_answer,
-    taught_by,
-    topics_of,
-)
+from skillopt_mcp.backends.world import NOISE, PLACEBOS, TOPICS, Kind, World, amount, right_answer, taught_by, topics_of
+from skillopt_mcp.core import replies
+from skillopt_mcp.core.calls import Call, Message, Question, Reply, Rollout, Usage
+from skillopt_mcp.core.edits import Edit, Patch
+from skillopt_mcp.core.errors import BackendError
+from skillopt_mcp.core.skills import MAIN_FILE, SkillFile, SkillFiles
 from skillopt_mcp.documents.edits import apply_patch
-from skillopt_mcp.errors import BackendError
-from skillopt_mcp.records import replies
-from skillopt_mcp.records.calls import Call, Message, Question, Reply, Rollout, Usage
-from skillopt_mcp.records.edits import Edit, Patch
-from skillopt_mcp.records.skills import MAIN_FILE, SkillFile, SkillFiles
 
 Row = dict[str, object]
 DROPPED = "Drop the rule: "

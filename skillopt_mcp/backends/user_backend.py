@@ -8,9 +8,9 @@ from typing import cast, get_args
 
 from skillopt_mcp.backends.base import Backend, unusable_usage
 from skillopt_mcp.backends.registry import is_spec
-from skillopt_mcp.documents.text import quoted
-from skillopt_mcp.errors import BackendError, BadInput
-from skillopt_mcp.records.calls import Fault, Message, Reply, Role, Usage
+from skillopt_mcp.core.calls import Fault, Message, Reply, Role, Usage
+from skillopt_mcp.core.errors import BackendError, BadInput
+from skillopt_mcp.core.text import quoted
 
 _SHOWN = 40
 _WANTED = (

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from random import Random
 from typing import Literal, get_args
 
-from skillopt_mcp.judges.kinds.numeric import Numeric
-from skillopt_mcp.judges.kinds.text import Exact
-from skillopt_mcp.records.judging import Judge
-from skillopt_mcp.records.skills import MAIN_FILE, SkillFile, SkillFiles
-from skillopt_mcp.records.tasks import NewTask, Task
+from skillopt_mcp.core.judging import Judge
+from skillopt_mcp.core.skills import MAIN_FILE, SkillFile, SkillFiles
+from skillopt_mcp.core.tasks import NewTask, Task
+from skillopt_mcp.tasks.judges.kinds.numeric import Numeric
+from skillopt_mcp.tasks.judges.kinds.text import Exact
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,14 +19,14 @@ from skillopt_mcp.backends.base import (
 from skillopt_mcp.backends.host import HOST
 from skillopt_mcp.backends.registry import COMPANION, backend_name, kind_of, open_backend
 from skillopt_mcp.backends.user_backend import awaited, checked_bound
-from skillopt_mcp.documents.text import quoted
-from skillopt_mcp.environments.registry import is_stop, raised
-from skillopt_mcp.errors import BackendError, SkillOptError, Waiting
-from skillopt_mcp.judges.kinds.text import Exact
-from skillopt_mcp.records.calls import Arrival, Call, Question, Reply, Rollout, Usage
-from skillopt_mcp.records.skills import SkillFiles, is_memory, short
-from skillopt_mcp.records.tasks import Task
-from skillopt_mcp.redaction.redacting import Redactor
+from skillopt_mcp.core.calls import Arrival, Call, Question, Reply, Rollout, Usage
+from skillopt_mcp.core.errors import BackendError, SkillOptError, Waiting
+from skillopt_mcp.core.redacting import Redactor
+from skillopt_mcp.core.skills import SkillFiles, is_memory, short
+from skillopt_mcp.core.tasks import Task
+from skillopt_mcp.core.text import quoted
+from skillopt_mcp.tasks.environments.registry import is_stop, raised
+from skillopt_mcp.tasks.judges.kinds.text import Exact
 
 _MAX_REMEMBERED = 64
 

@@ -30,7 +30,7 @@ from skillopt_mcp import __version__
 
 if TYPE_CHECKING:
     from skillopt_mcp.cli.terminal import Terminal
-    from skillopt_mcp.records.budgets import Caps
+    from skillopt_mcp.core.budgets import Caps
 
 PROGRAM = "skillopt-mcp"
 TARGET, OPTIMIZER = "claude-code:haiku", "claude-code:sonnet"
@@ -360,6 +360,6 @@ class Capped(Command):
     @property
     def caps(self) -> Caps:
         """Return the caps that were given."""
-        from skillopt_mcp.records.budgets import Caps  # noqa: PLC0415 (a hook, at which a host waits, needs no pydantic)
+        from skillopt_mcp.core.budgets import Caps  # noqa: PLC0415 (a hook, at which a host waits, needs no pydantic)
 
         return Caps(self.max_calls, self.max_tokens, self.max_usd, self.max_minutes)

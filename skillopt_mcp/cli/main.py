@@ -15,8 +15,8 @@ from contextlib import suppress
 
 from skillopt_mcp.cli.command import Parsed, WrongUsage, parse
 from skillopt_mcp.cli.streams import Unwritable, drop_output, open_streams, output, results_apart
-from skillopt_mcp.documents.text import quoted
-from skillopt_mcp.errors import SkillOptError
+from skillopt_mcp.core.errors import SkillOptError
+from skillopt_mcp.core.text import quoted
 
 EXPECTED, USAGE, INTERRUPTED = 1, 2, 130
 

@@ -7,20 +7,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from skillopt_mcp.actions.tasks import FromEnvironment
 from skillopt_mcp.backends.base import Backend
 from skillopt_mcp.backends.environment import Rolling
 from skillopt_mcp.backends.registry import open_backend
-from skillopt_mcp.callers import find_caller
-from skillopt_mcp.documents.text import counted, quoted
-from skillopt_mcp.environments.base import Environment, rolls_out
-from skillopt_mcp.environments.registry import environment_names, open_environment
-from skillopt_mcp.errors import BackendError, BadInput
+from skillopt_mcp.core.errors import BackendError, BadInput
+from skillopt_mcp.core.note_texts import describe_note
+from skillopt_mcp.core.text import counted, quoted
 from skillopt_mcp.prompts.loading import Prompts, load_prompts
-from skillopt_mcp.settings.settling import load_settings
-from skillopt_mcp.show.export import check_folder
-from skillopt_mcp.show.notes import describe_note
-from skillopt_mcp.tasks import FromEnvironment
+from skillopt_mcp.reports.export import check_folder
+from skillopt_mcp.tasks.environments.base import Environment, rolls_out
+from skillopt_mcp.tasks.environments.registry import environment_names, open_environment
 from skillopt_mcp.training.config import Config
+from skillopt_mcp.training.settings.settling import load_settings
+from skillopt_mcp.workspace.callers import find_caller
 
 
 @dataclass(frozen=True, slots=True)

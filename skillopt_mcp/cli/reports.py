@@ -11,13 +11,13 @@ from statistics import fmean
 from typing import TYPE_CHECKING
 
 from skillopt_mcp.cli.terminal import Terminal
-from skillopt_mcp.errors import SkillOptError
-from skillopt_mcp.records.evidence import TestReport
-from skillopt_mcp.records.results import Foreseen, Replayed, UnitRow
-from skillopt_mcp.verdicts import bars, by_change, caveats, describe, describe_foreseen, explain, label
+from skillopt_mcp.core.errors import SkillOptError
+from skillopt_mcp.core.evidence import TestReport
+from skillopt_mcp.core.results import Foreseen, Replayed, UnitRow
+from skillopt_mcp.gates.verdicts import bars, by_change, caveats, describe, describe_foreseen, explain, label
 
 if TYPE_CHECKING:
-    from skillopt_mcp.report.facts import Facts
+    from skillopt_mcp.reports.facts import Facts
 
 _STYLES = {"better": "bold green", "no_worse": "bold green", "better_here": "bold green", "worse": "bold red"}
 _BLOCKS = "▁▂▃▄▅▆▇█"
@@ -65,9 +65,9 @@ def show_units(terminal: Terminal, units: Sequence[UnitRow]) -> None:
 
 def write_report(store_path: Path, id: str) -> Path:
     """Write the page on a thing of a store next to that, and return its path."""
-    from skillopt_mcp.report.facts import gather  # noqa: PLC0415
-    from skillopt_mcp.report.rendering import html_page, write_page  # noqa: PLC0415
-    from skillopt_mcp.workspace import Workspace  # noqa: PLC0415
+    from skillopt_mcp.reports.facts import gather  # noqa: PLC0415
+    from skillopt_mcp.reports.rendering import html_page, write_page  # noqa: PLC0415
+    from skillopt_mcp.workspace.workspace import Workspace  # noqa: PLC0415
 
     with Workspace(store_path) as workspace:
         facts = [gather(workspace, id)]

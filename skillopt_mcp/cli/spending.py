@@ -8,17 +8,17 @@ from typing import Annotated, Any, Literal, get_args
 
 from pydantic import BaseModel, JsonValue
 
+from skillopt_mcp.actions.estimates import Forecast, forecast, most_again
 from skillopt_mcp.backends.base import Backend, address_of
 from skillopt_mcp.cli.command import TARGET, YES, Capped, Flag, WrongUsage
 from skillopt_mcp.cli.terminal import Terminal
-from skillopt_mcp.costs import DEFAULTS_OF
-from skillopt_mcp.documents.text import counted
-from skillopt_mcp.errors import BadInput, CapReached
-from skillopt_mcp.estimates import Forecast, forecast, most_again
-from skillopt_mcp.evidence import is_simulated
-from skillopt_mcp.records.calls import Role
-from skillopt_mcp.records.next_step import Action, NextStep
-from skillopt_mcp.workspace import Workspace
+from skillopt_mcp.core.calls import Role
+from skillopt_mcp.core.errors import BadInput, CapReached
+from skillopt_mcp.core.next_step import Action, NextStep
+from skillopt_mcp.core.text import counted
+from skillopt_mcp.workspace.costs import DEFAULTS_OF
+from skillopt_mcp.workspace.evidence import is_simulated
+from skillopt_mcp.workspace.workspace import Workspace
 
 
 @dataclass(kw_only=True)

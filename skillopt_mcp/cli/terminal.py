@@ -12,16 +12,16 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
-from skillopt_mcp.callers import find_caller, find_editor, find_mark, is_terminal
 from skillopt_mcp.cli.streams import output, results
 from skillopt_mcp.cli.tables import laid_out
-from skillopt_mcp.documents.text import escaped
-from skillopt_mcp.errors import NotFound, Refused
+from skillopt_mcp.core.errors import NotFound, Refused
+from skillopt_mcp.core.text import escaped
 from skillopt_mcp.store.files import ENVIRONMENT, check_store, store_path
+from skillopt_mcp.workspace.callers import find_caller, find_editor, find_mark, is_terminal
 
 if TYPE_CHECKING:
-    from skillopt_mcp.records.next_step import NextStep
-    from skillopt_mcp.workspace import Workspace
+    from skillopt_mcp.core.next_step import NextStep
+    from skillopt_mcp.workspace.workspace import Workspace
 
 _CODES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
 _DIFF_STYLES = (("+++", "bold"), ("---", "bold"), ("@@", "cyan"), ("+", "green"), ("-", "red"))
@@ -50,7 +50,7 @@ class Terminal:
     def workspace(self, **options: Any) -> Iterator[Workspace]:
         """Lend the store, with the backends and caps that are given."""
         # `serve` opens none, and starts without it.
-        from skillopt_mcp.workspace import Workspace  # noqa: PLC0415
+        from skillopt_mcp.workspace.workspace import Workspace  # noqa: PLC0415
 
         with Workspace(self.store_path, **options) as workspace:
             workspace.login, workspace.caller = _login(), find_caller()

@@ -10,18 +10,18 @@ from contextlib import contextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING, Protocol, Self
 
-from skillopt_mcp.documents.text import counted, escaped
+from skillopt_mcp.core.calls import OF_THE_TARGET, Fault
+from skillopt_mcp.core.text import counted, escaped
 from skillopt_mcp.gates.promotion import GATE
-from skillopt_mcp.records.calls import OF_THE_TARGET, Fault
+from skillopt_mcp.gates.verdicts import WITHOUT
 from skillopt_mcp.training.progress import WAIT
-from skillopt_mcp.verdicts import WITHOUT
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
     from skillopt_mcp.cli.terminal import Terminal
-    from skillopt_mcp.records.calls import Call, Reply
-    from skillopt_mcp.records.runs import StepRecord
+    from skillopt_mcp.core.calls import Call, Reply
+    from skillopt_mcp.core.runs import StepRecord
     from skillopt_mcp.training.progress import Progress
 
 # Often enough for a log.

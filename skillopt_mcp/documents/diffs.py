@@ -7,10 +7,10 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from difflib import SequenceMatcher
 
+from skillopt_mcp.core.edits import Edit
+from skillopt_mcp.core.skills import SkillFile, SkillFiles
+from skillopt_mcp.core.text import BOM, escaped, is_text, to_lf
 from skillopt_mcp.documents import frontmatter
-from skillopt_mcp.documents.text import BOM, escaped, is_text, to_lf
-from skillopt_mcp.records.edits import Edit
-from skillopt_mcp.records.skills import SkillFile, SkillFiles
 
 Line = bytes
 _SMALL = 40_000

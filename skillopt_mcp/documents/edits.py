@@ -7,10 +7,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
-from skillopt_mcp.documents import frontmatter
-from skillopt_mcp.documents.frontmatter import block_end
-from skillopt_mcp.documents.markdown import Document, has_marker, parse
-from skillopt_mcp.documents.text import (
+from skillopt_mcp.core.edits import Applied, Edit, EditReport, Op, Patch, UnmatchedReason
+from skillopt_mcp.core.errors import BadInput
+from skillopt_mcp.core.limits import EDIT_BYTES, FILE_BYTES, KIB, MIB, PATCH_EDITS
+from skillopt_mcp.core.skills import MAIN_FILE, SkillFile, SkillFiles
+from skillopt_mcp.core.text import (  # fmt: skip
     BOM,
     collision,
     is_text,
@@ -20,11 +21,10 @@ from skillopt_mcp.documents.text import (
     to_lf,
     unportable,
     unreadable,
-)  # fmt: skip
-from skillopt_mcp.errors import BadInput
-from skillopt_mcp.limits import EDIT_BYTES, FILE_BYTES, KIB, MIB, PATCH_EDITS
-from skillopt_mcp.records.edits import Applied, Edit, EditReport, Op, Patch, UnmatchedReason
-from skillopt_mcp.records.skills import MAIN_FILE, SkillFile, SkillFiles
+)
+from skillopt_mcp.documents import frontmatter
+from skillopt_mcp.documents.frontmatter import block_end
+from skillopt_mcp.documents.markdown import Document, has_marker, parse
 
 _SHOWN = re.compile(r"\\u\{[0-9A-F]{4,6}\}")
 

@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 import yaml
 
-from skillopt_mcp.documents.text import BOM, quoted
-from skillopt_mcp.limits import DESCRIPTION_CHARACTERS, FRONT_MATTER_BYTES, FRONT_MATTER_DEPTH, FRONT_MATTER_LINES
+from skillopt_mcp.core.limits import DESCRIPTION_CHARACTERS, FRONT_MATTER_BYTES, FRONT_MATTER_DEPTH, FRONT_MATTER_LINES
+from skillopt_mcp.core.text import BOM, quoted
 
 Value = str | list["Value"] | dict[str, "Value"]
 

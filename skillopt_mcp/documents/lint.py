@@ -11,11 +11,11 @@ from itertools import islice
 from pathlib import PurePosixPath
 from typing import Literal
 
+from skillopt_mcp.core.limits import DESCRIPTION_CHARACTERS
+from skillopt_mcp.core.skills import MAIN_FILE, SkillFile, SkillFiles
+from skillopt_mcp.core.text import BOM, is_text, quoted, to_lf
 from skillopt_mcp.documents import frontmatter
 from skillopt_mcp.documents.markdown import Fenced, Link, fenced_code, links
-from skillopt_mcp.documents.text import BOM, is_text, quoted, to_lf
-from skillopt_mcp.limits import DESCRIPTION_CHARACTERS
-from skillopt_mcp.records.skills import MAIN_FILE, SkillFile, SkillFiles
 
 SETTLE = "settle the conflict, or fence or indent what is meant to be there"
 """What to do about a conflict: what only shows one stands in fenced code, or not at the beginning of its line."""

@@ -11,9 +11,9 @@ from typing import Literal
 
 import re2
 
+from skillopt_mcp.core.text import BOM, Unified, dominant_ending
 from skillopt_mcp.documents import frontmatter
 from skillopt_mcp.documents.frontmatter import FrontMatter
-from skillopt_mcp.documents.text import BOM, Unified, dominant_ending
 
 _OPENING = re.compile(rb"(`{3,})[^`]*$|(~{3,})")
 _ITEM = re.compile(rb"(?:[-*+]|[0-9]{1,9}[.)])(?=[ \t])")

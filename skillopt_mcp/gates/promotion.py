@@ -15,18 +15,8 @@ from typing import Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from skillopt_mcp.core.evidence import Arm, Gain, Lost, Opened, Runs, Solved, Standing, TestAttempt, Units
 from skillopt_mcp.gates.rounds import MAX_PAIRS, SMALL_SUITE_PAIRS, read_rounds
-from skillopt_mcp.records.evidence import (
-    Arm,
-    Gain,
-    Lost,
-    Opened,
-    Runs,
-    Solved,
-    Standing,
-    TestAttempt,
-    Units,
-)
 
 GATE = "promotion"  # as decisions name promotion tests
 RELEASE_ALPHA = 0.05

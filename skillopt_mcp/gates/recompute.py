@@ -6,9 +6,9 @@ from typing import Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from skillopt_mcp.errors import BadInput
+from skillopt_mcp.core.errors import BadInput
+from skillopt_mcp.core.evidence import Metric, SearchGate, SearchVerdict
 from skillopt_mcp.gates.search import EVEN, Comparison, Rerun, TaskScore, compare, fallen, no_regression, paired_se
-from skillopt_mcp.records.evidence import Metric, SearchGate, SearchVerdict
 
 PERSON = "person"
 """The gate that a person is who is asked about a change."""

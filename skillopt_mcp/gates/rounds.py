@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from skillopt_mcp.records.evidence import Verdict
+from skillopt_mcp.core.evidence import Verdict
 
 BETS = ((0.2, 0.2), (0.45, 0.45), (0.85, 0.35))
 """The gamblers: (share that is bet, first stake); the stakes add up to 1."""

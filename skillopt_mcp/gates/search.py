@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
-from skillopt_mcp.errors import BadInput
-from skillopt_mcp.records.evidence import Mean, Metric, SearchVerdict
+from skillopt_mcp.core.errors import BadInput
+from skillopt_mcp.core.evidence import Mean, Metric, SearchVerdict
 
 EVEN = 0.5
 """The weight of soft in the mixed metric by default."""

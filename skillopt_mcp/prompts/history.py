@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
+from skillopt_mcp.core.edits import Edit
+from skillopt_mcp.core.evidence import Change, Longitudinal
+from skillopt_mcp.core.runs import DiscardedEdit, StepRecord, TriedEdit
 from skillopt_mcp.prompts.rendering import cut_middle, fence, render_trajectories
-from skillopt_mcp.records.edits import Edit
-from skillopt_mcp.records.evidence import Change, Longitudinal
-from skillopt_mcp.records.runs import DiscardedEdit, StepRecord, TriedEdit
 
 TEXT_LIMIT = 400
 _ORDER: tuple[tuple[Change, str], ...] = (

@@ -10,7 +10,7 @@ from dataclasses import astuple, dataclass, fields
 from functools import cache, cached_property
 from pathlib import Path
 
-from skillopt_mcp.errors import BadInput
+from skillopt_mcp.core.errors import BadInput
 
 _FOLDER = Path(__file__).parent
 _PLACEHOLDER = re.compile(r"\{\{\s*(\w+)\s*\}\}")

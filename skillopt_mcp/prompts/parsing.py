@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from skillopt_mcp.records.replies import OPS, PatchReply
+from skillopt_mcp.core.replies import OPS, PatchReply
 
 M = TypeVar("M", bound=BaseModel)
 

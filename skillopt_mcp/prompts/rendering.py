@@ -12,16 +12,16 @@ from typing import Generic, Literal, TypeVar
 
 from pydantic import BaseModel
 
+from skillopt_mcp.core import replies
+from skillopt_mcp.core.calls import NO_TOOL_CALL, TOOL_CALL, Ask, Call, Message, Question, Reply
+from skillopt_mcp.core.edits import Edit
+from skillopt_mcp.core.evidence import Trajectory
+from skillopt_mcp.core.replies import ProposalReply
+from skillopt_mcp.core.skills import SkillFiles
+from skillopt_mcp.core.text import without_hidden
 from skillopt_mcp.documents.edits import rewritten
-from skillopt_mcp.documents.text import without_hidden
 from skillopt_mcp.prompts.loading import Prompts, fill
 from skillopt_mcp.prompts.parsing import parse_reply
-from skillopt_mcp.records import replies
-from skillopt_mcp.records.calls import NO_TOOL_CALL, TOOL_CALL, Ask, Call, Message, Question, Reply
-from skillopt_mcp.records.edits import Edit
-from skillopt_mcp.records.evidence import Trajectory
-from skillopt_mcp.records.replies import ProposalReply
-from skillopt_mcp.records.skills import SkillFiles
 
 TRAJECTORY_LIMIT = 12_000
 MAX_NAME = 80

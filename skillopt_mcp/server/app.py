@@ -44,8 +44,8 @@ from mcp_types import Tool as ListedTool
 from pydantic import AnyUrl, BaseModel, ValidationError
 
 from skillopt_mcp import __version__
-from skillopt_mcp.errors import NotFound, SkillOptError, Stopped
-from skillopt_mcp.limits import SESSION_CHARACTERS
+from skillopt_mcp.core.errors import NotFound, SkillOptError, Stopped
+from skillopt_mcp.core.limits import SESSION_CHARACTERS
 from skillopt_mcp.server.resources import listed_prompts, listed_resources, listed_templates, rendered
 from skillopt_mcp.training.progress import Notify, Progress, silent
 
@@ -241,7 +241,7 @@ class SkillOptServer(MCPServer[dict[str, Any]]):
             tool = _find(name, services.tools)
             given = tool.fn_metadata.validate_arguments(_known_arguments(tool, arguments))
             # What it needs of the records would cost the start a twentieth.
-            from skillopt_mcp.tracing import span  # noqa: PLC0415
+            from skillopt_mcp.core.tracing import span  # noqa: PLC0415
 
             with span(f"tool {name}"):
                 result = await self._answer(services, tool, given, context)
@@ -271,7 +271,7 @@ class SkillOptServer(MCPServer[dict[str, Any]]):
             return answer
         variables = copy_context()
         # Imports the store, as the call needs it: a server answers `initialize` without.
-        from skillopt_mcp.workspace import SESSION  # noqa: PLC0415
+        from skillopt_mcp.workspace.workspace import SESSION  # noqa: PLC0415
 
         variables.run(SESSION.set, _session_of(context.request_context.meta if context else None))
         watch = Watch(_reporter(context))

@@ -15,13 +15,13 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import ClientCapabilities, ElicitationCapability, InputRequiredResult
 from pydantic import BaseModel, ConfigDict, Field
 
-from skillopt_mcp.documents.text import quoted
-from skillopt_mcp.promotions.consent import Consent, agree, decline, disagree, note_unheard
-from skillopt_mcp.promotions.review import Question, question_of_promotion, question_of_rollback
-from skillopt_mcp.records.candidates import Approval
-from skillopt_mcp.records.next_step import NextStep
-from skillopt_mcp.records.results import Promoted
-from skillopt_mcp.workspace import Workspace
+from skillopt_mcp.actions.promotions.consent import Consent, agree, decline, disagree, note_unheard
+from skillopt_mcp.actions.promotions.review import Question, question_of_promotion, question_of_rollback
+from skillopt_mcp.core.candidates import Approval
+from skillopt_mcp.core.next_step import NextStep
+from skillopt_mcp.core.results import Promoted
+from skillopt_mcp.core.text import quoted
+from skillopt_mcp.workspace.workspace import Workspace
 
 _SHOWN_ERROR = 100
 _ASKS = ClientCapabilities(elicitation=ElicitationCapability())

@@ -8,22 +8,22 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from functools import partial
 
+from skillopt_mcp.actions.promotions.consent import Consent
+from skillopt_mcp.core.budgets import Caps
+from skillopt_mcp.core.errors import NotFound
+from skillopt_mcp.core.results import SkillRow
+from skillopt_mcp.core.skills import Skill, short
+from skillopt_mcp.core.text import shown
 from skillopt_mcp.documents.diffs import unified_diff
-from skillopt_mcp.documents.text import shown
-from skillopt_mcp.errors import NotFound
-from skillopt_mcp.promotions.consent import Consent
-from skillopt_mcp.records.budgets import Caps
-from skillopt_mcp.records.results import SkillRow
-from skillopt_mcp.records.skills import Skill, short
+from skillopt_mcp.reports.inspecting import SHOWN, look_up
+from skillopt_mcp.reports.listing import all_skills
 from skillopt_mcp.server import resources
 from skillopt_mcp.server.app import Services
 from skillopt_mcp.server.approval import DialogApprover
 from skillopt_mcp.server.lifecycle import Setup
 from skillopt_mcp.server.tools import tools_over
-from skillopt_mcp.show.inspecting import SHOWN, look_up
-from skillopt_mcp.show.listing import all_skills
 from skillopt_mcp.store import driver
-from skillopt_mcp.workspace import ANSWER_BYTES, Workspace, shortened
+from skillopt_mcp.workspace.workspace import ANSWER_BYTES, Workspace, shortened
 
 HOST = "host"
 # Below what a call may take, so that a host gets the reason before it gives up.
@@ -149,8 +149,8 @@ class StoreResources:
     def _report(self, id: str, *, as_page: bool) -> str:
         """Return the report on a thing, as a page or as text; of all skills without an id."""
         # Few hosts ask for it.
-        from skillopt_mcp.report.facts import gather, gather_skills  # noqa: PLC0415
-        from skillopt_mcp.report.rendering import html_page, markdown  # noqa: PLC0415
+        from skillopt_mcp.reports.facts import gather, gather_skills  # noqa: PLC0415
+        from skillopt_mcp.reports.rendering import html_page, markdown  # noqa: PLC0415
 
         facts = [gather(self._workspace, id)] if id else []
         if as_page:

@@ -10,23 +10,23 @@ from mcp.server.mcpserver.tools import Tool
 from mcp_types import ToolAnnotations
 from pydantic import Field, WithJsonSchema
 
-from skillopt_mcp.candidates import propose_edits
-from skillopt_mcp.host_work import DEFAULT_CHARS, DEFAULT_ITEMS, Capacity
-from skillopt_mcp.judges.judging import usage
-from skillopt_mcp.promotion_tests import evaluate_candidate
-from skillopt_mcp.promotions.consent import Consent
-from skillopt_mcp.promotions.promoting import promote_skill, rollback_skill
-from skillopt_mcp.proposals import propose_from_evidence
-from skillopt_mcp.records.results import Evaluated, Promoted, Proposed, Recorded, SkillList, Submitted, TasksAdded
+from skillopt_mcp.actions.candidates import propose_edits
+from skillopt_mcp.actions.promotion_tests import evaluate_candidate
+from skillopt_mcp.actions.promotions.consent import Consent
+from skillopt_mcp.actions.promotions.promoting import promote_skill, rollback_skill
+from skillopt_mcp.actions.proposals import propose_from_evidence
+from skillopt_mcp.actions.submitting import submit_work
+from skillopt_mcp.actions.tasks import add_tasks
+from skillopt_mcp.actions.trajectories import Recording, record_trajectory
+from skillopt_mcp.core.results import Evaluated, Promoted, Proposed, Recorded, SkillList, Submitted, TasksAdded
+from skillopt_mcp.reports.details import Inspected
+from skillopt_mcp.reports.inspecting import inspect
+from skillopt_mcp.reports.listing import list_skills
 from skillopt_mcp.server.app import watcher
 from skillopt_mcp.server.resources import APP
-from skillopt_mcp.show.details import Inspected
-from skillopt_mcp.show.inspecting import inspect
-from skillopt_mcp.show.listing import list_skills
-from skillopt_mcp.submitting import submit_work
-from skillopt_mcp.tasks import add_tasks
-from skillopt_mcp.trajectories import Recording, record_trajectory
-from skillopt_mcp.workspace import Workspace
+from skillopt_mcp.tasks.judges.judging import usage
+from skillopt_mcp.workspace.host_work import DEFAULT_CHARS, DEFAULT_ITEMS, Capacity
+from skillopt_mcp.workspace.workspace import Workspace
 
 CALL_WAIT_S = 25.0
 

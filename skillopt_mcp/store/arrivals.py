@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from skillopt_mcp.records.calls import Arrival
+from skillopt_mcp.core.calls import Arrival
 from skillopt_mcp.store.events import append
 from skillopt_mcp.store.pool import Pool
 

@@ -8,9 +8,9 @@ from collections.abc import Collection, Sequence
 from itertools import chain
 from typing import NamedTuple, cast
 
-from skillopt_mcp.errors import StoreError
-from skillopt_mcp.records.budgets import NO_CAPS, Caps, Cost, Spent
-from skillopt_mcp.records.calls import NOTHING, Call, Fault, Question, Reply, Usage, messages_json, parse_messages
+from skillopt_mcp.core.budgets import NO_CAPS, Caps, Cost, Spent
+from skillopt_mcp.core.calls import NOTHING, Call, Fault, Question, Reply, Usage, messages_json, parse_messages
+from skillopt_mcp.core.errors import StoreError
 from skillopt_mcp.store.driver import Connection
 from skillopt_mcp.store.pool import Pool, Row
 

@@ -6,10 +6,10 @@ import json
 from collections.abc import Sequence
 from typing import cast
 
-from skillopt_mcp.errors import NotFound
-from skillopt_mcp.records.candidates import Candidate, CandidateOrigin, NewCandidate
-from skillopt_mcp.records.edits import Edit, EditReport, Op, UnmatchedReason
-from skillopt_mcp.records.evidence import Trial
+from skillopt_mcp.core.candidates import Candidate, CandidateOrigin, NewCandidate
+from skillopt_mcp.core.edits import Edit, EditReport, Op, UnmatchedReason
+from skillopt_mcp.core.errors import NotFound
+from skillopt_mcp.core.evidence import Trial
 from skillopt_mcp.store.driver import Connection
 from skillopt_mcp.store.events import append
 from skillopt_mcp.store.pool import Pool, Row

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
-from skillopt_mcp.errors import BadInput, Busy, UnsafeStore
+from skillopt_mcp.core.errors import BadInput, Busy, UnsafeStore
 from skillopt_mcp.store import driver
 from skillopt_mcp.store.driver import Connection
 from skillopt_mcp.store.files import SIDE_FILES, check_store, is_empty, make_file, remove_store

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple, cast
 
+from skillopt_mcp.core.candidates import Approval, Decision, PromotionKind, candidate_id
+from skillopt_mcp.core.evidence import ACCEPTED, Trial
 from skillopt_mcp.gates.recompute import PERSON, PersonInputs, PersonVerdict
-from skillopt_mcp.records.candidates import Approval, Decision, PromotionKind, candidate_id
-from skillopt_mcp.records.evidence import ACCEPTED, Trial
 from skillopt_mcp.store.candidates import insert_trials
 from skillopt_mcp.store.driver import Connection
 from skillopt_mcp.store.events import append

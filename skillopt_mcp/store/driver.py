@@ -13,7 +13,7 @@ from resource import RLIM_INFINITY, RLIMIT_FSIZE, getrlimit
 from types import ModuleType
 from typing import Any, Protocol
 
-from skillopt_mcp.errors import BadInput, SkillOptError, StoreError, UnsafeStore
+from skillopt_mcp.core.errors import BadInput, SkillOptError, StoreError, UnsafeStore
 
 BUSY_TIMEOUT_S = 30
 # What SQLite needs to begin at all: its shared memory and a page or two.

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import platformdirs
 
-from skillopt_mcp.errors import NotFound, StoreError, UnsafeStore
+from skillopt_mcp.core.errors import NotFound, StoreError, UnsafeStore
 from skillopt_mcp.store.marks import MARK, forget_mark
 
 ENVIRONMENT = "SKILLOPT_STORE"

@@ -14,8 +14,8 @@ from typing import cast
 
 from pydantic import BaseModel, ConfigDict
 
-from skillopt_mcp.records.skills import files_digest
-from skillopt_mcp.records.tasks import task_digest
+from skillopt_mcp.core.skills import files_digest
+from skillopt_mcp.core.tasks import task_digest
 from skillopt_mcp.store import driver
 from skillopt_mcp.store.events import KINDS, Event, Events
 from skillopt_mcp.store.marks import Mark

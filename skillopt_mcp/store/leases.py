@@ -7,8 +7,8 @@ import time
 from collections.abc import Sequence
 from typing import Literal, NamedTuple, cast
 
-from skillopt_mcp.records.budgets import Caps, Cost, Spent
-from skillopt_mcp.records.calls import Reply, Role
+from skillopt_mcp.core.budgets import Caps, Cost, Spent
+from skillopt_mcp.core.calls import Reply, Role
 from skillopt_mcp.store.calls import CHUNK, Bill, charge, claim_again, insert_reply, listed, n_affordable
 from skillopt_mcp.store.driver import Connection
 from skillopt_mcp.store.events import append

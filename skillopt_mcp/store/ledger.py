@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple, cast
 
-from skillopt_mcp.records.calls import Role
+from skillopt_mcp.core.calls import Role
 from skillopt_mcp.store.pool import Pool
 
 _LedgerValues = tuple[

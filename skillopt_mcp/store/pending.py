@@ -8,9 +8,9 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple, cast
 
+from skillopt_mcp.core.candidates import candidate_id
+from skillopt_mcp.core.next_step import CandidateState, SkillState
 from skillopt_mcp.gates.recompute import PERSON
-from skillopt_mcp.records.candidates import candidate_id
-from skillopt_mcp.records.next_step import CandidateState, SkillState
 from skillopt_mcp.store.leases import WAITED_FOR
 from skillopt_mcp.store.pool import Pool, Row
 from skillopt_mcp.store.promotion_tests import IS_SIMULATED

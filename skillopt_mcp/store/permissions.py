@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from pydantic import TypeAdapter
 from pydantic_core import to_json
 
-from skillopt_mcp.records.commands import Limits, RegisteredCommand
+from skillopt_mcp.core.commands import Limits, RegisteredCommand
 from skillopt_mcp.store.driver import Connection
 from skillopt_mcp.store.events import append
 from skillopt_mcp.store.pool import Pool, Row

@@ -11,7 +11,7 @@ from contextlib import closing, contextmanager, suppress
 from functools import cache
 from pathlib import Path
 
-from skillopt_mcp.errors import StoreError, UnsafeStore
+from skillopt_mcp.core.errors import StoreError, UnsafeStore
 from skillopt_mcp.store import driver
 from skillopt_mcp.store.driver import Connection
 from skillopt_mcp.store.files import is_empty, make_private, refuse_network_file_system

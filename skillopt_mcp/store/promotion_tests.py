@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import astuple, dataclass
 from typing import Literal, NamedTuple, cast
 
-from skillopt_mcp.errors import Busy
+from skillopt_mcp.core.calls import models_in
+from skillopt_mcp.core.errors import Busy
+from skillopt_mcp.core.evidence import Arm, TestAttempt, Trial, Unanswered
 from skillopt_mcp.gates.promotion import Plan
-from skillopt_mcp.records.calls import models_in
-from skillopt_mcp.records.evidence import Arm, TestAttempt, Trial, Unanswered
 from skillopt_mcp.store.candidates import insert_trials
 from skillopt_mcp.store.events import append
 from skillopt_mcp.store.pool import Pool, Row, Value

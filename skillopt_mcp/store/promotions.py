@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import cast
 
-from skillopt_mcp.records.candidates import (
+from skillopt_mcp.core.candidates import (
     AgreedBy,
     AgreedOn,
     Approval,

@@ -9,19 +9,10 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import cast
 
-from skillopt_mcp.errors import NotFound
-from skillopt_mcp.records.budgets import Caps
-from skillopt_mcp.records.edits import Edit, Op
-from skillopt_mcp.records.runs import (
-    Answering,
-    Run,
-    RunKind,
-    RunStatus,
-    StepOutcome,
-    StepRecord,
-    StepVerdict,
-    TriedEdit,
-)
+from skillopt_mcp.core.budgets import Caps
+from skillopt_mcp.core.edits import Edit, Op
+from skillopt_mcp.core.errors import NotFound
+from skillopt_mcp.core.runs import Answering, Run, RunKind, RunStatus, StepOutcome, StepRecord, StepVerdict, TriedEdit
 from skillopt_mcp.store.candidates import insert_candidate, insert_trials
 from skillopt_mcp.store.decisions import insert_decision
 from skillopt_mcp.store.pool import Pool, Row

@@ -8,8 +8,8 @@ import zlib
 from collections.abc import Mapping, Sequence
 from typing import Literal, cast
 
-from skillopt_mcp.errors import NotFound, UnsafeStore
-from skillopt_mcp.records.skills import Origin, Skill, SkillFile, SkillFiles, Version
+from skillopt_mcp.core.errors import NotFound, UnsafeStore
+from skillopt_mcp.core.skills import Origin, Skill, SkillFile, SkillFiles, Version
 from skillopt_mcp.store.driver import Connection
 from skillopt_mcp.store.permissions import withdraw
 from skillopt_mcp.store.pool import Pool, Row

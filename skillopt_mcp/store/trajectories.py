@@ -6,8 +6,8 @@ import string
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, cast
 
-from skillopt_mcp.records.calls import Message, messages_json, parse_messages
-from skillopt_mcp.records.evidence import Trajectory
+from skillopt_mcp.core.calls import Message, messages_json, parse_messages
+from skillopt_mcp.core.evidence import Trajectory
 from skillopt_mcp.store.driver import Connection
 from skillopt_mcp.store.events import now
 from skillopt_mcp.store.pool import Pool, Row
@@ -37,7 +37,7 @@ def trajectory_of(trajectory_id: int, row: Row) -> Trajectory:
 
 @dataclass(frozen=True, slots=True)
 class NewTrajectory:
-    """A trajectory before it is stored; `messages` is json as `records.calls.messages_json` writes it.
+    """A trajectory before it is stored; `messages` is json as `core.calls.messages_json` writes it.
 
     Where a stored task of the skill is called `task_name`, that task's prompt is what was asked, and not `prompt`.
     """

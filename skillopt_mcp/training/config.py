@@ -21,11 +21,11 @@ from pydantic import (
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticCustomError
 
-from skillopt_mcp.documents.text import quoted
-from skillopt_mcp.errors import BadInput
+from skillopt_mcp.core.errors import BadInput
+from skillopt_mcp.core.evidence import Metric, PairPolicy, SearchGate
+from skillopt_mcp.core.text import quoted
 from skillopt_mcp.prompts.rendering import UpdateMode
-from skillopt_mcp.records.evidence import Metric, PairPolicy, SearchGate
-from skillopt_mcp.stages.reflect import NotesFrom
+from skillopt_mcp.training.stages.reflect import NotesFrom
 
 T = TypeVar("T")
 Schedule = Literal["constant", "linear", "cosine"]

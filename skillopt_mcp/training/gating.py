@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from skillopt_mcp.core.calls import Ask
+from skillopt_mcp.core.evidence import SearchGate, Trial
+from skillopt_mcp.core.runs import StepVerdict
+from skillopt_mcp.core.skills import SkillFiles
+from skillopt_mcp.core.tasks import Task
 from skillopt_mcp.gates.recompute import StrictInputs, search_comparison
 from skillopt_mcp.gates.search import Comparison, TaskScore, fallen
-from skillopt_mcp.records.calls import Ask
-from skillopt_mcp.records.evidence import SearchGate, Trial
-from skillopt_mcp.records.runs import StepVerdict
-from skillopt_mcp.records.skills import SkillFiles
-from skillopt_mcp.records.tasks import Task
-from skillopt_mcp.stages.rollout import Evaluation, evaluate, task_scores
 from skillopt_mcp.training.config import Config
 from skillopt_mcp.training.plan import Plan, State
+from skillopt_mcp.training.stages.rollout import Evaluation, evaluate, task_scores
 
 TOP = 1.0
 

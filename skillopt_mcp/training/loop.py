@@ -5,27 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
+from skillopt_mcp.core.calls import Ask
+from skillopt_mcp.core.edits import Applied, Edit, Patch
+from skillopt_mcp.core.errors import NotLoaded
+from skillopt_mcp.core.evidence import Trial
+from skillopt_mcp.core.runs import StepRecord
+from skillopt_mcp.core.skills import SkillFiles
+from skillopt_mcp.core.tasks import Task
+from skillopt_mcp.core.tracing import span
 from skillopt_mcp.documents.edits import apply_patch
-from skillopt_mcp.errors import NotLoaded
+from skillopt_mcp.gates.guard.capabilities import findings
+from skillopt_mcp.gates.guard.evidence import unsupported
 from skillopt_mcp.gates.search import TaskScore, mean_score, paired_se
-from skillopt_mcp.guard.capabilities import findings
-from skillopt_mcp.guard.evidence import unsupported
 from skillopt_mcp.prompts.history import render_history, render_step, render_tried
 from skillopt_mcp.prompts.rendering import Brief
-from skillopt_mcp.records.calls import Ask
-from skillopt_mcp.records.edits import Applied, Edit, Patch
-from skillopt_mcp.records.evidence import Trial
-from skillopt_mcp.records.runs import StepRecord
-from skillopt_mcp.records.skills import SkillFiles
-from skillopt_mcp.records.tasks import Task
-from skillopt_mcp.stages.aggregate import aggregate
-from skillopt_mcp.stages.longitudinal import Comparison, compare_versions, meta_skill, slow_update
-from skillopt_mcp.stages.reflect import ReflectSettings, reflect
-from skillopt_mcp.stages.rollout import Attempt, rollout, trajectories
-from skillopt_mcp.stages.select import autonomous_budget, select
-from skillopt_mcp.stages.update import NOTED, annotate, update
 from skillopt_mcp.store.opening import Store
-from skillopt_mcp.tracing import span
 from skillopt_mcp.training.gating import Gated, advanced, gate, is_topped, measured
 from skillopt_mcp.training.outage import (
     raise_if_all_failed,
@@ -36,6 +30,12 @@ from skillopt_mcp.training.outage import (
 from skillopt_mcp.training.outcome import Work, step_outcome
 from skillopt_mcp.training.plan import Plan, State, Step, steps
 from skillopt_mcp.training.progress import Notify, Progress, silent
+from skillopt_mcp.training.stages.aggregate import aggregate
+from skillopt_mcp.training.stages.longitudinal import Comparison, compare_versions, meta_skill, slow_update
+from skillopt_mcp.training.stages.reflect import ReflectSettings, reflect
+from skillopt_mcp.training.stages.rollout import Attempt, rollout, trajectories
+from skillopt_mcp.training.stages.select import autonomous_budget, select
+from skillopt_mcp.training.stages.update import NOTED, annotate, update
 
 MAX_REJECTED = 20
 MAX_LEFT_OUT = 12

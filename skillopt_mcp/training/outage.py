@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from skillopt_mcp.errors import Outage
-from skillopt_mcp.records.calls import LOST, Ask
-from skillopt_mcp.records.evidence import Trial
-from skillopt_mcp.stages.rollout import MAX_TRIES, Attempt, judged_again, rollout
+from skillopt_mcp.core.calls import LOST, Ask
+from skillopt_mcp.core.errors import Outage
+from skillopt_mcp.core.evidence import Trial
 from skillopt_mcp.store.opening import Store
+from skillopt_mcp.training.stages.rollout import MAX_TRIES, Attempt, judged_again, rollout
 
 
 def rollout_with_retries(ask: Ask, attempts: Sequence[Attempt]) -> list[Trial]:

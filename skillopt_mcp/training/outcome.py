@@ -6,12 +6,12 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from skillopt_mcp.documents.text import counted
+from skillopt_mcp.core.candidates import Candidate, Decision, NewCandidate, candidate_id
+from skillopt_mcp.core.edits import UNSHOWN, Applied, Edit, EditReport, Patch
+from skillopt_mcp.core.evidence import Mean, Trial
+from skillopt_mcp.core.runs import StepOutcome, StepRecord
+from skillopt_mcp.core.text import counted
 from skillopt_mcp.gates.search import mean_score
-from skillopt_mcp.records.candidates import Candidate, Decision, NewCandidate, candidate_id
-from skillopt_mcp.records.edits import UNSHOWN, Applied, Edit, EditReport, Patch
-from skillopt_mcp.records.evidence import Mean, Trial
-from skillopt_mcp.records.runs import StepOutcome, StepRecord
 from skillopt_mcp.training.gating import Gated
 from skillopt_mcp.training.plan import Plan, State, Step
 

@@ -6,16 +6,16 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from skillopt_mcp.errors import BadInput
+from skillopt_mcp.core.errors import BadInput
+from skillopt_mcp.core.evidence import Trajectory
+from skillopt_mcp.core.redacting import NOTHING_KNOWN, KnownSecrets
+from skillopt_mcp.core.runs import DiscardedEdit, StepKind
+from skillopt_mcp.core.skills import SkillFiles
+from skillopt_mcp.core.tasks import Task
 from skillopt_mcp.prompts.loading import Prompts
-from skillopt_mcp.records.evidence import Trajectory
-from skillopt_mcp.records.runs import DiscardedEdit, StepKind
-from skillopt_mcp.records.skills import SkillFiles
-from skillopt_mcp.records.tasks import Task
-from skillopt_mcp.redaction.redacting import NOTHING_KNOWN, KnownSecrets
-from skillopt_mcp.splits import batches, epoch_order, stratified
-from skillopt_mcp.stages.rollout import Evaluation
+from skillopt_mcp.tasks.splits import batches, epoch_order, stratified
 from skillopt_mcp.training.config import Config, Schedule
+from skillopt_mcp.training.stages.rollout import Evaluation
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from skillopt_mcp.records.runs import StepRecord
+from skillopt_mcp.core.runs import StepRecord
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,30 +11,21 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 
+from skillopt_mcp.core.calls import LOST, OF_THE_TARGET, Ask
+from skillopt_mcp.core.candidates import Decision
+from skillopt_mcp.core.errors import BadInput, Outage, Waiting
+from skillopt_mcp.core.evidence import Arm, Standing, TestAttempt, Trial
+from skillopt_mcp.core.skills import SkillFiles
+from skillopt_mcp.core.tasks import Task
 from skillopt_mcp.documents.frontmatter import body_of
-from skillopt_mcp.errors import BadInput, Outage, Waiting
-from skillopt_mcp.gates.promotion import (
-    GATE,
-    MAX_AGAIN,
-    MIN_UNITS,
-    Plan,
-    alpha_of,
-    attempts_per_arm,
-    next_wave,
-    stand,
-)
+from skillopt_mcp.gates.promotion import GATE, MAX_AGAIN, MIN_UNITS, Plan, alpha_of, attempts_per_arm, next_wave, stand
 from skillopt_mcp.gates.rounds import MAX_PAIRS, SMALL_SUITE_PAIRS
-from skillopt_mcp.judges.checking import families
-from skillopt_mcp.records.calls import LOST, OF_THE_TARGET, Ask
-from skillopt_mcp.records.candidates import Decision
-from skillopt_mcp.records.evidence import Arm, Standing, TestAttempt, Trial
-from skillopt_mcp.records.skills import SkillFiles
-from skillopt_mcp.records.tasks import Task
-from skillopt_mcp.stages.rollout import Attempt
 from skillopt_mcp.store.opening import Store
 from skillopt_mcp.store.promotion_tests import Draft, NewTest, TestRow
+from skillopt_mcp.tasks.judges.checking import families
 from skillopt_mcp.training.outage import rollout_with_retries
 from skillopt_mcp.training.progress import Notify, Progress, silent
+from skillopt_mcp.training.stages.rollout import Attempt
 
 
 @dataclass(frozen=True, slots=True)

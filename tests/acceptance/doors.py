@@ -24,10 +24,10 @@ from mcp import Client, MCPError, StdioServerParameters
 from mcp_types import CallToolResult, ElicitResult, TextContent
 
 import skillopt_mcp
-from skillopt_mcp.judges.judging import parse_judge
-from skillopt_mcp.records.judging import Judge
-from skillopt_mcp.records.skills import SkillFiles
-from skillopt_mcp.records.tasks import Split, Task
+from skillopt_mcp.core.judging import Judge
+from skillopt_mcp.core.skills import SkillFiles
+from skillopt_mcp.core.tasks import Split, Task
+from skillopt_mcp.tasks.judges.judging import parse_judge
 from tests.acceptance.world import HARMFUL, KINDS, SKILL, TAUGHT, answer_work, greet, lesson, make_tasks
 from tests.processes import Script
 

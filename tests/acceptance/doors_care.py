@@ -26,7 +26,7 @@ import pytest
 from anyio.from_thread import start_blocking_portal
 from mcp_types import ElicitResult
 
-from skillopt_mcp.install import installing
+from skillopt_mcp.admin.install import installing
 from tests.acceptance.doors import Facts, Server, ToolFailed, Workbench
 from tests.acceptance.world import SKILL
 from tests.processes import Script

@@ -10,10 +10,10 @@ import pytest
 from skillopt_mcp.backends.base import Backend, BackendFault
 from skillopt_mcp.backends.claude_code import open_claude_code
 from skillopt_mcp.backends.codex import open_codex
-from skillopt_mcp.judges.kinds.text import Exact
-from skillopt_mcp.records.calls import Call, Reply, Rollout
-from skillopt_mcp.records.skills import SkillFile, SkillFiles
-from skillopt_mcp.records.tasks import Task, TaskFile
+from skillopt_mcp.core.calls import Call, Reply, Rollout
+from skillopt_mcp.core.skills import SkillFile, SkillFiles
+from skillopt_mcp.core.tasks import Task, TaskFile
+from skillopt_mcp.tasks.judges.kinds.text import Exact
 from tests.fake_host import FakeHost
 
 KEY = "sk-ant-planted-0123456789"

@@ -10,11 +10,11 @@ from loopback import KEY
 from skillopt_mcp.backends.anthropic import AnthropicBackend, open_anthropic
 from skillopt_mcp.backends.base import Backend, BackendFault
 from skillopt_mcp.backends.openai import OpenAIBackend, open_openai
-from skillopt_mcp.judges.kinds.text import Exact
+from skillopt_mcp.core.calls import Call, Question, Reply, Rollout
+from skillopt_mcp.core.skills import MAIN_FILE, SkillFile, SkillFiles
+from skillopt_mcp.core.tasks import Task, TaskFile
 from skillopt_mcp.prompts.rendering import render_evidence
-from skillopt_mcp.records.calls import Call, Question, Reply, Rollout
-from skillopt_mcp.records.skills import MAIN_FILE, SkillFile, SkillFiles
-from skillopt_mcp.records.tasks import Task, TaskFile
+from skillopt_mcp.tasks.judges.kinds.text import Exact
 
 ENVIRON = {"OPENAI_API_KEY": KEY, "ANTHROPIC_API_KEY": KEY}
 SKILL = SkillFiles((SkillFile(MAIN_FILE, b"# Skill\n- Be exact.\n"),))

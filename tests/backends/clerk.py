@@ -9,15 +9,15 @@ from pathlib import Path
 from typing import Protocol
 from unittest import mock
 
+from skillopt_mcp.actions.runs import replay, start_run
+from skillopt_mcp.actions.tasks import add_tasks
 from skillopt_mcp.backends.api.prompts import ROLLOUT
 from skillopt_mcp.backends.scripted import Rule
-from skillopt_mcp.records.results import Replayed
-from skillopt_mcp.runs import replay, start_run
+from skillopt_mcp.core.results import Replayed
 from skillopt_mcp.store.driver import sqlite
-from skillopt_mcp.tasks import add_tasks
 from skillopt_mcp.training import promotion_test
 from skillopt_mcp.training.config import Config
-from skillopt_mcp.workspace import Workspace
+from skillopt_mcp.workspace.workspace import Workspace
 
 RULES = [f"Rule {kind}: do {kind} with care." for kind in ("one", "two", "three")]
 CONFIG = Config(epochs=2, batch=12, minibatch=4, slow_update=False, meta_skill=False)

@@ -14,9 +14,9 @@ import pytest
 from agent_calls import KEY, REFERENCE, SKILL, ask, fault, opened, rollout
 
 from skillopt_mcp.backends.agents.places import private_place, sweep_places
-from skillopt_mcp.records.calls import Call, Question
-from skillopt_mcp.records.skills import SkillFile, SkillFiles
-from skillopt_mcp.records.tasks import TaskFile
+from skillopt_mcp.core.calls import Call, Question
+from skillopt_mcp.core.skills import SkillFile, SkillFiles
+from skillopt_mcp.core.tasks import TaskFile
 from tests.fake_host import FakeHost, claude_lines, codex_lines
 
 

@@ -19,10 +19,10 @@ from skillopt_mcp.backends.claude_code import open_claude_code
 from skillopt_mcp.backends.codex import open_codex
 from skillopt_mcp.backends.registry import without_options
 from skillopt_mcp.backends.resolved import digest_file
-from skillopt_mcp.costs import check_caps
-from skillopt_mcp.errors import BackendError, BadInput
-from skillopt_mcp.records.budgets import Caps
-from skillopt_mcp.records.calls import TOOL_CALL, Fault, Message, Reply, Usage
+from skillopt_mcp.core.budgets import Caps
+from skillopt_mcp.core.calls import TOOL_CALL, Fault, Message, Reply, Usage
+from skillopt_mcp.core.errors import BackendError, BadInput
+from skillopt_mcp.workspace.costs import check_caps
 from tests.fake_host import FakeHost, claude_lines, codex_lines
 
 

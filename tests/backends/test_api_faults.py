@@ -18,15 +18,15 @@ import pytest
 from api_calls import REFLECT, ROLLOUT, anthropic_at, ask, chat_at, fault_of, openai_at
 from loopback import KEY, Act, Request, Said, Sent, loopback
 
+from skillopt_mcp.backends import spending as retrying
 from skillopt_mcp.backends.anthropic import AnthropicBackend
 from skillopt_mcp.backends.api.clients import BODY_BYTES, sdk_faults
 from skillopt_mcp.backends.api.faults import Endpoint, Origin, Secret, retry_after_s
+from skillopt_mcp.backends.asking import Asker
 from skillopt_mcp.backends.base import FATAL, BackendFault
 from skillopt_mcp.backends.openai import OpenAIBackend
-from skillopt_mcp.calls import spending as retrying
-from skillopt_mcp.calls.asking import Asker
-from skillopt_mcp.calls.spending import POLICIES
-from skillopt_mcp.records.calls import Usage
+from skillopt_mcp.backends.spending import POLICIES
+from skillopt_mcp.core.calls import Usage
 from skillopt_mcp.store.opening import Store
 
 ORIGIN = Origin("m", Endpoint("http://h/v1", Secret("SOME_KEY", KEY), "h", "h/v1"))

@@ -8,11 +8,11 @@ from hypothesis import strategies as st
 
 from skillopt_mcp.backends.api.prompts import ROLLOUT as INSTRUCTIONS
 from skillopt_mcp.backends.api.prompts import prompt_of, strict_schema
+from skillopt_mcp.core.calls import Call, Question, Rollout
+from skillopt_mcp.core.replies import SCHEMAS
+from skillopt_mcp.core.skills import SkillFiles
+from skillopt_mcp.core.tasks import TaskFile
 from skillopt_mcp.prompts.rendering import render_evidence
-from skillopt_mcp.records.calls import Call, Question, Rollout
-from skillopt_mcp.records.replies import SCHEMAS
-from skillopt_mcp.records.skills import SkillFiles
-from skillopt_mcp.records.tasks import TaskFile
 
 
 def test_a_rollout_shows_the_skill_and_the_task_and_not_the_judge() -> None:

@@ -14,8 +14,8 @@ from skillopt_mcp.backends.api.prompts import Prompt
 from skillopt_mcp.backends.base import worst_case
 from skillopt_mcp.backends.openai import open_openai
 from skillopt_mcp.backends.registry import open_backend
-from skillopt_mcp.errors import BackendError
-from skillopt_mcp.records.calls import Call, Usage
+from skillopt_mcp.core.calls import Call, Usage
+from skillopt_mcp.core.errors import BackendError
 
 
 def test_a_name_opens_the_same_backend_again() -> None:

@@ -8,8 +8,8 @@ from api_calls import ENVIRON
 from clerk import SCRIPT, answer, decided, everything_kept, replayed, stage_of
 from loopback import KEY, Act, Request, Sent, loopback
 
-from skillopt_mcp.calls import spending as retrying
-from skillopt_mcp.records.results import Replayed
+from skillopt_mcp.backends import spending as retrying
+from skillopt_mcp.core.results import Replayed
 
 SPECS = ["openai:m,base_url={url}/v1", "openai:m,api=chat,base_url={url}/v1", "anthropic:m,base_url={url}"]
 

@@ -13,10 +13,10 @@ from skillopt_mcp.backends.anthropic import open_anthropic
 from skillopt_mcp.backends.api.prompts import strict_schema
 from skillopt_mcp.backends.base import BackendFault
 from skillopt_mcp.backends.openai import open_openai
-from skillopt_mcp.errors import BackendError
-from skillopt_mcp.records.calls import Call, Message, Reply, Rollout, Usage
-from skillopt_mcp.records.replies import PatchReply
-from skillopt_mcp.records.skills import MAIN_FILE, SkillFile
+from skillopt_mcp.core.calls import Call, Message, Reply, Rollout, Usage
+from skillopt_mcp.core.errors import BackendError
+from skillopt_mcp.core.replies import PatchReply
+from skillopt_mcp.core.skills import MAIN_FILE, SkillFile
 
 OPENERS = [openai_at, chat_at, anthropic_at]
 JSON = {"content-type": "application/json"}

@@ -7,8 +7,8 @@ import pickle
 import pytest
 
 from skillopt_mcp.backends.base import BackendFault
-from skillopt_mcp.errors import BackendError
-from skillopt_mcp.records.calls import Usage
+from skillopt_mcp.core.calls import Usage
+from skillopt_mcp.core.errors import BackendError
 
 NAN, INFINITY = float("nan"), float("inf")
 

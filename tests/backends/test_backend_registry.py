@@ -11,7 +11,7 @@ from clerk import workspace
 import skillopt_mcp
 from skillopt_mcp.backends.registry import backend_table, open_backend, without_options
 from skillopt_mcp.cli.main import main
-from skillopt_mcp.errors import BackendError
+from skillopt_mcp.core.errors import BackendError
 
 TOKEN = "ghp_a8Kd93LsmQp20dkEls9dKq28dlsM01xkqoD3"
 OWN_KEY = "zQ9xKc7LmW2pRt5VbN8j"

@@ -7,14 +7,14 @@ import pytest
 from skillopt_mcp.backends.base import BackendFault
 from skillopt_mcp.backends.environment import Rolling
 from skillopt_mcp.backends.registry import open_backend
-from skillopt_mcp.environments.base import Rolled, RolloutFailed
-from skillopt_mcp.errors import BackendError, BadInput
-from skillopt_mcp.judges.judging import parse_judge
-from skillopt_mcp.judges.kinds.reported import environment_evaluation
-from skillopt_mcp.records.calls import EVALUATION, Call, Fault, Message, Rollout, Usage
-from skillopt_mcp.records.judging import Score
-from skillopt_mcp.records.skills import SkillFiles
-from skillopt_mcp.records.tasks import NewTask, Split, Task
+from skillopt_mcp.core.calls import EVALUATION, Call, Fault, Message, Rollout, Usage
+from skillopt_mcp.core.errors import BackendError, BadInput
+from skillopt_mcp.core.judging import Score
+from skillopt_mcp.core.skills import SkillFiles
+from skillopt_mcp.core.tasks import NewTask, Split, Task
+from skillopt_mcp.tasks.environments.base import Rolled, RolloutFailed
+from skillopt_mcp.tasks.judges.judging import parse_judge
+from skillopt_mcp.tasks.judges.kinds.reported import environment_evaluation
 
 KEY = "ghp_" + "a1B2c3D4e5F6" * 3
 JUDGE = parse_judge({"kind": "environment", "name": "maze"})

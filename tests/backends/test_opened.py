@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 from agent_calls import SKILL, ask, fault, opened, rollout
 
-from skillopt_mcp.records.calls import Call, Message, Rollout
-from skillopt_mcp.records.skills import SkillFile
+from skillopt_mcp.core.calls import Call, Message, Rollout
+from skillopt_mcp.core.skills import SkillFile
 from tests.fake_host import FakeHost, claude_lines, codex_lines
 
 WORDS = " ".join(f"word{n} is the {n}th of them." for n in range(60))

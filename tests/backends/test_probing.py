@@ -10,7 +10,7 @@ from loopback import Act, Loopback, Request, Sent, loopback
 
 from skillopt_mcp.backends.api import clients
 from skillopt_mcp.backends.base import Backend, BackendFault
-from skillopt_mcp.records.calls import Call, Reply
+from skillopt_mcp.core.calls import Call, Reply
 
 N = 16
 EDITS = '{"edits": []}'

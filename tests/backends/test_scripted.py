@@ -8,11 +8,11 @@ import pytest
 
 from skillopt_mcp.backends.base import BackendFault
 from skillopt_mcp.backends.scripted import Scripted, open_scripted
-from skillopt_mcp.errors import TurnedDown
-from skillopt_mcp.judges.kinds.text import Exact
-from skillopt_mcp.records.calls import Call, Question, Rollout
-from skillopt_mcp.records.skills import MAIN_FILE, SkillFile, SkillFiles
-from skillopt_mcp.records.tasks import Task
+from skillopt_mcp.core.calls import Call, Question, Rollout
+from skillopt_mcp.core.errors import TurnedDown
+from skillopt_mcp.core.skills import MAIN_FILE, SkillFile, SkillFiles
+from skillopt_mcp.core.tasks import Task
+from skillopt_mcp.tasks.judges.kinds.text import Exact
 
 SKILL = SkillFiles((SkillFile(MAIN_FILE, b"# Skill\n- Be exact.\n"),))
 TASK = Task(1, 1, "one", "What is 6 x 7?", Exact(expected="42"), "train", "0" * 64)

@@ -10,7 +10,7 @@ from agent_calls import opened
 from api_calls import Opener, anthropic_at, ask, chat_at, openai_at
 from loopback import Said, loopback
 
-from skillopt_mcp.records.calls import MOST_SERVED
+from skillopt_mcp.core.calls import MOST_SERVED
 from tests.fake_host import FakeHost, claude_lines, codex_lines
 
 DATED = "gpt-5-2026-08-01"

@@ -18,9 +18,13 @@ from skillopt_mcp.backends.world import (
     topics_of,
     true_score,
 )
-from skillopt_mcp.errors import BackendError
-from skillopt_mcp.judges.kinds.numeric import Numeric
-from skillopt_mcp.judges.kinds.text import Contains, Exact
+from skillopt_mcp.core.calls import Call, Question, Reply, Rollout
+from skillopt_mcp.core.edits import Edit
+from skillopt_mcp.core.errors import BackendError
+from skillopt_mcp.core.evidence import Trajectory
+from skillopt_mcp.core.replies import SCHEMAS, EditReply, PatchReply
+from skillopt_mcp.core.skills import MAIN_FILE, SkillFile, SkillFiles
+from skillopt_mcp.core.tasks import NewTask, Task
 from skillopt_mcp.prompts.loading import fill, load_prompts
 from skillopt_mcp.prompts.parsing import parse_reply
 from skillopt_mcp.prompts.rendering import (
@@ -30,16 +34,8 @@ from skillopt_mcp.prompts.rendering import (
     render_suggestions,
     render_trajectories,
 )
-from skillopt_mcp.records.calls import Call, Question, Reply, Rollout
-from skillopt_mcp.records.edits import Edit
-from skillopt_mcp.records.evidence import Trajectory
-from skillopt_mcp.records.replies import (
-    SCHEMAS,
-    EditReply,
-    PatchReply,
-)
-from skillopt_mcp.records.skills import MAIN_FILE, SkillFile, SkillFiles
-from skillopt_mcp.records.tasks import NewTask, Task
+from skillopt_mcp.tasks.judges.kinds.numeric import Numeric
+from skillopt_mcp.tasks.judges.kinds.text import Contains, Exact
 
 SKILL = make_skill(7)
 

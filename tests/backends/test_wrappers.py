@@ -18,15 +18,15 @@ from skillopt_mcp.backends.plugin import Plugged
 from skillopt_mcp.backends.registry import open_backend
 from skillopt_mcp.backends.scripted import Scripted
 from skillopt_mcp.backends.wrappers import Judges, Redacting, WithCompanion, check_backend
-from skillopt_mcp.errors import BackendError, StoreError, Waiting
-from skillopt_mcp.evidence import is_simulated
-from skillopt_mcp.judges.judging import parse_judge
-from skillopt_mcp.judges.kinds.text import Exact
-from skillopt_mcp.judges.programs import CommandRunner
-from skillopt_mcp.records.calls import Call, Message, Question, Reply, Rollout, Stage, Usage
-from skillopt_mcp.records.skills import MAIN_FILE, SkillFile, SkillFiles
-from skillopt_mcp.records.tasks import Task
-from skillopt_mcp.redaction.redacting import Redactor
+from skillopt_mcp.core.calls import Call, Message, Question, Reply, Rollout, Stage, Usage
+from skillopt_mcp.core.errors import BackendError, StoreError, Waiting
+from skillopt_mcp.core.redacting import Redactor
+from skillopt_mcp.core.skills import MAIN_FILE, SkillFile, SkillFiles
+from skillopt_mcp.core.tasks import Task
+from skillopt_mcp.tasks.judges.judging import parse_judge
+from skillopt_mcp.tasks.judges.kinds.text import Exact
+from skillopt_mcp.tasks.judges.programs import CommandRunner
+from skillopt_mcp.workspace.evidence import is_simulated
 
 TASK = Task(1, 1, "one", "What is due?", Exact(expected="1"), "train", "digest")
 FILES = SkillFiles((SkillFile(MAIN_FILE, b"# Skill\n"), SkillFile("references/more.md", b"More.\n")))

@@ -5,12 +5,12 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from skillopt_mcp.calls.asking import Asker
-from skillopt_mcp.judges.judging import parse_judge
-from skillopt_mcp.records.calls import Call, Question, Reply, Rollout
-from skillopt_mcp.records.skills import MAIN_FILE, SkillFile, SkillFiles
-from skillopt_mcp.records.tasks import Task
+from skillopt_mcp.backends.asking import Asker
+from skillopt_mcp.core.calls import Call, Question, Reply, Rollout
+from skillopt_mcp.core.skills import MAIN_FILE, SkillFile, SkillFiles
+from skillopt_mcp.core.tasks import Task
 from skillopt_mcp.store.opening import Store
+from skillopt_mcp.tasks.judges.judging import parse_judge
 from tests.processes import Parent
 
 SKILL = SkillFiles((SkillFile(MAIN_FILE, b"# Skill\n- Be exact.\n"),))

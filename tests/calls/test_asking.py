@@ -8,9 +8,9 @@ from asked import question, rollouts, texts
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from skillopt_mcp.backends.asking import Asker
 from skillopt_mcp.backends.scripted import Scripted
-from skillopt_mcp.calls.asking import Asker
-from skillopt_mcp.records.calls import Call, Message, Reply, Usage
+from skillopt_mcp.core.calls import Call, Message, Reply, Usage
 from skillopt_mcp.store.opening import Store
 
 ANY_TEXT = st.text(st.characters(exclude_categories=()), max_size=20)

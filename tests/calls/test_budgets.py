@@ -9,14 +9,14 @@ from asked import Logging, ask_all, rollouts, sent, texts
 from hypothesis import given
 from hypothesis import strategies as st
 
+from skillopt_mcp.backends import spending as retrying
+from skillopt_mcp.backends.asking import Asker
 from skillopt_mcp.backends.base import BackendFault
 from skillopt_mcp.backends.scripted import Answer, Scripted
-from skillopt_mcp.calls import spending as retrying
-from skillopt_mcp.calls.asking import Asker
-from skillopt_mcp.calls.spending import POLICIES, Budget
-from skillopt_mcp.errors import CapReached, StoreError
-from skillopt_mcp.records.budgets import NO_CAPS, Caps, Spent
-from skillopt_mcp.records.calls import Call, Reply, Usage
+from skillopt_mcp.backends.spending import POLICIES, Budget
+from skillopt_mcp.core.budgets import NO_CAPS, Caps, Spent
+from skillopt_mcp.core.calls import Call, Reply, Usage
+from skillopt_mcp.core.errors import CapReached, StoreError
 from skillopt_mcp.store.opening import Store
 from tests.processes import Spawn, start
 

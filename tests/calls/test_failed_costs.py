@@ -7,14 +7,14 @@ from collections.abc import Callable, Sequence
 import pytest
 from asked import prompt, rollouts
 
+from skillopt_mcp.backends import spending as retrying
+from skillopt_mcp.backends.asking import Asker
 from skillopt_mcp.backends.base import Backend, BackendFault
 from skillopt_mcp.backends.scripted import Answer, Scripted
-from skillopt_mcp.calls import spending as retrying
-from skillopt_mcp.calls.asking import Asker
-from skillopt_mcp.calls.spending import POLICIES, Budget
-from skillopt_mcp.errors import Outage, TurnedDown
-from skillopt_mcp.records.budgets import Caps
-from skillopt_mcp.records.calls import Call, Fault, Reply, Usage
+from skillopt_mcp.backends.spending import POLICIES, Budget
+from skillopt_mcp.core.budgets import Caps
+from skillopt_mcp.core.calls import Call, Fault, Reply, Usage
+from skillopt_mcp.core.errors import Outage, TurnedDown
 from skillopt_mcp.store.ledger import LedgerRow
 from skillopt_mcp.store.opening import Store
 

@@ -7,13 +7,13 @@ from itertools import pairwise
 import pytest
 from asked import prompt, question, rollouts, texts
 
+from skillopt_mcp.backends import spending as retrying
+from skillopt_mcp.backends.asking import Asker
 from skillopt_mcp.backends.base import FATAL, RETRYABLE, BackendFault
 from skillopt_mcp.backends.scripted import Answer, Scripted
-from skillopt_mcp.calls import spending as retrying
-from skillopt_mcp.calls.asking import Asker
-from skillopt_mcp.calls.spending import MAX_ATTEMPTS, ONE_CHANCE, POLICIES
-from skillopt_mcp.errors import BackendError, StoreError
-from skillopt_mcp.records.calls import Call, Fault, Reply, Usage
+from skillopt_mcp.backends.spending import MAX_ATTEMPTS, ONE_CHANCE, POLICIES
+from skillopt_mcp.core.calls import Call, Fault, Reply, Usage
+from skillopt_mcp.core.errors import BackendError, StoreError
 from skillopt_mcp.store.opening import Store
 from skillopt_mcp.store.pool import Pool
 

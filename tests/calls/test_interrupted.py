@@ -9,10 +9,10 @@ import threading
 import pytest
 from asked import prompt, rollouts
 
+from skillopt_mcp.backends.asking import Asker
 from skillopt_mcp.backends.base import BackendFault
-from skillopt_mcp.calls.asking import Asker
-from skillopt_mcp.errors import Stopped, TurnedDown
-from skillopt_mcp.records.calls import Call, Fault, Reply, Usage
+from skillopt_mcp.core.calls import Call, Fault, Reply, Usage
+from skillopt_mcp.core.errors import Stopped, TurnedDown
 from skillopt_mcp.store.calls import Calls, Settled, Settlement
 from skillopt_mcp.store.opening import Store
 

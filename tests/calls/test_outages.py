@@ -5,13 +5,13 @@ import asyncio
 import pytest
 from asked import prompt, rollouts, texts
 
+from skillopt_mcp.backends import spending as retrying
+from skillopt_mcp.backends.asking import Asker
 from skillopt_mcp.backends.base import BackendFault
 from skillopt_mcp.backends.scripted import Answer, Scripted
-from skillopt_mcp.calls import spending as retrying
-from skillopt_mcp.calls.asking import Asker
-from skillopt_mcp.calls.spending import POLICIES
-from skillopt_mcp.errors import Outage
-from skillopt_mcp.records.calls import Call, Fault, Reply
+from skillopt_mcp.backends.spending import POLICIES
+from skillopt_mcp.core.calls import Call, Fault, Reply
+from skillopt_mcp.core.errors import Outage
 from skillopt_mcp.store.opening import Store
 
 DOWN = BackendFault("connection", "example.org: refused; check the network")

@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skillopt_mcp.calls.rounds import Breaker, Pace
-from skillopt_mcp.records.calls import Fault
+from skillopt_mcp.backends.rounds import Breaker, Pace
+from skillopt_mcp.core.calls import Fault
 
 
 def reject(pace: Pace, n: int, retry_after: float | None = None) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from asked import Logging, ask_all, rollouts, sent, texts
 
-from skillopt_mcp.calls.asking import Asker
+from skillopt_mcp.backends.asking import Asker
 from skillopt_mcp.store.opening import Store
 from tests.processes import Spawn, start
 

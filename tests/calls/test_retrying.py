@@ -6,8 +6,8 @@ from typing import get_args
 import pytest
 
 from skillopt_mcp.backends.base import FATAL, RETRYABLE
-from skillopt_mcp.calls.spending import MAX_CALL_S, MAX_PAUSE_S, POLICIES, wait_before_next
-from skillopt_mcp.records.calls import Fault
+from skillopt_mcp.backends.spending import MAX_CALL_S, MAX_PAUSE_S, POLICIES, wait_before_next
+from skillopt_mcp.core.calls import Fault
 
 KEYS = [bytes([n]) * 32 for n in range(50)]
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 from asked import Logging, ask_all, rollouts, sent, texts
 
-from skillopt_mcp.calls.asking import Asker
-from skillopt_mcp.calls.owners import Owner, lock_run
-from skillopt_mcp.records.budgets import NO_CAPS, Cost, Spent
+from skillopt_mcp.backends.asking import Asker
+from skillopt_mcp.backends.owners import Owner, lock_run
+from skillopt_mcp.core.budgets import NO_CAPS, Cost, Spent
 from skillopt_mcp.store.calls import Bill, Settlement
 from skillopt_mcp.store.opening import Store
 from tests.processes import Parent, Spawn, start, together

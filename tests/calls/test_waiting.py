@@ -7,13 +7,13 @@ from itertools import count
 import pytest
 from asked import rollouts, texts
 
+from skillopt_mcp.backends.asking import Asker
 from skillopt_mcp.backends.base import BackendFault
 from skillopt_mcp.backends.scripted import Answer, Scripted
-from skillopt_mcp.calls.asking import Asker
-from skillopt_mcp.calls.spending import Budget, Pause
-from skillopt_mcp.errors import CapReached, Outage, TurnedDown
-from skillopt_mcp.records.budgets import NO_CAPS, Caps
-from skillopt_mcp.records.calls import Call, Reply
+from skillopt_mcp.backends.spending import Budget, Pause
+from skillopt_mcp.core.budgets import NO_CAPS, Caps
+from skillopt_mcp.core.calls import Call, Reply
+from skillopt_mcp.core.errors import CapReached, Outage, TurnedDown
 from skillopt_mcp.store.calls import Calls, Settled, Settlement
 from skillopt_mcp.store.opening import Store
 

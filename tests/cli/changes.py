@@ -7,10 +7,10 @@ from pathlib import Path
 
 from console import TARGET, Place, run_at_a_terminal
 
+from skillopt_mcp.actions.candidates import propose_edits
+from skillopt_mcp.actions.promotion_tests import evaluate_candidate
 from skillopt_mcp.backends.world import TOPICS
-from skillopt_mcp.candidates import propose_edits
-from skillopt_mcp.promotion_tests import evaluate_candidate
-from skillopt_mcp.workspace import Workspace
+from skillopt_mcp.workspace.workspace import Workspace
 
 LESSONS = "\n".join(f"- {topic.lesson}" for topic in TOPICS)
 

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from console import SEED, Cli, Place, run_forked
 
+from skillopt_mcp.actions.promotions.consent import add_root
 from skillopt_mcp.backends.world import make_skill, make_tasks
-from skillopt_mcp.promotions.consent import add_root
-from skillopt_mcp.splits import DEFAULT_SHARES
-from skillopt_mcp.workspace import Workspace
+from skillopt_mcp.tasks.splits import DEFAULT_SHARES
+from skillopt_mcp.workspace.workspace import Workspace
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 
-from skillopt_mcp.install import installing
+from skillopt_mcp.admin.install import installing
 from tests.processes import as_script, begun, ended, exit_code
 
 SCRIPT = str(Path(sys.executable).with_name("skillopt-mcp"))

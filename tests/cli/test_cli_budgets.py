@@ -9,8 +9,8 @@ import pytest
 from changes import at_a_terminal
 from console import SCRIPT, TARGET, Place, parsed
 
-from skillopt_mcp.records.runs import Run
-from skillopt_mcp.workspace import Workspace
+from skillopt_mcp.core.runs import Run
+from skillopt_mcp.workspace.workspace import Workspace
 from tests.vendors import Vendor, vending
 
 SMALL = ("--epochs", "2", "--batch", "5")

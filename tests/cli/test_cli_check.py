@@ -10,10 +10,10 @@ import pytest
 from changes import make_candidate
 from console import Cli, Place
 
-from skillopt_mcp import limits
 from skillopt_mcp.cli.main import main
+from skillopt_mcp.core import limits
 from skillopt_mcp.documents.lint import SETTLE
-from skillopt_mcp.workspace import Workspace
+from skillopt_mcp.workspace.workspace import Workspace
 
 
 def write(folder: Path, body: str = "Do it.", front: str | None = None, main_name: str = "SKILL.md") -> Path:

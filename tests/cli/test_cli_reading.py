@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from console import parsed
 
+from skillopt_mcp.actions.demo import prepare_demo, run_demo
+from skillopt_mcp.actions.trajectories import Recording, record_trajectory
 from skillopt_mcp.cli.main import main
-from skillopt_mcp.demo import prepare_demo, run_demo
 from skillopt_mcp.store import driver
-from skillopt_mcp.trajectories import Recording, record_trajectory
-from skillopt_mcp.workspace import Workspace
+from skillopt_mcp.workspace.workspace import Workspace
 from tests.away import promote_alone
 
 RUNNING_AS_ROOT = hasattr(os, "geteuid") and os.geteuid() == 0

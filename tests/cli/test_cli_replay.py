@@ -8,11 +8,11 @@ from contextlib import suppress
 import pytest
 from console import BACKENDS, TARGET, parsed
 
+from skillopt_mcp.actions.runs import start_run
+from skillopt_mcp.backends.owners import lock_run
 from skillopt_mcp.backends.scripted import Scripted
-from skillopt_mcp.calls.owners import lock_run
-from skillopt_mcp.runs import start_run
 from skillopt_mcp.training.config import Config
-from skillopt_mcp.workspace import Workspace
+from skillopt_mcp.workspace.workspace import Workspace
 
 SMALL = ("--epochs", "3", "--batch", "5", "--seed", "1")
 

@@ -13,10 +13,10 @@ import pytest
 from changes import make_candidate
 from console import BACKENDS, TARGET, Cli, Place, parsed
 
-from skillopt_mcp.calls.owners import lock_run
-from skillopt_mcp.runs import start_run
+from skillopt_mcp.actions.runs import start_run
+from skillopt_mcp.backends.owners import lock_run
 from skillopt_mcp.training.config import Config
-from skillopt_mcp.workspace import Workspace
+from skillopt_mcp.workspace.workspace import Workspace
 
 SKILL = "ledger-clerk"
 
@@ -24,7 +24,7 @@ SKILL = "ledger-clerk"
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a demo's folder: a skill with a run, two tests and a promotion."""
-    from skillopt_mcp.demo import prepare_demo, run_demo
+    from skillopt_mcp.actions.demo import prepare_demo, run_demo
 
     folder = tmp_path_factory.mktemp("report") / "demo"
     run_demo(prepare_demo(folder, "honest", 0))

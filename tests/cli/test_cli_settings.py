@@ -7,7 +7,7 @@ import pytest
 from console import BACKENDS, TARGET, parsed
 
 from skillopt_mcp.cli.preparing import prepare
-from skillopt_mcp.errors import BackendError
+from skillopt_mcp.core.errors import BackendError
 from tests.vendors import vending
 
 BASE = Path(__file__).parents[1] / "settings" / "skillopt_configs" / "_base_" / "default.yaml"

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from console import BACKENDS, TARGET, TIMEOUT_S, Cli, Place, parsed
 
-from skillopt_mcp.records.budgets import Caps
-from skillopt_mcp.workspace import Workspace
+from skillopt_mcp.core.budgets import Caps
+from skillopt_mcp.workspace.workspace import Workspace
 
 SMALL = ("--epochs", "2", "--batch", "5")
 LONGEST_KIB = 400

@@ -15,12 +15,12 @@ from types import ModuleType
 import pytest
 from console import SCRIPT, Place
 
-from skillopt_mcp import limits
+from skillopt_mcp.actions.tasks import add_tasks
 from skillopt_mcp.cli.main import main
-from skillopt_mcp.environments.rows import read_stream
-from skillopt_mcp.errors import BadInput
-from skillopt_mcp.tasks import add_tasks
-from skillopt_mcp.workspace import Workspace
+from skillopt_mcp.core import limits
+from skillopt_mcp.core.errors import BadInput
+from skillopt_mcp.tasks.formats.rows import read_stream
+from skillopt_mcp.workspace.workspace import Workspace
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the streams are those of Linux")
 EXACT = {"kind": "exact", "expected": "ü"}

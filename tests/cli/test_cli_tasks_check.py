@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from skillopt_mcp.cli.main import main
-from skillopt_mcp.records import judging
+from skillopt_mcp.core import judging
 from tests.fake_host import make_host
 
 GOOD = {"prompt": "What is 2 + 5?", "judge": {"kind": "exact", "expected": "7"}}

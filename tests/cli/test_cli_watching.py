@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from console import BACKENDS, TARGET, Place, run_at_a_terminal
 
-from skillopt_mcp.records.runs import StepRecord
-from skillopt_mcp.workspace import Workspace
+from skillopt_mcp.core.runs import StepRecord
+from skillopt_mcp.workspace.workspace import Workspace
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the terminal is one of Linux")
 SLOW = ("--target", f"{TARGET},latency_ms=30", "--optimizer", TARGET)

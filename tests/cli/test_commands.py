@@ -17,7 +17,7 @@ import skillopt_mcp
 from skillopt_mcp import __version__
 from skillopt_mcp.cli.command import described, parse
 from skillopt_mcp.cli.main import main
-from skillopt_mcp.records.evidence import Metric
+from skillopt_mcp.core.evidence import Metric
 from skillopt_mcp.training.config import SCHEDULES, Config
 
 DROPPED = '''"""Greet: say hello."""
@@ -153,7 +153,10 @@ def test_windows_is_refused(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capt
     [
         (["demo", "--json"], ("openai", "anthropic", "mcp", "rich.console")),
         (["skills"], ("openai", "anthropic", "mcp", "rich.console")),
-        (["--version"], ("openai", "anthropic", "mcp", "rich.console", "yaml", "skillopt_mcp.workspace", "difflib")),
+        (
+            ["--version"],
+            ("openai", "anthropic", "mcp", "rich.console", "yaml", "skillopt_mcp.workspace.workspace", "difflib"),
+        ),
     ],
 )
 def test_nothing_is_loaded_that_a_command_does_not_need(
@@ -169,7 +172,7 @@ def test_nothing_is_loaded_that_a_command_does_not_need(
 
 
 def test_serve_loads_no_library_of_the_terminal() -> None:
-    unwanted = ("rich.console", "re2", "skillopt_mcp.workspace")
+    unwanted = ("rich.console", "re2", "skillopt_mcp.workspace.workspace")
     code = f"import skillopt_mcp.cli.commands.serve, sys; print([n for n in {unwanted} if n in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"

@@ -15,16 +15,16 @@ from mcp import Client
 from mcp.shared.exceptions import MCPError
 
 from benchmarks.agent_looks import OTHERS, REFUSED, SEALED, acting, reading, resource_names
+from skillopt_mcp.actions.promotions.consent import add_root
 from skillopt_mcp.backends.world import TOPICS, make_skill, make_tasks, right_answer
 from skillopt_mcp.cli.command import described
-from skillopt_mcp.judges.judging import parse_judge
-from skillopt_mcp.promotions.consent import add_root
-from skillopt_mcp.records.skills import short
+from skillopt_mcp.core.skills import short
 from skillopt_mcp.server.app import SkillOptServer
 from skillopt_mcp.server.resources import listed_templates
 from skillopt_mcp.server.services import services_over
-from skillopt_mcp.splits import DEFAULT_SHARES
-from skillopt_mcp.workspace import Workspace
+from skillopt_mcp.tasks.judges.judging import parse_judge
+from skillopt_mcp.tasks.splits import DEFAULT_SHARES
+from skillopt_mcp.workspace.workspace import Workspace
 
 MARK = "vermilion-okapi"
 SKILL = "ledger-clerk"

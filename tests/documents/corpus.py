@@ -6,7 +6,7 @@ from pathlib import Path
 
 from hypothesis import strategies as st
 
-from skillopt_mcp.records.skills import MAIN_FILE, SkillFile, SkillFiles
+from skillopt_mcp.core.skills import MAIN_FILE, SkillFile, SkillFiles
 
 _SAMPLES = Path(__file__).parent / "samples"
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skillopt_mcp.documents.text import hidden_offsets, without_hidden
+from skillopt_mcp.core.text import hidden_offsets, without_hidden
 
 HIDDEN = [
     *map(chr, range(9)),

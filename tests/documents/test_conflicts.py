@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from corpus import skill
 
+from skillopt_mcp.core.skills import SkillFile, SkillFiles
 from skillopt_mcp.documents.lint import SETTLE, conflicts, lint
-from skillopt_mcp.records.skills import SkillFile, SkillFiles
 
 HEAD = "---\nname: book-keeping\ndescription: Book receipts.\n---\n\n"
 CONFLICT = "Always:\n<<<<<<< HEAD\n- One.\n=======\n- Other.\n>>>>>>> feat\n"

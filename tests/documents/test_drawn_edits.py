@@ -8,8 +8,8 @@ import pytest
 
 from benchmarks import drawn_edits
 from benchmarks.drawn_edits import changed_outside, document, patch
-from skillopt_mcp.records.edits import Applied, Edit, EditReport, Patch
-from skillopt_mcp.records.skills import SkillFile, SkillFiles
+from skillopt_mcp.core.edits import Applied, Edit, EditReport, Patch
+from skillopt_mcp.core.skills import SkillFile, SkillFiles
 
 
 def test_no_byte_changes_outside_of_two_thousand_edits() -> None:

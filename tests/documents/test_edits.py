@@ -9,12 +9,12 @@ from corpus import BYTES, PIECES, TEXTS, skill
 from hypothesis import given
 from hypothesis import strategies as st
 
+from skillopt_mcp.core.edits import Applied, Edit, Op, Patch
+from skillopt_mcp.core.errors import BadInput
+from skillopt_mcp.core.limits import EDIT_BYTES, FILE_BYTES, PATCH_EDITS, SKILL_FILES
+from skillopt_mcp.core.skills import SkillFile, SkillFiles
 from skillopt_mcp.documents.edits import apply_patch
 from skillopt_mcp.documents.markdown import parse
-from skillopt_mcp.errors import BadInput
-from skillopt_mcp.limits import EDIT_BYTES, FILE_BYTES, PATCH_EDITS, SKILL_FILES
-from skillopt_mcp.records.edits import Applied, Edit, Op, Patch
-from skillopt_mcp.records.skills import SkillFile, SkillFiles
 
 REGION = "<!-- SLOW_UPDATE_START -->\nkept\n<!-- SLOW_UPDATE_END -->\n"
 FRONT = "---\nname: x\ndescription: Old words.\n---\n"

@@ -6,9 +6,9 @@ from corpus import skill
 from hypothesis import given
 from hypothesis import strategies as st
 
+from skillopt_mcp.core.edits import Patch
 from skillopt_mcp.documents.diffs import edits_between
 from skillopt_mcp.documents.edits import apply_patch
-from skillopt_mcp.records.edits import Patch
 
 FRONT = "---\nname: x\ndescription: d\n---\n"
 LINES = st.lists(st.sampled_from(["a\n", "b\n", "c\n", "\n", "d d\n", "- e\n"]), min_size=1, max_size=12).map("".join)

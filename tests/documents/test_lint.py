@@ -7,8 +7,8 @@ import time
 import pytest
 from corpus import skill
 
+from skillopt_mcp.core.skills import SkillFile, SkillFiles
 from skillopt_mcp.documents.lint import Problem, introduced, lint
-from skillopt_mcp.records.skills import SkillFile, SkillFiles
 
 SOUND = "---\nname: book-keeping\ndescription: Book receipts.\n---\n\nSee [notes](references/notes.md#top).\n"
 

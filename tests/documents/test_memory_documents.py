@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from skillopt_mcp.core.edits import Edit, Patch
+from skillopt_mcp.core.skills import MAIN_FILE, SkillFile, SkillFiles
 from skillopt_mcp.documents.edits import apply_patch, region_text, rewritten, with_region
-from skillopt_mcp.records.edits import Edit, Patch
-from skillopt_mcp.records.skills import MAIN_FILE, SkillFile, SkillFiles
 
 TEXT = b"# Project\n\n- Run the tests.\n"
 

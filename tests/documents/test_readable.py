@@ -11,14 +11,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from skillopt_mcp.core.edits import Edit, Patch
+from skillopt_mcp.core.errors import BadInput, BadSkill
+from skillopt_mcp.core.limits import FILE_BYTES, SKILL_BYTES, SKILL_DEPTH, SKILL_FILES
+from skillopt_mcp.core.skills import SkillFile, SkillFiles
+from skillopt_mcp.core.text import path_fault, unreadable
 from skillopt_mcp.documents.edits import apply_patch, rewritten, with_region
-from skillopt_mcp.documents.text import path_fault, unreadable
-from skillopt_mcp.errors import BadInput, BadSkill
-from skillopt_mcp.limits import FILE_BYTES, SKILL_BYTES, SKILL_DEPTH, SKILL_FILES
-from skillopt_mcp.live_files import replace_files
-from skillopt_mcp.records.edits import Edit, Patch
-from skillopt_mcp.records.skills import SkillFile, SkillFiles
-from skillopt_mcp.skill_folders import read_skill
+from skillopt_mcp.documents.live_files import replace_files
+from skillopt_mcp.workspace.skill_folders import read_skill
 
 MAIN = SkillFile("SKILL.md", b"# Skill\n")
 DEEPEST = "/".join("abcdefghijk"[: SKILL_DEPTH - 1]) + "/x.md"

@@ -6,19 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skillopt_mcp.documents.edits import (
-    HEADING,
-    Region,
-    compacted,
-    notes_in,
-    region_text,
-    with_notes,
-    with_region,
-)
+from skillopt_mcp.core.errors import BadInput
+from skillopt_mcp.core.skills import MAIN_FILE, SkillFile, SkillFiles
+from skillopt_mcp.documents.edits import HEADING, Region, compacted, notes_in, region_text, with_notes, with_region
 from skillopt_mcp.documents.markdown import parse
-from skillopt_mcp.errors import BadInput
-from skillopt_mcp.guard.capabilities import findings
-from skillopt_mcp.records.skills import MAIN_FILE, SkillFile, SkillFiles
+from skillopt_mcp.gates.guard.capabilities import findings
 
 FRONT = "---\nname: a\ndescription: B.\n---\n"
 SLOW = "<!-- SLOW_UPDATE_START -->\nold\n<!-- SLOW_UPDATE_END -->\n"

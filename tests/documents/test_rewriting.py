@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from skillopt_mcp.core.skills import MAIN_FILE, SkillFile, SkillFiles
 from skillopt_mcp.documents.edits import rewritten
 from skillopt_mcp.documents.markdown import parse
-from skillopt_mcp.records.skills import MAIN_FILE, SkillFile, SkillFiles
 
 FRONT = "---\nname: a\ndescription: B.\n---\n"
 SLOW = "<!-- SLOW_UPDATE_START -->\nkept\n<!-- SLOW_UPDATE_END -->\n"

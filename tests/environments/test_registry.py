@@ -12,13 +12,13 @@ from typing import cast
 
 import pytest
 
-from skillopt_mcp.environments import registry
-from skillopt_mcp.environments import registry as entries
-from skillopt_mcp.environments.base import Environment
-from skillopt_mcp.environments.registry import checked, foreign, open_environment, tasks_of
-from skillopt_mcp.errors import BadInput, NotFound
-from skillopt_mcp.judges.judging import parse_judge
-from skillopt_mcp.records.tasks import NewTask, Split
+from skillopt_mcp.core.errors import BadInput, NotFound
+from skillopt_mcp.core.tasks import NewTask, Split
+from skillopt_mcp.tasks.environments import registry
+from skillopt_mcp.tasks.environments import registry as entries
+from skillopt_mcp.tasks.environments.base import Environment
+from skillopt_mcp.tasks.environments.registry import checked, foreign, open_environment, tasks_of
+from skillopt_mcp.tasks.judges.judging import parse_judge
 
 
 class Plain:

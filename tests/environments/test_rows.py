@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from skillopt_mcp.environments.qa import open_qa
-from skillopt_mcp.environments.registry import accepted, parse_options, plain_value
-from skillopt_mcp.environments.rows import Repeated, question_task, read_rows, read_splits
-from skillopt_mcp.errors import BadInput
-from skillopt_mcp.judges.kinds.overlap import F1
-from skillopt_mcp.records.tasks import SPLITS
+from skillopt_mcp.core.errors import BadInput
+from skillopt_mcp.core.tasks import SPLITS
+from skillopt_mcp.tasks.environments.qa import open_qa
+from skillopt_mcp.tasks.environments.registry import accepted, parse_options, plain_value
+from skillopt_mcp.tasks.formats.rows import Repeated, question_task, read_rows, read_splits
+from skillopt_mcp.tasks.judges.kinds.overlap import F1
 
 
 def put(path: Path, text: str) -> Path:

@@ -10,12 +10,12 @@ from typing import ClassVar
 
 import pytest
 
-from skillopt_mcp.environments.base import RolloutFailed
-from skillopt_mcp.environments.skillopt_adapter import SkillOptEnvironment, open_skillopt, rolled
-from skillopt_mcp.errors import BadInput
-from skillopt_mcp.records.calls import Message
-from skillopt_mcp.records.skills import SkillFile, SkillFiles
-from skillopt_mcp.records.tasks import SPLITS, Task
+from skillopt_mcp.core.calls import Message
+from skillopt_mcp.core.errors import BadInput
+from skillopt_mcp.core.skills import SkillFile, SkillFiles
+from skillopt_mcp.core.tasks import SPLITS, Task
+from skillopt_mcp.tasks.environments.base import RolloutFailed
+from skillopt_mcp.tasks.environments.skillopt_adapter import SkillOptEnvironment, open_skillopt, rolled
 
 SKILL = SkillFiles((SkillFile("SKILL.md", b"say the answer"),))
 ITEM = {"id": "q1", "question": "Where is it?", "answers": ["Zurich", "ZRH"], "task_type": "geo"}

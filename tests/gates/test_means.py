@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skillopt_mcp.errors import BadInput
+from skillopt_mcp.core.calls import Reply
+from skillopt_mcp.core.errors import BadInput
+from skillopt_mcp.core.evidence import Mean, Metric, Trial
+from skillopt_mcp.core.tasks import Task
 from skillopt_mcp.gates.search import mean_score, metric_value
-from skillopt_mcp.judges.kinds.text import Exact
-from skillopt_mcp.records.calls import Reply
-from skillopt_mcp.records.evidence import Mean, Metric, Trial
-from skillopt_mcp.records.tasks import Task
+from skillopt_mcp.tasks.judges.kinds.text import Exact
 
 TASK = Task(1, 1, "t", "say a", Exact(expected="a"), "val", "d")
 

@@ -12,19 +12,10 @@ from fractions import Fraction
 import pytest
 from pydantic import ValidationError
 
-from skillopt_mcp.gates.promotion import (
-    Plan,
-    Walk,
-    alpha_of,
-    attempts_per_arm,
-    gain_of,
-    net_result,
-    next_wave,
-    stand,
-)
+from skillopt_mcp.core.evidence import Arm
+from skillopt_mcp.core.evidence import TestAttempt as Attempt
+from skillopt_mcp.gates.promotion import Plan, Walk, alpha_of, attempts_per_arm, gain_of, net_result, next_wave, stand
 from skillopt_mcp.gates.rounds import MAX_PAIRS, SMALL_SUITE_PAIRS, read_rounds
-from skillopt_mcp.records.evidence import Arm
-from skillopt_mcp.records.evidence import TestAttempt as Attempt
 
 N_PATHS = 10_000
 ARMS: tuple[Arm, ...] = ("base", "candidate")

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from skillopt_mcp.core.evidence import Metric, SearchGate
 from skillopt_mcp.gates.recompute import StrictInputs, search_comparison, search_verdict
 from skillopt_mcp.gates.search import TaskScore, compare
-from skillopt_mcp.records.evidence import Metric, SearchGate
 
 SCORES = st.lists(
     st.builds(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from skillopt_mcp.core.evidence import SearchVerdict
 from skillopt_mcp.gates.search import strict
-from skillopt_mcp.records.evidence import SearchVerdict
 
 
 @pytest.mark.parametrize(

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from skillopt_mcp.core.edits import Edit, Patch
+from skillopt_mcp.core.redacting import KnownSecrets
+from skillopt_mcp.core.skills import MAIN_FILE, SkillFile, SkillFiles
 from skillopt_mcp.documents.edits import apply_patch
-from skillopt_mcp.guard.capabilities import findings, secrets_added
-from skillopt_mcp.records.edits import Edit, Patch
-from skillopt_mcp.records.skills import MAIN_FILE, SkillFile, SkillFiles
-from skillopt_mcp.redaction.redacting import KnownSecrets
+from skillopt_mcp.gates.guard.capabilities import findings, secrets_added
 
 SAMPLES = Path(__file__).parents[1] / "documents" / "samples"
 FRONT = "---\nname: x\ndescription: Old.\nallowed-tools: Read\n---\n"

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 import skillopt_mcp
+from skillopt_mcp.core.skills import SkillFile, SkillFiles
 from skillopt_mcp.documents.lint import Problem
-from skillopt_mcp.linting import dangers
-from skillopt_mcp.records.skills import SkillFile, SkillFiles
+from skillopt_mcp.workspace.linting import dangers
 
 ROOT = Path(__file__).resolve().parents[2]
 REAL = [*sorted((ROOT / "tests" / "documents" / "samples").glob("*.md")),

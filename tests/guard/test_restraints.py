@@ -2,8 +2,8 @@
 
 import pytest
 
-from skillopt_mcp.guard.capabilities import findings
-from skillopt_mcp.records.skills import SkillFile, SkillFiles
+from skillopt_mcp.core.skills import SkillFile, SkillFiles
+from skillopt_mcp.gates.guard.capabilities import findings
 
 TEXT = """\
 # Release

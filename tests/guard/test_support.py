@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from skillopt_mcp.guard.evidence import copied, unsupported
-from skillopt_mcp.records.calls import Message
-from skillopt_mcp.records.edits import Edit, EditReport
-from skillopt_mcp.records.evidence import Trajectory
-from skillopt_mcp.records.skills import MAIN_FILE, SkillFile, SkillFiles
+from skillopt_mcp.core.calls import Message
+from skillopt_mcp.core.edits import Edit, EditReport
+from skillopt_mcp.core.evidence import Trajectory
+from skillopt_mcp.core.skills import MAIN_FILE, SkillFile, SkillFiles
+from skillopt_mcp.gates.guard.evidence import copied, unsupported
 
 BASE = SkillFiles((SkillFile(MAIN_FILE, b"# Clerk\n\n- Round every amount to two decimals and then sum them up.\n"),))
 LESSON = "- Sum the lines first, and compare them with the total row."

@@ -12,13 +12,13 @@ from pathlib import Path
 from agent_models import Asked
 from scripted_model import ToolCall, Turn
 
+from skillopt_mcp.actions.runs import furthest, new_run, replay, start_run
+from skillopt_mcp.actions.tasks import add_tasks
 from skillopt_mcp.backends.api.prompts import ROLLOUT
 from skillopt_mcp.backends.scripted import Rule
-from skillopt_mcp.records.results import Replayed
-from skillopt_mcp.runs import furthest, new_run, replay, start_run
-from skillopt_mcp.tasks import add_tasks
+from skillopt_mcp.core.results import Replayed
 from skillopt_mcp.training.config import Config
-from skillopt_mcp.workspace import Workspace
+from skillopt_mcp.workspace.workspace import Workspace
 
 NAME = "clerk"
 RULES = [f"Rule {kind}: do {kind} with care." for kind in ("one", "two")]

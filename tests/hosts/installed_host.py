@@ -18,8 +18,8 @@ from scripted_model import Json, Model, ToolCall, Turn
 
 from benchmarks.doors import run_as_person
 from skillopt_mcp.backends.world import make_tasks, right_answer
-from skillopt_mcp.records.judging import judge_json
-from skillopt_mcp.workspace import Workspace
+from skillopt_mcp.core.judging import judge_json
+from skillopt_mcp.workspace.workspace import Workspace
 
 PROGRAM = str(Path(sys.executable).with_name("skillopt-mcp"))
 SKILL = "---\nname: clerk\ndescription: Use when closing the ledger.\n---\n\n# Clerk\n\nAlways sum.\n"

@@ -29,11 +29,11 @@ from skillopt_mcp.backends.agents.places import sweep_places
 from skillopt_mcp.backends.base import Backend, BackendFault, worst_case
 from skillopt_mcp.backends.registry import open_backend
 from skillopt_mcp.backends.wrappers import check_backend
-from skillopt_mcp.judges.kinds.text import Exact
-from skillopt_mcp.records.calls import TOOL_CALL, Call, Fault, Message, Question, Reply, Rollout
-from skillopt_mcp.records.results import Replayed
-from skillopt_mcp.records.skills import SkillFile, SkillFiles
-from skillopt_mcp.records.tasks import Task, TaskFile
+from skillopt_mcp.core.calls import TOOL_CALL, Call, Fault, Message, Question, Reply, Rollout
+from skillopt_mcp.core.results import Replayed
+from skillopt_mcp.core.skills import SkillFile, SkillFiles
+from skillopt_mcp.core.tasks import Task, TaskFile
+from skillopt_mcp.tasks.judges.kinds.text import Exact
 
 pytestmark = pytest.mark.hosts
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from skillopt_mcp.workspace import Workspace
+from skillopt_mcp.workspace.workspace import Workspace
 
 pytestmark = pytest.mark.hosts
 

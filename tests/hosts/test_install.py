@@ -12,8 +12,8 @@ from agent_models import Asked, answering
 from installed_host import PROMPT, Setting, calls_to_promotion, setting_in
 from scripted_model import ToolCall, Turn, serving
 
-from skillopt_mcp.tasks import add_tasks
-from skillopt_mcp.workspace import Workspace
+from skillopt_mcp.actions.tasks import add_tasks
+from skillopt_mcp.workspace.workspace import Workspace
 from tests.away import promote_alone
 
 pytestmark = pytest.mark.hosts

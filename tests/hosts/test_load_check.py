@@ -13,10 +13,10 @@ from skillopt_mcp.backends.agents import arrival
 from skillopt_mcp.backends.agents.arrival import Asked
 from skillopt_mcp.backends.base import Loading
 from skillopt_mcp.backends.registry import open_backend
-from skillopt_mcp.judges.kinds.text import Exact
-from skillopt_mcp.records.calls import Arrival, Rollout
-from skillopt_mcp.records.skills import SkillFile, SkillFiles
-from skillopt_mcp.records.tasks import Task
+from skillopt_mcp.core.calls import Arrival, Rollout
+from skillopt_mcp.core.skills import SkillFile, SkillFiles
+from skillopt_mcp.core.tasks import Task
+from skillopt_mcp.tasks.judges.kinds.text import Exact
 
 pytestmark = pytest.mark.hosts
 

@@ -15,7 +15,7 @@ from scripted_model import Json, Script, ToolCall, Turn
 
 from benchmarks.doors import run_as_person
 from skillopt_mcp.backends.world import TOPICS, make_skill, make_tasks
-from skillopt_mcp.records.judging import judge_json
+from skillopt_mcp.core.judging import judge_json
 
 pytestmark = pytest.mark.hosts
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from skillopt_mcp.install.hosts import Scope, Surroundings
-from skillopt_mcp.install.installing import Connection, Request, apply_plan, connections, plan_install
+from skillopt_mcp.admin.install.hosts import Scope, Surroundings
+from skillopt_mcp.admin.install.installing import Connection, Request, apply_plan, connections, plan_install
 from tests.fake_claude import put_claude
 
 

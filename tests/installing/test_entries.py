@@ -6,16 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from skillopt_mcp.errors import BadInput
-from skillopt_mcp.install.entries import (
-    find_hooks,
-    hook_line,
-    put_hooks,
-    put_server,
-    remove_hooks,
-    server_entry,
-)
-from skillopt_mcp.install.hosts import Surroundings, places
+from skillopt_mcp.admin.install.entries import find_hooks, hook_line, put_hooks, put_server, remove_hooks, server_entry
+from skillopt_mcp.admin.install.hosts import Surroundings, places
+from skillopt_mcp.core.errors import BadInput
 
 SECONDS = {"SessionStart": 30, "Stop": 30, "SessionEnd": 30}
 HOME, PROJECT = Path("/home/me"), Path("/home/me/project")

@@ -15,9 +15,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from skillopt_mcp.errors import Refused, Stale
-from skillopt_mcp.install.hosts import HOSTS, Scope, Surroundings, places
-from skillopt_mcp.install.installing import (
+from skillopt_mcp.admin.install.hosts import HOSTS, Scope, Surroundings, places
+from skillopt_mcp.admin.install.installing import (
     AGENT,
     PLUGIN,
     SHIPPED,
@@ -29,8 +28,9 @@ from skillopt_mcp.install.installing import (
     plan_install,
     plan_uninstall,
 )
-from skillopt_mcp.limits import MIB
-from skillopt_mcp.work_folders import WorkFolders
+from skillopt_mcp.backends.work_folders import WorkFolders
+from skillopt_mcp.core.errors import Refused, Stale
+from skillopt_mcp.core.limits import MIB
 from tests.fake_claude import put_claude
 
 PROGRAM = str(Path(sys.executable).with_name("skillopt-mcp"))

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skillopt_mcp.errors import BadInput
-from skillopt_mcp.install.entries import missing_rules, put_rules, remove_rules, work_rules
+from skillopt_mcp.admin.install.entries import missing_rules, put_rules, remove_rules, work_rules
+from skillopt_mcp.core.errors import BadInput
 
 FIRST = work_rules(Path("/tmp/skillopt-work-1000/skillopt-0123456789ab"))
 SECOND = work_rules(Path("/var/work/skillopt-ba9876543210"))

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from skillopt_mcp.judges.judging import parse_judge
-from skillopt_mcp.records.calls import Call, Message, Question, Reply
-from skillopt_mcp.records.evidence import Attempted
-from skillopt_mcp.records.tasks import Task, TaskFile
+from skillopt_mcp.core.calls import Call, Message, Question, Reply
+from skillopt_mcp.core.evidence import Attempted
+from skillopt_mcp.core.tasks import Task, TaskFile
+from skillopt_mcp.tasks.judges.judging import parse_judge
 
 
 class ScriptedJudge:

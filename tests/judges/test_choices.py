@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from skillopt_mcp.judges.judging import parse_judge, score
-from skillopt_mcp.judges.kinds.choice import named_options
+from skillopt_mcp.tasks.judges.judging import parse_judge, score
+from skillopt_mcp.tasks.judges.kinds.choice import named_options
 
 LETTERS = ("A", "B", "C", "D")
 CITIES = ("London", "Paris", "New York", "York")

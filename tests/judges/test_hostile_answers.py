@@ -7,10 +7,10 @@ import time
 import pytest
 from scripted_judge import attempted
 
-from skillopt_mcp.judges.judging import judge_all, parse_judge, score
-from skillopt_mcp.judges.kinds.text import Exact
-from skillopt_mcp.records.calls import TOOL_CALL, Message
-from skillopt_mcp.records.judging import Judge, Score
+from skillopt_mcp.core.calls import TOOL_CALL, Message
+from skillopt_mcp.core.judging import Judge, Score
+from skillopt_mcp.tasks.judges.judging import judge_all, parse_judge, score
+from skillopt_mcp.tasks.judges.kinds.text import Exact
 
 SCHEMA = {
     "anyOf": [

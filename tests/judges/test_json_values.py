@@ -7,10 +7,10 @@ import time
 
 import pytest
 
-from skillopt_mcp.errors import BadInput
-from skillopt_mcp.judges.judging import parse_judge, score
-from skillopt_mcp.judges.kinds.json_value import at, found_values
-from skillopt_mcp.records.judging import Score
+from skillopt_mcp.core.errors import BadInput
+from skillopt_mcp.core.judging import Score
+from skillopt_mcp.tasks.judges.judging import parse_judge, score
+from skillopt_mcp.tasks.judges.kinds.json_value import at, found_values
 
 SCHEMA = {
     "type": "object",

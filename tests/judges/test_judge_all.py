@@ -7,10 +7,10 @@ import math
 import pytest
 from scripted_judge import ScriptedJudge, attempted, grade, question
 
-from skillopt_mcp.judges.judging import judge_all
-from skillopt_mcp.judges.kinds.text import Exact
-from skillopt_mcp.records.calls import Call, Reply
-from skillopt_mcp.records.judging import Attempt, Score, Unscored
+from skillopt_mcp.core.calls import Call, Reply
+from skillopt_mcp.core.judging import Attempt, Score, Unscored
+from skillopt_mcp.tasks.judges.judging import judge_all
+from skillopt_mcp.tasks.judges.kinds.text import Exact
 
 EXACT = {"kind": "exact", "expected": "yes"}
 RUBRIC = {"kind": "rubric", "rubric": "Says yes politely."}

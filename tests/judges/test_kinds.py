@@ -15,11 +15,11 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 import skillopt_mcp
-from skillopt_mcp.errors import BadInput
-from skillopt_mcp.judges.judging import parse_judge, parse_judge_json, score
-from skillopt_mcp.judges.kinds.reported import environment_evaluation, host_evaluation
-from skillopt_mcp.records.calls import EVALUATION, TOOL_CALL, Message
-from skillopt_mcp.records.judging import KINDS, Judge, Score, judge_json
+from skillopt_mcp.core.calls import EVALUATION, TOOL_CALL, Message
+from skillopt_mcp.core.errors import BadInput
+from skillopt_mcp.core.judging import KINDS, Judge, Score, judge_json
+from skillopt_mcp.tasks.judges.judging import parse_judge, parse_judge_json, score
+from skillopt_mcp.tasks.judges.kinds.reported import environment_evaluation, host_evaluation
 
 LONG = "x " * 1_000_000
 REPORT = "# Report\n\n## Summary ##\n\ntext\n\n```\n## Costs\n```\n"
@@ -323,8 +323,8 @@ def test_a_judge_is_stored_byte_for_byte(text: str) -> None:
 
 NEW_KIND = '''
 """Backwards: the judge that wants a word backwards."""
-from skillopt_mcp.errors import BadInput
-from skillopt_mcp.records.judging import Attempt, Judge, Score, judge
+from skillopt_mcp.core.errors import BadInput
+from skillopt_mcp.core.judging import Attempt, Judge, Score, judge
 
 @judge("backwards")
 class Backwards(Judge):
@@ -346,7 +346,7 @@ class Backwards(Judge):
 USE = """
 import sys
 from skillopt_mcp.cli.main import main
-from skillopt_mcp.judges.judging import kinds, parse_judge_json, score
+from skillopt_mcp.tasks.judges.judging import kinds, parse_judge_json, score
 from skillopt_mcp.server.tools import usage
 assert kinds()["backwards"] == "The answer is `word` backwards." and "{kind: backwards, word}" in usage()
 judge = parse_judge_json('{"kind":"all","judges":[{"kind":"backwards","word":"abc"}]}')
@@ -362,7 +362,7 @@ def test_one_file_adds_a_kind(tmp_path: Path) -> None:
     copy = tmp_path / "lib" / "skillopt_mcp"
     shutil.copytree(package, copy)
     shutil.copytree(package.parent / "store", copy.parent / "store")
-    (copy / "judges" / "kinds" / "backwards.py").write_text(NEW_KIND)
+    (copy / "tasks" / "judges" / "kinds" / "backwards.py").write_text(NEW_KIND)
     skill = tmp_path / "mine"
     skill.mkdir()
     (skill / "SKILL.md").write_text("---\nname: mine\ndescription: Writes words.\n---\n# Mine\n")

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skillopt_mcp.judges.kinds.numeric import last_number
+from skillopt_mcp.tasks.judges.kinds.numeric import last_number
 
 
 @pytest.mark.parametrize(

@@ -5,9 +5,9 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skillopt_mcp.judges.judging import parse_judge, score
-from skillopt_mcp.judges.kinds.overlap import edit_distance
-from skillopt_mcp.records.judging import Score
+from skillopt_mcp.core.judging import Score
+from skillopt_mcp.tasks.judges.judging import parse_judge, score
+from skillopt_mcp.tasks.judges.kinds.overlap import edit_distance
 
 
 def soft(kind: str, expected: object, answer: str) -> float:

@@ -10,12 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scripted_judge import ScriptedJudge, attempted, grade, question
 
-from skillopt_mcp.judges.judging import judge_all
-from skillopt_mcp.judges.kinds.rubric import GRADES
+from skillopt_mcp.core.calls import Call
+from skillopt_mcp.core.judging import Score, Unscored
+from skillopt_mcp.core.tasks import TaskFile
 from skillopt_mcp.prompts.loading import shipped
-from skillopt_mcp.records.calls import Call
-from skillopt_mcp.records.judging import Score, Unscored
-from skillopt_mcp.records.tasks import TaskFile
+from skillopt_mcp.tasks.judges.judging import judge_all
+from skillopt_mcp.tasks.judges.kinds.rubric import GRADES
 
 RUBRIC = "Names the cause. Names the cure."
 SECTIONS = re.compile(r"^## (\w+)\n\n(`{3,})(\w+)\n(.*?)\n\2$", re.MULTILINE | re.DOTALL)

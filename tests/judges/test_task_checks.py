@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skillopt_mcp.environments.rows import question_task
-from skillopt_mcp.judges.checking import Layer, TaskFinding, asked_in_train, check_tasks, families, near_pairs
-from skillopt_mcp.judges.judging import parse_judge, score
-from skillopt_mcp.records.judging import Score
-from skillopt_mcp.records.tasks import SPLITS, Split, Task, TaskFile
+from skillopt_mcp.core.judging import Score
+from skillopt_mcp.core.tasks import SPLITS, Split, Task, TaskFile
+from skillopt_mcp.tasks.formats.rows import question_task
+from skillopt_mcp.tasks.judges.checking import Layer, TaskFinding, asked_in_train, check_tasks, families, near_pairs
+from skillopt_mcp.tasks.judges.judging import parse_judge, score
 
 PROMPT = "Which city is the capital of France? Choose Paris or London."
 

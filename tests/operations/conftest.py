@@ -8,10 +8,10 @@ import pytest
 from hostwork import Clock, begun_proposal, server
 from workshop import SEED, Place
 
+from skillopt_mcp.actions.trajectories import Recording, record_trajectory
 from skillopt_mcp.backends.world import make_skill
-from skillopt_mcp.records.results import Proposed
-from skillopt_mcp.trajectories import Recording, record_trajectory
-from skillopt_mcp.workspace import Workspace
+from skillopt_mcp.core.results import Proposed
+from skillopt_mcp.workspace.workspace import Workspace
 
 
 @pytest.fixture

@@ -7,11 +7,11 @@ from pathlib import Path
 from workshop import Place
 
 from benchmarks.host_agent import Agent
-from skillopt_mcp.promotion_tests import evaluate_candidate
-from skillopt_mcp.proposals import propose_from_evidence
-from skillopt_mcp.records.results import Proposed, Submitted
-from skillopt_mcp.submitting import submit_work
-from skillopt_mcp.workspace import Workspace
+from skillopt_mcp.actions.promotion_tests import evaluate_candidate
+from skillopt_mcp.actions.proposals import propose_from_evidence
+from skillopt_mcp.actions.submitting import submit_work
+from skillopt_mcp.core.results import Proposed, Submitted
+from skillopt_mcp.workspace.workspace import Workspace
 
 
 class Clock:

@@ -7,10 +7,10 @@ import os
 import sys
 from pathlib import Path
 
-from skillopt_mcp.errors import Busy
-from skillopt_mcp.promotions.consent import Consent
-from skillopt_mcp.promotions.promoting import promote_skill
-from skillopt_mcp.workspace import Workspace
+from skillopt_mcp.actions.promotions.consent import Consent
+from skillopt_mcp.actions.promotions.promoting import promote_skill
+from skillopt_mcp.core.errors import Busy
+from skillopt_mcp.workspace.workspace import Workspace
 
 
 def main() -> None:

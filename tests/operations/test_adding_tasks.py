@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 from workshop import Place
 
-from skillopt_mcp.errors import BadInput, BadSkill, NotFound
-from skillopt_mcp.judges.programs import bwrap_fault, register_command
-from skillopt_mcp.records.results import SplitCounts
-from skillopt_mcp.records.tasks import SPLITS
-from skillopt_mcp.settings.reading import split_plan
-from skillopt_mcp.tasks import add_data_set, add_tasks, check_file, check_stored, remove_tasks
-from skillopt_mcp.workspace import Workspace
+from skillopt_mcp.actions.tasks import add_data_set, add_tasks, check_file, check_stored, remove_tasks
+from skillopt_mcp.core.errors import BadInput, BadSkill, NotFound
+from skillopt_mcp.core.results import SplitCounts
+from skillopt_mcp.core.tasks import SPLITS
+from skillopt_mcp.tasks.judges.programs import bwrap_fault, register_command
+from skillopt_mcp.training.settings.reading import split_plan
+from skillopt_mcp.workspace.workspace import Workspace
 
 JUDGE = {"kind": "exact", "expected": "7"}
 Row = dict[str, object]

@@ -9,14 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from workshop import LESSONS, PLACEBO, Place, as_if_real, use
 
-from skillopt_mcp.maintenance.verify import verify_store
-from skillopt_mcp.promotions import promoting
-from skillopt_mcp.promotions.consent import Consent, NeedsPerson, Ready, agree, permit, revoke
-from skillopt_mcp.promotions.promoting import check_promotion, next_step, promote_skill, rollback_skill
-from skillopt_mcp.promotions.review import question_of_promotion
-from skillopt_mcp.records.candidates import AgreedBy, Promotion, PromotionKind, rolled_back
-from skillopt_mcp.show.listing import history, list_skills
-from skillopt_mcp.workspace import Workspace
+from skillopt_mcp.actions.promotions import promoting
+from skillopt_mcp.actions.promotions.consent import Consent, NeedsPerson, Ready, agree, permit, revoke
+from skillopt_mcp.actions.promotions.promoting import check_promotion, next_step, promote_skill, rollback_skill
+from skillopt_mcp.actions.promotions.review import question_of_promotion
+from skillopt_mcp.admin.verify import verify_store
+from skillopt_mcp.core.candidates import AgreedBy, Promotion, PromotionKind, rolled_back
+from skillopt_mcp.reports.listing import history, list_skills
+from skillopt_mcp.workspace.workspace import Workspace
 
 SECRET = "blue-Gecko7-harbour"
 ROLLED_BACK = "a person rolled it back; only a person puts it back"

@@ -10,21 +10,21 @@ import pytest
 from workshop import SEED, SIMULATION, Place, go_on_or_start, use
 
 from skillopt_mcp import Caps, Rolled, __version__, train
-from skillopt_mcp.answering import describe_changes
+from skillopt_mcp.actions.memory_files import Training, consolidate, documents
+from skillopt_mcp.actions.runs import furthest, left_changed, list_runs, new_run, replay, start_run, unfinished_run
 from skillopt_mcp.backends.simulated import Simulated, open_simulated
-from skillopt_mcp.errors import CapReached, NotFound, Refused
-from skillopt_mcp.judges.judging import parse_judge
-from skillopt_mcp.memory_files import Training, consolidate, documents
-from skillopt_mcp.records.calls import Call, Reply
-from skillopt_mcp.records.runs import Answering, Run
-from skillopt_mcp.records.skills import SkillFiles
-from skillopt_mcp.records.tasks import NewTask, Split, Task
-from skillopt_mcp.runs import furthest, left_changed, list_runs, new_run, replay, start_run, unfinished_run
-from skillopt_mcp.show.export import export_run
-from skillopt_mcp.show.run_report import describe_run
+from skillopt_mcp.core.calls import Call, Reply
+from skillopt_mcp.core.errors import CapReached, NotFound, Refused
+from skillopt_mcp.core.runs import Answering, Run
+from skillopt_mcp.core.skills import SkillFiles
+from skillopt_mcp.core.tasks import NewTask, Split, Task
+from skillopt_mcp.reports.export import export_run
+from skillopt_mcp.reports.run_report import describe_run
+from skillopt_mcp.tasks.judges.judging import parse_judge
 from skillopt_mcp.training.config import Config
 from skillopt_mcp.training.progress import Progress
-from skillopt_mcp.workspace import Workspace
+from skillopt_mcp.workspace.answering import describe_changes
+from skillopt_mcp.workspace.workspace import Workspace
 
 CONFIG = Config(epochs=1, batch=10, slow_update=False, meta_skill=False)
 BEFORE = open_simulated(f"honest,seed={SEED}").fingerprint

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from skillopt_mcp.errors import BadInput
-from skillopt_mcp.maintenance.backup import write_new
+from skillopt_mcp.admin.backup import write_new
+from skillopt_mcp.core.errors import BadInput
 
 
 @contextmanager

@@ -5,21 +5,21 @@ from __future__ import annotations
 import pytest
 from workshop import LESSONS, Place, right_when_taught, use
 
+from skillopt_mcp.actions.promotion_tests import candidate_of_files, evaluate_candidate
+from skillopt_mcp.actions.promotions.consent import Consent
+from skillopt_mcp.actions.promotions.promoting import promote_skill
+from skillopt_mcp.actions.runs import replay, start_run
+from skillopt_mcp.admin.verify import verify_store
+from skillopt_mcp.backends.arrivals import unseen_commands
 from skillopt_mcp.backends.registry import open_backend
 from skillopt_mcp.backends.scripted import Scripted
-from skillopt_mcp.calls.arrivals import unseen_commands
-from skillopt_mcp.errors import NotLoaded, Refused
-from skillopt_mcp.maintenance.verify import verify_store
-from skillopt_mcp.promotion_tests import candidate_of_files, evaluate_candidate
-from skillopt_mcp.promotions.consent import Consent
-from skillopt_mcp.promotions.promoting import promote_skill
-from skillopt_mcp.records.calls import Arrival, Call, Message, Reply, Rollout
-from skillopt_mcp.records.skills import SkillFile
-from skillopt_mcp.runs import replay, start_run
-from skillopt_mcp.show.inspecting import look_up
+from skillopt_mcp.core.calls import Arrival, Call, Message, Reply, Rollout
+from skillopt_mcp.core.errors import NotLoaded, Refused
+from skillopt_mcp.core.skills import SkillFile
+from skillopt_mcp.gates.verdicts import caveats
+from skillopt_mcp.reports.inspecting import look_up
 from skillopt_mcp.training.config import Config
-from skillopt_mcp.verdicts import caveats
-from skillopt_mcp.workspace import Workspace
+from skillopt_mcp.workspace.workspace import Workspace
 
 
 @pytest.fixture

@@ -3,18 +3,18 @@
 import pytest
 from workshop import SEED, SIMULATION, Place, go_on_or_start, right_when_taught, use
 
+from skillopt_mcp.actions.estimates import Forecast, estimate_rest, estimate_run, forecast
+from skillopt_mcp.actions.promotion_tests import evaluate_candidate
+from skillopt_mcp.actions.runs import list_runs, replay, start_run, unfinished_run
 from skillopt_mcp.backends.openai import open_openai
 from skillopt_mcp.backends.scripted import Scripted
 from skillopt_mcp.backends.simulated import open_simulated
-from skillopt_mcp.costs import check_caps, is_used_up
-from skillopt_mcp.errors import BadInput, CapReached
-from skillopt_mcp.estimates import Forecast, estimate_rest, estimate_run, forecast
-from skillopt_mcp.promotion_tests import evaluate_candidate
-from skillopt_mcp.records.budgets import Caps, Spent
-from skillopt_mcp.records.calls import Reply, Usage
-from skillopt_mcp.runs import list_runs, replay, start_run, unfinished_run
+from skillopt_mcp.core.budgets import Caps, Spent
+from skillopt_mcp.core.calls import Reply, Usage
+from skillopt_mcp.core.errors import BadInput, CapReached
 from skillopt_mcp.training.config import Config
-from skillopt_mcp.workspace import Workspace
+from skillopt_mcp.workspace.costs import check_caps, is_used_up
+from skillopt_mcp.workspace.workspace import Workspace
 
 CONFIG = Config(epochs=2, batch=10, seed=2)
 

@@ -8,20 +8,20 @@ from pathlib import Path
 import pytest
 from workshop import SEED, Place, go_on_or_start, use
 
+from skillopt_mcp.actions.promotion_tests import chosen_tasks
+from skillopt_mcp.actions.runs import start_run
+from skillopt_mcp.actions.tasks import add_data_set, add_environment, add_tasks, remove_tasks
 from skillopt_mcp.backends.environment import Rolling
 from skillopt_mcp.backends.world import make_tasks
-from skillopt_mcp.environments.base import Rolled
-from skillopt_mcp.errors import BadInput
-from skillopt_mcp.judges.judging import parse_judge
-from skillopt_mcp.promotion_tests import chosen_tasks
-from skillopt_mcp.records.results import Rejected
-from skillopt_mcp.records.tasks import SPLITS, NewTask, Split, Task
-from skillopt_mcp.runs import start_run
-from skillopt_mcp.settings.reading import SplitPlan, split_plan
-from skillopt_mcp.splits import DEFAULT_SHARES
-from skillopt_mcp.tasks import add_data_set, add_environment, add_tasks, remove_tasks
+from skillopt_mcp.core.errors import BadInput
+from skillopt_mcp.core.results import Rejected
+from skillopt_mcp.core.tasks import SPLITS, NewTask, Split, Task
+from skillopt_mcp.tasks.environments.base import Rolled
+from skillopt_mcp.tasks.judges.judging import parse_judge
+from skillopt_mcp.tasks.splits import DEFAULT_SHARES
 from skillopt_mcp.training.config import Config
-from skillopt_mcp.workspace import Workspace
+from skillopt_mcp.training.settings.reading import SplitPlan, split_plan
+from skillopt_mcp.workspace.workspace import Workspace
 
 KINDS = ("sum", "sum", "sum", "date")
 

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 from workshop import Place
 
-from skillopt_mcp.proposals import propose_from_evidence
-from skillopt_mcp.records.results import Submitted
-from skillopt_mcp.submitting import submit_work
-from skillopt_mcp.workspace import Workspace
+from skillopt_mcp.actions.proposals import propose_from_evidence
+from skillopt_mcp.actions.submitting import submit_work
+from skillopt_mcp.core.results import Submitted
+from skillopt_mcp.workspace.workspace import Workspace
 
 
 def begun(place: Place, store: str) -> tuple[Workspace, Submitted]:
@@ -48,6 +48,6 @@ def test_work_that_nobody_has_is_removed_after_a_day(place: Place, monkeypatch: 
     host, first = begun(place, "skillopt.db")
     left = host.work_folders.root / "w-left"
     left.mkdir()
-    monkeypatch.setattr("skillopt_mcp.work_folders._STALE_S", -1.0)
+    monkeypatch.setattr("skillopt_mcp.backends.work_folders._STALE_S", -1.0)
     assert submit_work(host, [], first.job_id).work
     assert (left.exists(), Path(first.work[0].folder).exists()) == (False, True)

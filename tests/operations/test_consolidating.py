@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 from workshop import SIMULATION, Place
 
-from skillopt_mcp.candidates import propose_edits
-from skillopt_mcp.errors import BadInput
-from skillopt_mcp.memory_files import Document, Training, consolidate, documents, with_companion
-from skillopt_mcp.promotion_tests import evaluate_candidate
+from skillopt_mcp.actions.candidates import propose_edits
+from skillopt_mcp.actions.memory_files import Document, Training, consolidate, documents, with_companion
+from skillopt_mcp.actions.promotion_tests import evaluate_candidate
+from skillopt_mcp.core.errors import BadInput
 from skillopt_mcp.training.config import Config
-from skillopt_mcp.workspace import Workspace
+from skillopt_mcp.workspace.workspace import Workspace
 
 CONFIG = Config(seed=3, batch=15, epochs=2, slow_update=False, meta_skill=False)
 MEMORY = "# Project\n\n- Answer in one line.\n"

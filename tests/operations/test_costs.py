@@ -8,9 +8,15 @@ from collections.abc import Callable
 import pytest
 from workshop import LESSONS, Place, right_when_taught, use
 
+from skillopt_mcp.actions.promotion_tests import evaluate_candidate
+from skillopt_mcp.actions.runs import list_runs, replay, start_run
 from skillopt_mcp.backends.base import BackendFault
 from skillopt_mcp.backends.scripted import Scripted
-from skillopt_mcp.costs import (
+from skillopt_mcp.core.calls import Call, Reply, Usage
+from skillopt_mcp.core.results import Replayed
+from skillopt_mcp.reports.run_report import describe_run
+from skillopt_mcp.training.config import Config
+from skillopt_mcp.workspace.costs import (
     Accounted,
     account,
     describe_in_flight,
@@ -20,13 +26,7 @@ from skillopt_mcp.costs import (
     used_by,
     used_of_candidate,
 )
-from skillopt_mcp.promotion_tests import evaluate_candidate
-from skillopt_mcp.records.calls import Call, Reply, Usage
-from skillopt_mcp.records.results import Replayed
-from skillopt_mcp.runs import list_runs, replay, start_run
-from skillopt_mcp.show.run_report import describe_run
-from skillopt_mcp.training.config import Config
-from skillopt_mcp.workspace import Workspace
+from skillopt_mcp.workspace.workspace import Workspace
 
 SMALL = Config(epochs=1, batch=30, sessions=0, slow_update=False, meta_skill=False, step_buffer=False)
 PATCH = json.dumps({"reasoning": "r", "edits": [{"op": "append", "content": LESSONS}]})

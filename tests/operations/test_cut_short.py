@@ -8,21 +8,21 @@ from collections.abc import Callable
 import pytest
 from workshop import LESSONS, Place, as_if_real, use
 
-from skillopt_mcp import live_files as livefiles
-from skillopt_mcp import skill_folders as looking
-from skillopt_mcp.calls.owners import lock_run
-from skillopt_mcp.candidates import propose_edits
-from skillopt_mcp.errors import BadSkill, NotFound, Refused, StoreError
-from skillopt_mcp.maintenance.verify import verify_store
-from skillopt_mcp.promotion_tests import evaluate_candidate
-from skillopt_mcp.promotions import promoting
-from skillopt_mcp.promotions.consent import Change, Consent, Ready
-from skillopt_mcp.promotions.promoting import promote_skill, rollback_skill
-from skillopt_mcp.records.skills import SkillFile, SkillFiles
-from skillopt_mcp.show.inspecting import inspect
-from skillopt_mcp.show.listing import history
-from skillopt_mcp.skill_folders import lock_name, read_skill, recover
-from skillopt_mcp.workspace import Workspace
+from skillopt_mcp.actions.candidates import propose_edits
+from skillopt_mcp.actions.promotion_tests import evaluate_candidate
+from skillopt_mcp.actions.promotions import promoting
+from skillopt_mcp.actions.promotions.consent import Change, Consent, Ready
+from skillopt_mcp.actions.promotions.promoting import promote_skill, rollback_skill
+from skillopt_mcp.admin.verify import verify_store
+from skillopt_mcp.backends.owners import lock_run
+from skillopt_mcp.core.errors import BadSkill, NotFound, Refused, StoreError
+from skillopt_mcp.core.skills import SkillFile, SkillFiles
+from skillopt_mcp.documents import live_files as livefiles
+from skillopt_mcp.reports.inspecting import inspect
+from skillopt_mcp.reports.listing import history
+from skillopt_mcp.workspace import skill_folders as looking
+from skillopt_mcp.workspace.skill_folders import lock_name, read_skill, recover
+from skillopt_mcp.workspace.workspace import Workspace
 
 Spoils = Callable[[Place], Callable[[], None]]
 
@@ -173,7 +173,7 @@ def test_what_was_refused_is_taken_back_even_where_every_file_was_written(
 
     with monkeypatch.context() as patched:
         patched.setattr(promoting, "replace_files", written_but_not_synced)
-        patched.setattr("skillopt_mcp.skill_folders.replace_files", written_nothing)
+        patched.setattr("skillopt_mcp.workspace.skill_folders.replace_files", written_nothing)
         with pytest.raises(Refused, match="is taken back when the store is used next"):
             promote_skill(workspace, candidate, Consent.PERSON)
     assert read_skill(place.skill).digest == new_version(workspace, candidate)

@@ -6,13 +6,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from workshop import LESSONS, PLACEBO, Place
 
-from skillopt_mcp.candidates import propose_edits
-from skillopt_mcp.promotion_tests import evaluate_candidate
-from skillopt_mcp.promotions.consent import Consent, NeedsPerson, agree, permit
-from skillopt_mcp.promotions.promoting import check_promotion, promote_skill, rollback_skill
-from skillopt_mcp.records.results import EditOutcome, SplitCounts
-from skillopt_mcp.runs import start_run
-from skillopt_mcp.show.details import (
+from skillopt_mcp.actions.candidates import propose_edits
+from skillopt_mcp.actions.promotion_tests import evaluate_candidate
+from skillopt_mcp.actions.promotions.consent import Consent, NeedsPerson, agree, permit
+from skillopt_mcp.actions.promotions.promoting import check_promotion, promote_skill, rollback_skill
+from skillopt_mcp.actions.runs import start_run
+from skillopt_mcp.actions.trajectories import Recording, record_trajectory
+from skillopt_mcp.core.results import EditOutcome, SplitCounts
+from skillopt_mcp.reports.details import (
     ApprovalRow,
     CandidateDetail,
     CandidateRow,
@@ -26,10 +27,9 @@ from skillopt_mcp.show.details import (
     json_bytes,
     within,
 )
-from skillopt_mcp.show.inspecting import inspect, look_up
+from skillopt_mcp.reports.inspecting import inspect, look_up
 from skillopt_mcp.training.config import Config
-from skillopt_mcp.trajectories import Recording, record_trajectory
-from skillopt_mcp.workspace import Workspace
+from skillopt_mcp.workspace.workspace import Workspace
 
 SKILL = "ledger-clerk"
 

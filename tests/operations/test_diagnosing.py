@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from skillopt_mcp.errors import StoreError
-from skillopt_mcp.maintenance import doctor as diagnosing
-from skillopt_mcp.maintenance.doctor import diagnose
+from skillopt_mcp.admin import doctor as diagnosing
+from skillopt_mcp.admin.doctor import diagnose
+from skillopt_mcp.core.errors import StoreError
 from skillopt_mcp.store import driver
-from skillopt_mcp.workspace import Workspace
+from skillopt_mcp.workspace.workspace import Workspace
 
 
 def test_a_folder_that_cannot_hold_the_store_is_a_problem(tmp_path: Path, home: Path) -> None:

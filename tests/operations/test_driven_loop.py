@@ -6,11 +6,11 @@ from hostwork import Clock, begun, begun_proposal, driven, server
 from workshop import LESSONS, SEED, Place, use
 
 from benchmarks.host_agent import Agent
+from skillopt_mcp.actions.submitting import submit_work
+from skillopt_mcp.actions.tasks import add_tasks
+from skillopt_mcp.actions.trajectories import Recording, record_trajectory
 from skillopt_mcp.backends.scripted import Scripted
-from skillopt_mcp.submitting import submit_work
-from skillopt_mcp.tasks import add_tasks
-from skillopt_mcp.trajectories import Recording, record_trajectory
-from skillopt_mcp.workspace import Workspace
+from skillopt_mcp.workspace.workspace import Workspace
 
 
 def test_reflection_by_the_host_makes_a_candidate(place: Place, host: Workspace) -> None:

@@ -16,11 +16,11 @@ from workshop import Place
 
 from skillopt_mcp import Call, Config, NewTask, Reply, Rolled, train
 from skillopt_mcp.backends.environment import Rolling
-from skillopt_mcp.environments.skillopt_adapter import SkillOptEnvironment
-from skillopt_mcp.judges.judging import parse_judge
-from skillopt_mcp.records.calls import Rollout
-from skillopt_mcp.records.skills import SkillFiles
-from skillopt_mcp.records.tasks import Split, Task
+from skillopt_mcp.core.calls import Rollout
+from skillopt_mcp.core.skills import SkillFiles
+from skillopt_mcp.core.tasks import Split, Task
+from skillopt_mcp.tasks.environments.skillopt_adapter import SkillOptEnvironment
+from skillopt_mcp.tasks.judges.judging import parse_judge
 
 CONFIG = Config(epochs=1, batch=20, sessions=0, slow_update=False, meta_skill=False)
 PATCH = json.dumps({"reasoning": "r", "edits": [{"op": "append", "content": "- Be lucky."}]})

@@ -10,24 +10,24 @@ import pytest
 from hostwork import Clock, begun_proposal, server
 from workshop import Place, use
 
-from skillopt_mcp import proposals as reflecting
+from skillopt_mcp.actions import proposals as reflecting
+from skillopt_mcp.actions.proposals import propose_from_evidence
+from skillopt_mcp.actions.runs import replay, start_run
+from skillopt_mcp.actions.sessions import harvest
+from skillopt_mcp.actions.submitting import submit_work
+from skillopt_mcp.actions.tasks import add_tasks
+from skillopt_mcp.actions.trajectories import AttemptQuery, Recording, find_attempts, record_trajectory
+from skillopt_mcp.admin.backup import back_up, restore_store
+from skillopt_mcp.admin.erase import Erasure, erase, review_erasure
+from skillopt_mcp.admin.verify import verify_store
+from skillopt_mcp.backends.owners import lock_run
 from skillopt_mcp.backends.scripted import Scripted
-from skillopt_mcp.calls.owners import lock_run
-from skillopt_mcp.errors import BadInput, Busy
-from skillopt_mcp.maintenance.backup import back_up, restore_store
-from skillopt_mcp.maintenance.erase import Erasure, erase, review_erasure
-from skillopt_mcp.maintenance.verify import verify_store
-from skillopt_mcp.proposals import propose_from_evidence
-from skillopt_mcp.records.calls import Call, Question
-from skillopt_mcp.records.runs import Run
-from skillopt_mcp.runs import replay, start_run
-from skillopt_mcp.sessions import harvest
-from skillopt_mcp.submitting import submit_work
-from skillopt_mcp.tasks import add_tasks
+from skillopt_mcp.core.calls import Call, Question
+from skillopt_mcp.core.errors import BadInput, Busy
+from skillopt_mcp.core.runs import Run
 from skillopt_mcp.training.config import Config
 from skillopt_mcp.training.progress import Notify
-from skillopt_mcp.trajectories import AttemptQuery, Recording, find_attempts, record_trajectory
-from skillopt_mcp.workspace import Workspace
+from skillopt_mcp.workspace.workspace import Workspace
 from tests.session_lines import claude_said, claude_skill, claude_user, joined
 
 CANARY = "zebra-4711 quilt"
@@ -318,7 +318,7 @@ def test_what_is_shown_beforehand_has_no_held_out_task(place: Place, workspace: 
 def test_a_reader_of_the_store_keeps_its_log_and_the_person_hears_of_it(
     place: Place, workspace: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("skillopt_mcp.maintenance.erase.LOG_WAIT_MS", 50)
+    monkeypatch.setattr("skillopt_mcp.admin.erase.LOG_WAIT_MS", 50)
     recorded(workspace, place)
     other = place.open()
     with other.store._pool._lent() as connection:

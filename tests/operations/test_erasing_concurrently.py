@@ -10,20 +10,20 @@ from hostwork import Clock, begun_proposal, server
 from test_erasing import CANARY, LEARNED, erased, found_in, given_to, is_sound, recorded
 from workshop import Place, use
 
-from skillopt_mcp import proposals as reflecting
+from skillopt_mcp.actions import proposals as reflecting
+from skillopt_mcp.actions.proposals import propose_from_evidence
+from skillopt_mcp.actions.runs import replay, start_run
+from skillopt_mcp.actions.submitting import submit_work
+from skillopt_mcp.admin import erase as erasing
+from skillopt_mcp.backends.owners import Lock, lock_run
 from skillopt_mcp.backends.scripted import Scripted
-from skillopt_mcp.calls.owners import Lock, lock_run
-from skillopt_mcp.errors import Busy
-from skillopt_mcp.host_work import hand_out
-from skillopt_mcp.maintenance import erase as erasing
-from skillopt_mcp.proposals import propose_from_evidence
-from skillopt_mcp.records.calls import Call, Question
-from skillopt_mcp.runs import replay, start_run
+from skillopt_mcp.backends.work_folders import WorkFolders
+from skillopt_mcp.core.calls import Call, Question
+from skillopt_mcp.core.errors import Busy
 from skillopt_mcp.store.erasing import Erasing
-from skillopt_mcp.submitting import submit_work
 from skillopt_mcp.training.config import Config
-from skillopt_mcp.work_folders import WorkFolders
-from skillopt_mcp.workspace import Workspace
+from skillopt_mcp.workspace.host_work import hand_out
+from skillopt_mcp.workspace.workspace import Workspace
 
 
 def _once_before(monkeypatch: pytest.MonkeyPatch, owner: object, name: str, first: Callable[[], object]) -> None:

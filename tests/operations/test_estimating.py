@@ -7,14 +7,14 @@ from typing import NamedTuple, cast, get_args
 import pytest
 from workshop import Place
 
-from skillopt_mcp import runs as listing_runs
-from skillopt_mcp.estimates import Estimate, estimate_run
+from skillopt_mcp.actions import runs as listing_runs
+from skillopt_mcp.actions.estimates import Estimate, estimate_run
+from skillopt_mcp.actions.runs import replay, start_run
+from skillopt_mcp.core.calls import Role
+from skillopt_mcp.core.evidence import Metric, PairPolicy, SearchGate
 from skillopt_mcp.prompts.rendering import UpdateMode
-from skillopt_mcp.records.calls import Role
-from skillopt_mcp.records.evidence import Metric, PairPolicy, SearchGate
-from skillopt_mcp.runs import replay, start_run
 from skillopt_mcp.training.config import Config
-from skillopt_mcp.workspace import Workspace
+from skillopt_mcp.workspace.workspace import Workspace
 
 WORLDS = ("honest", "placebo")
 GATES = get_args(SearchGate)

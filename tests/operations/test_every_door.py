@@ -14,12 +14,12 @@ from typing import Any
 import pytest
 from workshop import Place
 
+from skillopt_mcp.actions.promotions.consent import Consent
 from skillopt_mcp.cli.main import main
-from skillopt_mcp.errors import SkillOptError
-from skillopt_mcp.promotions.consent import Consent
+from skillopt_mcp.core.errors import SkillOptError
 from skillopt_mcp.server.tools import Tools
 from skillopt_mcp.store.driver import connect
-from skillopt_mcp.workspace import Workspace
+from skillopt_mcp.workspace.workspace import Workspace
 from tests.session_lines import claude_call, claude_said, claude_skill, claude_user
 
 OWN = "zQ9xKc7LmW2pRt5VbN8j"

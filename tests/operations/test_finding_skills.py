@@ -9,18 +9,18 @@ from pathlib import Path
 import pytest
 from workshop import SIMULATION, Place
 
-from skillopt_mcp.errors import BadInput, NotFound
-from skillopt_mcp.estimates import estimate_run
-from skillopt_mcp.promotions.consent import Consent, add_root, revoke
-from skillopt_mcp.promotions.promoting import promote_skill, rollback_skill
-from skillopt_mcp.promotions.review import review_rollback
-from skillopt_mcp.runs import describe_running, resume_step, start_run, unfinished_run
-from skillopt_mcp.show.listing import history, list_skills
-from skillopt_mcp.skill_folders import called, find_folder, skill_roots
-from skillopt_mcp.skills import move_skill
-from skillopt_mcp.tasks import check_stored
+from skillopt_mcp.actions.estimates import estimate_run
+from skillopt_mcp.actions.promotions.consent import Consent, add_root, revoke
+from skillopt_mcp.actions.promotions.promoting import promote_skill, rollback_skill
+from skillopt_mcp.actions.promotions.review import review_rollback
+from skillopt_mcp.actions.runs import describe_running, resume_step, start_run, unfinished_run
+from skillopt_mcp.actions.tasks import check_stored
+from skillopt_mcp.core.errors import BadInput, NotFound
+from skillopt_mcp.reports.listing import history, list_skills
 from skillopt_mcp.training.config import Config
-from skillopt_mcp.workspace import Workspace
+from skillopt_mcp.workspace.skill_folders import called, find_folder, skill_roots
+from skillopt_mcp.workspace.skills import move_skill
+from skillopt_mcp.workspace.workspace import Workspace
 
 NAME = "ledger-clerk"
 REPO, WEB, SECOND, HOME = "repo", "repo/apps/web", "second", "home"

@@ -9,20 +9,14 @@ import pytest
 import zstandard
 from workshop import Place
 
-from skillopt_mcp.errors import BadInput
-from skillopt_mcp.hook_events import HookEvent, parse_event
-from skillopt_mcp.maintenance.verify import verify_store
-from skillopt_mcp.records.evidence import Trajectory
-from skillopt_mcp.sessions import (
-    Harvested,
-    capture,
-    harvest,
-    session_files,
-    session_id,
-)
-from skillopt_mcp.show.inspecting import inspect
-from skillopt_mcp.trajectories import Recording, record_trajectory
-from skillopt_mcp.workspace import Workspace
+from skillopt_mcp.actions.hook_events import HookEvent, parse_event
+from skillopt_mcp.actions.sessions import Harvested, capture, harvest, session_files, session_id
+from skillopt_mcp.actions.trajectories import Recording, record_trajectory
+from skillopt_mcp.admin.verify import verify_store
+from skillopt_mcp.core.errors import BadInput
+from skillopt_mcp.core.evidence import Trajectory
+from skillopt_mcp.reports.inspecting import inspect
+from skillopt_mcp.workspace.workspace import Workspace
 from tests.session_lines import (
     claude_call,
     claude_said,

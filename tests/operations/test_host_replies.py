@@ -11,15 +11,15 @@ from hostwork import Clock, begun, begun_proposal, server
 from workshop import SEED, Place
 
 from benchmarks.host_agent import Agent
+from skillopt_mcp.actions.promotion_tests import evaluate_candidate
+from skillopt_mcp.actions.proposals import propose_from_evidence
+from skillopt_mcp.actions.submitting import submit_work
+from skillopt_mcp.actions.tasks import add_tasks
 from skillopt_mcp.backends.work import EVIDENCE
-from skillopt_mcp.errors import BadInput, NotFound
-from skillopt_mcp.host_work import Capacity
-from skillopt_mcp.promotion_tests import evaluate_candidate
-from skillopt_mcp.proposals import propose_from_evidence
-from skillopt_mcp.records.results import Proposed, Receipt
-from skillopt_mcp.submitting import submit_work
-from skillopt_mcp.tasks import add_tasks
-from skillopt_mcp.workspace import Workspace
+from skillopt_mcp.core.errors import BadInput, NotFound
+from skillopt_mcp.core.results import Proposed, Receipt
+from skillopt_mcp.workspace.host_work import Capacity
+from skillopt_mcp.workspace.workspace import Workspace
 
 HANDS_IN = Capacity(items=0)
 EDITED = "---\nname: ledger-clerk\ndescription: mine\n---\n# Mine\n"

@@ -9,16 +9,16 @@ from hostwork import Clock, begun, driven, server
 from workshop import SEED, Place, right_when_taught, use
 
 from benchmarks.host_agent import Agent
+from skillopt_mcp.actions.promotion_tests import evaluate_candidate
+from skillopt_mcp.actions.submitting import submit_work
+from skillopt_mcp.actions.tasks import add_tasks
 from skillopt_mcp.backends.scripted import Scripted
 from skillopt_mcp.backends.work import EVIDENCE
+from skillopt_mcp.core.results import Proposed, Submitted
 from skillopt_mcp.gates.promotion import WAVE
-from skillopt_mcp.host_work import Capacity, receive
-from skillopt_mcp.promotion_tests import evaluate_candidate
-from skillopt_mcp.records.results import Proposed, Submitted
-from skillopt_mcp.show.inspecting import inspect
-from skillopt_mcp.submitting import submit_work
-from skillopt_mcp.tasks import add_tasks
-from skillopt_mcp.workspace import Workspace
+from skillopt_mcp.reports.inspecting import inspect
+from skillopt_mcp.workspace.host_work import Capacity, receive
+from skillopt_mcp.workspace.workspace import Workspace
 
 HANDS_IN = Capacity(items=0)
 

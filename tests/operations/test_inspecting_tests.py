@@ -5,11 +5,11 @@ from hostwork import begun
 from workshop import PLACEBO, SEED, Place
 
 from benchmarks.host_agent import Agent
-from skillopt_mcp.errors import NotFound
-from skillopt_mcp.promotion_tests import evaluate_candidate
-from skillopt_mcp.show.inspecting import inspect, promotion_test
-from skillopt_mcp.submitting import submit_work
-from skillopt_mcp.workspace import Workspace
+from skillopt_mcp.actions.promotion_tests import evaluate_candidate
+from skillopt_mcp.actions.submitting import submit_work
+from skillopt_mcp.core.errors import NotFound
+from skillopt_mcp.reports.inspecting import inspect, promotion_test
+from skillopt_mcp.workspace.workspace import Workspace
 
 
 def test_a_decided_test_shows_a_person_what_its_verdict_rests_on(place: Place, workspace: Workspace) -> None:

@@ -11,26 +11,26 @@ from pathlib import Path
 import pytest
 from workshop import LESSONS, SEED, SIMULATION, Place, use
 
+from skillopt_mcp.actions.promotion_tests import evaluate_candidate
+from skillopt_mcp.actions.promotions.consent import Consent
+from skillopt_mcp.actions.promotions.promoting import promote_skill
+from skillopt_mcp.actions.runs import replay, start_run
 from skillopt_mcp.backends.scripted import Scripted
 from skillopt_mcp.backends.world import make_tasks
-from skillopt_mcp.errors import BackendError, Refused
-from skillopt_mcp.evidence import origins
-from skillopt_mcp.judges.judging import parse_judge
-from skillopt_mcp.judges.kinds.combined import All
-from skillopt_mcp.judges.kinds.rubric import Rubric
-from skillopt_mcp.judges.programs import bwrap_fault, register_command
-from skillopt_mcp.promotion_tests import evaluate_candidate
-from skillopt_mcp.promotions.consent import Consent
-from skillopt_mcp.promotions.promoting import promote_skill
-from skillopt_mcp.records.evidence import Solved
-from skillopt_mcp.records.judging import Judge
-from skillopt_mcp.records.tasks import NewTask, Split
-from skillopt_mcp.runs import replay, start_run
-from skillopt_mcp.show.inspecting import inspect
-from skillopt_mcp.splits import DEFAULT_SHARES
+from skillopt_mcp.core.errors import BackendError, Refused
+from skillopt_mcp.core.evidence import Solved
+from skillopt_mcp.core.judging import Judge
+from skillopt_mcp.core.tasks import NewTask, Split
+from skillopt_mcp.reports.inspecting import inspect
 from skillopt_mcp.store.driver import connect
+from skillopt_mcp.tasks.judges.judging import parse_judge
+from skillopt_mcp.tasks.judges.kinds.combined import All
+from skillopt_mcp.tasks.judges.kinds.rubric import Rubric
+from skillopt_mcp.tasks.judges.programs import bwrap_fault, register_command
+from skillopt_mcp.tasks.splits import DEFAULT_SHARES
 from skillopt_mcp.training.config import Config
-from skillopt_mcp.workspace import Workspace
+from skillopt_mcp.workspace.evidence import origins
+from skillopt_mcp.workspace.workspace import Workspace
 
 RUBRIC = Rubric(rubric="The answer is an amount.", votes=3)
 FORM = parse_judge({"kind": "length", "min": 2})

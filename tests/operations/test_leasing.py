@@ -7,12 +7,12 @@ import json
 from hostwork import Clock, begun, begun_proposal
 from workshop import Place
 
-from skillopt_mcp.host_work import Capacity
-from skillopt_mcp.records.budgets import Caps
-from skillopt_mcp.records.results import Proposed, Receipt
+from skillopt_mcp.actions.submitting import submit_work
+from skillopt_mcp.core.budgets import Caps
+from skillopt_mcp.core.results import Proposed, Receipt
 from skillopt_mcp.store.leases import Lease
-from skillopt_mcp.submitting import submit_work
-from skillopt_mcp.workspace import Workspace
+from skillopt_mcp.workspace.host_work import Capacity
+from skillopt_mcp.workspace.workspace import Workspace
 
 HANDS_IN = Capacity(items=0)
 NO_EDITS = json.dumps({"reasoning": "all is well", "edits": []})

@@ -9,18 +9,18 @@ import pytest
 from hostwork import begun, begun_proposal
 from workshop import Place, right_when_taught, use
 
+from skillopt_mcp.actions.candidates import propose_edits
+from skillopt_mcp.actions.promotions.consent import Consent
+from skillopt_mcp.actions.promotions.promoting import promote_skill
+from skillopt_mcp.actions.runs import start_run
+from skillopt_mcp.actions.trajectories import Recording, record_trajectory
 from skillopt_mcp.backends.scripted import Scripted
-from skillopt_mcp.candidates import propose_edits
-from skillopt_mcp.promotions.consent import Consent
-from skillopt_mcp.promotions.promoting import promote_skill
-from skillopt_mcp.records.results import SkillRow
-from skillopt_mcp.report.facts import gather_skills
-from skillopt_mcp.runs import start_run
-from skillopt_mcp.show.listing import PAGE, list_skills
+from skillopt_mcp.core.results import SkillRow
+from skillopt_mcp.reports.facts import gather_skills
+from skillopt_mcp.reports.listing import PAGE, list_skills
 from skillopt_mcp.store.pool import Pool
 from skillopt_mcp.training.config import Config
-from skillopt_mcp.trajectories import Recording, record_trajectory
-from skillopt_mcp.workspace import Workspace
+from skillopt_mcp.workspace.workspace import Workspace
 
 
 def row_of(workspace: Workspace, name: str = "ledger-clerk") -> SkillRow:

@@ -4,12 +4,12 @@ from hostwork import Clock, driven
 from workshop import SEED, Place
 
 from benchmarks.host_agent import Agent
-from skillopt_mcp.records.results import Proposed
-from skillopt_mcp.runs import list_runs, start_run
-from skillopt_mcp.show.inspecting import inspect
-from skillopt_mcp.submitting import submit_work
+from skillopt_mcp.actions.runs import list_runs, start_run
+from skillopt_mcp.actions.submitting import submit_work
+from skillopt_mcp.core.results import Proposed
+from skillopt_mcp.reports.inspecting import inspect
 from skillopt_mcp.training.config import Config
-from skillopt_mcp.workspace import Workspace
+from skillopt_mcp.workspace.workspace import Workspace
 
 SMALL = Config(epochs=1, batch=10, slow_update=False, meta_skill=False)
 OUT = "1 item of work is out until 2027-01-15 08:15 UTC"

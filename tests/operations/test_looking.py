@@ -7,22 +7,22 @@ from collections.abc import Callable
 import pytest
 from workshop import LESSONS, PLACEBO, Place
 
+from skillopt_mcp.actions.candidates import propose_edits
+from skillopt_mcp.actions.promotion_tests import evaluate_candidate
+from skillopt_mcp.actions.promotions.consent import Consent
+from skillopt_mcp.actions.promotions.promoting import promote_skill, rollback_skill
+from skillopt_mcp.actions.promotions.review import review_candidate
+from skillopt_mcp.actions.runs import replay, start_run
+from skillopt_mcp.actions.tasks import add_tasks
+from skillopt_mcp.actions.trajectories import Recording, record_trajectory
 from skillopt_mcp.backends.world import right_answer
-from skillopt_mcp.candidates import propose_edits
-from skillopt_mcp.errors import BadInput, SkillOptError
-from skillopt_mcp.promotion_tests import evaluate_candidate
-from skillopt_mcp.promotions.consent import Consent
-from skillopt_mcp.promotions.promoting import promote_skill, rollback_skill
-from skillopt_mcp.promotions.review import review_candidate
-from skillopt_mcp.records.next_step import NextStep
-from skillopt_mcp.records.results import Result
-from skillopt_mcp.runs import replay, start_run
-from skillopt_mcp.show.inspecting import inspect
-from skillopt_mcp.show.listing import diff_versions, history, list_skills
-from skillopt_mcp.tasks import add_tasks
+from skillopt_mcp.core.errors import BadInput, SkillOptError
+from skillopt_mcp.core.next_step import NextStep
+from skillopt_mcp.core.results import Result
+from skillopt_mcp.reports.inspecting import inspect
+from skillopt_mcp.reports.listing import diff_versions, history, list_skills
 from skillopt_mcp.training.config import Config
-from skillopt_mcp.trajectories import Recording, record_trajectory
-from skillopt_mcp.workspace import Workspace
+from skillopt_mcp.workspace.workspace import Workspace
 
 CANARY = "CANARY-7f3a"
 

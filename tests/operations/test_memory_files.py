@@ -8,18 +8,18 @@ from pathlib import Path
 import pytest
 from workshop import EVEN, LESSONS, SEED, SIMULATION, Place
 
-from skillopt_mcp import live_files as livefiles
+from skillopt_mcp.actions.candidates import propose_edits
+from skillopt_mcp.actions.promotion_tests import evaluate_candidate
+from skillopt_mcp.actions.promotions.consent import Consent, add_root
+from skillopt_mcp.actions.promotions.promoting import promote_skill, rollback_skill
+from skillopt_mcp.actions.runs import replay, start_run
 from skillopt_mcp.backends.world import make_skill, make_tasks
-from skillopt_mcp.candidates import propose_edits
-from skillopt_mcp.errors import BadInput, BadSkill
-from skillopt_mcp.promotion_tests import evaluate_candidate
-from skillopt_mcp.promotions.consent import Consent, add_root
-from skillopt_mcp.promotions.promoting import promote_skill, rollback_skill
-from skillopt_mcp.records.candidates import Promotion
-from skillopt_mcp.runs import replay, start_run
-from skillopt_mcp.skill_folders import read_skill, recover, skill_name
+from skillopt_mcp.core.candidates import Promotion
+from skillopt_mcp.core.errors import BadInput, BadSkill
+from skillopt_mcp.documents import live_files as livefiles
 from skillopt_mcp.training.config import Config
-from skillopt_mcp.workspace import Workspace
+from skillopt_mcp.workspace.skill_folders import read_skill, recover, skill_name
+from skillopt_mcp.workspace.workspace import Workspace
 
 PERSON = Consent.PERSON_SIMULATED
 

@@ -9,8 +9,8 @@ import pytest
 from workshop import SIMULATION, Place
 
 from skillopt_mcp import CapReached, Caps, Config, evaluate, train
-from skillopt_mcp.memory_files import Training, consolidate, documents
-from skillopt_mcp.workspace import Workspace
+from skillopt_mcp.actions.memory_files import Training, consolidate, documents
+from skillopt_mcp.workspace.workspace import Workspace
 from tests.vendors import Vendor, vending
 
 CONFIG = Config(epochs=1, batch=10, sessions=0, slow_update=False, meta_skill=False)

@@ -7,16 +7,16 @@ from collections.abc import Callable
 import pytest
 from workshop import LESSONS, Place
 
-from skillopt_mcp.candidates import propose_edits, rebase_candidate
-from skillopt_mcp.errors import Refused
-from skillopt_mcp.estimates import estimate_run
-from skillopt_mcp.promotion_tests import evaluate_candidate
-from skillopt_mcp.proposals import propose_from_evidence
-from skillopt_mcp.records.candidates import Candidate, NewCandidate, candidate_id
-from skillopt_mcp.runs import start_run
+from skillopt_mcp.actions.candidates import propose_edits, rebase_candidate
+from skillopt_mcp.actions.estimates import estimate_run
+from skillopt_mcp.actions.promotion_tests import evaluate_candidate
+from skillopt_mcp.actions.proposals import propose_from_evidence
+from skillopt_mcp.actions.runs import start_run
+from skillopt_mcp.actions.trajectories import Recording, record_trajectory
+from skillopt_mcp.core.candidates import Candidate, NewCandidate, candidate_id
+from skillopt_mcp.core.errors import Refused
 from skillopt_mcp.training.config import Config
-from skillopt_mcp.trajectories import Recording, record_trajectory
-from skillopt_mcp.workspace import Workspace
+from skillopt_mcp.workspace.workspace import Workspace
 
 CONFLICT = "\n<<<<<<< HEAD\n- One.\n=======\n- Other.\n>>>>>>> feat\n"
 EDIT = {"op": "append", "content": LESSONS}

@@ -13,19 +13,19 @@ from hostwork import Clock, begun, begun_proposal, driven, server
 from workshop import LESSONS, PLACEBO, SEED, Place
 
 from benchmarks.host_agent import Agent
-from skillopt_mcp.errors import BackendError, BadInput, NotFound
-from skillopt_mcp.host_work import Capacity
-from skillopt_mcp.promotion_tests import evaluate_candidate
-from skillopt_mcp.promotions.consent import Consent
-from skillopt_mcp.promotions.promoting import promote_skill
-from skillopt_mcp.proposals import propose_from_evidence
-from skillopt_mcp.records.budgets import Caps
-from skillopt_mcp.records.results import Submitted
-from skillopt_mcp.show.inspecting import inspect
-from skillopt_mcp.submitting import submit_work
-from skillopt_mcp.tasks import add_tasks
-from skillopt_mcp.trajectories import Recording, record_trajectory
-from skillopt_mcp.workspace import Workspace
+from skillopt_mcp.actions.promotion_tests import evaluate_candidate
+from skillopt_mcp.actions.promotions.consent import Consent
+from skillopt_mcp.actions.promotions.promoting import promote_skill
+from skillopt_mcp.actions.proposals import propose_from_evidence
+from skillopt_mcp.actions.submitting import submit_work
+from skillopt_mcp.actions.tasks import add_tasks
+from skillopt_mcp.actions.trajectories import Recording, record_trajectory
+from skillopt_mcp.core.budgets import Caps
+from skillopt_mcp.core.errors import BackendError, BadInput, NotFound
+from skillopt_mcp.core.results import Submitted
+from skillopt_mcp.reports.inspecting import inspect
+from skillopt_mcp.workspace.host_work import Capacity
+from skillopt_mcp.workspace.workspace import Workspace
 
 
 def ids(standing: Submitted) -> list[dict[str, str]]:

@@ -7,20 +7,20 @@ from pathlib import Path
 import pytest
 from workshop import Place
 
-from skillopt_mcp.calls.owners import lock_run
-from skillopt_mcp.errors import BadInput, BadSkill, Busy, NotFound, Refused
-from skillopt_mcp.maintenance.verify import verify_store
-from skillopt_mcp.promotions.consent import Consent, permit
-from skillopt_mcp.promotions.promoting import promote_skill, rollback_skill
-from skillopt_mcp.records.results import SkillRow
-from skillopt_mcp.runs import list_runs
-from skillopt_mcp.show.inspecting import inspect
-from skillopt_mcp.show.listing import diff_versions, history, list_skills
-from skillopt_mcp.skill_folders import lock_name
-from skillopt_mcp.skills import forget_skill, move_skill
-from skillopt_mcp.tasks import add_tasks
-from skillopt_mcp.trajectories import Recording, record_trajectory
-from skillopt_mcp.workspace import Workspace
+from skillopt_mcp.actions.promotions.consent import Consent, permit
+from skillopt_mcp.actions.promotions.promoting import promote_skill, rollback_skill
+from skillopt_mcp.actions.runs import list_runs
+from skillopt_mcp.actions.tasks import add_tasks
+from skillopt_mcp.actions.trajectories import Recording, record_trajectory
+from skillopt_mcp.admin.verify import verify_store
+from skillopt_mcp.backends.owners import lock_run
+from skillopt_mcp.core.errors import BadInput, BadSkill, Busy, NotFound, Refused
+from skillopt_mcp.core.results import SkillRow
+from skillopt_mcp.reports.inspecting import inspect
+from skillopt_mcp.reports.listing import diff_versions, history, list_skills
+from skillopt_mcp.workspace.skill_folders import lock_name
+from skillopt_mcp.workspace.skills import forget_skill, move_skill
+from skillopt_mcp.workspace.workspace import Workspace
 
 JUDGE = {"kind": "exact", "expected": "7"}
 
@@ -86,7 +86,7 @@ def test_a_moved_skill_goes_on_with_its_id_tasks_and_history(place: Place, works
 def test_a_process_that_goes_on_sees_what_another_moved_or_hid(
     place: Place, workspace: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("skillopt_mcp.skill_folders.TICK_NS", -(10**12))  # what was looked at is old at once
+    monkeypatch.setattr("skillopt_mcp.workspace.skill_folders.TICK_NS", -(10**12))  # what was looked at is old at once
     skill, new = workspace.skill("ledger-clerk"), renamed(place)
     assert workspace.skill(str(new)).id != skill.id
     move_skill(place.open(), "ledger-clerk", str(new))

@@ -6,17 +6,17 @@ import pytest
 from hostwork import begun
 from workshop import LESSONS, PLACEBO, Place
 
-from skillopt_mcp.candidates import propose_edits
-from skillopt_mcp.errors import NotFound
-from skillopt_mcp.promotion_tests import evaluate_candidate
-from skillopt_mcp.promotions.consent import Consent
-from skillopt_mcp.promotions.promoting import promote_skill, rollback_skill
-from skillopt_mcp.records.notes import Note
-from skillopt_mcp.runs import start_run
-from skillopt_mcp.show.inspecting import inspect
-from skillopt_mcp.show.listing import list_skills
+from skillopt_mcp.actions.candidates import propose_edits
+from skillopt_mcp.actions.promotion_tests import evaluate_candidate
+from skillopt_mcp.actions.promotions.consent import Consent
+from skillopt_mcp.actions.promotions.promoting import promote_skill, rollback_skill
+from skillopt_mcp.actions.runs import start_run
+from skillopt_mcp.core.errors import NotFound
+from skillopt_mcp.core.notes import Note
+from skillopt_mcp.reports.inspecting import inspect
+from skillopt_mcp.reports.listing import list_skills
 from skillopt_mcp.training.config import Config
-from skillopt_mcp.workspace import Workspace
+from skillopt_mcp.workspace.workspace import Workspace
 
 
 def make_skills(place: Place, *names: str) -> None:

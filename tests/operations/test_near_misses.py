@@ -7,13 +7,13 @@ from pathlib import Path
 
 from workshop import Place, use
 
+from skillopt_mcp.actions.candidates import propose_edits
+from skillopt_mcp.actions.proposals import propose_from_evidence
+from skillopt_mcp.actions.submitting import submit_work
+from skillopt_mcp.actions.trajectories import Recording, record_trajectory
 from skillopt_mcp.backends.scripted import Scripted
-from skillopt_mcp.candidates import propose_edits
-from skillopt_mcp.proposals import propose_from_evidence
-from skillopt_mcp.records.results import Proposed
-from skillopt_mcp.submitting import submit_work
-from skillopt_mcp.trajectories import Recording, record_trajectory
-from skillopt_mcp.workspace import Workspace
+from skillopt_mcp.core.results import Proposed
+from skillopt_mcp.workspace.workspace import Workspace
 
 MISSED = {"op": "replace", "target": "- No such line.", "content": "- New.", "path": "SKILL.md", "evidence": [1]}
 MADE = {"op": "append", "target": None, "content": "- Add VAT.", "path": "SKILL.md", "evidence": [1]}

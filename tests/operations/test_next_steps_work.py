@@ -8,18 +8,18 @@ from dataclasses import replace
 import pytest
 from workshop import Place
 
-from skillopt_mcp.candidates import propose_edits, rebase_candidate
-from skillopt_mcp.errors import Refused
-from skillopt_mcp.promotion_tests import current_test, evaluate_candidate
-from skillopt_mcp.promotions.consent import Consent
-from skillopt_mcp.promotions.promoting import promote_skill, rollback_skill
-from skillopt_mcp.proposals import propose_from_evidence
-from skillopt_mcp.records.next_step import NextStep
-from skillopt_mcp.report.facts import gather, gather_skills
-from skillopt_mcp.show.inspecting import inspect
-from skillopt_mcp.show.listing import list_skills
+from skillopt_mcp.actions.candidates import propose_edits, rebase_candidate
+from skillopt_mcp.actions.promotion_tests import current_test, evaluate_candidate
+from skillopt_mcp.actions.promotions.consent import Consent
+from skillopt_mcp.actions.promotions.promoting import promote_skill, rollback_skill
+from skillopt_mcp.actions.proposals import propose_from_evidence
+from skillopt_mcp.core.errors import Refused
+from skillopt_mcp.core.next_step import NextStep
+from skillopt_mcp.reports.facts import gather, gather_skills
+from skillopt_mcp.reports.inspecting import inspect
+from skillopt_mcp.reports.listing import list_skills
 from skillopt_mcp.training.promotion_test import Asked
-from skillopt_mcp.workspace import Workspace
+from skillopt_mcp.workspace.workspace import Workspace
 
 PLACEBO, SKILL = "- Take your time.", "ledger-clerk"
 

@@ -13,20 +13,20 @@ from pathlib import Path
 import pytest
 from workshop import LESSONS, Place
 
+from skillopt_mcp.actions.candidates import propose_edits, rebase_candidate
+from skillopt_mcp.actions.promotions.consent import Consent, permit
+from skillopt_mcp.actions.promotions.promoting import promote_skill
+from skillopt_mcp.actions.promotions.review import review_candidate
+from skillopt_mcp.actions.runs import replay, start_run
+from skillopt_mcp.actions.tasks import add_tasks
+from skillopt_mcp.actions.trajectories import Recording, record_trajectory
 from skillopt_mcp.backends.base import BackendFault
 from skillopt_mcp.backends.scripted import Scripted
-from skillopt_mcp.candidates import propose_edits, rebase_candidate
-from skillopt_mcp.promotions.consent import Consent, permit
-from skillopt_mcp.promotions.promoting import promote_skill
-from skillopt_mcp.promotions.review import review_candidate
-from skillopt_mcp.records.calls import Call, Message, Question, Reply
-from skillopt_mcp.runs import replay, start_run
-from skillopt_mcp.show.inspecting import inspect
+from skillopt_mcp.core.calls import Call, Message, Question, Reply
+from skillopt_mcp.reports.inspecting import inspect
 from skillopt_mcp.store.driver import connect
-from skillopt_mcp.tasks import add_tasks
 from skillopt_mcp.training.config import Config
-from skillopt_mcp.trajectories import Recording, record_trajectory
-from skillopt_mcp.workspace import Workspace, known_here, open_redactor
+from skillopt_mcp.workspace.workspace import Workspace, known_here, open_redactor
 
 ENVIRONMENT = "blue whale seven"
 OWN = "zQ9xKc7LmW2pRt5VbN8j"

@@ -8,15 +8,15 @@ import pytest
 from hostwork import Clock, begun, server
 from workshop import PLACEBO, Place, use
 
+from skillopt_mcp.actions.promotion_tests import evaluate_candidate
+from skillopt_mcp.actions.submitting import submit_work
+from skillopt_mcp.actions.tasks import add_tasks
 from skillopt_mcp.backends.scripted import Scripted
-from skillopt_mcp.errors import BadInput
-from skillopt_mcp.host_work import Capacity
-from skillopt_mcp.promotion_tests import evaluate_candidate
-from skillopt_mcp.records.budgets import Caps
-from skillopt_mcp.records.results import Evaluated, Submitted
-from skillopt_mcp.submitting import submit_work
-from skillopt_mcp.tasks import add_tasks
-from skillopt_mcp.workspace import Workspace
+from skillopt_mcp.core.budgets import Caps
+from skillopt_mcp.core.errors import BadInput
+from skillopt_mcp.core.results import Evaluated, Submitted
+from skillopt_mcp.workspace.host_work import Capacity
+from skillopt_mcp.workspace.workspace import Workspace
 
 EDITED = "---\nname: ledger-clerk\ndescription: mine\n---\nMine.\n"
 

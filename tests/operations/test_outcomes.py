@@ -25,10 +25,10 @@ from skillopt_mcp import (
     train,
 )
 from skillopt_mcp.cli.main import main
-from skillopt_mcp.costs import Accounted
-from skillopt_mcp.judges.judging import parse_judge
-from skillopt_mcp.records.skills import SkillFiles
-from skillopt_mcp.records.tasks import Split, Task
+from skillopt_mcp.core.skills import SkillFiles
+from skillopt_mcp.core.tasks import Split, Task
+from skillopt_mcp.tasks.judges.judging import parse_judge
+from skillopt_mcp.workspace.costs import Accounted
 
 CONFIG = Config(epochs=1, batch=10, sessions=0, slow_update=False, meta_skill=False, seed=3)
 LESSON = "Greet in Latin."

@@ -6,16 +6,16 @@ from itertools import product
 import pytest
 from workshop import EVEN, LESSONS, SEED, Place, as_if_real, use
 
+from skillopt_mcp.actions.candidates import propose_edits
+from skillopt_mcp.actions.estimates import run_gaps
+from skillopt_mcp.actions.promotion_tests import candidate_named, current_test, evaluate_candidate, foresee
+from skillopt_mcp.actions.promotions.consent import Consent, permit
+from skillopt_mcp.actions.promotions.promoting import promote_skill
+from skillopt_mcp.actions.trajectories import Recording, record_trajectory
 from skillopt_mcp.backends.world import make_tasks
-from skillopt_mcp.candidates import propose_edits
-from skillopt_mcp.estimates import run_gaps
-from skillopt_mcp.judges.judging import parse_judge
-from skillopt_mcp.promotion_tests import candidate_named, current_test, evaluate_candidate, foresee
-from skillopt_mcp.promotions.consent import Consent, permit
-from skillopt_mcp.promotions.promoting import promote_skill
-from skillopt_mcp.records.commands import RegisteredCommand
-from skillopt_mcp.records.tasks import NewTask
-from skillopt_mcp.trajectories import Recording, record_trajectory
+from skillopt_mcp.core.commands import RegisteredCommand
+from skillopt_mcp.core.tasks import NewTask
+from skillopt_mcp.tasks.judges.judging import parse_judge
 
 OWN = ("train tasks", "held-out tasks", "an optimizer", "small", "no session")
 

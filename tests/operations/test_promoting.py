@@ -11,17 +11,17 @@ from typing import Any
 import pytest
 from workshop import LESSONS, PLACEBO, Place, by_new_lines, is_taught, solving, use
 
-from skillopt_mcp import live_files as livefiles
+from skillopt_mcp.actions.candidates import propose_edits
+from skillopt_mcp.actions.promotion_tests import evaluate_candidate
+from skillopt_mcp.actions.promotions.consent import Consent
+from skillopt_mcp.actions.promotions.promoting import promote_skill, rollback_skill
+from skillopt_mcp.backends.owners import lock_run
 from skillopt_mcp.backends.world import make_skill
-from skillopt_mcp.calls.owners import lock_run
-from skillopt_mcp.candidates import propose_edits
-from skillopt_mcp.errors import BadInput, BadSkill, Busy, Refused
-from skillopt_mcp.promotion_tests import evaluate_candidate
-from skillopt_mcp.promotions.consent import Consent
-from skillopt_mcp.promotions.promoting import promote_skill, rollback_skill
-from skillopt_mcp.show.listing import history
-from skillopt_mcp.skill_folders import lock_name, read_skill, recover
-from skillopt_mcp.workspace import Workspace
+from skillopt_mcp.core.errors import BadInput, BadSkill, Busy, Refused
+from skillopt_mcp.documents import live_files as livefiles
+from skillopt_mcp.reports.listing import history
+from skillopt_mcp.workspace.skill_folders import lock_name, read_skill, recover
+from skillopt_mcp.workspace.workspace import Workspace
 
 PERSON = Consent.PERSON_SIMULATED
 
@@ -133,7 +133,7 @@ def test_a_store_opens_though_a_pending_promotion_cannot_be_finished(
     candidate_id = two_files(place, workspace)
     with monkeypatch.context() as patched:
         patched.setattr(livefiles, "_swap", lambda *_: _die())
-        patched.setattr("skillopt_mcp.promotions.promoting.take_back", lambda *_: None)
+        patched.setattr("skillopt_mcp.actions.promotions.promoting.take_back", lambda *_: None)
         with pytest.raises(KeyboardInterrupt):
             promote_skill(workspace, candidate_id, PERSON)
     assert (place.skill / "references" / "more.md").exists()
@@ -159,7 +159,7 @@ def test_a_server_that_stays_open_finishes_what_a_killed_process_began(
     server.skill("ledger-clerk")
     with monkeypatch.context() as patched:
         patched.setattr(livefiles, "_swap", lambda *_: _die())
-        patched.setattr("skillopt_mcp.promotions.promoting.take_back", lambda *_: None)
+        patched.setattr("skillopt_mcp.actions.promotions.promoting.take_back", lambda *_: None)
         with pytest.raises(KeyboardInterrupt):
             promote_skill(workspace, candidate_id, PERSON)
     version = server.store.candidates.get_candidate(candidate_id).version_id

@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 from workshop import Place
 
-from skillopt_mcp.maintenance.verify import verify_store
-from skillopt_mcp.promotions.consent import Consent
-from skillopt_mcp.promotions.promoting import promote_skill, rollback_skill
-from skillopt_mcp.show.listing import history
+from skillopt_mcp.actions.promotions.consent import Consent
+from skillopt_mcp.actions.promotions.promoting import promote_skill, rollback_skill
+from skillopt_mcp.admin.verify import verify_store
+from skillopt_mcp.reports.listing import history
 from skillopt_mcp.store import events
-from skillopt_mcp.workspace import Workspace
+from skillopt_mcp.workspace.workspace import Workspace
 
 
 def test_a_clock_that_goes_back_changes_no_order(

@@ -13,26 +13,26 @@ from hostwork import Clock, begun, driven
 from workshop import LESSONS, PLACEBO, SEED, SIMULATION, Place, as_if_real, is_taught, right_when_taught, solving, use
 
 from benchmarks.host_agent import Agent
+from skillopt_mcp.actions.promotion_tests import candidate_of_files, evaluate_candidate
+from skillopt_mcp.actions.promotions.consent import Consent
+from skillopt_mcp.actions.promotions.promoting import promote_skill
+from skillopt_mcp.actions.submitting import submit_work
+from skillopt_mcp.backends import spending
 from skillopt_mcp.backends.base import BackendFault
 from skillopt_mcp.backends.scripted import Answer, Scripted
-from skillopt_mcp.calls import spending
-from skillopt_mcp.errors import BackendError, BadInput, CapReached, NotFound, Outage, Refused
-from skillopt_mcp.judges.kinds.rubric import Rubric
-from skillopt_mcp.promotion_tests import candidate_of_files, evaluate_candidate
-from skillopt_mcp.promotions.consent import Consent
-from skillopt_mcp.promotions.promoting import promote_skill
-from skillopt_mcp.records import evidence
-from skillopt_mcp.records.budgets import Caps
-from skillopt_mcp.records.calls import Call, Fault, Reply
-from skillopt_mcp.records.evidence import Arm
-from skillopt_mcp.records.results import Evaluated
-from skillopt_mcp.records.tasks import NewTask
-from skillopt_mcp.splits import DEFAULT_SHARES
+from skillopt_mcp.core import evidence
+from skillopt_mcp.core.budgets import Caps
+from skillopt_mcp.core.calls import Call, Fault, Reply
+from skillopt_mcp.core.errors import BackendError, BadInput, CapReached, NotFound, Outage, Refused
+from skillopt_mcp.core.evidence import Arm
+from skillopt_mcp.core.results import Evaluated
+from skillopt_mcp.core.tasks import NewTask
 from skillopt_mcp.store.pool import Pool
 from skillopt_mcp.store.promotion_tests import PromotionTests
-from skillopt_mcp.submitting import submit_work
+from skillopt_mcp.tasks.judges.kinds.rubric import Rubric
+from skillopt_mcp.tasks.splits import DEFAULT_SHARES
 from skillopt_mcp.training.promotion_test import BETTER, Asked
-from skillopt_mcp.workspace import Workspace
+from skillopt_mcp.workspace.workspace import Workspace
 
 HARM = "- Answer no."
 
@@ -395,8 +395,8 @@ def test_a_test_that_is_stopped_again_and_again_ends_as_one_that_was_not_and_pay
 _KILLED = """
 import os, signal, sys
 from pathlib import Path
-from skillopt_mcp.promotion_tests import evaluate_candidate
-from skillopt_mcp.workspace import Workspace
+from skillopt_mcp.actions.promotion_tests import evaluate_candidate
+from skillopt_mcp.workspace.workspace import Workspace
 store, project, target, candidate_id = sys.argv[1:]
 workspace = Workspace(Path(store), target=target, project=Path(project))
 real = workspace.store.tests.add_attempts

@@ -7,11 +7,11 @@ from collections import Counter
 
 from workshop import Place, use
 
+from skillopt_mcp.actions.promotions.review import review_candidate
+from skillopt_mcp.actions.proposals import propose_from_evidence
+from skillopt_mcp.actions.tasks import add_tasks
 from skillopt_mcp.backends.scripted import Scripted
-from skillopt_mcp.promotions.review import review_candidate
-from skillopt_mcp.proposals import propose_from_evidence
-from skillopt_mcp.records.calls import Call, Rollout
-from skillopt_mcp.tasks import add_tasks
+from skillopt_mcp.core.calls import Call, Rollout
 
 
 def rows(kind: str, n: int) -> list[object]:

@@ -3,11 +3,11 @@ from __future__ import annotations
 import pytest
 from workshop import Place
 
-from skillopt_mcp.candidates import propose_edits
-from skillopt_mcp.errors import BadInput
-from skillopt_mcp.records.results import EditOutcome
-from skillopt_mcp.show.inspecting import inspect
-from skillopt_mcp.workspace import Workspace
+from skillopt_mcp.actions.candidates import propose_edits
+from skillopt_mcp.core.errors import BadInput
+from skillopt_mcp.core.results import EditOutcome
+from skillopt_mcp.reports.inspecting import inspect
+from skillopt_mcp.workspace.workspace import Workspace
 
 
 @pytest.fixture

@@ -19,10 +19,10 @@ from workshop import SIMULATION, Place
 import skillopt_mcp
 from skillopt_mcp import BadInput, CapReached, Caps, Config, NewTask, Rolled, SkillOptError, Stopped, Trained, train
 from skillopt_mcp.api import StageName
-from skillopt_mcp.judges.judging import parse_judge
-from skillopt_mcp.records.evidence import Solved
-from skillopt_mcp.records.skills import SkillFiles
-from skillopt_mcp.records.tasks import Split, Task
+from skillopt_mcp.core.evidence import Solved
+from skillopt_mcp.core.skills import SkillFiles
+from skillopt_mcp.core.tasks import Split, Task
+from skillopt_mcp.tasks.judges.judging import parse_judge
 
 CONFIG = Config(epochs=1, batch=10, sessions=0, slow_update=False, meta_skill=False)
 LESSON = "Greet in Latin."

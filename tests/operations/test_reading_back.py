@@ -9,18 +9,18 @@ from pathlib import Path
 import pytest
 from workshop import LESSONS, SEED, Place
 
-from skillopt_mcp import skill_folders as recovery
-from skillopt_mcp import workspace as workspaces
+from skillopt_mcp.actions.promotion_tests import evaluate_candidate
+from skillopt_mcp.actions.promotions import promoting
+from skillopt_mcp.actions.promotions.consent import Consent
+from skillopt_mcp.actions.promotions.promoting import next_step, promote_skill, rollback_skill
 from skillopt_mcp.backends.world import make_skill
-from skillopt_mcp.errors import Refused
-from skillopt_mcp.promotion_tests import evaluate_candidate
-from skillopt_mcp.promotions import promoting
-from skillopt_mcp.promotions.consent import Consent
-from skillopt_mcp.promotions.promoting import next_step, promote_skill, rollback_skill
-from skillopt_mcp.records.candidates import Candidate, NewCandidate, candidate_id
-from skillopt_mcp.records.skills import SkillFile, SkillFiles
-from skillopt_mcp.skill_folders import read_skill
-from skillopt_mcp.workspace import Workspace
+from skillopt_mcp.core.candidates import Candidate, NewCandidate, candidate_id
+from skillopt_mcp.core.errors import Refused
+from skillopt_mcp.core.skills import SkillFile, SkillFiles
+from skillopt_mcp.workspace import skill_folders as recovery
+from skillopt_mcp.workspace import workspace as workspaces
+from skillopt_mcp.workspace.skill_folders import read_skill
+from skillopt_mcp.workspace.workspace import Workspace
 
 
 @pytest.fixture

@@ -5,15 +5,15 @@ from __future__ import annotations
 import pytest
 from workshop import LESSONS, PLACEBO, Place
 
-from skillopt_mcp.candidates import propose_edits, rebase_candidate
+from skillopt_mcp.actions.candidates import propose_edits, rebase_candidate
+from skillopt_mcp.actions.promotion_tests import evaluate_candidate
+from skillopt_mcp.actions.promotions.consent import Consent
+from skillopt_mcp.actions.promotions.promoting import promote_skill
+from skillopt_mcp.core.candidates import Candidate, NewCandidate, candidate_id
+from skillopt_mcp.core.edits import Edit, Patch
+from skillopt_mcp.core.errors import NotFound, Refused
 from skillopt_mcp.documents.edits import apply_patch
-from skillopt_mcp.errors import NotFound, Refused
-from skillopt_mcp.promotion_tests import evaluate_candidate
-from skillopt_mcp.promotions.consent import Consent
-from skillopt_mcp.promotions.promoting import promote_skill
-from skillopt_mcp.records.candidates import Candidate, NewCandidate, candidate_id
-from skillopt_mcp.records.edits import Edit, Patch
-from skillopt_mcp.workspace import Workspace
+from skillopt_mcp.workspace.workspace import Workspace
 
 NOTE = "- A rule that a person wrote by hand.\n"
 

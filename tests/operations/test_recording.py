@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 from workshop import Place
 
-from skillopt_mcp import limits
-from skillopt_mcp.errors import BadInput, NotFound
-from skillopt_mcp.maintenance.verify import verify_store
-from skillopt_mcp.records.results import Proposed
-from skillopt_mcp.show.inspecting import inspect
-from skillopt_mcp.trajectories import Recording, record_trajectory
-from skillopt_mcp.workspace import Workspace
+from skillopt_mcp.actions.trajectories import Recording, record_trajectory
+from skillopt_mcp.admin.verify import verify_store
+from skillopt_mcp.core import limits
+from skillopt_mcp.core.errors import BadInput, NotFound
+from skillopt_mcp.core.results import Proposed
+from skillopt_mcp.reports.inspecting import inspect
+from skillopt_mcp.workspace.workspace import Workspace
 
 DONE = Recording(task="Sum the invoice", hard=False, reason="VAT was left out")
 
@@ -75,7 +75,7 @@ def test_an_edit_of_the_skill_between_two_recordings_makes_two_versions(place: P
 
 def test_an_edit_that_keeps_size_and_time_is_seen_too(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     with place.open() as workspace:
-        monkeypatch.setattr("skillopt_mcp.skill_folders.TICK_NS", -(1 << 62))  # even what is young is remembered
+        monkeypatch.setattr("skillopt_mcp.workspace.skill_folders.TICK_NS", -(1 << 62))  # the young are kept, too
         place.main.write_text("# Rule 1\n")
         old(place.skill)
         first = record_trajectory(workspace, str(place.skill), DONE).version

@@ -8,18 +8,18 @@ from pathlib import Path
 from hostwork import begun_proposal
 from workshop import LESSONS, PLACEBO, Place, as_if_real, use
 
+from skillopt_mcp.actions.promotion_tests import evaluate_candidate
+from skillopt_mcp.actions.promotions.consent import Consent
+from skillopt_mcp.actions.promotions.promoting import promote_skill, rollback_skill
+from skillopt_mcp.actions.proposals import propose_from_evidence
+from skillopt_mcp.actions.submitting import submit_work
+from skillopt_mcp.actions.trajectories import Recording, record_trajectory
+from skillopt_mcp.admin.erase import erase
 from skillopt_mcp.backends.work import EVIDENCE
-from skillopt_mcp.maintenance.erase import erase
-from skillopt_mcp.promotion_tests import evaluate_candidate
-from skillopt_mcp.promotions.consent import Consent
-from skillopt_mcp.promotions.promoting import promote_skill, rollback_skill
+from skillopt_mcp.core.results import Proposed
 from skillopt_mcp.prompts.history import TEXT_LIMIT
 from skillopt_mcp.prompts.rendering import cut_middle
-from skillopt_mcp.proposals import propose_from_evidence
-from skillopt_mcp.records.results import Proposed
-from skillopt_mcp.submitting import submit_work
-from skillopt_mcp.trajectories import Recording, record_trajectory
-from skillopt_mcp.workspace import Workspace
+from skillopt_mcp.workspace.workspace import Workspace
 
 WORSE = "- Always answer with the word unknown."
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 from workshop import Place
 
-from skillopt_mcp.candidates import Change, first_repeat, past_of, propose_edits
+from skillopt_mcp.actions.candidates import Change, first_repeat, past_of, propose_edits
+from skillopt_mcp.actions.promotion_tests import evaluate_candidate
+from skillopt_mcp.core.edits import Edit, Patch
+from skillopt_mcp.core.skills import SkillFile, SkillFiles
 from skillopt_mcp.documents.diffs import edits_between
 from skillopt_mcp.documents.edits import apply_patch
-from skillopt_mcp.promotion_tests import evaluate_candidate
-from skillopt_mcp.records.edits import Edit, Patch
-from skillopt_mcp.records.skills import SkillFile, SkillFiles
-from skillopt_mcp.workspace import Workspace
+from skillopt_mcp.workspace.workspace import Workspace
 
 TEXT = """\
 ---

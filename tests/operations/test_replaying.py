@@ -12,24 +12,24 @@ from pathlib import Path
 import pytest
 from workshop import SEED, SIMULATION, Place, use
 
+from skillopt_mcp.actions.promotion_tests import evaluate_candidate
+from skillopt_mcp.actions.runs import replay, start_run, unfinished_run
 from skillopt_mcp.backends.scripted import Scripted
 from skillopt_mcp.backends.world import make_tasks
-from skillopt_mcp.errors import BackendError, BadInput, Busy, NotFound, Refused
+from skillopt_mcp.core.errors import BackendError, BadInput, Busy, NotFound, Refused
+from skillopt_mcp.core.runs import Run
+from skillopt_mcp.core.tasks import NewTask, Split
 from skillopt_mcp.gates.promotion import GATE
-from skillopt_mcp.judges import programs
-from skillopt_mcp.judges.judging import parse_judge
-from skillopt_mcp.judges.programs import register_command
-from skillopt_mcp.promotion_tests import evaluate_candidate
-from skillopt_mcp.records.runs import Run
-from skillopt_mcp.records.tasks import NewTask, Split
-from skillopt_mcp.runs import replay, start_run, unfinished_run
-from skillopt_mcp.show.listing import list_skills
-from skillopt_mcp.splits import DEFAULT_SHARES
+from skillopt_mcp.reports.listing import list_skills
 from skillopt_mcp.store.driver import Connection
 from skillopt_mcp.store.pool import Pool
+from skillopt_mcp.tasks.judges import programs
+from skillopt_mcp.tasks.judges.judging import parse_judge
+from skillopt_mcp.tasks.judges.programs import register_command
+from skillopt_mcp.tasks.splits import DEFAULT_SHARES
 from skillopt_mcp.training.config import Config
 from skillopt_mcp.training.progress import Notify, Progress
-from skillopt_mcp.workspace import Workspace
+from skillopt_mcp.workspace.workspace import Workspace
 
 CONFIG = Config(epochs=2, batch=10, seed=2)
 

@@ -5,23 +5,17 @@ from __future__ import annotations
 import pytest
 from workshop import Place
 
-from skillopt_mcp.errors import BadInput, Busy, CapReached, NotFound
-from skillopt_mcp.maintenance.verify import verify_store
-from skillopt_mcp.promotion_tests import chosen_tasks, evaluate_candidate, tasks_to_test
-from skillopt_mcp.records.budgets import Caps
-from skillopt_mcp.records.tasks import Task
-from skillopt_mcp.runs import planned, replay, start_run
-from skillopt_mcp.show.inspecting import inspect
-from skillopt_mcp.show.listing import history
-from skillopt_mcp.tasks import (
-    REASON_CHARACTERS,
-    add_tasks,
-    check_stored,
-    remove_tasks,
-    review_removal,
-)
+from skillopt_mcp.actions.promotion_tests import chosen_tasks, evaluate_candidate, tasks_to_test
+from skillopt_mcp.actions.runs import planned, replay, start_run
+from skillopt_mcp.actions.tasks import REASON_CHARACTERS, add_tasks, check_stored, remove_tasks, review_removal
+from skillopt_mcp.admin.verify import verify_store
+from skillopt_mcp.core.budgets import Caps
+from skillopt_mcp.core.errors import BadInput, Busy, CapReached, NotFound
+from skillopt_mcp.core.tasks import Task
+from skillopt_mcp.reports.inspecting import inspect
+from skillopt_mcp.reports.listing import history
 from skillopt_mcp.training.config import Config
-from skillopt_mcp.workspace import Workspace
+from skillopt_mcp.workspace.workspace import Workspace
 
 SKILL = "ledger-clerk"
 RIGHT = {"kind": "exact", "expected": "right"}

@@ -9,19 +9,19 @@ from collections.abc import Callable
 import pytest
 from workshop import PLACEBO, Place, use
 
+from skillopt_mcp.actions.promotion_tests import evaluate_candidate
+from skillopt_mcp.actions.promotions.consent import Consent, permit
+from skillopt_mcp.actions.promotions.promoting import promote_skill
+from skillopt_mcp.actions.proposals import propose_from_evidence
+from skillopt_mcp.actions.trajectories import Recording, record_trajectory
+from skillopt_mcp.admin.verify import verify_store
 from skillopt_mcp.backends.scripted import Scripted
-from skillopt_mcp.maintenance.verify import verify_store
-from skillopt_mcp.promotion_tests import evaluate_candidate
-from skillopt_mcp.promotions.consent import Consent, permit
-from skillopt_mcp.promotions.promoting import promote_skill
-from skillopt_mcp.proposals import propose_from_evidence
-from skillopt_mcp.records.calls import Call, Reply, Rollout
-from skillopt_mcp.records.results import Evaluated
+from skillopt_mcp.core.calls import Call, Reply, Rollout
+from skillopt_mcp.core.results import Evaluated
 from skillopt_mcp.store.erasing import Erasing
 from skillopt_mcp.store.ledger import ServedBy, Servings
 from skillopt_mcp.store.pool import Pool
-from skillopt_mcp.trajectories import Recording, record_trajectory
-from skillopt_mcp.workspace import Workspace
+from skillopt_mcp.workspace.workspace import Workspace
 
 REAL = "anthropic:some-model"
 PATCH = json.dumps({"reasoning": "", "edits": [{"op": "append", "content": "- Mind the units."}]})

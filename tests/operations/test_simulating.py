@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 from workshop import SEED, SIMULATION, Place
 
-from skillopt_mcp.demo import advised
-from skillopt_mcp.records.next_step import NextStep
-from skillopt_mcp.records.results import Result
-from skillopt_mcp.tasks import add_tasks
-from skillopt_mcp.workspace import Workspace
+from skillopt_mcp.actions.demo import advised
+from skillopt_mcp.actions.tasks import add_tasks
+from skillopt_mcp.core.next_step import NextStep
+from skillopt_mcp.core.results import Result
+from skillopt_mcp.workspace.workspace import Workspace
 
 FOUND = Result(next_step=NextStep(action="demo"))
 MINE = {"prompt": "What is 2 + 2?", "judge": {"kind": "numeric", "expected": 4}}

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 from workshop import Place
 
+from skillopt_mcp.core.candidates import Candidate, NewCandidate, candidate_id
+from skillopt_mcp.core.edits import Edit, Patch
 from skillopt_mcp.documents.edits import apply_patch
-from skillopt_mcp.records.candidates import Candidate, NewCandidate, candidate_id
-from skillopt_mcp.records.edits import Edit, Patch
-from skillopt_mcp.show.inspecting import inspect
-from skillopt_mcp.workspace import Workspace
+from skillopt_mcp.reports.inspecting import inspect
+from skillopt_mcp.workspace.workspace import Workspace
 
 ALL = "4 trajectories (trajectory:2, trajectory:11, 2 rollouts)"
 SHOWN = ("trajectory:11", "trial:9", "trajectory:2", "trial:10")

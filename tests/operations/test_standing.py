@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from workshop import LESSONS, PLACEBO, Place
 
-from skillopt_mcp.promotion_tests import evaluate_candidate
-from skillopt_mcp.promotions.consent import Consent
-from skillopt_mcp.promotions.promoting import next_step, promote_skill, rollback_skill
-from skillopt_mcp.show.inspecting import inspect
-from skillopt_mcp.show.listing import list_skills
-from skillopt_mcp.workspace import Workspace
+from skillopt_mcp.actions.promotion_tests import evaluate_candidate
+from skillopt_mcp.actions.promotions.consent import Consent
+from skillopt_mcp.actions.promotions.promoting import next_step, promote_skill, rollback_skill
+from skillopt_mcp.reports.inspecting import inspect
+from skillopt_mcp.reports.listing import list_skills
+from skillopt_mcp.workspace.workspace import Workspace
 
 
 def reported(workspace: Workspace) -> list[str]:

@@ -9,25 +9,25 @@ from hostwork import begun, driven
 from workshop import LESSONS, PLACEBO, SEED, Place, as_if_real, by_new_lines, is_taught, solving, use
 
 from benchmarks.host_agent import Agent
+from skillopt_mcp.actions.candidates import propose_edits, rebase_candidate
+from skillopt_mcp.actions.promotion_tests import candidate_of_files, evaluate_candidate
+from skillopt_mcp.actions.promotions.consent import Consent, permit
+from skillopt_mcp.actions.promotions.promoting import promote_skill, rollback_skill
+from skillopt_mcp.actions.proposals import propose_from_evidence
+from skillopt_mcp.actions.runs import replay, start_run
+from skillopt_mcp.actions.trajectories import Recording, record_trajectory
+from skillopt_mcp.admin.verify import verify_store
 from skillopt_mcp.backends.scripted import Scripted
-from skillopt_mcp.candidates import propose_edits, rebase_candidate
-from skillopt_mcp.judges.kinds.rubric import Rubric
-from skillopt_mcp.judges.kinds.text import Exact
-from skillopt_mcp.maintenance.verify import verify_store
-from skillopt_mcp.promotion_tests import candidate_of_files, evaluate_candidate
-from skillopt_mcp.promotions.consent import Consent, permit
-from skillopt_mcp.promotions.promoting import promote_skill, rollback_skill
-from skillopt_mcp.proposals import propose_from_evidence
-from skillopt_mcp.records.calls import Call, Question
-from skillopt_mcp.records.evidence import ROLLOUT
-from skillopt_mcp.records.tasks import NewTask
-from skillopt_mcp.runs import replay, start_run
-from skillopt_mcp.show.listing import list_skills
-from skillopt_mcp.splits import DEFAULT_SHARES
+from skillopt_mcp.core.calls import Call, Question
+from skillopt_mcp.core.evidence import ROLLOUT
+from skillopt_mcp.core.tasks import NewTask
+from skillopt_mcp.reports.listing import list_skills
+from skillopt_mcp.tasks.judges.kinds.rubric import Rubric
+from skillopt_mcp.tasks.judges.kinds.text import Exact
+from skillopt_mcp.tasks.splits import DEFAULT_SHARES
 from skillopt_mcp.training.config import Config
 from skillopt_mcp.training.promotion_test import Asked
-from skillopt_mcp.trajectories import Recording, record_trajectory
-from skillopt_mcp.workspace import Workspace
+from skillopt_mcp.workspace.workspace import Workspace
 
 STANDING = Consent.STANDING
 

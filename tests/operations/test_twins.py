@@ -6,10 +6,10 @@ import pytest
 from hostwork import Clock, server
 from workshop import Place
 
-from skillopt_mcp.promotion_tests import evaluate_candidate
-from skillopt_mcp.records.notes import Note
-from skillopt_mcp.tasks import add_tasks, near_train_tasks, remove_tasks
-from skillopt_mcp.workspace import Workspace
+from skillopt_mcp.actions.promotion_tests import evaluate_candidate
+from skillopt_mcp.actions.tasks import add_tasks, near_train_tasks, remove_tasks
+from skillopt_mcp.core.notes import Note
+from skillopt_mcp.workspace.workspace import Workspace
 
 FACTS = {
     "Halden Timber": "thursday noon", "Brixton Glass": "the last friday", "Orion Foods": "monday eight sharp",

@@ -6,13 +6,13 @@ from typing import Any
 import pytest
 from workshop import Place
 
-from skillopt_mcp.errors import BadInput, NotFound, StoreError
-from skillopt_mcp.maintenance.verify import verify_store
-from skillopt_mcp.promotions.consent import Consent, permit, revoke
-from skillopt_mcp.promotions.promoting import promote_skill
+from skillopt_mcp.actions.promotions.consent import Consent, permit, revoke
+from skillopt_mcp.actions.promotions.promoting import promote_skill
+from skillopt_mcp.admin.verify import verify_store
+from skillopt_mcp.core.errors import BadInput, NotFound, StoreError
 from skillopt_mcp.store.events import Events
 from skillopt_mcp.store.pool import Pool
-from skillopt_mcp.workspace import Workspace
+from skillopt_mcp.workspace.workspace import Workspace
 
 
 @pytest.fixture

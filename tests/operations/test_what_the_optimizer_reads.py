@@ -8,15 +8,15 @@ from pathlib import Path
 from hostwork import Clock, begun_proposal, server
 from workshop import Place
 
+from skillopt_mcp.actions.runs import replay, start_run
+from skillopt_mcp.actions.submitting import submit_work
+from skillopt_mcp.actions.tasks import add_tasks
+from skillopt_mcp.actions.trajectories import Recording, record_trajectory
 from skillopt_mcp.backends.scripted import Scripted
-from skillopt_mcp.records.calls import Call, Question, Rollout
-from skillopt_mcp.records.tasks import SPLITS
-from skillopt_mcp.runs import replay, start_run
-from skillopt_mcp.submitting import submit_work
-from skillopt_mcp.tasks import add_tasks
+from skillopt_mcp.core.calls import Call, Question, Rollout
+from skillopt_mcp.core.tasks import SPLITS
 from skillopt_mcp.training.config import Config
-from skillopt_mcp.trajectories import Recording, record_trajectory
-from skillopt_mcp.workspace import Workspace
+from skillopt_mcp.workspace.workspace import Workspace
 
 N = 8
 ALL_ON = Config(epochs=3, batch=4, minibatch=4, repeats=2, skill_aware=True, slow_update=True, meta_skill=True)

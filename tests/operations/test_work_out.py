@@ -7,11 +7,11 @@ from hostwork import Clock, begun, begun_proposal, driven, server
 from workshop import SEED, Place
 
 from benchmarks.host_agent import Agent
-from skillopt_mcp.host_work import Capacity
-from skillopt_mcp.promotion_tests import evaluate_candidate
-from skillopt_mcp.proposals import propose_from_evidence
-from skillopt_mcp.submitting import submit_work
-from skillopt_mcp.workspace import Workspace
+from skillopt_mcp.actions.promotion_tests import evaluate_candidate
+from skillopt_mcp.actions.proposals import propose_from_evidence
+from skillopt_mcp.actions.submitting import submit_work
+from skillopt_mcp.workspace.host_work import Capacity
+from skillopt_mcp.workspace.workspace import Workspace
 
 
 def other_server(place: Place, clock: Clock) -> Workspace:

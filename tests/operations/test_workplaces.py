@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from skillopt_mcp import work_folders as work_folders
+from skillopt_mcp.backends import work_folders
 from skillopt_mcp.backends.work import Work
-from skillopt_mcp.errors import StoreError
-from skillopt_mcp.work_folders import WorkFolders
+from skillopt_mcp.backends.work_folders import WorkFolders
+from skillopt_mcp.core.errors import StoreError
 
 WORK = Work("# Work\n", ())
 

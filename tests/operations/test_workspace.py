@@ -5,17 +5,17 @@ from pathlib import Path
 import pytest
 from workshop import Place
 
-from skillopt_mcp.errors import BadSkill, NotFound
-from skillopt_mcp.estimates import estimate_run
-from skillopt_mcp.records.evidence import Lost, Runs, Standing, Units
-from skillopt_mcp.runs import list_runs
-from skillopt_mcp.sessions import harvest
-from skillopt_mcp.show.inspecting import inspect
-from skillopt_mcp.show.listing import list_skills
-from skillopt_mcp.tasks import add_tasks
+from skillopt_mcp.actions.estimates import estimate_run
+from skillopt_mcp.actions.runs import list_runs
+from skillopt_mcp.actions.sessions import harvest
+from skillopt_mcp.actions.tasks import add_tasks
+from skillopt_mcp.core.errors import BadSkill, NotFound
+from skillopt_mcp.core.evidence import Lost, Runs, Standing, Units
+from skillopt_mcp.reports.inspecting import inspect
+from skillopt_mcp.reports.listing import list_skills
 from skillopt_mcp.training.config import Config
 from skillopt_mcp.training.progress import Notify
-from skillopt_mcp.workspace import Jobs
+from skillopt_mcp.workspace.workspace import Jobs
 
 VERDICT = Standing(verdict="better", alpha=0.05, units=Units(), attempts_per_arm=5, runs=Runs(), lost=Lost())
 

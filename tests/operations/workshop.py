@@ -9,18 +9,18 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from zlib import crc32
 
+from skillopt_mcp.actions.candidates import propose_edits
+from skillopt_mcp.actions.promotion_tests import evaluate_candidate
+from skillopt_mcp.actions.proposals import propose_from_evidence
+from skillopt_mcp.actions.runs import furthest, new_run, start_run
 from skillopt_mcp.backends.base import Backend
 from skillopt_mcp.backends.scripted import Answer, Scripted
 from skillopt_mcp.backends.world import TOPICS, make_tasks
-from skillopt_mcp.candidates import propose_edits
-from skillopt_mcp.promotion_tests import evaluate_candidate
-from skillopt_mcp.proposals import propose_from_evidence
-from skillopt_mcp.records.calls import Call, Role, Rollout
-from skillopt_mcp.records.runs import Run
-from skillopt_mcp.records.tasks import NewTask, Split
-from skillopt_mcp.runs import furthest, new_run, start_run
+from skillopt_mcp.core.calls import Call, Role, Rollout
+from skillopt_mcp.core.runs import Run
+from skillopt_mcp.core.tasks import NewTask, Split
 from skillopt_mcp.training.config import Config
-from skillopt_mcp.workspace import Workspace
+from skillopt_mcp.workspace.workspace import Workspace
 
 EVEN: dict[Split, float] = {"train": 1, "val": 1, "test": 1}
 SEED = 3

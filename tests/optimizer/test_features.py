@@ -29,9 +29,9 @@ from training_world import (
 )
 
 from skillopt_mcp.backends.base import Backend
+from skillopt_mcp.core.calls import Call, Reply
+from skillopt_mcp.core.runs import StepRecord
 from skillopt_mcp.documents.edits import notes_in, region_text
-from skillopt_mcp.records.calls import Call, Reply
-from skillopt_mcp.records.runs import StepRecord
 from skillopt_mcp.training.config import Config
 from skillopt_mcp.training.loop import train
 from skillopt_mcp.training.plan import State

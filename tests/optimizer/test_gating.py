@@ -21,11 +21,11 @@ from training_world import (
     stored,
 )
 
+from skillopt_mcp.core.calls import Call
+from skillopt_mcp.core.evidence import SearchGate
+from skillopt_mcp.core.skills import MAIN_FILE, SkillFile
 from skillopt_mcp.gates.recompute import recomputed, search_verdict
-from skillopt_mcp.judges.kinds.text import Contains
-from skillopt_mcp.records.calls import Call
-from skillopt_mcp.records.evidence import SearchGate
-from skillopt_mcp.records.skills import MAIN_FILE, SkillFile
+from skillopt_mcp.tasks.judges.kinds.text import Contains
 from skillopt_mcp.training.config import Config
 from skillopt_mcp.training.gating import Looked, look, measured
 from skillopt_mcp.training.loop import train

@@ -21,10 +21,10 @@ from training_world import (
 
 from skillopt_mcp.backends.base import BackendFault
 from skillopt_mcp.backends.scripted import Answer
+from skillopt_mcp.core.calls import Call, Message, Reply
+from skillopt_mcp.core.edits import Op
+from skillopt_mcp.core.skills import SkillFiles
 from skillopt_mcp.documents.frontmatter import block_end
-from skillopt_mcp.records.calls import Call, Message, Reply
-from skillopt_mcp.records.edits import Op
-from skillopt_mcp.records.skills import SkillFiles
 from skillopt_mcp.training.config import Config
 from skillopt_mcp.training.loop import train
 

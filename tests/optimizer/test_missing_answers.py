@@ -9,18 +9,18 @@ from typing import get_args
 import pytest
 from training_world import PLAIN, RUN, SKILL, Bench, new_tasks, question_of, right, rollout_of
 
+from skillopt_mcp.backends import spending as retrying
 from skillopt_mcp.backends.base import BackendFault
 from skillopt_mcp.backends.scripted import Answer, Scripted
-from skillopt_mcp.calls import spending as retrying
-from skillopt_mcp.calls.spending import POLICIES
-from skillopt_mcp.errors import Outage
-from skillopt_mcp.records.calls import LOST, OF_THE_TARGET, Call, Fault
-from skillopt_mcp.records.evidence import Metric, SearchGate
-from skillopt_mcp.records.skills import MAIN_FILE, SkillFile
-from skillopt_mcp.stages.longitudinal import compare_versions
+from skillopt_mcp.backends.spending import POLICIES
+from skillopt_mcp.core.calls import LOST, OF_THE_TARGET, Call, Fault
+from skillopt_mcp.core.errors import Outage
+from skillopt_mcp.core.evidence import Metric, SearchGate
+from skillopt_mcp.core.skills import MAIN_FILE, SkillFile
 from skillopt_mcp.training.config import Config
 from skillopt_mcp.training.loop import train
 from skillopt_mcp.training.plan import State
+from skillopt_mcp.training.stages.longitudinal import compare_versions
 
 CONFIG = Config(batch=20, epochs=1, minibatch=2, max_edits=1, min_edits=1, **PLAIN)
 RAMBLE = json.dumps({"reasoning": "r", "edits": [{"op": "append", "content": "- Ramble."}]})

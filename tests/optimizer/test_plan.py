@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from training_world import PLAIN, SKILL, new_tasks, plan_of, stored
 
-from skillopt_mcp.errors import BadInput
+from skillopt_mcp.core.errors import BadInput
 from skillopt_mcp.training.config import Config
 from skillopt_mcp.training.plan import check_splits, edit_budget, search_splits, steps
 

@@ -15,27 +15,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 from training_world import SKILL, Bench, Killed, Mortal, new_tasks, right, rollout_of, stored
 
+from skillopt_mcp.backends import spending
+from skillopt_mcp.backends.asking import Asker
 from skillopt_mcp.backends.base import Backend, BackendFault
 from skillopt_mcp.backends.scripted import Answer, Scripted
-from skillopt_mcp.calls import spending
-from skillopt_mcp.calls.asking import Asker
-from skillopt_mcp.errors import BadInput, Outage, Waiting
+from skillopt_mcp.core.calls import LOST, OF_THE_TARGET, Ask, Call, Fault, Reply, Role
+from skillopt_mcp.core.candidates import Candidate, NewCandidate, candidate_id
+from skillopt_mcp.core.errors import BadInput, Outage, Waiting
+from skillopt_mcp.core.evidence import Standing
+from skillopt_mcp.core.skills import MAIN_FILE, SkillFile
+from skillopt_mcp.core.tasks import NewTask, Task
 from skillopt_mcp.gates.promotion import alpha_of
-from skillopt_mcp.judges.judging import parse_judge
-from skillopt_mcp.records.calls import LOST, OF_THE_TARGET, Ask, Call, Fault, Reply, Role
-from skillopt_mcp.records.candidates import Candidate, NewCandidate, candidate_id
-from skillopt_mcp.records.evidence import Standing
-from skillopt_mcp.records.skills import MAIN_FILE, SkillFile
-from skillopt_mcp.records.tasks import NewTask, Task
+from skillopt_mcp.tasks.judges.judging import parse_judge
 from skillopt_mcp.training import promotion_test
-from skillopt_mcp.training.promotion_test import (
-    Asked,
-    foreseen_test,
-    in_order,
-    open_test,
-    run_test,
-    standing_of,
-)
+from skillopt_mcp.training.promotion_test import Asked, foreseen_test, in_order, open_test, run_test, standing_of
 
 SALTED = Asked(salt="again")
 

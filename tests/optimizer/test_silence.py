@@ -9,15 +9,15 @@ from pathlib import Path
 import pytest
 from training_world import PLAIN, RUN, SKILL, Bench, new_tasks, outcome_of, right, rollout_of, without_ids
 
+from skillopt_mcp.backends import spending as retrying
+from skillopt_mcp.backends.asking import Asker
 from skillopt_mcp.backends.base import Backend, BackendFault
 from skillopt_mcp.backends.scripted import Answer, Scripted
-from skillopt_mcp.calls import spending as retrying
-from skillopt_mcp.calls.asking import Asker
-from skillopt_mcp.calls.spending import POLICIES
-from skillopt_mcp.errors import Outage
-from skillopt_mcp.judges.judging import parse_judge
-from skillopt_mcp.records.calls import Call, Fault, Role
-from skillopt_mcp.records.tasks import Split
+from skillopt_mcp.backends.spending import POLICIES
+from skillopt_mcp.core.calls import Call, Fault, Role
+from skillopt_mcp.core.errors import Outage
+from skillopt_mcp.core.tasks import Split
+from skillopt_mcp.tasks.judges.judging import parse_judge
 from skillopt_mcp.training.config import Config
 from skillopt_mcp.training.loop import train
 from skillopt_mcp.training.plan import State

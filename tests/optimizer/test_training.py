@@ -29,9 +29,9 @@ from training_world import (
 )
 
 from skillopt_mcp.backends.base import Backend
+from skillopt_mcp.core.calls import Call, Reply
+from skillopt_mcp.core.evidence import Trajectory
 from skillopt_mcp.gates.recompute import search_verdict
-from skillopt_mcp.records.calls import Call, Reply
-from skillopt_mcp.records.evidence import Trajectory
 from skillopt_mcp.store.trajectories import NewTrajectory
 from skillopt_mcp.training.config import Config
 from skillopt_mcp.training.loop import train

@@ -9,18 +9,18 @@ from pathlib import Path
 from typing import Self
 
 from skillopt_mcp.backends import world
+from skillopt_mcp.backends.asking import Asker
 from skillopt_mcp.backends.base import Backend
 from skillopt_mcp.backends.simulated import open_simulated
-from skillopt_mcp.calls.asking import Asker
-from skillopt_mcp.judges.kinds.text import Exact
+from skillopt_mcp.core.calls import Call, Question, Reply, Rollout
+from skillopt_mcp.core.evidence import Trajectory
+from skillopt_mcp.core.runs import Run, StepOutcome, StepRecord, TriedEdit
+from skillopt_mcp.core.skills import MAIN_FILE, SkillFile, SkillFiles
+from skillopt_mcp.core.tasks import SPLITS, NewTask, Task
 from skillopt_mcp.prompts.loading import load_prompts
-from skillopt_mcp.records.calls import Call, Question, Reply, Rollout
-from skillopt_mcp.records.evidence import Trajectory
-from skillopt_mcp.records.runs import Run, StepOutcome, StepRecord, TriedEdit
-from skillopt_mcp.records.skills import MAIN_FILE, SkillFile, SkillFiles
-from skillopt_mcp.records.tasks import SPLITS, NewTask, Task
-from skillopt_mcp.splits import DEFAULT_SHARES
 from skillopt_mcp.store.opening import Store
+from skillopt_mcp.tasks.judges.kinds.text import Exact
+from skillopt_mcp.tasks.splits import DEFAULT_SHARES
 from skillopt_mcp.training.config import Config
 from skillopt_mcp.training.loop import train
 from skillopt_mcp.training.plan import Plan, State

@@ -17,9 +17,9 @@ from skillopt.envs.searchqa.adapter import SearchQAAdapter
 
 from skillopt_mcp import Config, train
 from skillopt_mcp.backends.scripted import Scripted
-from skillopt_mcp.environments.skillopt_adapter import SkillOptEnvironment, open_skillopt
-from skillopt_mcp.errors import BadInput, Outage
-from skillopt_mcp.settings.settling import load_settings
+from skillopt_mcp.core.errors import BadInput, Outage
+from skillopt_mcp.tasks.environments.skillopt_adapter import SkillOptEnvironment, open_skillopt
+from skillopt_mcp.training.settings.settling import load_settings
 
 LESSON = "Always answer with the number alone, in answer tags."
 PATCH = json.dumps({"reasoning": "the answers are wrapped in prose", "edits": [{"op": "append", "content": LESSON}]})

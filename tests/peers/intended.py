@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 from drawn_patches import Edit
 
+from skillopt_mcp.core.text import line_end, to_lf
 from skillopt_mcp.documents.markdown import has_marker, parse
-from skillopt_mcp.documents.text import line_end, to_lf
 
 _SHOWN = re.compile(rb"<!-- (\w+)_START -->.*?<!-- \1_END -->", re.DOTALL)
 _REGION = re.compile(r"<!-- (\w+)_START -->.*?<!-- \1_END -->", re.DOTALL)

@@ -12,9 +12,9 @@ from drawn_patches import Edit as Drawn
 from intended import EITHER, INTENDED, Seen, words
 from peer_packages import PACKAGES, answers
 
+from skillopt_mcp.core.edits import Edit, Patch
+from skillopt_mcp.core.skills import MAIN_FILE, SkillFile, SkillFiles
 from skillopt_mcp.documents.edits import apply_patch
-from skillopt_mcp.records.edits import Edit, Patch
-from skillopt_mcp.records.skills import MAIN_FILE, SkillFile, SkillFiles
 
 N_CASES = 5_000
 

@@ -8,9 +8,9 @@ from random import Random
 import pytest
 from peer_packages import PACKAGES, answers
 
-from skillopt_mcp.errors import BadInput
+from skillopt_mcp.core.errors import BadInput
+from skillopt_mcp.core.evidence import Mean, Metric
 from skillopt_mcp.gates.search import TaskScore, compare, metric_value, strict
-from skillopt_mcp.records.evidence import Mean, Metric
 
 METRICS: tuple[Metric, ...] = ("hard", "soft", "mixed")
 N_CASES = 10_000

@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from skillopt_mcp.core.edits import Edit, Patch
+from skillopt_mcp.core.replies import EditReply, MergeReply, PatchReply, RankReply
+from skillopt_mcp.core.skills import SkillFile, SkillFiles
 from skillopt_mcp.documents.edits import apply_patch
 from skillopt_mcp.prompts.parsing import MAX_BYTES, parse_reply
-from skillopt_mcp.records.edits import Edit, Patch
-from skillopt_mcp.records.replies import EditReply, MergeReply, PatchReply, RankReply
-from skillopt_mcp.records.skills import SkillFile, SkillFiles
 
 ONE = PatchReply(reasoning="r", edits=[EditReply(op="append", content="{x} `y`\n")])
 TWO = PatchReply(edits=[EditReply(op="delete", target="z")])

@@ -9,12 +9,12 @@ from typing import get_args
 import pytest
 
 import skillopt_mcp.prompts
-from skillopt_mcp.errors import BadInput
+from skillopt_mcp.core.edits import Op
+from skillopt_mcp.core.errors import BadInput
+from skillopt_mcp.core.replies import SCHEMAS
 from skillopt_mcp.prompts.loading import NAMES, fill, load_prompts, stored_prompts
 from skillopt_mcp.prompts.parsing import parse_reply
 from skillopt_mcp.prompts.rendering import FORMS, UpdateMode
-from skillopt_mcp.records.edits import Op
-from skillopt_mcp.records.replies import SCHEMAS
 
 MODELS = {
     "rank": "rank", "rank_suggestions": "rank", "autonomous": "budget", "skill_aware": "aware_patch",

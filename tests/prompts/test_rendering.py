@@ -6,10 +6,10 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
+from skillopt_mcp.core.calls import NO_TOOL_CALL, Message
+from skillopt_mcp.core.edits import Edit
+from skillopt_mcp.core.evidence import Trajectory
 from skillopt_mcp.prompts.rendering import cut_middle, fence, render_edits, render_trajectories
-from skillopt_mcp.records.calls import NO_TOOL_CALL, Message
-from skillopt_mcp.records.edits import Edit
-from skillopt_mcp.records.evidence import Trajectory
 
 FENCED = st.text(st.sampled_from("`~ab\n\r \u2028"))
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skillopt_mcp.redaction.redacting import find_secrets
+from skillopt_mcp.core.redacting import find_secrets
 
 KEY = "ghp_" + "a1B2c3D4e5F6" * 3
 PASSWORD = "Zx9!kq2LmQ"

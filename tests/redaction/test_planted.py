@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.planted import DISGUISES, KINDS, LINES, PLACES, PROVIDERS, planted, shapes
-from skillopt_mcp.redaction.redacting import Redactor
+from skillopt_mcp.core.redacting import Redactor
 
 REDACTOR = Redactor(b"salt")
 WITHOUT_A_SHAPE = {"twilio-auth", "heroku", "datadog"}

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skillopt_mcp.records.calls import Message
-from skillopt_mcp.redaction.redacting import KnownSecrets, Redactor, known_secrets, redact
+from skillopt_mcp.core.calls import Message
+from skillopt_mcp.core.redacting import KnownSecrets, Redactor, known_secrets, redact
 
 KEY = "ghp_" + "a1B2c3D4e5F6" * 3
 PASSWORD = "Zx9!kq2LmQ"

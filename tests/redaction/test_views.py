@@ -7,7 +7,7 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skillopt_mcp.redaction.redacting import MAX_DEPTH, Redactor, views
+from skillopt_mcp.core.redacting import MAX_DEPTH, Redactor, views
 
 KEY = "ghp_" + "a1B2c3D4e5F6" * 3
 REDACTOR = Redactor(b"salt")

@@ -12,11 +12,11 @@ from benchmarks.lessons import LESSONS, TOOLS
 from benchmarks.poisons import CODE, HELD, POISONS, WORDS, Poison
 from benchmarks.published_lessons import PUBLISHED
 from benchmarks.redteam import COPIED, REWORDED, SKILL, Placement, Yard, honest, poisoned, yard
+from skillopt_mcp.actions.permitted import beyond_small_edit
+from skillopt_mcp.core.edits import Edit, Patch
+from skillopt_mcp.core.skills import MAIN_FILE, SkillFile, SkillFiles
 from skillopt_mcp.documents.edits import apply_patch
-from skillopt_mcp.guard.capabilities import findings
-from skillopt_mcp.permitted import beyond_small_edit
-from skillopt_mcp.records.edits import Edit, Patch
-from skillopt_mcp.records.skills import MAIN_FILE, SkillFile, SkillFiles
+from skillopt_mcp.gates.guard.capabilities import findings
 
 # The benchmark plants every lesson in every place; here some of them have a turn in one.
 EVERY = 3 if os.environ.get("THOROUGH") else 30

@@ -10,11 +10,11 @@ import anyio
 from mcp import Client
 
 from benchmarks.report import visited
-from skillopt_mcp.candidates import propose_edits
+from skillopt_mcp.actions.candidates import propose_edits
 from skillopt_mcp.server.app import SkillOptServer
 from skillopt_mcp.server.resources import APP, PAGE
 from skillopt_mcp.server.services import services_over
-from skillopt_mcp.workspace import Workspace
+from skillopt_mcp.workspace.workspace import Workspace
 
 # What the Apps extension asks of a host, as little of it as there is.
 HOST = """([frame, answer]) => new Promise((resolve) => {

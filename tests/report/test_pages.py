@@ -12,7 +12,7 @@ import pytest
 
 from benchmarks.doors import command
 from benchmarks.report import TELLTALE, large_store, page_of, screenshots, strangers, violations, visited
-from skillopt_mcp.workspace import Workspace
+from skillopt_mcp.workspace.workspace import Workspace
 from tests.readme import DOCS
 
 OPEN_ALL = "document.querySelectorAll('details').forEach(each => { each.open = true })"

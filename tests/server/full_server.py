@@ -11,14 +11,14 @@ import anyio
 from mcp import Client
 from mcp_types import CallToolResult, ElicitRequestFormParams, ElicitRequestParams, ElicitResult
 
+from skillopt_mcp.actions.candidates import propose_edits
+from skillopt_mcp.actions.promotion_tests import evaluate_candidate
+from skillopt_mcp.actions.promotions.consent import add_root
 from skillopt_mcp.backends.world import TOPICS, make_skill, make_tasks
-from skillopt_mcp.candidates import propose_edits
-from skillopt_mcp.promotion_tests import evaluate_candidate
-from skillopt_mcp.promotions.consent import add_root
 from skillopt_mcp.server.app import Services, SkillOptServer
 from skillopt_mcp.server.services import services_over
-from skillopt_mcp.splits import DEFAULT_SHARES
-from skillopt_mcp.workspace import Workspace
+from skillopt_mcp.tasks.splits import DEFAULT_SHARES
+from skillopt_mcp.workspace.workspace import Workspace
 
 SEED = 3
 LESSONS = "\n".join(f"- {topic.lesson}" for topic in TOPICS)

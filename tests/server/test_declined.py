@@ -9,9 +9,9 @@ import pytest
 from full_server import LESSONS, NO, YES, Person, World, call
 from mcp_types import ElicitResult
 
-from skillopt_mcp.maintenance.verify import verify_store
-from skillopt_mcp.promotions.consent import permit
-from skillopt_mcp.show.listing import history
+from skillopt_mcp.actions.promotions.consent import permit
+from skillopt_mcp.admin.verify import verify_store
+from skillopt_mcp.reports.listing import history
 
 ERAS = pytest.mark.parametrize("era", ["auto", "legacy"])
 EDIT = {"op": "append", "content": LESSONS}

@@ -1,8 +1,8 @@
 import json
 
-from skillopt_mcp.records.results import EditOutcome, Proposed
+from skillopt_mcp.core.results import EditOutcome, Proposed
+from skillopt_mcp.reports.details import Inspected
 from skillopt_mcp.server.app import fitted
-from skillopt_mcp.show.details import Inspected
 
 
 def proposed(diff: str, details: list[str]) -> Proposed:

@@ -10,8 +10,8 @@ from full_server import World, with_client
 from mcp import Client
 from mcp_types import CallToolResult, TextContent, TextResourceContents
 
-from skillopt_mcp.documents.text import hidden_offsets
-from skillopt_mcp.records.skills import short
+from skillopt_mcp.core.skills import short
+from skillopt_mcp.core.text import hidden_offsets
 
 HIDDEN = "\u202e\U000e0041\x1b[2J\x07\u200b"
 SHOWN = r"\u{202E}\u{E0041}\u{001B}[2J\u{0007}\u{200B}"

@@ -17,14 +17,14 @@ from mcp_types import (
     TextResourceContents,
 )
 
-from skillopt_mcp.promotion_tests import evaluate_candidate
-from skillopt_mcp.records.skills import short
-from skillopt_mcp.runs import replay, start_run
+from skillopt_mcp.actions.promotion_tests import evaluate_candidate
+from skillopt_mcp.actions.runs import replay, start_run
+from skillopt_mcp.core.skills import short
 from skillopt_mcp.server import app, resources
 from skillopt_mcp.server.resources import listed_prompts
 from skillopt_mcp.server.services import StoreResources
 from skillopt_mcp.training.config import Config
-from skillopt_mcp.workspace import Workspace
+from skillopt_mcp.workspace.workspace import Workspace
 
 ERAS = pytest.mark.parametrize("era", ["auto", "legacy"])
 

@@ -11,7 +11,7 @@ from mcp_types import TextContent
 from mcp_types import Tool as ListedTool
 from tool_calls import Era, ask_all, ask_one, connected, error_text, make_skill, server_over
 
-from skillopt_mcp.records.results import SkillList
+from skillopt_mcp.core.results import SkillList
 from skillopt_mcp.server import services
 from skillopt_mcp.server.app import INSTRUCTIONS, Services, SkillOptServer
 from skillopt_mcp.server.lifecycle import Setup

@@ -14,10 +14,10 @@ from full_server import LESSONS, NO, SEED, YES, Person, World, call, with_client
 from mcp import Client
 
 from benchmarks.host_agent import Agent
-from skillopt_mcp.promotions.consent import permit
-from skillopt_mcp.records.calls import Call, Reply
+from skillopt_mcp.actions.promotions.consent import permit
+from skillopt_mcp.core.calls import Call, Reply
+from skillopt_mcp.reports.listing import history
 from skillopt_mcp.server import tools
-from skillopt_mcp.show.listing import history
 
 ERAS = pytest.mark.parametrize("era", ["auto", "legacy"])
 FIGURES = ("solved", "gain", "units", "better", "worse", "p_bound", "verdict_")

@@ -14,10 +14,10 @@ from mcp import Client
 from mcp.server.mcpserver.tools import Tool
 from opentelemetry import trace
 
-from skillopt_mcp import tracing
-from skillopt_mcp.errors import SkillOptError, Stopped
-from skillopt_mcp.promotion_tests import evaluate_candidate
-from skillopt_mcp.records.results import SkillList
+from skillopt_mcp.actions.promotion_tests import evaluate_candidate
+from skillopt_mcp.core import tracing
+from skillopt_mcp.core.errors import SkillOptError, Stopped
+from skillopt_mcp.core.results import SkillList
 from skillopt_mcp.server import app as watching
 from skillopt_mcp.server.app import Services, SkillOptServer, Watch, watcher
 from skillopt_mcp.training.progress import Progress

@@ -10,10 +10,10 @@ import anyio
 from mcp import Client
 from mcp_types import CallToolResult, TextContent
 
+from skillopt_mcp.actions.tasks import add_tasks
 from skillopt_mcp.server.app import Services, SkillOptServer
 from skillopt_mcp.server.tools import tools_over
-from skillopt_mcp.tasks import add_tasks
-from skillopt_mcp.workspace import Workspace
+from skillopt_mcp.workspace.workspace import Workspace
 
 Era = Literal["auto", "legacy"]
 Call = tuple[str, dict[str, Any]]

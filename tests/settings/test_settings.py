@@ -8,11 +8,19 @@ import pytest
 
 from skillopt_mcp.backends.openai import open_openai
 from skillopt_mcp.backends.registry import open_backend
-from skillopt_mcp.errors import BadInput, Unset
-from skillopt_mcp.settings.reading import read_mapping
-from skillopt_mcp.settings.settling import Settings, load_settings, settled_config
-from skillopt_mcp.settings.skillopt_names import FIELDS, FIXED, IN_SECTION, RETIRED, SECTION_OF, SECTIONS, UNUSED
+from skillopt_mcp.core.errors import BadInput, Unset
 from skillopt_mcp.training.config import Config
+from skillopt_mcp.training.settings.reading import read_mapping
+from skillopt_mcp.training.settings.settling import Settings, load_settings, settled_config
+from skillopt_mcp.training.settings.skillopt_names import (
+    FIELDS,
+    FIXED,
+    IN_SECTION,
+    RETIRED,
+    SECTION_OF,
+    SECTIONS,
+    UNUSED,
+)
 
 # The shape that SkillOpt documents, every section of it, at values that are not the defaults.
 STRUCTURED = """

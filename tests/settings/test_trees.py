@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skillopt_mcp.errors import BadInput
-from skillopt_mcp.settings.reading import parse_yaml
-from skillopt_mcp.settings.settling import load_settings
+from skillopt_mcp.core.errors import BadInput
+from skillopt_mcp.training.settings.reading import parse_yaml
+from skillopt_mcp.training.settings.settling import load_settings
 
 TEXT = """
 # a comment

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from skillopt_mcp.errors import BadInput
-from skillopt_mcp.settings.reading import Tree, parse_yaml, read_tree
-from skillopt_mcp.settings.settling import Settings, load_settings, settle
+from skillopt_mcp.core.errors import BadInput
+from skillopt_mcp.training.settings.reading import Tree, parse_yaml, read_tree
+from skillopt_mcp.training.settings.settling import Settings, load_settings, settle
 
 BASE = Path(__file__).parent / "skillopt_configs" / "_base_" / "default.yaml"
 # Each word of SkillOpt's -> how a spec of its vendor here begins, and what it has to hold; None: no backend.

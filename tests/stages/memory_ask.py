@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 
+from skillopt_mcp.core.calls import Call, Question, Reply
+from skillopt_mcp.core.edits import Edit
+from skillopt_mcp.core.evidence import Trajectory
+from skillopt_mcp.core.skills import MAIN_FILE, SkillFile, SkillFiles
 from skillopt_mcp.prompts.loading import load_prompts
 from skillopt_mcp.prompts.rendering import Brief
-from skillopt_mcp.records.calls import Call, Question, Reply
-from skillopt_mcp.records.edits import Edit
-from skillopt_mcp.records.evidence import Trajectory
-from skillopt_mcp.records.skills import MAIN_FILE, SkillFile, SkillFiles
 
 SKILL = SkillFiles((SkillFile(MAIN_FILE, b"# Clerk\n\n- Read the page.\n- Answer.\n"),))
 PROMPTS = load_prompts()

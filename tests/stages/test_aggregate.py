@@ -10,12 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from memory_ask import BRIEF, SKILL, MemoryAsk, adds, patch_json, question
 
+from skillopt_mcp.core.calls import Call, Reply
+from skillopt_mcp.core.edits import Edit, Patch
+from skillopt_mcp.core.replies import SCHEMAS
 from skillopt_mcp.prompts.loading import load_prompts
-from skillopt_mcp.records.calls import Call, Reply
-from skillopt_mcp.records.edits import Edit, Patch
-from skillopt_mcp.records.replies import SCHEMAS
-from skillopt_mcp.stages.aggregate import aggregate
-from skillopt_mcp.stages.update import update
+from skillopt_mcp.training.stages.aggregate import aggregate
+from skillopt_mcp.training.stages.update import update
 
 FAN_IN = 3
 MARKER = "<!-- SLOW_UPDATE_START -->"

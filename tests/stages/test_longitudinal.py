@@ -9,13 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from memory_ask import BRIEF, SKILL, MemoryAsk, question
 
+from skillopt_mcp.core.calls import Call, Reply, Rollout
+from skillopt_mcp.core.evidence import PairPolicy
+from skillopt_mcp.core.skills import MAIN_FILE, SkillFile
+from skillopt_mcp.core.tasks import Task
 from skillopt_mcp.documents.edits import region_text
-from skillopt_mcp.judges.kinds.text import Exact
-from skillopt_mcp.records.calls import Call, Reply, Rollout
-from skillopt_mcp.records.evidence import PairPolicy
-from skillopt_mcp.records.skills import MAIN_FILE, SkillFile
-from skillopt_mcp.records.tasks import Task
-from skillopt_mcp.stages.longitudinal import KEPT, Comparison, compare_versions, meta_skill, slow_update
+from skillopt_mcp.tasks.judges.kinds.text import Exact
+from skillopt_mcp.training.stages.longitudinal import KEPT, Comparison, compare_versions, meta_skill, slow_update
 
 OLD = SKILL
 NEW = SKILL.replaced(SkillFile(MAIN_FILE, SKILL.main + b"- New.\n"))

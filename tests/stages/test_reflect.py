@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from memory_ask import BRIEF, PROMPTS, SKILL, MemoryAsk, attempt, patch_json, question
 
-from skillopt_mcp.records.calls import Call, Reply
-from skillopt_mcp.records.evidence import Trajectory
-from skillopt_mcp.records.skills import MAIN_FILE, SkillFile
-from skillopt_mcp.stages.reflect import ReflectSettings, reflect
+from skillopt_mcp.core.calls import Call, Reply
+from skillopt_mcp.core.evidence import Trajectory
+from skillopt_mcp.core.skills import MAIN_FILE, SkillFile
+from skillopt_mcp.training.stages.reflect import ReflectSettings, reflect
 
 SETTINGS = ReflectSettings(minibatch=3)
 

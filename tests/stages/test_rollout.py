@@ -9,16 +9,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from memory_ask import SKILL, MemoryAsk
 
-from skillopt_mcp.judges.kinds.choice import Choice
-from skillopt_mcp.judges.kinds.combined import All
-from skillopt_mcp.judges.kinds.numeric import Numeric
-from skillopt_mcp.judges.kinds.regex import Regex
-from skillopt_mcp.judges.kinds.text import Contains, Exact
-from skillopt_mcp.records.calls import Call, Message, Reply, Rollout
-from skillopt_mcp.records.judging import Judge
-from skillopt_mcp.records.skills import MAIN_FILE, SkillFile, SkillFiles
-from skillopt_mcp.records.tasks import Task
-from skillopt_mcp.stages.rollout import Attempt, Evaluation, evaluate, rollout, trajectories
+from skillopt_mcp.core.calls import Call, Message, Reply, Rollout
+from skillopt_mcp.core.judging import Judge
+from skillopt_mcp.core.skills import MAIN_FILE, SkillFile, SkillFiles
+from skillopt_mcp.core.tasks import Task
+from skillopt_mcp.tasks.judges.kinds.choice import Choice
+from skillopt_mcp.tasks.judges.kinds.combined import All
+from skillopt_mcp.tasks.judges.kinds.numeric import Numeric
+from skillopt_mcp.tasks.judges.kinds.regex import Regex
+from skillopt_mcp.tasks.judges.kinds.text import Contains, Exact
+from skillopt_mcp.training.stages.rollout import Attempt, Evaluation, evaluate, rollout, trajectories
 
 WORD = "zyzzyva"
 JUDGES: list[Judge] = [

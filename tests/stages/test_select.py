@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from memory_ask import BRIEF, SKILL, MemoryAsk, adds, question, silent
 
-from skillopt_mcp.records.calls import Reply
-from skillopt_mcp.records.edits import Patch
-from skillopt_mcp.records.evidence import Mean
-from skillopt_mcp.stages.select import Budget, Selection, autonomous_budget, select
+from skillopt_mcp.core.calls import Reply
+from skillopt_mcp.core.edits import Patch
+from skillopt_mcp.core.evidence import Mean
+from skillopt_mcp.training.stages.select import Budget, Selection, autonomous_budget, select
 
 POOL = Patch(
     (

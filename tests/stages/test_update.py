@@ -8,10 +8,10 @@ from dataclasses import replace
 import pytest
 from memory_ask import BRIEF, SKILL, MemoryAsk, adds, question, silent
 
+from skillopt_mcp.core.edits import Edit, EditReport, Patch
+from skillopt_mcp.core.skills import MAIN_FILE, SkillFile, SkillFiles
 from skillopt_mcp.documents.edits import notes_in
-from skillopt_mcp.records.edits import Edit, EditReport, Patch
-from skillopt_mcp.records.skills import MAIN_FILE, SkillFile, SkillFiles
-from skillopt_mcp.stages.update import NOTED, NOTED_BEFORE, REWRITTEN, annotate, update
+from skillopt_mcp.training.stages.update import NOTED, NOTED_BEFORE, REWRITTEN, annotate, update
 
 FRONT = "---\nname: clerk\ndescription: Counts.\n---\n"
 REGION = "<!-- SLOW_UPDATE_START -->\nkept\n<!-- SLOW_UPDATE_END -->\n"

@@ -3,8 +3,8 @@
 import os
 from pathlib import Path
 
-from skillopt_mcp.errors import SkillOptError
-from skillopt_mcp.records.skills import MAIN_FILE, SkillFile, SkillFiles
+from skillopt_mcp.core.errors import SkillOptError
+from skillopt_mcp.core.skills import MAIN_FILE, SkillFile, SkillFiles
 from skillopt_mcp.store.opening import Store
 from skillopt_mcp.store.pool import Pool
 from skillopt_mcp.store.trajectories import NewTrajectory

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 from children import SKILL
 
-from skillopt_mcp.records.skills import Skill
+from skillopt_mcp.core.skills import Skill
 from skillopt_mcp.store.opening import Store
 from skillopt_mcp.store.pool import Pool
 from tests.processes import Spawn, spawning

@@ -1,12 +1,12 @@
 """What tests put into a store."""
 
-from skillopt_mcp.judges.judging import parse_judge
-from skillopt_mcp.records.skills import Skill
-from skillopt_mcp.records.tasks import NewTask
-from skillopt_mcp.splits import DEFAULT_SHARES
+from skillopt_mcp.core.skills import Skill
+from skillopt_mcp.core.tasks import NewTask
 from skillopt_mcp.store.opening import Store
 from skillopt_mcp.store.pool import Pool
 from skillopt_mcp.store.trajectories import NewTrajectory
+from skillopt_mcp.tasks.judges.judging import parse_judge
+from skillopt_mcp.tasks.splits import DEFAULT_SHARES
 
 JUDGE = parse_judge({"kind": "exact", "expected": "42"})
 

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from skillopt_mcp.errors import BadInput, StoreError, UnsafeStore
+from skillopt_mcp.core.errors import BadInput, StoreError, UnsafeStore
 from skillopt_mcp.store import driver, files
 from skillopt_mcp.store.pool import Pool
 

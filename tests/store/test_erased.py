@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from children import SKILL, attempt
 
-from skillopt_mcp.errors import StoreError
-from skillopt_mcp.maintenance.verify import verify_store
+from skillopt_mcp.admin.verify import verify_store
+from skillopt_mcp.core.errors import StoreError
 from skillopt_mcp.store.erasing import Choice, Erasing
 from skillopt_mcp.store.opening import Store
 from skillopt_mcp.store.pool import Pool

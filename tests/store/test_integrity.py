@@ -6,16 +6,16 @@ import pytest
 from children import SKILL
 from filling import change
 
-from skillopt_mcp.errors import StoreError
-from skillopt_mcp.judges.judging import parse_judge
-from skillopt_mcp.records.candidates import Approval
-from skillopt_mcp.records.commands import RegisteredCommand
-from skillopt_mcp.records.tasks import NewTask
-from skillopt_mcp.splits import DEFAULT_SHARES
+from skillopt_mcp.core.candidates import Approval
+from skillopt_mcp.core.commands import RegisteredCommand
+from skillopt_mcp.core.errors import StoreError
+from skillopt_mcp.core.tasks import NewTask
 from skillopt_mcp.store.events import append
 from skillopt_mcp.store.integrity import Integrity
 from skillopt_mcp.store.opening import Store
 from skillopt_mcp.store.pool import Pool
+from skillopt_mcp.tasks.judges.judging import parse_judge
+from skillopt_mcp.tasks.splits import DEFAULT_SHARES
 
 
 def kinds(store: Store) -> list[str]:

@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from skillopt_mcp.calls.owners import lock_run
+from skillopt_mcp.backends.owners import lock_run
 from skillopt_mcp.store.files import store_path
 from skillopt_mcp.store.opening import Store
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from children import SKILL, attempt, record_on_cue, write_once
 
-from skillopt_mcp.errors import Refused, StoreError
-from skillopt_mcp.maintenance.backup import back_up, restore_store
-from skillopt_mcp.maintenance.verify import verify_store
+from skillopt_mcp.admin.backup import back_up, restore_store
+from skillopt_mcp.admin.verify import verify_store
+from skillopt_mcp.core.errors import Refused, StoreError
 from skillopt_mcp.store import marks
 from skillopt_mcp.store.files import make_private
 from skillopt_mcp.store.opening import Store

@@ -4,13 +4,13 @@ import os
 import sys
 from pathlib import Path
 
+from skillopt_mcp.actions.candidates import propose_edits
+from skillopt_mcp.actions.runs import replay, start_run
+from skillopt_mcp.actions.tasks import add_tasks
+from skillopt_mcp.actions.trajectories import Recording, record_trajectory
 from skillopt_mcp.backends import world
-from skillopt_mcp.candidates import propose_edits
-from skillopt_mcp.runs import replay, start_run
-from skillopt_mcp.tasks import add_tasks
 from skillopt_mcp.training.config import Config
-from skillopt_mcp.trajectories import Recording, record_trajectory
-from skillopt_mcp.workspace import Workspace
+from skillopt_mcp.workspace.workspace import Workspace
 from tests.processes import Parent, Spawn
 
 

@@ -11,7 +11,7 @@ import platformdirs
 import pytest
 from children import SKILL, open_each, write_once
 
-from skillopt_mcp.errors import StoreError, UnsafeStore
+from skillopt_mcp.core.errors import StoreError, UnsafeStore
 from skillopt_mcp.store import driver
 from skillopt_mcp.store.files import store_path
 from skillopt_mcp.store.opening import Store

@@ -6,7 +6,7 @@ from typing import cast
 import pytest
 from children import SKILL, count, fork
 
-from skillopt_mcp.errors import StoreError
+from skillopt_mcp.core.errors import StoreError
 from skillopt_mcp.store.driver import Connection, Cursor, sqlite
 from skillopt_mcp.store.opening import Store
 from skillopt_mcp.store.pool import Pool

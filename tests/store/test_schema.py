@@ -8,12 +8,12 @@ import sys
 import pytest
 from children import SKILL
 
-from skillopt_mcp.errors import StoreError
-from skillopt_mcp.judges.judging import parse_judge
-from skillopt_mcp.records.tasks import NewTask
-from skillopt_mcp.splits import DEFAULT_SHARES
+from skillopt_mcp.core.errors import StoreError
+from skillopt_mcp.core.tasks import NewTask
 from skillopt_mcp.store.opening import Store
 from skillopt_mcp.store.pool import Pool, schema_folder, schema_sql
+from skillopt_mcp.tasks.judges.judging import parse_judge
+from skillopt_mcp.tasks.splits import DEFAULT_SHARES
 
 
 def test_every_table_and_view_is_commented_and_in_the_store(pool: Pool) -> None:

@@ -3,11 +3,11 @@
 import pytest
 from children import SKILL
 
+from skillopt_mcp.core.budgets import NO_CAPS
+from skillopt_mcp.core.calls import Reply
+from skillopt_mcp.core.candidates import Candidate, NewCandidate
+from skillopt_mcp.core.skills import SkillFile, SkillFiles
 from skillopt_mcp.gates.promotion import Plan
-from skillopt_mcp.records.budgets import NO_CAPS
-from skillopt_mcp.records.calls import Reply
-from skillopt_mcp.records.candidates import Candidate, NewCandidate
-from skillopt_mcp.records.skills import SkillFile, SkillFiles
 from skillopt_mcp.store.integrity import Integrity
 from skillopt_mcp.store.leases import Offer, Term
 from skillopt_mcp.store.opening import Store

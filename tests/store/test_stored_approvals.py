@@ -8,8 +8,8 @@ from dataclasses import replace
 import pytest
 from children import SKILL
 
-from skillopt_mcp.records.candidates import Approval
-from skillopt_mcp.records.skills import Skill
+from skillopt_mcp.core.candidates import Approval
+from skillopt_mcp.core.skills import Skill
 from skillopt_mcp.store.opening import Store
 
 SHOWN = [each for n in range(4) for each in itertools.combinations(("a secret", "a host", "a script"), n)]

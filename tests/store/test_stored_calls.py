@@ -2,8 +2,8 @@
 
 import pytest
 
-from skillopt_mcp.records.budgets import NO_CAPS, Cost, Spent
-from skillopt_mcp.records.calls import Call, Question, Reply
+from skillopt_mcp.core.budgets import NO_CAPS, Cost, Spent
+from skillopt_mcp.core.calls import Call, Question, Reply
 from skillopt_mcp.store.calls import Bill, Claim, Settlement
 from skillopt_mcp.store.opening import Store
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from test_stored_calls import claimed, keys
 
-from skillopt_mcp.errors import StoreError
-from skillopt_mcp.records.budgets import NO_CAPS, Spent
-from skillopt_mcp.records.calls import Reply
+from skillopt_mcp.core.budgets import NO_CAPS, Spent
+from skillopt_mcp.core.calls import Reply
+from skillopt_mcp.core.errors import StoreError
 from skillopt_mcp.store.calls import Bill, Settlement
 from skillopt_mcp.store.ledger import ServedBy, Servings
 from skillopt_mcp.store.opening import Store

@@ -4,9 +4,9 @@ import pytest
 from children import SKILL
 from filling import JUDGE, add
 
-from skillopt_mcp.errors import StoreError
-from skillopt_mcp.records.skills import Skill
-from skillopt_mcp.records.tasks import NewTask
+from skillopt_mcp.core.errors import StoreError
+from skillopt_mcp.core.skills import Skill
+from skillopt_mcp.core.tasks import NewTask
 from skillopt_mcp.store.opening import Store
 from skillopt_mcp.store.pool import Pool
 

@@ -5,8 +5,8 @@ from children import SKILL
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from skillopt_mcp.errors import NotFound, UnsafeStore
-from skillopt_mcp.records.skills import MAIN_FILE, SkillFile, SkillFiles
+from skillopt_mcp.core.errors import NotFound, UnsafeStore
+from skillopt_mcp.core.skills import MAIN_FILE, SkillFile, SkillFiles
 from skillopt_mcp.store.opening import Store
 from skillopt_mcp.store.pool import Pool
 

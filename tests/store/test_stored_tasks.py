@@ -4,8 +4,8 @@ from dataclasses import replace
 
 from filling import JUDGE, add, record
 
-from skillopt_mcp.records.skills import Skill
-from skillopt_mcp.records.tasks import NewTask, TaskFile
+from skillopt_mcp.core.skills import Skill
+from skillopt_mcp.core.tasks import NewTask, TaskFile
 from skillopt_mcp.store.opening import Store
 from skillopt_mcp.store.pool import Pool
 from skillopt_mcp.store.trajectories import NewTrajectory

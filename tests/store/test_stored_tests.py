@@ -8,17 +8,17 @@ import pytest
 from children import SKILL
 from filling import JUDGE, add, change
 
+from skillopt_mcp.admin.verify import verify_store
+from skillopt_mcp.backends.asking import Asker
 from skillopt_mcp.backends.base import BackendFault
 from skillopt_mcp.backends.scripted import Answer, Scripted
-from skillopt_mcp.calls.asking import Asker
-from skillopt_mcp.errors import Busy, StoreError
+from skillopt_mcp.core.calls import Call, Rollout
+from skillopt_mcp.core.candidates import Candidate, NewCandidate, candidate_id
+from skillopt_mcp.core.errors import Busy, StoreError
+from skillopt_mcp.core.evidence import TestAttempt as Attempt
+from skillopt_mcp.core.skills import MAIN_FILE, Skill, SkillFile
+from skillopt_mcp.core.tasks import NewTask
 from skillopt_mcp.gates.promotion import Plan
-from skillopt_mcp.maintenance.verify import verify_store
-from skillopt_mcp.records.calls import Call, Rollout
-from skillopt_mcp.records.candidates import Candidate, NewCandidate, candidate_id
-from skillopt_mcp.records.evidence import TestAttempt as Attempt
-from skillopt_mcp.records.skills import MAIN_FILE, Skill, SkillFile
-from skillopt_mcp.records.tasks import NewTask
 from skillopt_mcp.store.opening import Store
 from skillopt_mcp.store.pool import Pool
 from skillopt_mcp.store.promotion_tests import NewTest

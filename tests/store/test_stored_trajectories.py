@@ -6,8 +6,8 @@ from children import SKILL, attempt
 from children import record as record_attempts
 from filling import JUDGE, add, record
 
-from skillopt_mcp.records.skills import Skill
-from skillopt_mcp.records.tasks import NewTask
+from skillopt_mcp.core.skills import Skill
+from skillopt_mcp.core.tasks import NewTask
 from skillopt_mcp.store.opening import Store
 from skillopt_mcp.store.trajectories import NewTrajectory
 from tests.processes import Spawn, together

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skillopt_mcp.limits import MIB
-from skillopt_mcp.records.calls import Message
-from skillopt_mcp.transcripts import PART_BYTES, Attempt, Use, attempts
+from skillopt_mcp.actions.transcripts import PART_BYTES, Attempt, Use, attempts
+from skillopt_mcp.core.calls import Message
+from skillopt_mcp.core.limits import MIB
 from tests.session_lines import (
     FOLDER,
     claude_call,

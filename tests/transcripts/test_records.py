@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from skillopt_mcp.records.calls import TOOL_CALL, Message
-from skillopt_mcp.transcripts import NOTHING, SelfRecorded, self_recorded
+from skillopt_mcp.actions.transcripts import NOTHING, SelfRecorded, self_recorded
+from skillopt_mcp.core.calls import TOOL_CALL, Message
 
 RECORD = "mcp__skillopt__record_trajectory"
 

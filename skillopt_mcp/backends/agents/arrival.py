@@ -18,9 +18,9 @@ from itertools import pairwise
 from typing import Any, NamedTuple, cast
 
 from skillopt_mcp.backends.agents.events import BASE
+from skillopt_mcp.core.calls import Arrival
+from skillopt_mcp.core.text import quoted
 from skillopt_mcp.documents.frontmatter import body_of
-from skillopt_mcp.documents.text import quoted
-from skillopt_mcp.records.calls import Arrival
 
 CHECK_S = 60.0
 # What a host replaces, or runs: such a line may come as another one, or not at all.

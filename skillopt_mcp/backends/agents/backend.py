@@ -18,8 +18,8 @@ from skillopt_mcp.backends.agents.processes import MAX_OUTPUT_BYTES, Ended, Line
 from skillopt_mcp.backends.agents.working_copy import Unusable, lay_out
 from skillopt_mcp.backends.api.faults import FIXES
 from skillopt_mcp.backends.base import RETRYABLE, BackendFault, unusable_usage
-from skillopt_mcp.errors import BackendError
-from skillopt_mcp.records.calls import Arrival, Call, Fault, Reply, Rollout, Usage
+from skillopt_mcp.core.calls import Arrival, Call, Fault, Reply, Rollout, Usage
+from skillopt_mcp.core.errors import BackendError
 
 MESSAGE_CHARACTERS = 300
 _STATUS = re.compile(r"status:? (\d{3})\b|API Error: (\d{3})\b")

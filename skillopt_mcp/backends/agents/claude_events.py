@@ -7,7 +7,7 @@ from pydantic_core import to_json
 
 from skillopt_mcp.backends.agents.backend import fault_of
 from skillopt_mcp.backends.agents.events import AgentEvents, Event, objects, parsed
-from skillopt_mcp.records.calls import TOOL_CALL, Fault, Usage, served_name
+from skillopt_mcp.core.calls import TOOL_CALL, Fault, Usage, served_name
 
 _CODES: dict[str, Fault] = {
     "authentication_failed": "auth",

@@ -11,7 +11,7 @@ from pydantic_core import from_json, to_json
 
 from skillopt_mcp.backends.agents.backend import fault_of
 from skillopt_mcp.backends.agents.events import ARRIVED_CHARACTERS, AgentEvents, Event, objects, parsed
-from skillopt_mcp.records.calls import TOOL_CALL, Usage, served_name
+from skillopt_mcp.core.calls import TOOL_CALL, Usage, served_name
 
 SHELL = "shell"
 _SHELLS = frozenset({"container.exec", "exec_command", "local_shell", "shell", "shell_command"})

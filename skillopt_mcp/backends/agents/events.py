@@ -10,9 +10,9 @@ from typing import TypeVar
 from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError
 from pydantic_core import from_json
 
+from skillopt_mcp.core.calls import ALSO, TOOL_CALL, Fault, Message, Rollout, Usage
 from skillopt_mcp.documents.frontmatter import body_of
 from skillopt_mcp.prompts.rendering import cut_middle
-from skillopt_mcp.records.calls import ALSO, TOOL_CALL, Fault, Message, Rollout, Usage
 
 MESSAGE_CHARACTERS = 20_000
 ARRIVED_CHARACTERS = 200

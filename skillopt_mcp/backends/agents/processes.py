@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from skillopt_mcp.backends.agents.places import Place
-from skillopt_mcp.records.calls import storable
+from skillopt_mcp.core.calls import storable
 
 MAX_OUTPUT_BYTES = 64 << 20
 MAX_ERROR_BYTES = 16 << 10

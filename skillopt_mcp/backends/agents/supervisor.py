@@ -17,7 +17,7 @@ import threading
 from contextlib import suppress
 from typing import NoReturn, TypedDict
 
-from skillopt_mcp.judges.supervisor import sweep
+from skillopt_mcp.tasks.judges.supervisor import sweep
 
 GRACE_S = 2.0
 NOT_STARTED = 127

@@ -8,9 +8,9 @@ import re
 from pathlib import Path
 
 from skillopt_mcp.backends.agents.places import Place
+from skillopt_mcp.core.calls import Rollout
+from skillopt_mcp.core.skills import is_memory
 from skillopt_mcp.documents.frontmatter import read
-from skillopt_mcp.records.calls import Rollout
-from skillopt_mcp.records.skills import is_memory
 
 _NAME = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
 _NAME_CHARACTERS = 64

@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from skillopt_mcp.backends.api.faults import Origin
 from skillopt_mcp.backends.api.prices import Price, Tokens
-from skillopt_mcp.records.calls import Fault, Message, Reply, Usage
+from skillopt_mcp.core.calls import Fault, Message, Reply, Usage
 
 # English has four and more, code and other scripts have fewer.
 _BYTES_PER_TOKEN = 3

@@ -13,7 +13,7 @@ from weakref import WeakKeyDictionary
 import httpx2
 
 from skillopt_mcp.backends.api.faults import Origin, Rejection, cause, rejection, rejection_fault
-from skillopt_mcp.records.calls import Fault
+from skillopt_mcp.core.calls import Fault
 
 CALLS_EACH = 32
 LIMITS = httpx2.Limits(max_connections=2 * CALLS_EACH, max_keepalive_connections=CALLS_EACH, keepalive_expiry=60)

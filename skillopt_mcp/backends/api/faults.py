@@ -13,8 +13,8 @@ from urllib.parse import SplitResult, urlsplit
 
 from skillopt_mcp.backends.api.prices import ApiOptions
 from skillopt_mcp.backends.base import BackendFault
-from skillopt_mcp.errors import BackendError, Unset
-from skillopt_mcp.records.calls import Fault, Usage
+from skillopt_mcp.core.calls import Fault, Usage
+from skillopt_mcp.core.errors import BackendError, Unset
 
 NO_KEY = "none"
 # As vendors make them; in what a server says of a key nothing else looks like this.

@@ -12,8 +12,8 @@ from typing import ClassVar, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from skillopt_mcp.backends.api.prompts import Prompt, strict_schema
-from skillopt_mcp.errors import BackendError
-from skillopt_mcp.records.calls import Usage
+from skillopt_mcp.core.calls import Usage
+from skillopt_mcp.core.errors import BackendError
 
 # A number of tokens is not a secret.
 _SECRET = re.compile(r"key|token(?!s)|secret|password|auth")

@@ -8,10 +8,10 @@ from functools import cache
 
 from pydantic import BaseModel
 
+from skillopt_mcp.core.calls import Call, Question, Rollout, storable
+from skillopt_mcp.core.replies import SCHEMAS
 from skillopt_mcp.documents.frontmatter import body_of
 from skillopt_mcp.prompts.rendering import fence
-from skillopt_mcp.records.calls import Call, Question, Rollout, storable
-from skillopt_mcp.records.replies import SCHEMAS
 
 _DROPPED = frozenset({"default", "title"})
 Schema = dict[str, object]

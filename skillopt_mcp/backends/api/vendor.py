@@ -13,7 +13,7 @@ from skillopt_mcp.backends.api.faults import Endpoint, Origin
 from skillopt_mcp.backends.api.prices import Price, PricedOptions, max_usage
 from skillopt_mcp.backends.api.prompts import LAYOUT, prompt_of
 from skillopt_mcp.backends.resolved import find_proxy
-from skillopt_mcp.records.calls import Call, Reply, Usage
+from skillopt_mcp.core.calls import Call, Reply, Usage
 
 O = TypeVar("O", bound=PricedOptions)  # noqa: E741
 

@@ -6,11 +6,11 @@ import json
 import sys
 from typing import TYPE_CHECKING, Any
 
+from skillopt_mcp.actions.hook_events import START, may_record, parse_event
 from skillopt_mcp.cli.command import Command, command
 from skillopt_mcp.cli.terminal import Terminal
-from skillopt_mcp.errors import SkillOptError
-from skillopt_mcp.hook_events import START, may_record, parse_event
-from skillopt_mcp.limits import MIB
+from skillopt_mcp.core.errors import SkillOptError
+from skillopt_mcp.core.limits import MIB
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -34,7 +34,7 @@ class Capture(Command):
                 return _notice(terminal)
             if may_record(terminal.store_path, event):
                 # A host waits at every stop, and in most sessions no skill is opened: then none of this is loaded.
-                from skillopt_mcp.sessions import capture  # noqa: PLC0415
+                from skillopt_mcp.actions.sessions import capture  # noqa: PLC0415
 
                 if found := capture(terminal.store_path, event):
                     for problem in found.problems:
@@ -55,7 +55,7 @@ def _notice(terminal: Terminal) -> dict[str, Any]:
     """Return what Claude Code and Codex show the person, and give the model: what was promoted without them."""
     if not terminal.store_path.exists():
         return {}
-    from skillopt_mcp.show.listing import promoted_away  # noqa: PLC0415
+    from skillopt_mcp.reports.listing import promoted_away  # noqa: PLC0415
 
     with terminal.workspace() as workspace:
         away = [

@@ -6,8 +6,8 @@ from typing import Annotated
 
 from skillopt_mcp.cli.command import Arg, Command, Flag, WrongUsage, command
 from skillopt_mcp.cli.terminal import Terminal
-from skillopt_mcp.documents.text import counted
-from skillopt_mcp.linting import LintedAll, LintedChanged, LintedFolder, lint_changed, lint_skills
+from skillopt_mcp.core.text import counted
+from skillopt_mcp.workspace.linting import LintedAll, LintedChanged, LintedFolder, lint_changed, lint_skills
 
 
 @command("check", example="check .claude/skills")

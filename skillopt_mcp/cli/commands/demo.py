@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
 
+from skillopt_mcp.actions.demo import N_RUNS, Demonstrated, prepare_demo, run_demo
 from skillopt_mcp.cli.command import Command, Flag, command
 from skillopt_mcp.cli.reports import open_page, show_report, write_report
 from skillopt_mcp.cli.terminal import Terminal
 from skillopt_mcp.cli.watching import Watch
-from skillopt_mcp.demo import N_RUNS, Demonstrated, prepare_demo, run_demo
-from skillopt_mcp.errors import BadInput
-from skillopt_mcp.verdicts import LABELS
+from skillopt_mcp.core.errors import BadInput
+from skillopt_mcp.gates.verdicts import LABELS
 
 _WIDTH = 80
 _N_NAMED = 3

@@ -7,21 +7,11 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Annotated
 
-from skillopt_mcp.backends.base import Loading
-from skillopt_mcp.calls.arrivals import unseen_commands
-from skillopt_mcp.candidates import rebase_candidate
-from skillopt_mcp.cli.command import TARGET, Arg, Flag, command
-from skillopt_mcp.cli.reports import show_foreseen, show_page, show_report
-from skillopt_mcp.cli.spending import BrokenOff, Planned, Sending, agree, require_backends, simulation
-from skillopt_mcp.cli.terminal import Terminal
-from skillopt_mcp.cli.watching import Watch
-from skillopt_mcp.costs import used_of_candidate
-from skillopt_mcp.demo import advised
-from skillopt_mcp.errors import Stopped
-from skillopt_mcp.estimates import estimate_test
-from skillopt_mcp.host_work import host_tests
-from skillopt_mcp.memory_files import with_companion
-from skillopt_mcp.promotion_tests import (
+from skillopt_mcp.actions.candidates import rebase_candidate
+from skillopt_mcp.actions.demo import advised
+from skillopt_mcp.actions.estimates import estimate_test
+from skillopt_mcp.actions.memory_files import with_companion
+from skillopt_mcp.actions.promotion_tests import (
     candidate_named,
     candidate_of_files,
     check_testable,
@@ -29,13 +19,23 @@ from skillopt_mcp.promotion_tests import (
     evaluate_candidate,
     foresee,
 )
-from skillopt_mcp.records.candidates import Candidate
-from skillopt_mcp.records.results import Evaluated, Foreseen, Proposed
-from skillopt_mcp.records.skills import SkillFiles
-from skillopt_mcp.runs import best_candidate
-from skillopt_mcp.tasks import describe_near_train
+from skillopt_mcp.actions.runs import best_candidate
+from skillopt_mcp.actions.tasks import describe_near_train
+from skillopt_mcp.backends.arrivals import unseen_commands
+from skillopt_mcp.backends.base import Loading
+from skillopt_mcp.cli.command import TARGET, Arg, Flag, command
+from skillopt_mcp.cli.reports import show_foreseen, show_page, show_report
+from skillopt_mcp.cli.spending import BrokenOff, Planned, Sending, agree, require_backends, simulation
+from skillopt_mcp.cli.terminal import Terminal
+from skillopt_mcp.cli.watching import Watch
+from skillopt_mcp.core.candidates import Candidate
+from skillopt_mcp.core.errors import Stopped
+from skillopt_mcp.core.results import Evaluated, Foreseen, Proposed
+from skillopt_mcp.core.skills import SkillFiles
 from skillopt_mcp.training.promotion_test import Asked
-from skillopt_mcp.workspace import Workspace
+from skillopt_mcp.workspace.costs import used_of_candidate
+from skillopt_mcp.workspace.host_work import host_tests
+from skillopt_mcp.workspace.workspace import Workspace
 
 # What a command that continues the test is not given again.
 _ONCE = frozenset({"subject", "file", "against", "rebase", "dry_run"})

@@ -6,11 +6,11 @@ import os
 from pathlib import Path
 from typing import Annotated
 
+from skillopt_mcp.actions.sessions import Harvested, harvest, session_files, session_folders
 from skillopt_mcp.cli.command import Arg, Command, Flag, command
 from skillopt_mcp.cli.terminal import Terminal
 from skillopt_mcp.cli.watching import working
-from skillopt_mcp.documents.text import counted
-from skillopt_mcp.sessions import Harvested, harvest, session_files, session_folders
+from skillopt_mcp.core.text import counted
 
 
 @command("harvest", example="harvest --dry-run")

@@ -13,13 +13,8 @@ from itertools import chain
 from pathlib import Path
 from typing import Annotated, Literal
 
-from skillopt_mcp.backends.resolved import resolve_spec
-from skillopt_mcp.callers import find_editor
-from skillopt_mcp.cli.command import OPTIMIZER, PROGRAM, TARGET, YES, Arg, Command, Flag, WrongUsage, command
-from skillopt_mcp.cli.terminal import Terminal
-from skillopt_mcp.errors import BadInput, SkillOptError
-from skillopt_mcp.install.hosts import surroundings
-from skillopt_mcp.install.installing import (
+from skillopt_mcp.admin.install.hosts import surroundings
+from skillopt_mcp.admin.install.installing import (
     Changed,
     Installed,
     Plan,
@@ -32,8 +27,13 @@ from skillopt_mcp.install.installing import (
     own_backends,
     plan_install,
 )
-from skillopt_mcp.skills import first_to_track
+from skillopt_mcp.backends.resolved import resolve_spec
+from skillopt_mcp.cli.command import OPTIMIZER, PROGRAM, TARGET, YES, Arg, Command, Flag, WrongUsage, command
+from skillopt_mcp.cli.terminal import Terminal
+from skillopt_mcp.core.errors import BadInput, SkillOptError
 from skillopt_mcp.store.files import ENVIRONMENT
+from skillopt_mcp.workspace.callers import find_editor
+from skillopt_mcp.workspace.skills import first_to_track
 
 # Hosts do not hand these to a server, and both say where the store lies.
 _PLACES_OF_THE_STORE = (ENVIRONMENT, "XDG_DATA_HOME")

@@ -7,17 +7,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Annotated
 
-from skillopt_mcp.callers import find_editor
+from skillopt_mcp.actions.promotions.consent import Consent, Ready
+from skillopt_mcp.actions.promotions.promoting import check_promotion, promote_skill
+from skillopt_mcp.actions.promotions.review import Review, review_candidate
 from skillopt_mcp.cli.command import YES, Arg, Command, Flag, command
 from skillopt_mcp.cli.reports import show_report
 from skillopt_mcp.cli.terminal import Terminal
-from skillopt_mcp.errors import Refused
-from skillopt_mcp.promotions.consent import Consent, Ready
-from skillopt_mcp.promotions.promoting import check_promotion, promote_skill
-from skillopt_mcp.promotions.review import Review, review_candidate
-from skillopt_mcp.records.next_step import NextStep
-from skillopt_mcp.records.results import Promoted
-from skillopt_mcp.records.skills import short
+from skillopt_mcp.core.errors import Refused
+from skillopt_mcp.core.next_step import NextStep
+from skillopt_mcp.core.results import Promoted
+from skillopt_mcp.core.skills import short
+from skillopt_mcp.workspace.callers import find_editor
 
 
 @dataclass(kw_only=True)

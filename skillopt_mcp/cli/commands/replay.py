@@ -13,16 +13,21 @@ from typing import Annotated, Any, Literal, get_args
 
 from pydantic import JsonValue
 
-from skillopt_mcp.answering import (
-    ALLOWED,
-    answering,
-    backends_of,
-    changed_since,
-    check_unchanged,
-    describe_own_backend,
-    lock_of,
-    run_backends,
+from skillopt_mcp.actions.demo import advised
+from skillopt_mcp.actions.estimates import describe_reach, estimate_rest, estimate_run, run_gaps
+from skillopt_mcp.actions.memory_files import Consolidated, Training, consolidate, documents
+from skillopt_mcp.actions.runs import (
+    TOPPED,
+    begin,
+    caps_of,
+    check_new,
+    describe_others_left,
+    describe_running,
+    new_run,
+    replay,
+    unfinished_run,
 )
+from skillopt_mcp.actions.tasks import add_environment
 from skillopt_mcp.cli.command import OPTIMIZER, TARGET, Arg, Flag, WrongUsage, command
 from skillopt_mcp.cli.preparing import Prepared, added_notes, flag_of, prepare
 from skillopt_mcp.cli.reports import show_page, show_report, show_scores
@@ -38,32 +43,27 @@ from skillopt_mcp.cli.spending import (
 )
 from skillopt_mcp.cli.terminal import Terminal
 from skillopt_mcp.cli.watching import Watch
-from skillopt_mcp.costs import account, describe_failed, describe_price, is_used_up
-from skillopt_mcp.demo import advised
-from skillopt_mcp.documents.text import counted
-from skillopt_mcp.errors import BadInput, Busy, Refused, SkillOptError, Stopped, StoreError
-from skillopt_mcp.estimates import describe_reach, estimate_rest, estimate_run, run_gaps
-from skillopt_mcp.memory_files import Consolidated, Training, consolidate, documents
-from skillopt_mcp.records.calls import Role
-from skillopt_mcp.records.next_step import NextStep
-from skillopt_mcp.records.results import Replayed
-from skillopt_mcp.records.runs import Run
-from skillopt_mcp.runs import (
-    TOPPED,
-    begin,
-    caps_of,
-    check_new,
-    describe_others_left,
-    describe_running,
-    new_run,
-    replay,
-    unfinished_run,
-)
-from skillopt_mcp.show.export import check_folder, export_run
-from skillopt_mcp.tasks import add_environment
+from skillopt_mcp.core.calls import Role
+from skillopt_mcp.core.errors import BadInput, Busy, Refused, SkillOptError, Stopped, StoreError
+from skillopt_mcp.core.next_step import NextStep
+from skillopt_mcp.core.results import Replayed
+from skillopt_mcp.core.runs import Run
+from skillopt_mcp.core.text import counted
+from skillopt_mcp.reports.export import check_folder, export_run
 from skillopt_mcp.training.config import Config
 from skillopt_mcp.training.gating import is_topped
-from skillopt_mcp.workspace import Workspace
+from skillopt_mcp.workspace.answering import (
+    ALLOWED,
+    answering,
+    backends_of,
+    changed_since,
+    check_unchanged,
+    describe_own_backend,
+    lock_of,
+    run_backends,
+)
+from skillopt_mcp.workspace.costs import account, describe_failed, describe_price, is_used_up
+from skillopt_mcp.workspace.workspace import Workspace
 
 # What a resumed run may be given again.
 _FREE = frozenset({"target", "optimizer", "judge", "concurrency", "out"})

@@ -12,7 +12,7 @@ from typing import Annotated
 from skillopt_mcp.cli.command import Arg, Command, Flag, WrongUsage, command
 from skillopt_mcp.cli.reports import open_page, page_path
 from skillopt_mcp.cli.terminal import Terminal
-from skillopt_mcp.errors import BadInput, NotFound
+from skillopt_mcp.core.errors import BadInput, NotFound
 
 
 @dataclass(frozen=True)
@@ -41,8 +41,8 @@ class Report(Command):
             self._serve(terminal)
             return None
         # Slow, and of use to nobody else.
-        from skillopt_mcp.report.facts import TextBudget, gather, gather_skills  # noqa: PLC0415
-        from skillopt_mcp.report.rendering import html_page, markdown, write_csv, write_page  # noqa: PLC0415
+        from skillopt_mcp.reports.facts import TextBudget, gather, gather_skills  # noqa: PLC0415
+        from skillopt_mcp.reports.rendering import html_page, markdown, write_csv, write_page  # noqa: PLC0415
 
         with terminal.workspace() as workspace:
             texts = TextBudget()
@@ -70,7 +70,7 @@ class Report(Command):
         return _Written(tuple(paths))
 
     def _serve(self, terminal: Terminal) -> None:
-        from skillopt_mcp.report.live import serve_live  # noqa: PLC0415
+        from skillopt_mcp.reports.live import serve_live  # noqa: PLC0415
 
         def announce(url: str) -> None:
             terminal.say(url)

@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Annotated
 
+from skillopt_mcp.actions.promotions.promoting import check_rollback, rollback_skill
+from skillopt_mcp.actions.promotions.review import review_rollback
 from skillopt_mcp.cli.command import SKILL, Arg, Flag, command
 from skillopt_mcp.cli.commands.promote import Changing
 from skillopt_mcp.cli.terminal import Terminal
-from skillopt_mcp.errors import Refused
-from skillopt_mcp.promotions.promoting import check_rollback, rollback_skill
-from skillopt_mcp.promotions.review import review_rollback
-from skillopt_mcp.records.results import Promoted
-from skillopt_mcp.records.skills import short
+from skillopt_mcp.core.errors import Refused
+from skillopt_mcp.core.results import Promoted
+from skillopt_mcp.core.skills import short
 
 
 @command("rollback", example="rollback my-skill", needs_store=True)

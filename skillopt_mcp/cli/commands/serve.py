@@ -7,7 +7,7 @@ from typing import Annotated
 from skillopt_mcp.backends.registry import backend_name
 from skillopt_mcp.cli.command import OPTIMIZER, TARGET, Capped, Flag, command
 from skillopt_mcp.cli.terminal import Terminal
-from skillopt_mcp.errors import BadInput
+from skillopt_mcp.core.errors import BadInput
 from skillopt_mcp.server.lifecycle import LEASE_MINUTES, Setup
 from skillopt_mcp.server.start import serve
 

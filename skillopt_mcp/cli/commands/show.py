@@ -7,21 +7,21 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
+from skillopt_mcp.actions.promotions.consent import Consent
+from skillopt_mcp.actions.runs import RunList, RunRow, evaluation_step, list_runs, step_row
 from skillopt_mcp.cli.command import Arg, Command, Flag, WrongUsage, command
 from skillopt_mcp.cli.commands.skills import show_away
 from skillopt_mcp.cli.reports import show_units
 from skillopt_mcp.cli.terminal import Terminal
-from skillopt_mcp.costs import price_cell
-from skillopt_mcp.documents.text import counted
-from skillopt_mcp.promotions.consent import Consent
-from skillopt_mcp.records.results import History
-from skillopt_mcp.runs import RunList, RunRow, evaluation_step, list_runs, step_row
-from skillopt_mcp.show.details import PromotionTest
-from skillopt_mcp.show.export import export_run, export_version
-from skillopt_mcp.show.inspecting import SHOWN, look_up
-from skillopt_mcp.show.listing import history, skill_row
-from skillopt_mcp.show.run_report import describe_run, figures_of
-from skillopt_mcp.skill_folders import known, version_named
+from skillopt_mcp.core.results import History
+from skillopt_mcp.core.text import counted
+from skillopt_mcp.reports.details import PromotionTest
+from skillopt_mcp.reports.export import export_run, export_version
+from skillopt_mcp.reports.inspecting import SHOWN, look_up
+from skillopt_mcp.reports.listing import history, skill_row
+from skillopt_mcp.reports.run_report import describe_run, figures_of
+from skillopt_mcp.workspace.costs import price_cell
+from skillopt_mcp.workspace.skill_folders import known, version_named
 
 _N_RUNS = 20
 _BRIEF = ("run", "began", "status", "best", "verdict", "skill")

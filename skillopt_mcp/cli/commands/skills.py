@@ -9,13 +9,13 @@ from typing import Annotated, Any
 
 from skillopt_mcp.cli.command import SKILL, YES, Arg, Command, Flag, command
 from skillopt_mcp.cli.terminal import Terminal
-from skillopt_mcp.documents.text import counted, or_more
-from skillopt_mcp.records.next_step import NextStep
-from skillopt_mcp.records.results import PromotedAway, SkillRow
-from skillopt_mcp.show.listing import all_skills
-from skillopt_mcp.skill_folders import handle, root_for
-from skillopt_mcp.skills import Forgotten, Moved, forget_skill, move_skill
+from skillopt_mcp.core.next_step import NextStep
+from skillopt_mcp.core.results import PromotedAway, SkillRow
+from skillopt_mcp.core.text import counted, or_more
+from skillopt_mcp.reports.listing import all_skills
 from skillopt_mcp.store.trajectories import MOST_COUNTED
+from skillopt_mcp.workspace.skill_folders import handle, root_for
+from skillopt_mcp.workspace.skills import Forgotten, Moved, forget_skill, move_skill
 
 _FEW = 10
 
@@ -65,7 +65,7 @@ class AddRoot(Command):
 
     def run(self, terminal: Terminal) -> dict[str, str]:
         """Register the folder."""
-        from skillopt_mcp.promotions.consent import add_root  # noqa: PLC0415 (the list needs none of it)
+        from skillopt_mcp.actions.promotions.consent import add_root  # noqa: PLC0415 (the list needs none of it)
 
         terminal.require_person("skills add-root")
         with terminal.workspace() as workspace:
@@ -106,7 +106,7 @@ class Permit(Command):
 
     def run(self, terminal: Terminal) -> dict[str, Any]:
         """Ask a person, and record the permission."""
-        from skillopt_mcp.promotions.consent import permit  # noqa: PLC0415 (the list needs none of it)
+        from skillopt_mcp.actions.promotions.consent import permit  # noqa: PLC0415 (the list needs none of it)
 
         terminal.require_consent("skills permit", is_standing=True)
         with terminal.workspace() as workspace, terminal.review():
@@ -134,7 +134,7 @@ class Revoke(Command):
 
     def run(self, terminal: Terminal) -> dict[str, Any]:
         """Record it."""
-        from skillopt_mcp.promotions.consent import revoke  # noqa: PLC0415
+        from skillopt_mcp.actions.promotions.consent import revoke  # noqa: PLC0415
 
         with terminal.workspace() as workspace:
             return {"skill": revoke(workspace, self.skill).name, "permitted": False}

@@ -5,15 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
+from skillopt_mcp.actions.trajectories import AttemptQuery, find_attempts
+from skillopt_mcp.admin.backup import BackedUp, Restored, back_up, restore_store
+from skillopt_mcp.admin.erase import Erasure, erase, review_erasure
+from skillopt_mcp.admin.verify import Verified, verify_store
 from skillopt_mcp.cli.command import YES, Arg, Command, Flag, command
 from skillopt_mcp.cli.terminal import Terminal
 from skillopt_mcp.cli.watching import working
-from skillopt_mcp.documents.text import counted
-from skillopt_mcp.maintenance.backup import BackedUp, Restored, back_up, restore_store
-from skillopt_mcp.maintenance.erase import Erasure, erase, review_erasure
-from skillopt_mcp.maintenance.verify import Verified, verify_store
-from skillopt_mcp.show.notes import describe_note
-from skillopt_mcp.trajectories import AttemptQuery, find_attempts
+from skillopt_mcp.core.note_texts import describe_note
+from skillopt_mcp.core.text import counted
 
 _SHOWN = 20
 

@@ -12,20 +12,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from skillopt_mcp.cli.command import SKILL, YES, Arg, Command, Flag, WrongUsage, command
-from skillopt_mcp.cli.terminal import Terminal
-from skillopt_mcp.documents.text import counted
-from skillopt_mcp.environments.rows import read_stream
-from skillopt_mcp.errors import BadInput, Refused
-from skillopt_mcp.judges.judging import kinds
-from skillopt_mcp.linting import folder_of
-from skillopt_mcp.maintenance.backup import write_new, write_over
-from skillopt_mcp.records.judging import judge_json
-from skillopt_mcp.records.results import TasksAdded
-from skillopt_mcp.records.tasks import SPLITS, Task
-from skillopt_mcp.settings.reading import SplitPlan, split_plan
-from skillopt_mcp.show.notes import describe_note
-from skillopt_mcp.tasks import (
+from skillopt_mcp.actions.tasks import (
     Checked,
     Removed,
     add_data_set,
@@ -37,7 +24,20 @@ from skillopt_mcp.tasks import (
     review_removal,
     unseen_tasks,
 )
-from skillopt_mcp.workspace import Workspace
+from skillopt_mcp.admin.backup import write_new, write_over
+from skillopt_mcp.cli.command import SKILL, YES, Arg, Command, Flag, WrongUsage, command
+from skillopt_mcp.cli.terminal import Terminal
+from skillopt_mcp.core.errors import BadInput, Refused
+from skillopt_mcp.core.judging import judge_json
+from skillopt_mcp.core.note_texts import describe_note
+from skillopt_mcp.core.results import TasksAdded
+from skillopt_mcp.core.tasks import SPLITS, Task
+from skillopt_mcp.core.text import counted
+from skillopt_mcp.tasks.formats.rows import read_stream
+from skillopt_mcp.tasks.judges.judging import kinds
+from skillopt_mcp.training.settings.reading import SplitPlan, split_plan
+from skillopt_mcp.workspace.linting import folder_of
+from skillopt_mcp.workspace.workspace import Workspace
 
 STDIN = "-"
 _SEALED = "test tasks are not shown to agents: run it in a terminal of your own"

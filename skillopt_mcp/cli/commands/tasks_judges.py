@@ -7,11 +7,13 @@ import shlex
 from dataclasses import replace
 from typing import Annotated, Any
 
+from skillopt_mcp.actions.tasks import cannot_pass, n_judged_by, remove_command, try_command
 from skillopt_mcp.cli.command import YES, Arg, Command, Flag, command
 from skillopt_mcp.cli.terminal import Terminal
-from skillopt_mcp.documents.text import counted
-from skillopt_mcp.errors import BadInput
-from skillopt_mcp.judges.programs import (
+from skillopt_mcp.core.commands import Limits, RegisteredCommand
+from skillopt_mcp.core.errors import BadInput
+from skillopt_mcp.core.text import counted
+from skillopt_mcp.tasks.judges.programs import (
     confinement,
     describe_barrier,
     has_changed,
@@ -19,8 +21,6 @@ from skillopt_mcp.judges.programs import (
     register_command,
     unprivileged_user,
 )
-from skillopt_mcp.records.commands import Limits, RegisteredCommand
-from skillopt_mcp.tasks import cannot_pass, n_judged_by, remove_command, try_command
 
 _MB = 1 << 20
 _CONFINED = {

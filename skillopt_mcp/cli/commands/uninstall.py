@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from skillopt_mcp.admin.install.hosts import surroundings
+from skillopt_mcp.admin.install.installing import Installed, left_behind, plan_uninstall
 from skillopt_mcp.cli.command import command
 from skillopt_mcp.cli.commands.install import Installation
 from skillopt_mcp.cli.terminal import Terminal
-from skillopt_mcp.install.hosts import surroundings
-from skillopt_mcp.install.installing import Installed, left_behind, plan_uninstall
 
 
 @command("uninstall", example="uninstall claude-code --hooks")

@@ -1,0 +1,248 @@
+"""Demo: what the promotion test says of luck, of harm and of training, in a simulated world and a folder of its own."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+from statistics import fmean
+from typing import TypeVar
+
+from pydantic import BaseModel, JsonValue
+
+from skillopt_mcp.actions.promotion_tests import candidate_of_files, evaluate_candidate, opened, unit_rows
+from skillopt_mcp.actions.promotions.consent import Consent
+from skillopt_mcp.actions.promotions.promoting import promote_skill
+from skillopt_mcp.actions.runs import replay, start_run
+from skillopt_mcp.backends.registry import open_backend
+from skillopt_mcp.backends.world import (
+    PLACEBOS,
+    TOPICS,
+    Kind,
+    World,
+    make_skill,
+    make_tasks,
+    right_answer,
+    taught_by,
+    topics_of,
+)
+from skillopt_mcp.core.errors import BadInput
+from skillopt_mcp.core.evidence import TestReport, Verdict
+from skillopt_mcp.core.judging import Score
+from skillopt_mcp.core.next_step import NextStep
+from skillopt_mcp.core.results import Result, SplitCounts, StepRow
+from skillopt_mcp.core.skills import MAIN_FILE
+from skillopt_mcp.core.tasks import Split, Task
+from skillopt_mcp.gates.promotion import Walk, alpha_of
+from skillopt_mcp.gates.rounds import DEFAULT_MARGIN
+from skillopt_mcp.tasks.judges.judging import score
+from skillopt_mcp.tasks.judges.kinds.numeric import Numeric
+from skillopt_mcp.tasks.judges.kinds.text import Exact
+from skillopt_mcp.training.config import Config
+from skillopt_mcp.training.progress import Notify, silent
+from skillopt_mcp.training.promotion_test import Asked, held_out, standing_of
+from skillopt_mcp.workspace.skill_folders import handle
+from skillopt_mcp.workspace.workspace import Workspace
+
+SKILL = "ledger-clerk"
+STORE = "skillopt.db"
+N_TASKS = 120
+SHARES: dict[Split, float] = {"train": 1.0, "val": 1.0, "test": 1.0}
+CONFIG = Config(epochs=3, batch=20, slow_update=False, meta_skill=False)
+N_SAME = 100
+N_RUNS = 3
+NICE = next(topic.harmful for topic in TOPICS if topic.name == "rounding")
+NO_WORSE = Asked(margin=DEFAULT_MARGIN, max_pairs=400)
+
+
+@dataclass(frozen=True, slots=True)
+class DemoPlace:
+    """Where a demo lives, and what it simulates."""
+
+    folder: Path
+    world: Kind
+    seed: int
+
+    @property
+    def backend(self) -> str:
+        """Return the simulation that is target and optimizer."""
+        return f"simulated:{self.world},seed={self.seed}"
+
+    @property
+    def store_path(self) -> Path:
+        """Return the demo's own store."""
+        return self.folder / STORE
+
+    @property
+    def skill_path(self) -> Path:
+        """Return the skill's folder, inside the only skill root that the demo may write."""
+        return self.folder / "skills" / SKILL
+
+
+class Same(BaseModel):
+    """How often a text was called better or worse than itself in `n` comparisons: by its means, and by the test."""
+
+    n: int
+    by_means: int
+    by_test: int
+
+
+class Harmful(BaseModel):
+    """What a harmful line did: the verdict, and the tasks that are mostly solved without it and mostly fail with it."""
+
+    line: str
+    verdict: Verdict
+    worse: list[str]
+
+
+class Demonstrated(Result):
+    """The outcome of a demo, which is a simulation. `verdict`, `test` and `n_calls` are those of the training."""
+
+    simulation: str
+    same: Same
+    harmful: Harmful
+    verdict: str | None
+    reason: str
+    test: TestReport | None
+    promoted: bool
+    skill_path: str
+    store_path: str
+    run_id: str
+    candidate_id: str | None
+    splits: SplitCounts
+    val_before: float
+    steps: list[StepRow]
+    n_calls: int
+    diff: str
+
+    @property
+    def fillers(self) -> list[str]:
+        """Return the lines that the training added and that say nothing: the simulated optimizer writes such, too."""
+        added = (line[1:].removeprefix("- ") for line in self.diff.splitlines() if line.startswith("+"))
+        return [line for line in added if line in PLACEBOS]
+
+
+def prepare_demo(folder: Path, world: Kind, seed: int) -> DemoPlace:
+    """Return the place of a demo with its skill written.
+
+    Raises BackendError for a world or seed that cannot be simulated, BadInput for a folder that is in use.
+    """
+    place = DemoPlace(Path(os.path.realpath(folder)), world, seed)
+    open_backend(place.backend)
+    try:
+        if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+            raise BadInput(f"'{folder}' is in use: name an empty folder, or one that does not exist yet")
+        place.skill_path.mkdir(parents=True)
+        for file in make_skill(seed).files:
+            (place.skill_path / file.path).write_bytes(file.content)
+    except OSError as error:
+        raise BadInput(f"'{folder}' cannot be written ({error.strerror}): name another with --dir") from error
+    return place
+
+
+def run_demo(place: DemoPlace, notify: Notify = silent) -> Demonstrated:
+    """Return what the test says of a skill against itself, of a harmful line, and of the skill once it is trained.
+
+    What is better is promoted; the test is that of every skill.
+    """
+    backend = place.backend
+    with Workspace(place.store_path, target=backend, optimizer=backend, project=place.folder) as workspace:
+        workspace.store.permissions.add_root(str(place.skill_path.parent))
+        skill = workspace.skill(str(place.skill_path))
+        workspace.store.tasks.add_tasks(skill.id, make_tasks(N_TASKS, place.seed), SHARES)
+        held = held_out(workspace.store.tasks.list_tasks(skill.id))
+        same, harmful = _against_itself(place, held), _with_a_nice_line(workspace, place, held, notify)
+        run = start_run(workspace, skill.path, CONFIG)
+        outcome = replay(workspace, run, notify)
+        promoted, diff = False, ""
+        if outcome.candidate_id:
+            change = promote_skill(workspace, outcome.candidate_id, Consent.DEMO)
+            promoted, diff = change.status == "promoted", change.diff
+        splits = SplitCounts(**workspace.store.tasks.count_tasks(skill.id))
+    return Demonstrated(
+        simulation=backend,
+        same=same,
+        harmful=harmful,
+        verdict=outcome.verdict,
+        reason=outcome.reason,
+        test=outcome.test,
+        promoted=promoted,
+        skill_path=str(place.skill_path / MAIN_FILE),
+        store_path=str(place.store_path),
+        run_id=run.id,
+        candidate_id=outcome.candidate_id,
+        splits=splits,
+        val_before=outcome.baseline or 0.0,
+        steps=outcome.steps,
+        n_calls=outcome.n_calls + outcome.n_test_calls,
+        diff=diff,
+        next_step=NextStep(action="list_skills", why="your own skills, each with its next step"),
+    )
+
+
+def _against_itself(place: DemoPlace, held: Sequence[Task]) -> Same:
+    """Return what means and the test say of the same draws, of one text in both arms."""
+    world, taught = World(place.world, place.seed), taught_by(make_skill(place.seed).text)
+    rates = [world.pass_rate(taught, topics_of(task.prompt)) for task in held]
+    random, same = Random(f"same {place.seed}"), Same(n=N_SAME, by_means=0, by_test=0)
+    for _ in range(N_SAME):
+        drawn = [[random.random() < rate for _ in range(2 * N_RUNS)] for rate in rates]
+        nets = [sum(passed[:N_RUNS]) - sum(passed[N_RUNS:]) for passed in drawn]
+        walk = Walk(len(nets), N_RUNS, alpha_of(1))
+        while walk.verdict is None:
+            walk.take(nets[walk.n_seen])
+        same.by_means += sum(nets) != 0
+        same.by_test += walk.verdict == "better"
+    return same
+
+
+def _with_a_nice_line(workspace: Workspace, place: DemoPlace, held: Sequence[Task], notify: Notify) -> Harmful:
+    """Return what a person's edit does that adds a harmful line to a version of the skill that teaches everything."""
+    text = make_skill(place.seed).text
+    rules = text + "".join(f"- {topic.lesson}\n" for topic in TOPICS if topic.lesson not in text)
+    old, new = place.folder / "all-rules.md", place.folder / "nice-line.md"
+    old.write_text(rules)
+    new.write_text(f"{rules}- {NICE}\n")
+    candidate = candidate_of_files(workspace, str(place.skill_path), new, old)
+    test = opened(workspace, candidate, NO_WORSE, held)  # which spares us what it could find
+    evaluate_candidate(workspace, candidate.id, None, notify, NO_WORSE)
+    standing = standing_of(test, workspace.store)
+    rows = unit_rows(workspace, test, standing)
+    broken = [row.task for row in rows if fmean(row.before) > 0.5 > fmean(row.after)]
+    return Harmful(line=NICE, verdict=standing.verdict or "cant_tell", worse=broken)
+
+
+REAL = "claude-code:haiku"
+_WORLD = re.compile(r"simulated:\w+,seed=(\d+)")
+
+Found = TypeVar("Found", bound=Result)
+
+
+def foreign_world(workspace: Workspace, tasks: Sequence[Task]) -> str | None:
+    """Return the simulation that is the target, where it made none of the tasks: it has no right answer to them."""
+    world = _WORLD.match(workspace.backend("target").fingerprint)
+    return world[0] if world and not any(_is_own(task, int(world[1])) for task in tasks) else None
+
+
+def advised(workspace: Workspace, skill_id: int, found: Found) -> Found:
+    """Return a result of the target's; a simulation of other tasks has the next step to name a real one."""
+    world = foreign_world(workspace, workspace.store.tasks.list_tasks(skill_id))
+    if world is None:
+        return found
+    arguments: dict[str, JsonValue] = {
+        "skill": handle(workspace.store, workspace.store.skills.get_skill(skill_id)),
+        "target": REAL,
+    }
+    step = NextStep(action="replay", arguments=arguments, why=f"'{world}' can solve only the tasks of its own world")
+    return found.model_copy(update={"next_step": step})
+
+
+def _is_own(task: Task, seed: int) -> bool:
+    """Return whether the simulation of this seed made a task: it alone has the right answer to it."""
+    if not isinstance(task.judge, Exact | Numeric):
+        return False
+    outcome = score(task.judge, right_answer(seed, task.prompt))
+    return isinstance(outcome, Score) and outcome.hard

@@ -1,0 +1,282 @@
+"""Estimates: what a run may ask at most, and take in tokens, money and minutes by what such calls took before."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from typing import NamedTuple
+
+from pydantic import BaseModel, ConfigDict
+
+from skillopt_mcp.actions.permitted import evidence_gaps, source_gaps
+from skillopt_mcp.actions.promotion_tests import TestPrice, caps_of_search, chosen_tasks, price_of_test
+from skillopt_mcp.actions.runs import caps_of, planned
+from skillopt_mcp.backends.base import concurrency_of
+from skillopt_mcp.core.budgets import FREE_STAGE
+from skillopt_mcp.core.calls import Role
+from skillopt_mcp.core.runs import Run
+from skillopt_mcp.core.tasks import Task
+from skillopt_mcp.prompts.rendering import MAX_REASKS
+from skillopt_mcp.store.ledger import Usual
+from skillopt_mcp.tasks.judges.checking import families
+from skillopt_mcp.training.config import Config
+from skillopt_mcp.training.plan import epoch_batches, search_splits, steps
+from skillopt_mcp.training.promotion_test import Test, held_out
+from skillopt_mcp.workspace.answering import answering, changed_since, run_backends, tasks_of
+from skillopt_mcp.workspace.costs import default_tokens
+from skillopt_mcp.workspace.evidence import evidence_of, n_votes
+from skillopt_mcp.workspace.skills import check_merged
+from skillopt_mcp.workspace.workspace import Workspace
+
+
+class Forecast(BaseModel):
+    """What the calls of an estimate take, when each takes what such calls took on average in earlier runs.
+
+    None where no call of one of the models, which are then `unknown`, is stored, or a price is not known.
+    `tokens_each` is the mean of all calls; `is_default`: an agent has made no call yet, so its tokens are our default,
+    and price and time are unknown.
+    """
+
+    model_config = ConfigDict(frozen=True)
+    tokens: int | None = None
+    usd: float | None = None
+    minutes: float | None = None
+    tokens_each: int | None = None
+    is_default: bool = False
+    unknown: tuple[Role, ...] = ()
+
+
+def forecast(workspace: Workspace, calls: Mapping[Role, int], concurrency: int | None = None) -> Forecast:
+    """Return what so many calls of each role take at most, with so many of them at once."""
+    tokens, usd, seconds, unknown = 0.0, 0.0, 0.0, list[Role]()
+    priced, is_default = True, False
+    for role, n_calls in calls.items():
+        if not n_calls:
+            continue
+        backend = workspace.backend(role)
+        usual = workspace.store.ledger.usual(role, backend.name, backend.fingerprint)
+        # A host does not report what it used.
+        if not (usual and usual.tokens) and (default := default_tokens(backend.name)):
+            usual, is_default = Usual(default, None, 0.0), True
+        if usual is None:
+            unknown.append(role)
+            continue
+        tokens += n_calls * usual.tokens
+        seconds += n_calls * usual.latency_ms / 1000 / (concurrency or concurrency_of(backend))
+        priced = priced and usual.usd is not None
+        usd += n_calls * (usual.usd or 0.0)
+    if unknown:
+        return Forecast(unknown=tuple(unknown))
+    return Forecast(
+        tokens=round(tokens), usd=usd if priced else None, minutes=None if is_default else seconds / 60,
+        tokens_each=round(tokens / max(1, sum(calls.values()))), is_default=is_default,
+    )  # fmt: skip
+
+
+def most_again(calls: Mapping[Role, int]) -> int:
+    """Return how many calls an estimate leaves out at most, which retry unusable replies."""
+    return MAX_REASKS * (calls.get("optimizer", 0) + calls.get("judge", 0))
+
+
+class Estimate(BaseModel):
+    """The calls of a whole run, at most, but for re-asking what was lost on the way, or after unusable replies."""
+
+    model_config = ConfigDict(frozen=True)
+    n_steps: int
+    n_train: int
+    n_val: int
+    train_rollouts: int
+    val_rollouts: int
+    optimizer_calls: int
+    promotion_runs: int
+    judge_calls: int = 0
+    run_judge_calls: int = 0
+
+    @property
+    def target_calls(self) -> int:
+        """Return the rollouts of training, search gate and promotion test together."""
+        return self.train_rollouts + self.val_rollouts + self.promotion_runs
+
+    @property
+    def calls(self) -> dict[Role, int]:
+        """Return the calls of each role."""
+        return {"target": self.target_calls, "optimizer": self.optimizer_calls, "judge": self.judge_calls}
+
+
+def estimate_run(workspace: Workspace, skill: str, config: Config, only: Collection[str] | None = None) -> Estimate:
+    """Return what a run of a skill, on the tasks of these digests `only`, would ask at most.
+
+    Raises NotFound, BadSkill, Refused where git left a conflict in the skill.
+    """
+    tracked = workspace.recorded(skill)
+    check_merged(workspace.store.skills.get_files(tracked.id, tracked.live_version))
+    n_sessions = len(workspace.store.trajectories.recent_trajectories(tracked.id, config.sessions))
+    tasks = chosen_tasks(workspace, tracked, config, only)
+    ending = price_of_test(workspace, tracked.live_version, tracked.id, tasks)
+    return _estimate(tasks, n_sessions, config, ending)
+
+
+def describe_reach(workspace: Workspace, run: Run, estimate: Estimate) -> str:
+    """Whether the caps of a new run reach a verdict; "" without caps, or without held-out tasks."""
+    price = price_of_test(workspace, run.base_version, run.skill_id, tasks_of(workspace, run))
+    caps = caps_of(workspace, run)
+    if not caps.options.replace(f"--max-minutes {caps.minutes}", "").strip() or not price.n_runs:
+        return ""
+    left = caps_of_search(workspace, caps, price)
+    test = f"the promotion test takes up to {price.n_runs:,} runs"
+    if left is None or (left.calls is not None and left.calls <= estimate.n_val):
+        return f"The cap ({caps.options}) reaches no verdict: {test}."
+    return f"The cap ({caps.options}) reaches a verdict: {test}, which are kept back."
+
+
+def run_gaps(workspace: Workspace, run: Run) -> list[str]:
+    """Return why no standing permission would cover an edit of a run, before it is made."""
+    held = held_out(tasks_of(workspace, run))
+    units = [family[0] for family in families(held)]
+    found = evidence_gaps(units, evidence_of(workspace.backends_for(held))) if held else []
+    return [*found, *source_gaps(workspace.store, run)]
+
+
+def estimate_rest(workspace: Workspace, run: Run) -> dict[Role, int]:
+    """Return what an unfinished run may still ask of each role at most: its estimate, less what was answered.
+
+    Where a backend has changed, the earlier answers serve finished steps alone: the other steps are asked in full.
+    """
+    store, tasks, config = workspace.store, tasks_of(workspace, run), Config.of_run(run.config)
+    ending = price_of_test(workspace, run.base_version, run.skill_id, _in_use(workspace, run))
+    if len(run.answering) > 1 or changed_since(workspace, run, answering(run_backends(workspace, run))):
+        return _estimate(tasks, len(run.sessions), config, ending, _rest(workspace, run)).calls
+    if store.runs.list_finishes(run.id):
+        return estimate_end(workspace, run)
+    whole = _estimate(tasks, len(run.sessions), config, ending)
+    answered: Counter[str] = Counter()
+    for row in store.ledger.list_rows(run.id):
+        answered[row.role] += row.n_calls if row.stage != FREE_STAGE else 0
+    in_test: dict[Role, int] = {
+        "target": whole.promotion_runs, "optimizer": 0, "judge": whole.promotion_runs * whole.run_judge_calls,
+    }  # fmt: skip
+    return {role: max(n_calls - answered[role], in_test[role]) for role, n_calls in whole.calls.items()}
+
+
+def estimate_end(workspace: Workspace, run: Run) -> dict[Role, int]:
+    """Return what a run whose search is over may still ask of each role at most: its promotion test."""
+    store, steps = workspace.store, workspace.store.runs.list_steps(run.id)
+    ending = price_of_test(workspace, run.base_version, run.skill_id, _in_use(workspace, run))
+    n_runs = ending.n_runs if steps and steps[-1].best_version != run.base_version else 0
+    if begun := store.runs.list_finishes(run.id):
+        row = store.tests.find(begun[-1])
+        is_over = row is None or store.decisions.latest_in(row.id) is not None
+        n_runs = 0 if is_over or row is None else row.plan.most_runs - store.tests.count_attempts(row.id)
+    return {"target": n_runs, "optimizer": 0, "judge": n_runs * ending.votes}
+
+
+def _in_use(workspace: Workspace, run: Run) -> list[Task]:
+    retired = workspace.store.retirements.list_retired(run.skill_id)
+    return [task for task in tasks_of(workspace, run) if task.id not in retired]
+
+
+class _Training(NamedTuple):
+    """What a training consists of: how many rollouts each step takes, and what else it does.
+
+    `n_epochs` of them take every task once, in as many rollouts as it has repeats; `n_measured` versions are there.
+    """
+
+    sizes: list[int]
+    n_slow: int
+    n_meta: int
+    n_measured: int = 1
+    n_epochs: int = 0
+
+
+def _whole(n_train: int, config: Config) -> _Training:
+    batched = epoch_batches(n_train, config, 1) if n_train else []
+    sizes = config.epochs * [sum(map(len, batches)) * config.repeats for batches in batched]
+    n_later = config.epochs - 1
+    return _Training(sizes, n_later * config.slow_update, n_later * config.meta_skill, n_epochs=config.epochs)
+
+
+def _rest(workspace: Workspace, run: Run) -> _Training:
+    """Return what is left of a run's training once its current and its best version are measured again."""
+    plan = planned(workspace, run)
+    left = list(steps(plan, after=len(workspace.store.runs.list_steps(run.id))))
+    kinds = Counter(step.kind for step in left)
+    sizes = [len(step.tasks) * plan.config.repeats for step in left if step.kind == "step"]
+    return _Training(sizes, kinds["slow"], kinds["meta"], n_measured=2)
+
+
+def _estimate(
+    tasks: list[Task], n_sessions: int, config: Config, ending: TestPrice, training: _Training | None = None
+) -> Estimate:
+    """Return what a training asks at most, the whole one if none is given, and the test that it ends with."""
+    train, val = search_splits(tasks, config)
+    n_train, n_val = len(train), len(val)
+    sizes, n_slow, n_meta, n_measured, n_epochs = training or _whole(n_train, config)
+    n_compared = 2 * n_slow * (n_train if config.slow_pairs == "changed" else min(config.slow_samples, n_train))
+    n_planned = n_epochs * n_train * config.repeats
+    n_evaluated = n_measured + _evaluations(len(sizes), n_slow, config)
+    train_rollouts = sum(sizes) + n_compared
+    most_votes = max(map(n_votes, train), default=0)
+    return Estimate(
+        n_steps=len(sizes),
+        n_train=n_train,
+        n_val=n_val,
+        train_rollouts=train_rollouts,
+        val_rollouts=n_evaluated * n_val,
+        optimizer_calls=sum(_reasoning(size + n_sessions, config, n > 0) for n, size in enumerate(sizes))
+        + n_slow
+        + n_meta,
+        promotion_runs=ending.n_runs,
+        judge_calls=n_epochs * config.repeats * sum(map(n_votes, train))
+        + (train_rollouts - n_planned) * most_votes
+        + n_evaluated * sum(map(n_votes, val))
+        + ending.n_runs * ending.votes,
+        run_judge_calls=ending.votes,
+    )
+
+
+def estimate_proposal(run: Run, tasks: Sequence[Task]) -> dict[Role, int]:
+    """Return the calls that a proposal which attempts these tasks first asks of each role at most."""
+    n_seen = len(tasks) + len(run.sessions)
+    return {
+        "target": len(tasks),
+        "judge": sum(map(n_votes, tasks)),
+        "optimizer": _reasoning(n_seen, Config.of_run(run.config), has_left_out=False),
+    }
+
+
+def estimate_test(test: Test, done: int = 0) -> dict[Role, int]:
+    """Return the calls that a promotion test may still ask of each role at most, so many attempts being done."""
+    left = max(0, test.row.plan.most_runs - done)
+    return {"target": left, "judge": left * max(map(n_votes, test.tasks))}
+
+
+def _evaluations(n_steps: int, n_slow: int, config: Config) -> int:
+    """Return how often a run rolls out a version on all val tasks at most, after its base: its gate asks for more."""
+    gate = config.gate if config.use_gate else "strict"
+    # Of a candidate: by itself; next to the current one; and twice more, where nearly all tasks fell.
+    per_look = {"strict": 1, "fresh": 1, "paired_se": 2, "no_regression": 3}[gate]
+    # What was accepted is rolled out again.
+    n_evaluated = (n_steps + n_slow) * (per_look + (gate in ("fresh", "paired_se")))
+    if config.rescue and config.use_gate:
+        # Both arms of every part that bisection tries, and a second look, at the parts that it keeps.
+        n_evaluated += n_steps * (2 * max(0, 2 * config.max_edits - 2) + per_look)
+    return n_evaluated
+
+
+def _reasoning(n_trajectories: int, config: Config, has_left_out: bool) -> int:
+    """Return the optimizer's calls of one step: an analyst per minibatch, merges by level, budget, ranking, rewrite.
+
+    What an earlier step left out is one more patch to merge.
+    """
+    contrasted = config.repeats > 1
+    per_analyst = min(config.minibatch, 2 * max(1, config.minibatch // 2)) if contrasted else config.minibatch
+    n_analysts = -(-n_trajectories // per_analyst) + 1 + contrasted
+    # Patches from failures and from successes are merged apart, level by level, and then together.
+    n_all = n_analysts + has_left_out
+    n_merges, n_patches = 1, n_all
+    while n_patches > 1:
+        n_patches = -(-n_patches // config.fan_in)
+        n_merges += n_patches + 1
+    n_merges = min(n_merges, n_all - 1)
+    autonomous, rewrite = config.schedule == "autonomous", config.update_mode == "rewrite_from_suggestions"
+    return n_analysts + n_merges + 1 + autonomous + rewrite

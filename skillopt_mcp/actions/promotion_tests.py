@@ -1,0 +1,628 @@
+"""Promotion tests: which two texts one compares, what it could find, running it in the background, its verdict."""
+
+from __future__ import annotations
+
+import functools
+import subprocess
+import tarfile
+import time
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from io import BytesIO
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Literal, NamedTuple
+
+from skillopt_mcp.actions.candidates import advise_skill, bring_back, is_reason_to_promote
+from skillopt_mcp.actions.permitted import permission_gaps
+from skillopt_mcp.actions.tasks import near_train_tasks
+from skillopt_mcp.backends.arrivals import check_arrivals
+from skillopt_mcp.backends.asking import Asker, Outstanding, run_or_wait
+from skillopt_mcp.backends.base import Backend, environment_name
+from skillopt_mcp.backends.host import is_host
+from skillopt_mcp.backends.owners import lock_run
+from skillopt_mcp.backends.spending import Budget
+from skillopt_mcp.core.advice import promotion
+from skillopt_mcp.core.budgets import Caps
+from skillopt_mcp.core.calls import Call, Reply, Role, Rollout
+from skillopt_mcp.core.candidates import Candidate, NewCandidate, candidate_id, edited_on_top
+from skillopt_mcp.core.errors import BadInput, Busy, NotFound, Refused
+from skillopt_mcp.core.evidence import Arm, Standing, TestReport
+from skillopt_mcp.core.next_step import NextStep
+from skillopt_mcp.core.notes import Note
+from skillopt_mcp.core.results import Evaluated, Foreseen, PowerRow, Replayed, UnitRow
+from skillopt_mcp.core.runs import Run
+from skillopt_mcp.core.skills import Skill, SkillFile, SkillFiles, is_memory, short
+from skillopt_mcp.core.tasks import SPLITS, Split, Task
+from skillopt_mcp.core.text import quoted
+from skillopt_mcp.core.tracing import span
+from skillopt_mcp.gates.guard.capabilities import findings
+from skillopt_mcp.gates.power import power_of
+from skillopt_mcp.gates.promotion import ENOUGH_UNITS, GATE
+from skillopt_mcp.store.opening import Store
+from skillopt_mcp.tasks.judges.checking import families
+from skillopt_mcp.tasks.judges.judging import attemptable, is_form_alone
+from skillopt_mcp.tasks.splits import stratified
+from skillopt_mcp.training.config import Config
+from skillopt_mcp.training.progress import Notify, Progress, pause_reporter, silent
+from skillopt_mcp.training.promotion_test import (
+    BETTER,
+    Asked,
+    Test,
+    foreseen_test,
+    held_out,
+    is_front_matter_alone,
+    open_test,
+    plan_of,
+    run_test,
+    standing_of,
+    stored_test,
+)
+from skillopt_mcp.workspace.answering import describe_own_backend
+from skillopt_mcp.workspace.costs import check_caps, default_tokens
+from skillopt_mcp.workspace.evidence import (
+    evidence_of,
+    is_pasted,
+    is_simulated,
+    kind_of,
+    kind_of_test,
+    n_votes,
+    opens_skills,
+    origins,
+    try_programs,
+)
+from skillopt_mcp.workspace.host_work import Capacity, estimate_host_test, hand_out, withdraw
+from skillopt_mcp.workspace.linting import run_git
+from skillopt_mcp.workspace.skill_folders import is_version, known, read_skill
+from skillopt_mcp.workspace.skills import check_merged, describe_endings
+from skillopt_mcp.workspace.workspace import Workspace
+
+_POLL_S = 0.2
+_PROMPT_SHOWN = 200
+_SALT_OF_SIMULATIONS = "simulated"
+ON_TOP = "It was promoted, and the file was edited since: there is nothing to be done with it"
+
+
+# Which tasks
+
+
+def chosen_tasks(workspace: Workspace, skill: Skill, config: Config, only: Collection[str] | None = None) -> list[Task]:
+    """Return the tasks of a run, in the order they were added; a limit keeps each kind (the first tag) in its share.
+
+    With `only`, digests of tasks, it takes no others. Raises BackendError when no target is set.
+    """
+    found = [task for task in target_tasks(workspace, skill.id) if only is None or task.digest in only]
+    kept = {task.id for split in SPLITS for task in _limited(found, split, config)}
+    return [task for task in found if task.id in kept]
+
+
+def target_tasks(workspace: Workspace, skill_id: int) -> list[Task]:
+    """Return the tasks in use of a skill that its target can get a score for."""
+    return attemptable(workspace.store.tasks.list_in_use(skill_id), environment_name(workspace.backend("target")))
+
+
+def tasks_to_test(workspace: Workspace, skill_id: int, among: Sequence[Task] | None = None) -> list[Task]:
+    """Return the held-out tasks of a promotion test, in use and `among` these. Raises BadInput, Refused."""
+    ids = None if among is None else {task.id for task in among}
+    held = [task for task in held_out(target_tasks(workspace, skill_id)) if ids is None or task.id in ids]
+    if not held:
+        raise BadInput("the skill has no held-out task (split test): add tasks with add_tasks or 'tasks add'")
+    if is_form_alone(held):
+        raise Refused(
+            f"all {len(held)} held-out tasks judge the form of an answer alone (length, heading): add held-out tasks "
+            "with a judge of what is said"
+        )
+    return held
+
+
+def _limited(tasks: list[Task], split: Split, config: Config) -> list[Task]:
+    own = [task for task in tasks if task.split == split]
+    limit = {"train": config.limit_train, "val": config.limit_val, "test": config.limit_test}[split] or len(own)
+    # By content, so that the same tasks are chosen in whatever order they were added.
+    own.sort(key=lambda task: task.digest)
+    kinds = [task.tags[0] if task.tags else "" for task in own]
+    return [own[at] for at in stratified(kinds, limit, f"limit {split} {config.seed}")]
+
+
+# Which two texts
+
+
+def candidate_named(workspace: Workspace, name: str) -> Candidate:
+    """Return a candidate by its id; of a skill's name, the edit that a person made to its file. Raises NotFound."""
+    store = workspace.store
+    if store.skills.find_paths(known(name)) or Path(name).exists():
+        return edited_candidate(workspace, name)
+    return store.candidates.get_candidate(known(name))
+
+
+def edited_candidate(workspace: Workspace, name: str) -> Candidate:
+    """Return a person's edit of a skill's file: the live version against the one that was tested or promoted last.
+
+    Before any test that is the first version known. An edit that is tested already stays what it is. Raises BadInput
+    where nothing was edited.
+    """
+    store, skill = workspace.store, workspace.skill(name)
+    changes = [(each.created_at, each.to_version) for each in store.promotions.list_promotions(skill.id)]
+    edited = None
+    for test in store.tests.list_of_skill(skill.id):
+        made = store.candidates.get_candidate(candidate_id(skill.id, test.base_version, test.version_id))
+        version = test.version_id if made.origin == "person" else test.base_version
+        if store.skills.get_version(skill.id, version).origin == "recorded":  # others were named, and never live
+            changes.append((test.created_at, version))
+            edited = made if made.origin == "person" else edited
+    base = max(changes)[1] if changes else store.skills.first_recorded(skill.id)
+    if base == skill.live_version and edited and edited.version_id == base:
+        return edited
+    if base == skill.live_version:
+        raise BadInput(
+            f"the file of '{skill.name}' is the version that was known before: edit it, or name another text: "
+            "--against HEAD (where the edit is older than that), or --file NEW.md"
+        )
+    return _kept(workspace, skill, base, store.skills.get_files(skill.id, skill.live_version), "an edit of the file")
+
+
+def candidate_of_files(
+    workspace: Workspace, name: str, new: Path | None, against: str | Path | None = None
+) -> Candidate:
+    """A candidate with the text of a file or a skill folder (None: the live one), against the live version or a text.
+
+    `against` names that: a file or folder, a version of the store, or a git revision of the skill's folder.
+    """
+    store, skill = workspace.store, workspace.skill(name)
+    live = store.skills.get_files(skill.id, skill.live_version)
+    base = live
+    if against is not None:
+        base = _text_named(workspace, skill, str(against), live)
+        store.skills.add_version(skill.id, base)
+    why = f"the text of {new.name}" if new else f"an edit of {against}"
+    return _kept(workspace, skill, base.digest, _read(new, base) if new else live, why)
+
+
+def _text_named(workspace: Workspace, skill: Skill, name: str, live: SkillFiles) -> SkillFiles:
+    if Path(name).expanduser().exists():
+        return _read(Path(name).expanduser(), live)
+    if is_version(name):
+        with suppress(NotFound):
+            return workspace.store.skills.get_files(skill.id, workspace.store.skills.get_version(skill.id, name).id)
+    folder = Path(skill.path)
+    at = folder.parent if is_memory(skill.path) else folder
+    missing = f"{quoted(name)} is no file, no version of '{skill.name}', and no git revision of {quoted(str(at), 300)}"
+    try:
+        commit = run_git(at, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}")
+        # In a folder, git packs what is below it alone, by the paths from there.
+        packed = run_git(at, "archive", "--format=tar", commit.stdout.decode().strip() or "-", "--", ".")
+    except (OSError, subprocess.SubprocessError) as error:
+        raise BadInput(f"{missing}: git did not answer ({error})") from None
+    if commit.returncode or packed.returncode:
+        raise BadInput(f"{missing}: name one that there is, such as --against HEAD")
+    with TemporaryDirectory() as unpacked, tarfile.open(fileobj=BytesIO(packed.stdout)) as archive:
+        place = Path(unpacked) / at.name
+        archive.extractall(place, filter="data")
+        return read_skill(place / folder.name if is_memory(skill.path) else place)
+
+
+def _read(path: Path, live: SkillFiles) -> SkillFiles:
+    """Return the files of a skill folder, or those that are live with this text as their main document."""
+    if path.is_dir():
+        return read_skill(path)
+    try:
+        return live.replaced(SkillFile(live.main_path, path.expanduser().read_bytes()))
+    except OSError as error:
+        raise BadInput(f"'{path}' cannot be read: {error.strerror}") from None
+
+
+def _kept(workspace: Workspace, skill: Skill, base: str, files: SkillFiles, why: str) -> Candidate:
+    """Return a person's text as a candidate. Raises BadInput where it is no other text than its base."""
+    store = workspace.store
+    if files.digest == base:
+        raise BadInput("both texts are the same: there is nothing to test")
+    before = store.skills.get_files(skill.id, base)
+    new = Candidate(
+        id=candidate_id(skill.id, base, files.digest),
+        skill_id=skill.id,
+        base_version=base,
+        version_id=files.digest,
+        origin="person",
+        reasoning=why,
+        findings=findings(before, files, workspace.known),
+    )
+    return store.candidates.add_candidate(NewCandidate(new, files))
+
+
+def check_testable(workspace: Workspace, candidate: Candidate) -> None:
+    """Raise Refused when a candidate is live, or when the live file is not the one that it was made from.
+
+    Two texts that a person names may be tested whatever is live.
+    """
+    store = workspace.store
+    arms = _arms(store, candidate)
+    check_merged(arms[0])
+    is_shown_less = workspace.has_backend("target") and is_pasted(workspace.backend("target").fingerprint)
+    if is_shown_less and is_front_matter_alone(*arms):
+        raise Refused(
+            f"candidate '{candidate.id}' changes the front matter alone, which '{workspace.backend('target').name}' is "
+            "not shown: test it with --target claude-code or codex, which load the skill themselves"
+        )
+    skill = workspace.again(store.skills.get_skill(candidate.skill_id))
+    if candidate.origin == "person":
+        return
+    if skill.live_version == candidate.version_id:
+        raise Refused(f"candidate '{candidate.id}' is what is live already: there is nothing to test")
+    if edited_on_top(store.promotions.list_promotions(skill.id), candidate.version_id, skill.live_version):
+        raise Refused(f"candidate '{candidate.id}' is not to be tested. {ON_TOP}")
+    if skill.live_version != candidate.base_version:
+        if made_by_run := describe_step_of_run(workspace, candidate):
+            raise Refused(made_by_run)
+        endings = describe_endings(
+            *(store.skills.get_files(skill.id, each) for each in (candidate.base_version, skill.live_version))
+        )
+        raise Refused(
+            f"the live file of '{skill.name}' is version {short(skill.live_version)}, the candidate was made from "
+            f"{short(candidate.base_version)}: propose the edits again, or run: skillopt-mcp evaluate "
+            f"{candidate.id} --rebase{endings and f'. {endings}'}"
+        )
+
+
+def describe_step_of_run(workspace: Workspace, candidate: Candidate) -> str:
+    """Return that a candidate builds on earlier steps of its run, and what of that is tested; "" where it does not."""
+    if candidate.origin != "step" or candidate.run_id is None:
+        return ""
+    run = workspace.store.runs.get_run(candidate.run_id)
+    if candidate.base_version == run.base_version:
+        return ""
+    numbers = [step.n for step in workspace.store.runs.list_steps(run.id) if step.candidate_id == candidate.id]
+    step = f"step {numbers[0]}" if numbers else "a step"
+    return f"candidate '{candidate.id}' is {step} of run {run.id}, made on top of its earlier steps: {_way_on(run)}"
+
+
+def _way_on(run: Run) -> str:
+    if run.result:
+        made = Replayed.model_validate_json(run.result).candidate_id
+        return (
+            f"what they came to together is the run's own candidate: skillopt-mcp evaluate {made}" if made
+            else "no version of the run was better than the one that it began with, and it has no candidate"
+        )  # fmt: skip
+    if own := describe_own_backend(run):
+        return f"what they came to together is tested when the run finishes; {own}"
+    return f"test what they came to together: skillopt-mcp evaluate {run.id}"
+
+
+# The test of a candidate
+
+
+def current_test(
+    workspace: Workspace, candidate: Candidate, asked: Asked = BETTER, *, again: bool = False,
+    among: Sequence[Task] | None = None,
+) -> Test:  # fmt: skip
+    """Return the newest test of a candidate that asks this of the same backends, or the one that would open now.
+
+    `again` leaves out those that have decided: the next one takes its own share of the error rate. A new one is on the
+    held-out tasks `among` these. Raises BadInput and Refused where nothing can be tested.
+    """
+    store = workspace.store
+    for row in store.tests.list_of(candidate.skill_id, candidate.base_version, candidate.version_id):
+        is_same = (row.plan.margin, row.plan.graded) == (asked.margin, asked.graded)
+        if is_same and not (again and store.decisions.latest_in(row.id)):
+            test = stored_test(store, row)  # its tasks may have been removed since
+            if row.backend == evidence_of(workspace.backends_for(test.tasks)):
+                return test
+    held = tasks_to_test(workspace, candidate.skill_id, among)
+    backend = evidence_of(workspace.backends_for(held))
+    return foreseen_test(store, _arms(store, candidate), held, backend, _asked(asked, backend))
+
+
+def _arms(store: Store, candidate: Candidate) -> tuple[SkillFiles, SkillFiles]:
+    base, files = (
+        store.skills.get_files(candidate.skill_id, each) for each in (candidate.base_version, candidate.version_id)
+    )
+    return base, files
+
+
+def _asked(asked: Asked, backend: str) -> Asked:
+    """Give a test of a simulation, which proves nothing, a salt by which its results come about again."""
+    salt = _SALT_OF_SIMULATIONS if is_simulated(backend) else None
+    return replace(asked, opens=opens_skills(backend), salt=salt)
+
+
+def opened(workspace: Workspace, candidate: Candidate, asked: Asked, held: Sequence[Task]) -> Test:
+    """Return a new test of a candidate on these held-out tasks: it takes its share of the release's error rate."""
+    backend = evidence_of(workspace.backends_for(held))
+    return open_test(workspace.store, _arms(workspace.store, candidate), held, backend, _asked(asked, backend))
+
+
+def verdict_for_agents(store: Store, candidate: Candidate | None, verdict: str | None) -> str | None:
+    """Return what an agent learns of a verdict: accepted or not accepted, None before there is one."""
+    if candidate is None or verdict is None:
+        return None
+    return "accepted" if is_reason_to_promote(store, candidate, verdict) else "not accepted"
+
+
+@contextmanager
+def only_here(store: Store, test: Test, notify: Notify | None = None) -> Iterator[None]:
+    """Make a test's attempts in no two processes at once, whatever they do it for. Raises Busy when another one does.
+
+    With `notify` it waits for that one instead, and reports its progress.
+    """
+    lock = lock_run(store.locks_path, test.row.id)
+    while lock is None:
+        if notify is None:
+            raise Busy(f"another process is running the test '{test.row.id}': call again to see its verdict")
+        notify(Progress(GATE, 0, store.tests.count_attempts(test.row.id), test.row.plan.most_runs))
+        time.sleep(_POLL_S)
+        lock = lock_run(store.locks_path, test.row.id)
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def evaluate_candidate(
+    workspace: Workspace, name: str, wait_s: float | None = None, notify: Notify = silent, asked: Asked = BETTER,
+    capacity: Capacity | None = None, *, again: bool = False,
+) -> Evaluated:  # fmt: skip
+    """Return the verdict on a candidate, or `running` after `wait_s` seconds (None waits to the end), or `work`.
+
+    `name` is a candidate's id, or a skill whose file a person edited. The test goes on in the background; a later call
+    attaches to it, and a call after the process died resumes it. A verdict stands, and nothing more is spent; `again`
+    opens the next test. Where a host is the target, its work is handed out as far as there is `capacity`; without, the
+    first call gives the estimate alone, and so does an agent's first call with any real target. A test opens, and takes
+    its share of the error rate, with the first attempt.
+
+    Raises Refused when the live file is no longer the one that the candidate was made from, BackendError when no target
+    is set.
+    """
+    store, candidate = workspace.store, candidate_named(workspace, name)
+    check_testable(workspace, candidate)
+    test = current_test(workspace, candidate, asked, again=again)
+    standing = standing_of(test, store)
+    if standing.verdict:
+        # Noted again: a process may have died between its last attempt and the note of the verdict.
+        return _concluded(workspace, candidate, test, run_test(test, store, _nothing_to_ask))
+    foreseen = foresee(workspace, test) if test.foreseen and wait_s is not None else None
+    if test.foreseen:
+        at_host = is_host(workspace.backend("target").name)
+        if at_host and not (capacity and capacity.items):
+            return _open(workspace, candidate, test, foreseen)
+        if not at_host and workspace.is_agents and foreseen and not _is_agreed(workspace, candidate, test):
+            tokens = f", {foreseen.tokens_each:,} tokens each" if foreseen.tokens_each else ""
+            runs = f"{foreseen.most_runs} runs of {workspace.backend('target').name}{tokens}"
+            why = f"takes up to {runs}: ask the user first"
+            offer = _evaluated(workspace, candidate, test, standing, _evaluation(candidate, why))
+            return offer.model_copy(update={"status": "estimate", "foreseen": foreseen})
+        _able(workspace, test)
+        test = opened(workspace, candidate, asked, tasks_to_test(workspace, candidate.skill_id))
+    job = workspace.jobs.attach(test.row.id, functools.partial(_run, workspace, test, wait_s is None))
+    job.watch(notify)
+    is_done = job.wait(wait_s)
+    if is_done:
+        workspace.jobs.drop(test.row.id, job)
+    # Where another session's call runs it, it is running as well; submit_work reports that itself.
+    busy = is_done and wait_s is not None and capacity is None and isinstance(job.result.exception(), Busy)
+    if busy or not is_done:
+        step = _evaluation(candidate, "it is still running")
+        running = _evaluated(workspace, candidate, test, standing_of(test, store), step)
+        return running.model_copy(update={"status": "running", "foreseen": foreseen})
+    outcome = job.result.result()
+    if isinstance(outcome, Standing):
+        return _concluded(workspace, candidate, test, outcome)
+    # What the host is to do next, as far as its capacity goes.
+    if capacity is None and not store.leases.list_of(test.row.id):
+        return _open(workspace, candidate, test, foreseen)
+    work, step = hand_out(workspace, test.row.id, outcome, capacity)
+    status = "work" if work else "running"
+    update = {"status": status, "work": work, "next_step": step}
+    return _open(workspace, candidate, test, foreseen).model_copy(update=update)
+
+
+def _is_agreed(workspace: Workspace, candidate: Candidate, test: Test) -> bool:
+    """Return whether the price of a new test was shown before, so that this call begins it; a simulation has none."""
+    if is_simulated(test.row.backend) or workspace.jobs.is_offered(candidate.id):
+        return True
+    workspace.jobs.offer(candidate.id)
+    return False
+
+
+def candidate_of_job(workspace: Workspace, job: str) -> str:
+    """Return the id of the candidate whose promotion test a job is, open or only foreseen. Raises NotFound."""
+    store = workspace.store
+    if row := store.tests.find(job):
+        return candidate_id(row.skill_id, row.base_version, row.version_id)
+    if job.startswith("c-"):
+        return store.candidates.get_candidate(job).id
+    raise NotFound(f"there is no job {quoted(job)}: use the job_id that came with the work")
+
+
+def _nothing_to_ask(calls: Sequence[Call], /) -> list[Reply]:
+    raise AssertionError(f"a decided test asks nothing, but asked {len(calls)} calls")
+
+
+def _run(workspace: Workspace, test: Test, waits: bool, notify: Notify) -> Standing | Outstanding:
+    store = workspace.store
+    with only_here(store, test, notify if waits else None):
+        backends, budget = _able(workspace, test), Budget(test.row.id, workspace.caps)
+        workspace.note_caller(test.row.id, test.tasks)
+        with span("promotion_test", test=test.row.id), Asker(
+            store, backends, test.row.id, concurrency=workspace.concurrency, on_reply=workspace.on_reply,
+            budget=budget, on_pause=pause_reporter(notify),
+        ) as ask:  # fmt: skip
+            return run_or_wait(ask, store, lambda: run_test(test, store, ask, notify))
+
+
+def _able(workspace: Workspace, test: Test) -> dict[Role, Backend]:
+    """Return who answers in a test. Raises BadInput for caps that they cannot have."""
+    backends = workspace.backends_for(test.tasks)
+    try_programs(workspace.store, test.tasks)
+    check_caps(workspace.caps, backends)
+    arms = [Rollout(files, task) for task in test.tasks for files in (test.base, test.candidate)]
+    check_arrivals(workspace.store, backends["target"], arms)
+    return backends
+
+
+# What it takes, what it could find, and what it found
+
+
+class TestPrice(NamedTuple):
+    """The promotion test that a run may end with: its attempts at most, and the judge's calls of each."""
+
+    n_runs: int
+    votes: int
+
+
+def price_of_test(workspace: Workspace, base: str, skill_id: int, tasks: Sequence[Task]) -> TestPrice:
+    """The price of the test of a run on these tasks, whose best version is a new candidate."""
+    held = held_out(tasks)
+    if not held:
+        return TestPrice(0, 0)
+    earlier = workspace.store.tests.scores_of(skill_id, base, evidence_of(workspace.backends_for(held)))
+    plan = plan_of([family[0] for family in families(held)], earlier, BETTER, 1)
+    return TestPrice(plan.most_runs, max(map(n_votes, held)))
+
+
+def caps_of_search(workspace: Workspace, caps: Caps, price: TestPrice) -> Caps | None:
+    """What a search may use of caps: all but the price of its promotion test; None where they do not hold that.
+
+    Tokens and money are those of such calls before, or a default.
+    """
+    target = workspace.backend("target")
+    usual = workspace.store.ledger.usual("target", target.name, target.fingerprint)
+    n_calls = price.n_runs * (1 + price.votes)
+    tokens = round(n_calls * (usual.tokens if usual else default_tokens(target.name)))
+    left = Caps(
+        None if caps.calls is None else caps.calls - n_calls,
+        None if caps.tokens is None else caps.tokens - tokens,
+        None if caps.usd is None else caps.usd - n_calls * ((usual.usd if usual else None) or 0.0),
+        caps.minutes,
+    )
+    return None if any(each is not None and each <= 0 for each in (left.calls, left.tokens, left.usd)) else left
+
+
+def foresee(workspace: Workspace, test: Test) -> Foreseen:
+    """Return what a test could find and what it takes, by the attempts that exist at its base; nothing is asked."""
+    plan, row = test.row.plan, test.row
+    candidate = workspace.store.candidates.get_candidate(candidate_id(row.skill_id, row.base_version, row.version_id))
+    earlier = workspace.store.tests.scores_of(row.skill_id, row.base_version, row.backend, graded=plan.graded)
+    rows = power_of(plan, [earlier.get(task_id, ()) for task_id in row.tasks])
+    target = workspace.backend("target")
+    usual = workspace.store.ledger.usual("target", target.name, target.fingerprint)
+    return Foreseen(
+        units=plan.n_units,
+        attempts_per_arm=plan.attempts,
+        test_in_release=row.number,
+        alpha=plan.alpha,
+        known_base=plan.known is not None,
+        power=[PowerRow(gain=each.gain, chance=round(each.chance, 2), runs=round(each.runs)) for each in rows],
+        most_runs=test.row.plan.most_runs,
+        few_tasks=plan.n_units < ENOUGH_UNITS,
+        margin=plan.margin,
+        tokens_each=round(usual.tokens) if usual else default_tokens(target.name) or None,
+        is_default=usual is None,
+        beyond_permission=permission_gaps(workspace, candidate, test.tasks, row.backend),
+    )
+
+
+def report_of(workspace: Workspace, test: Test, standing: Standing | None = None) -> TestReport:
+    """Return all that a person sees of a test; an agent never does."""
+    store = workspace.store
+    return TestReport(
+        **(standing or standing_of(test, store)).model_dump(),
+        test_id=test.row.id,
+        test_in_release=test.row.number,
+        promotions_here=store.tests.promotions_on(test.row.tasks),
+        backend=test.row.backend,
+        unanswered=store.tests.list_unanswered(test.row.id),
+        pasted=is_pasted(test.row.backend),
+        loading=[
+            f"{text} text: {found.state + ': ' if found.state != 'arrived' else ''}{found.words}"
+            for text, files in (("old", test.base), ("new", test.candidate))
+            for found in store.arrivals.list_of(origins(test.row.backend)[0], files.digest)
+            if found.words
+        ],
+    )
+
+
+def unit_rows(workspace: Workspace, test: Test, standing: Standing | None = None) -> list[UnitRow]:
+    """Return the units that a test has counted, in its order."""
+    store, plan = workspace.store, test.row.plan
+    standing = standing or standing_of(test, store)
+    scores: dict[tuple[Arm, int], list[float]] = {}
+    for each in store.tests.list_attempts(test.row.id):
+        scores.setdefault((each.arm, each.unit), []).append(each.score)
+    rows = []
+    for unit in range(standing.units.seen):
+        after, before = scores.get(("candidate", unit), []), scores.get(("base", unit), [])
+        if standing.screened and plan.known:
+            before = list(plan.known[unit])
+        gain = sum(after) / max(1, len(after)) - sum(before) / max(1, len(before))
+        outcome: Literal["better", "same", "worse"] = "better" if gain > 0 else "worse" if gain < 0 else "same"
+        task = test.tasks[unit]
+        prompt = " ".join(task.prompt.split())[:_PROMPT_SHOWN]
+        rows.append(UnitRow(task=task.name, outcome=outcome, before=before, after=after, prompt=prompt))
+    return rows
+
+
+def _concluded(workspace: Workspace, candidate: Candidate, test: Test, standing: Standing) -> Evaluated:
+    """Return a verdict; what a host still has in hand for it is taken back."""
+    if kind_of(test.row.backend) == "host":
+        withdraw(workspace, test.row.id)
+    return _evaluated(workspace, candidate, test, standing, _after(workspace, candidate, standing))
+
+
+def _open(workspace: Workspace, candidate: Candidate, test: Test, foreseen: Foreseen | None) -> Evaluated:
+    """Return where an open test of a host stands, and what it takes; the work itself is not handed out here."""
+    estimate = estimate_host_test(test, workspace.store, foreseen)
+    least, most = estimate.agent_runs()
+    job = candidate.id if test.foreseen else test.row.id
+    why = f"takes {least} to {most} agent runs: ask the user first"
+    step = NextStep(action="submit_work", arguments={"job_id": job}, why=why)
+    near = near_train_tasks(workspace.store, candidate.skill_id, test.tasks)
+    skill = workspace.store.skills.get_skill(candidate.skill_id)
+    outside = [] if workspace.root_of(skill) else [Note(code="outside_skill_roots")]
+    so_far = _evaluated(workspace, candidate, test, standing_of(test, workspace.store), step)
+    update = {
+        "status": "work", "foreseen": foreseen, "estimate": estimate, "job_id": job,
+        "notes": [*so_far.notes, *outside, *([near] if near else [])],
+    }  # fmt: skip
+    return so_far.model_copy(update=update)
+
+
+def _evaluated(
+    workspace: Workspace, candidate: Candidate, test: Test, standing: Standing, step: NextStep | None
+) -> Evaluated:
+    store, kind = workspace.store, kind_of_test(workspace.store, test.row.id, test.row.backend)
+    notes = [Note(code="rolled_back", ids=[candidate.id])] if bring_back(store, candidate) else []
+    notes += [Note(code="never_opened")] if standing.verdict == "not_tested" else []
+    return Evaluated(
+        status="verdict" if standing.verdict else "running",
+        candidate_id=candidate.id,
+        accepted=is_reason_to_promote(store, candidate, standing.verdict) if standing.verdict else None,
+        evidence=kind,
+        same_session=kind == "host" and store.candidates.is_answered_by_author(candidate.id, test.row.id),
+        attempts_done=standing.runs.candidate + standing.runs.base,
+        test=report_of(workspace, test, standing) if standing.verdict else None,
+        notes=notes,
+        next_step=step,
+    )
+
+
+def _after(workspace: Workspace, candidate: Candidate, standing: Standing) -> NextStep | None:
+    """Return what to do after a verdict: promote it, or propose other edits; a live text needs nothing."""
+    store = workspace.store
+    skill = store.skills.get_skill(candidate.skill_id)
+    is_rolled_back = bring_back(store, candidate) is not None
+    if candidate.version_id == skill.live_version:
+        return None
+    if standing.verdict and is_reason_to_promote(store, candidate, standing.verdict) and not is_rolled_back:
+        return promotion(candidate.id, len(candidate.findings))
+    if standing.verdict == "better_here" and not workspace.is_agents:
+        why = "better on these cases; of others nothing is proven"
+        return NextStep.at_terminal("promote_skill", {"candidate_id": candidate.id, "unproven": True}, why)
+    # The same after every other verdict: the author of edits learns only whether a candidate was accepted.
+    step = advise_skill(store, skill)
+    if standing.verdict == "not_tested":
+        return step.model_copy(update={"why": "the skill was never opened: its description has to say when it applies"})
+    return step
+
+
+def _evaluation(candidate: Candidate, why: str) -> NextStep:
+    return NextStep(action="evaluate_candidate", arguments={"candidate_id": candidate.id}, why=why)

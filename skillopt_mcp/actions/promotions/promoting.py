@@ -1,0 +1,308 @@
+"""Promoting and rolling back: the only operations that write a user's file, and both can be undone.
+
+A change is checked (its base, its evidence, then who agrees), written under the skill's lock if the file is still the
+one that was checked, read back, and recorded in a journal row that was begun before the write.
+"""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import replace
+from pathlib import Path
+
+from pydantic import JsonValue
+
+from skillopt_mcp.actions.candidates import advise_skill, bring_back, is_reason_to_promote, was_live
+from skillopt_mcp.actions.promotions.consent import (
+    UNPROVEN,
+    Change,
+    Check,
+    Consent,
+    NeedsPerson,
+    Ready,
+    answer,
+    check_consent,
+    stale,
+)
+from skillopt_mcp.backends.owners import lock_run
+from skillopt_mcp.core.advice import promotion
+from skillopt_mcp.core.candidates import Candidate, Promotion, edited_on_top
+from skillopt_mcp.core.errors import BadInput, BadSkill, Busy, NotFound, Refused, Stale
+from skillopt_mcp.core.next_step import NextStep
+from skillopt_mcp.core.results import Promoted
+from skillopt_mcp.core.skills import Skill, SkillFiles, short
+from skillopt_mcp.core.text import quoted
+from skillopt_mcp.documents.live_files import check_replaceable, replace_files
+from skillopt_mcp.gates.guard.capabilities import secrets_added
+from skillopt_mcp.gates.promotion import GATE
+from skillopt_mcp.store.opening import Store
+from skillopt_mcp.workspace.skill_folders import (
+    files_folder,
+    handle,
+    known,
+    lock_name,
+    settle,
+    take_back,
+    version_named,
+)
+from skillopt_mcp.workspace.workspace import Workspace, shortened
+
+VERSIONS_SHOWN = 8
+_WHY_BYTES = 600
+
+
+def promote_skill(workspace: Workspace, candidate_id: str, consent: Consent) -> Promoted:
+    """Write an accepted candidate over the live skill, if nothing changed there since and somebody agreed.
+
+    Calls no model. Every status but `promoted` leaves the file untouched; `reason` and `next_step` say why.
+    """
+    return _carry_out(workspace, check_promotion(workspace, candidate_id, consent))
+
+
+def rollback_skill(
+    workspace: Workspace, skill: str, version: str | None, consent: Consent, seen: str | None = None
+) -> Promoted:
+    """Write an earlier version over the live skill: the one before the last change, or the one that is named.
+
+    Refused as stale when the live file is not what the last promotion or rollback left: a person's edit is kept, unless
+    a person agreed to replace exactly that one (`over_edit`, and the version that they have `seen`); it is a version of
+    the store by then. Raises Refused for a version that was never live: those are candidates.
+    """
+    return _carry_out(workspace, check_rollback(workspace, skill, version, consent, seen))
+
+
+# Checking: nothing is written
+
+
+def check_promotion(workspace: Workspace, candidate_id: str, consent: Consent) -> Check:
+    """Return whether a promotion may happen, needs a person, or what it answers instead."""
+    store, candidate = workspace.store, get_guarded(workspace, candidate_id)
+    skill = workspace.again(store.skills.get_skill(candidate.skill_id))
+    decision = store.decisions.latest(skill.id, GATE, candidate.base_version, candidate.version_id)
+    verdict = decision.verdict if decision else ""
+    is_proven = is_reason_to_promote(store, candidate, verdict)
+    change = Change(
+        skill=skill,
+        handle=handle(store, skill),
+        kind="promote",
+        from_version=candidate.base_version,
+        to_version=candidate.version_id,
+        candidate=candidate,
+        verdict=verdict if is_proven or not consent.unproven else UNPROVEN,
+        test=store.tests.find(decision.scope) if decision else None,
+    )
+    if skill.live_version == candidate.version_id:
+        return answer(workspace, change, "refused", "the candidate is what is live already")
+    if skill.live_version != candidate.base_version:
+        return stale(workspace, change)
+    if not (is_proven or consent.unproven):
+        return _unproven(workspace, change, candidate, verdict, consent)
+    return check_consent(workspace, change, consent)
+
+
+def _unproven(workspace: Workspace, change: Change, candidate: Candidate, verdict: str, consent: Consent) -> Promoted:
+    """Return that nothing is proven yet; an agent learns of a test that it did not accept, and nothing else."""
+    if not verdict:
+        test = NextStep(
+            action="evaluate_candidate", arguments={"candidate_id": candidate.id}, why="it was not tested yet"
+        )
+        return answer(workspace, change, "refused", "it was not tested against the live version", test)
+    if consent.is_of_a_tool:
+        step = advise_skill(workspace.store, change.skill)
+        return answer(workspace, change, "refused", "its promotion test did not accept it", step)
+    why = f"no gain is proven: its promotion test says {verdict.replace('_', ' ')}"
+    return answer(workspace, change, "refused", why, change.step("adopts it all the same, on record", unproven=True))
+
+
+def get_guarded(workspace: Workspace, candidate_id: str) -> Candidate:
+    """Return a candidate; secrets that only became known since it was made are among its findings. Raises NotFound."""
+    candidate = workspace.store.candidates.get_candidate(known(candidate_id))
+    get_files = workspace.store.skills.get_files
+    base, new = (get_files(candidate.skill_id, each) for each in (candidate.base_version, candidate.version_id))
+    late = [each for each in secrets_added(base, new, workspace.known) if each not in candidate.findings]
+    return replace(candidate, findings=(*candidate.findings, *late))
+
+
+def check_rollback(
+    workspace: Workspace, skill: str, version: str | None, consent: Consent, seen: str | None = None
+) -> Check:
+    """Return whether a rollback may happen, needs a person, or what it answers instead.
+
+    It is stale when what is live is not the version that was `seen`, where one was. Raises BadInput, NotFound and
+    Refused as `rollback_target` does.
+    """
+    store, tracked = workspace.store, workspace.recorded(skill)
+    target = rollback_target(workspace, tracked, version)
+    change = Change(tracked, handle(store, tracked), "rollback", tracked.live_version, target)
+    if target == tracked.live_version:
+        return answer(workspace, change, "refused", f"version {short(target)} is live already")
+    if consent.is_of_a_tool and not store.promotions.list_promotions(tracked.id):
+        why = "nothing was ever promoted here: every version is a person's own work"
+        return answer(workspace, change, "stale", why, change.step("rolls back all the same"))
+    may_replace_edit = consent.over_edit and seen is not None
+    if (is_edited(workspace, tracked) and not may_replace_edit) or seen not in (None, tracked.live_version):
+        return stale(workspace, change)
+    return check_consent(workspace, change, consent)
+
+
+def is_edited(workspace: Workspace, skill: Skill) -> bool:
+    """Return whether the files were edited since the last promotion or rollback."""
+    last = next(iter(workspace.store.promotions.list_promotions(skill.id)), None)
+    return last is not None and last.to_version != skill.live_version
+
+
+def rollback_target(workspace: Workspace, skill: Skill, version: str | None) -> str:
+    """The version that a rollback leads to: the one named, or the text before the last promotion or edit.
+
+    Raises BadInput when there is none, NotFound, and Refused when the one named was never live.
+    """
+    store = workspace.store
+    changes = store.promotions.list_promotions(skill.id)
+    if not version:
+        edited = [change for change in changes[:1] if change.to_version != skill.live_version]
+        promoted = [each for each in changes if each.kind == "promote" and each.to_version == skill.live_version]
+        for change in [*edited, *promoted]:
+            return change.from_version
+        earlier = (
+            [] if changes else [each for each in store.skills.list_live(skill.id, 2) if each != skill.live_version]
+        )
+        for base in [*_bases_of_edit(store, skill), *earlier]:
+            return base
+        raise BadInput(f"the live version of '{skill.name}' was never promoted; name the version to roll back to")
+    named = version_named(known(version))
+    try:
+        found = store.skills.get_version(skill.id, named[1] if named else known(version))
+    except NotFound as error:
+        was = ", ".join(short(each) for each in store.skills.list_live(skill.id, VERSIONS_SHOWN))
+        raise NotFound(f"{error}; it was live as, the newest first: {was}") from error
+    was_live = {id for each in changes for id in (each.from_version, each.to_version)}
+    if found.origin == "recorded" or found.id in was_live or found.id in _bases_of_edit(store, skill):
+        return found.id
+    shown = shlex.quote(f"{handle(store, skill)}@{short(found.id)}")
+    instead = f"take its files from your version control, or from skillopt-mcp show {shown} --out FOLDER"
+    if any(each.version_id == found.id for each in store.candidates.list_candidates(skill.id)):
+        instead = "promote its candidate instead"
+    raise Refused(f"version '{short(found.id)}' of '{skill.name}' was never live: {instead}")
+
+
+def _bases_of_edit(store: Store, skill: Skill) -> list[str]:
+    """The texts that the live one was compared with as a person's edit of them, the newest first."""
+    made = store.candidates.list_candidates(skill.id)[::-1]
+    return [each.base_version for each in made if each.origin == "person" and each.version_id == skill.live_version]
+
+
+# Writing
+
+
+def _carry_out(workspace: Workspace, check: Check) -> Promoted:
+    if isinstance(check, Ready):
+        return _write(workspace, check)
+    return check.answer if isinstance(check, NeedsPerson) else check
+
+
+def _write(workspace: Workspace, ready: Ready) -> Promoted:
+    store, change, skill = workspace.store, ready.change, ready.change.skill
+    lock = lock_run(store.locks_path, lock_name(skill.id))
+    if lock is None:
+        raise Busy(f"another process is changing '{skill.name}'; see its history, then try again")
+    folder = files_folder(Path(skill.path))
+    try:
+        # Compare: the file is what was checked, or nothing is written.
+        settle(store, skill.id)
+        before = workspace.live(skill)
+        if before.digest != change.from_version:
+            return stale(workspace, change)
+        after = store.skills.get_files(skill.id, change.to_version)
+        # No approval is used up by a change that cannot be made.
+        check_replaceable(folder, before, after)
+        # Record, then swap: what ends in between is finished or taken back from the journal.
+        journal = _begin(workspace, change, ready.consent)
+        if not isinstance(journal, Promotion):
+            return journal
+        try:
+            replace_files(folder, before, after)
+            _check_written(workspace.live(skill), before, after)
+        except BaseException:
+            take_back(store, journal)
+            raise
+        store.promotions.finish(journal)
+    except Stale:
+        return stale(workspace, change)
+    finally:
+        lock.release()
+        workspace.forget(skill)
+    done = answer(workspace, change, "promoted" if change.candidate else "rolled_back", before=before)
+    # Without a version a rollback leads from a promoted version to the one before: of a rollback, that is further back.
+    arguments = {"skill": change.handle, **({} if change.candidate else {"version": short(before.digest)})}
+    return done.model_copy(update={"undo": NextStep(action="rollback_skill", arguments=arguments, why="takes it back")})
+
+
+def _begin(workspace: Workspace, change: Change, consent: Consent) -> Promotion | Promoted:
+    """Return the journal row of a change, or what it answers instead: an agreement may have been taken back meanwhile.
+
+    Only agreement is checked again here, under the skill's lock.
+    """
+    while isinstance(check := check_consent(workspace, change, consent), Ready):
+        given, candidate_id = check.consent, change.candidate.id if change.candidate else None
+        journal = workspace.store.promotions.begin(
+            Promotion(0, change.skill.id, change.kind, candidate_id, change.from_version, change.to_version,
+                      "pending", change.verdict, given.agreed_by, given.agreed_on, check.login),
+            check.approval_id, check.permission,
+        )  # fmt: skip
+        if journal is not None:
+            return journal
+    return check.answer if isinstance(check, NeedsPerson) else check
+
+
+def _check_written(live: SkillFiles, before: SkillFiles, after: SkillFiles) -> None:
+    """Raise Refused when what was written is not what is read: then nothing that is live is the version promoted."""
+    paths = [file.path for file in (*before.files, *after.files) if before.get(file.path) != after.get(file.path)]
+    other = next((path for path in paths if live.get(path) != after.get(path)), None)
+    if other:
+        raise Refused(
+            f"{quoted(other)} does not read as it was written (it was edited meanwhile, or its disk keeps other names "
+            "or run bits); what was written is taken back"
+        )
+
+
+# What to do next
+
+
+def next_step(workspace: Workspace, candidate: Candidate, consent: Consent) -> NextStep | None:
+    """Return what to do with a candidate now, by a caller who can agree as `consent` says; None: nothing."""
+    store = workspace.store
+    try:
+        skill = workspace.again(store.skills.get_skill(candidate.skill_id))
+    except BadSkill as error:
+        path = store.skills.get_skill(candidate.skill_id).path
+        return NextStep(action="check", arguments={"folder": path}, why=shortened(str(error), _WHY_BYTES))
+    if skill.live_version == candidate.version_id:
+        return None
+    if step := bring_back(store, candidate):
+        return step
+    if was_live(store, candidate):
+        return restore_version(workspace, skill, candidate.version_id)
+    decision = store.decisions.latest(skill.id, GATE, candidate.base_version, candidate.version_id)
+    if decision and not is_reason_to_promote(store, candidate, decision.verdict):
+        return advise_skill(store, skill)
+    if candidate.origin == "step":
+        id = candidate.run_id or handle(store, skill)
+        return NextStep(action="inspect", arguments={"id": id}, why="it was one step of a run")
+    check = check_promotion(workspace, candidate.id, consent)
+    if isinstance(check, Ready):
+        return promotion(candidate.id)
+    step = (check.answer if isinstance(check, NeedsPerson) else check).next_step
+    if candidate.findings and not decision and step:
+        return step.model_copy(update={"why": f"{step.why}; the guard holds it: a person has to promote it"})
+    return step
+
+
+def restore_version(workspace: Workspace, skill: Skill, version: str) -> NextStep | None:
+    """Return how to have a version again that was live; None where it is in the live file, edited."""
+    if edited_on_top(workspace.store.promotions.list_promotions(skill.id), version, skill.live_version):
+        return None
+    arguments: dict[str, JsonValue] = {"skill": handle(workspace.store, skill), "version": short(version)}
+    if is_edited(workspace, skill):
+        why = "it was live; this brings it back over the edit made since"
+        return NextStep.at_terminal("rollback_skill", {**arguments, "over_edit": True}, why)
+    return NextStep(action="rollback_skill", arguments=arguments, why="it was live; this brings it back")

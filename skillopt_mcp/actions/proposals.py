@@ -1,0 +1,409 @@
+"""Proposals: edits made from recorded sessions and fresh attempts, by models or by the agents of a host."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+from typing import NamedTuple
+
+from pydantic import JsonValue
+
+from skillopt_mcp.actions.candidates import NOT_PROVEN, edits_of, kept, proposed, with_past
+from skillopt_mcp.actions.estimates import estimate_proposal
+from skillopt_mcp.actions.promotion_tests import target_tasks
+from skillopt_mcp.actions.runs import planned
+from skillopt_mcp.backends.asking import Asker, Outstanding, run_or_wait
+from skillopt_mcp.backends.base import Backend
+from skillopt_mcp.backends.host import is_host
+from skillopt_mcp.backends.owners import lock_run
+from skillopt_mcp.backends.spending import Budget
+from skillopt_mcp.core.advice import rebasing
+from skillopt_mcp.core.calls import Call, Question, Role, Rollout
+from skillopt_mcp.core.candidates import Candidate, candidate_id, rolled_back
+from skillopt_mcp.core.edits import Edit
+from skillopt_mcp.core.errors import BadInput, Busy, Refused
+from skillopt_mcp.core.evidence import ACCEPTED
+from skillopt_mcp.core.next_step import NextStep
+from skillopt_mcp.core.results import Proposed, WorkEstimate
+from skillopt_mcp.core.runs import DiscardedEdit, Run
+from skillopt_mcp.core.skills import Skill, SkillFiles
+from skillopt_mcp.core.tasks import Task
+from skillopt_mcp.core.tracing import span
+from skillopt_mcp.gates.promotion import GATE
+from skillopt_mcp.gates.search import mean_score
+from skillopt_mcp.prompts.loading import load_prompts
+from skillopt_mcp.store.decisions import Discarding, Standing
+from skillopt_mcp.store.erasing import Erasing
+from skillopt_mcp.store.opening import Store
+from skillopt_mcp.tasks.splits import stratified
+from skillopt_mcp.training.config import Config
+from skillopt_mcp.training.loop import MAX_REJECTED, Turn, guard_findings, step_work
+from skillopt_mcp.training.outcome import Work, what_failed
+from skillopt_mcp.training.plan import Plan, State, Step
+from skillopt_mcp.training.progress import Notify, silent
+from skillopt_mcp.training.stages.rollout import Evaluation
+from skillopt_mcp.workspace.costs import add_up, check_caps, default_tokens
+from skillopt_mcp.workspace.evidence import judge_named
+from skillopt_mcp.workspace.host_work import Capacity, hand_out, withdraw
+from skillopt_mcp.workspace.skills import check_merged
+from skillopt_mcp.workspace.workspace import Workspace, shortened
+
+MAX_SESSIONS = 40
+MIN_SESSIONS = 8
+MAX_ROLLOUTS = 64
+MAX_EDITS = 12
+LEFT_OUT_BYTES = 120
+MAX_NOTES = 8
+
+
+def propose_from_evidence(
+    workspace: Workspace, skill: str, rollouts: int = 0, wait_s: float | None = None, capacity: Capacity | None = None,
+    notify: Notify = silent,
+) -> Proposed:  # fmt: skip
+    """Return the candidate that reflection makes of a skill's newest trajectories, `running`, or `work` for a host.
+
+    With `rollouts`, so many train tasks are attempted first. A proposal that was begun on the same version goes on.
+    A host gets the estimate before any work. Raises BadInput when there is nothing to learn from, BackendError when no
+    optimizer is set, Refused where git left a conflict in the skill.
+    """
+    if not 0 <= rollouts <= MAX_ROLLOUTS:
+        raise BadInput(f"rollouts must be 0-{MAX_ROLLOUTS}, got {rollouts}")
+    tracked = workspace.skill(skill)
+    check_merged(workspace.store.skills.get_files(tracked.id, tracked.live_version))
+    possible = min(rollouts, len(_train_tasks(workspace, tracked))) if rollouts else 0
+    run = _unfinished(workspace, tracked, possible) or _begun(workspace, tracked, possible)
+    return advance_proposal(workspace, run, wait_s, capacity, notify)
+
+
+def advance_proposal(
+    workspace: Workspace, run: Run, wait_s: float | None, capacity: Capacity | None, notify: Notify = silent
+) -> Proposed:
+    """Return where a proposal stands, advanced as far as its backends answer, and work as `hand_out` does.
+
+    Raises Refused when it was given up.
+    """
+    skill = workspace.store.skills.get_skill(run.skill_id)
+    if run.result:
+        return as_it_stands(workspace, skill, Proposed.model_validate_json(run.result))
+    if run.status == "stopped":
+        raise Refused(f"the proposal '{run.id}' was replaced, or '{skill.name}' has changed: call propose_edits")
+    job = workspace.jobs.attach(run.id, functools.partial(_work, workspace, run))
+    job.watch(notify)
+    if not job.wait(wait_s):
+        arguments: dict[str, JsonValue] = {"skill": skill.name}
+        return _open(skill, run, NextStep(action="propose_edits", arguments=arguments, why="it is still running"))
+    workspace.jobs.drop(run.id, job)
+    outcome, erased = job.result.result()
+    if erased_of(workspace.store, run) != erased:
+        return advance_proposal(workspace, run, wait_s, capacity, notify)
+    if isinstance(outcome, Work):
+        return as_it_stands(workspace, skill, _finished(workspace, skill, run, outcome))
+    if capacity is None and not workspace.store.leases.list_of(run.id):
+        estimate = _estimate(workspace, run)
+        why = f"takes up to {estimate.agent_runs()[1]} agent runs: ask the user first"
+        step = NextStep(action="submit_work", arguments={"job_id": run.id}, why=why)
+        return _open(skill, run, step).model_copy(update={"status": "work", "estimate": estimate})
+    work, next_step = hand_out(workspace, run.id, outcome, capacity)
+    if work and erased_of(workspace.store, run) != erased and take_back(workspace, outcome):
+        return advance_proposal(workspace, run, wait_s, capacity, notify)
+    standing = _open(skill, run, next_step)
+    return standing.model_copy(update={"status": "work", "work": work}) if work else standing
+
+
+def _open(skill: Skill, run: Run, next_step: NextStep) -> Proposed:
+    return Proposed(
+        status="running",
+        skill=skill.name,
+        candidate_id=None,
+        diff="",
+        edits=[],
+        rollouts=len(run.tasks),
+        job_id=run.id,
+        next_step=next_step,
+    )
+
+
+def _estimate(workspace: Workspace, run: Run) -> WorkEstimate:
+    n = estimate_proposal(run, planned(workspace, run).train)
+    backends: dict[Role, str] = {"target": run.target, "judge": run.judge, "optimizer": run.optimizer}
+    return WorkEstimate(
+        attempts=(n["target"], n["target"]),
+        judgements=(0, n["judge"]),
+        questions=(0, n["optimizer"]),
+        tokens_each=default_tokens("host"),
+        by_host=[role for role, backend in backends.items() if n[role] and is_host(backend)],
+    )
+
+
+def _is_only_offered(workspace: Workspace, run: Run) -> bool:
+    """Return whether a host has the estimate of a proposal, and nothing of it was done or handed out."""
+    # Attempts come before any question on them.
+    return is_host(run.target if run.tasks else run.optimizer) and not workspace.store.leases.list_of(run.id)
+
+
+def _unfinished(workspace: Workspace, skill: Skill, rollouts: int) -> Run | None:
+    """Return the skill's open proposal; one that began on another version is given up.
+
+    So is one with another number of rollouts with only its estimate given.
+    """
+    runs = workspace.store.runs
+    for run in reversed(runs.list_proposals_under_way(skill.id)):
+        if run.base_version == skill.live_version and _named(workspace) == (run.target, run.optimizer):
+            if rollouts in (0, len(run.tasks)) or not _is_only_offered(workspace, run):
+                return run
+            _mark_unseen(workspace.store, run)
+        runs.set_status(run.id, "stopped")
+        withdraw(workspace, run.id)
+    return None
+
+
+def _named(workspace: Workspace) -> tuple[str, str]:
+    return workspace.backend("target").name, workspace.backend("optimizer").name
+
+
+def _begun(workspace: Workspace, skill: Skill, rollouts: int) -> Run:
+    store = workspace.store
+    _, n_new = store.trajectories.count_trajectories(skill.id)
+    sessions = store.trajectories.recent_trajectories(skill.id, min(MAX_SESSIONS, max(n_new, MIN_SESSIONS)))
+    earlier = store.runs.list_runs(skill.id)
+    pool = _train_tasks(workspace, skill) if rollouts else []
+    # Others each time.
+    kinds = [task.tags[0] if task.tags else "" for task in pool]
+    tasks = [pool[at] for at in stratified(kinds, rollouts, f"proposal {len(earlier)}")]
+    if not sessions and not tasks:
+        raise BadInput(f"no scored attempts of '{skill.name}' are recorded: record some, or pass rollouts")
+    backends = _backends(workspace, tasks)
+    check_caps(workspace.caps, backends)
+    config = Config(epochs=1, batch=max(1, len(tasks)), sessions=len(sessions), max_edits=MAX_EDITS)
+    target, optimizer = _named(workspace)
+    draft = Run(
+        id="",
+        skill_id=skill.id,
+        base_version=skill.live_version,
+        config=config.model_dump_json(),
+        prompts=json.dumps(asdict(load_prompts())),
+        tasks=tuple(task.id for task in tasks),
+        sessions=tuple(sessions),
+        target=target,
+        optimizer=optimizer,
+        status="running",
+        note=store.runs.note_of_skill(skill.id),
+        judge=judge_named(backends),
+        kind="proposal",
+    )
+    digest = hashlib.sha256(f"proposal {len(earlier)} {draft}".encode()).hexdigest()
+    run = replace(draft, id=f"r-{digest[:12]}")
+    store.runs.add_run(run)
+    store.trajectories.mark_seen(skill.id)
+    return run
+
+
+def _train_tasks(workspace: Workspace, skill: Skill) -> list[Task]:
+    tasks = [task for task in target_tasks(workspace, skill.id) if task.split == "train"]
+    if not tasks:
+        raise BadInput(f"'{skill.name}' has no train task: add tasks, or leave out rollouts")
+    return tasks
+
+
+def _backends(workspace: Workspace, tasks: list[Task]) -> dict[Role, Backend]:
+    optimizer: dict[Role, Backend] = {"optimizer": workspace.backend("optimizer")}
+    return workspace.backends_for(tasks) | optimizer
+
+
+def _work(workspace: Workspace, run: Run, notify: Notify) -> Outcome:
+    store = workspace.store
+    lock = lock_run(store.locks_path, run.id)
+    if lock is None:
+        raise Busy(f"another process runs the proposal '{run.id}': call again to see its result")
+    try:
+        erased = erased_of(store, run)
+        plan = replace(planned(workspace, run), discarded=discarded_before(store, run))
+        draws = _attempted(workspace, run, plan)
+        step = Step(1, 1, (plan.train,) if plan.train else (), plan.config.max_edits, run.id, draws=draws)
+        backends, budget = _backends(workspace, list(plan.train)), Budget(run.id, workspace.caps)
+        with span("proposal", run=run.id), Asker(store, backends, run.id, budget=budget) as ask:
+            turn = Turn(plan, store, ask, notify, _start(plan), step)
+            return Outcome(run_or_wait(ask, store, lambda: step_work(turn)), erased)
+    finally:
+        lock.release()
+
+
+def _attempted(workspace: Workspace, run: Run, plan: Plan) -> dict[int, str]:
+    """Return the draws of the attempts at a plan's tasks that earlier proposals made on the same text, by task id."""
+    if not plan.train:
+        return {}
+    fingerprint = workspace.backend("target").fingerprint
+    draws = dict[int, str]()
+    for earlier in workspace.store.runs.list_runs(run.skill_id):
+        if earlier.id == run.id:
+            break
+        if earlier.kind == "proposal" and earlier.base_version == run.base_version:
+            asked = [task for task in plan.train if task.id in earlier.tasks and task.id not in draws]
+            calls = [Call("target", "rollout", Rollout(plan.base, task), earlier.id) for task in asked]
+            replies = workspace.store.calls.get_replies([call.key(fingerprint) for call in calls])
+            for task, call in zip(asked, calls, strict=True):
+                reply = replies.get(call.key(fingerprint))
+                if reply and not reply.missing:
+                    draws[task.id] = earlier.id
+    return draws
+
+
+def _start(plan: Plan) -> State:
+    nothing = Evaluation((), mean_score(()), 0.0)
+    return State(0, plan.base, nothing, plan.base, nothing)
+
+
+def _finished(workspace: Workspace, skill: Skill, run: Run, work: Work) -> Proposed:
+    """Return the outcome, stored with the run: a candidate, or why there is none."""
+    base = workspace.store.skills.get_files(skill.id, run.base_version)
+    made = _candidate(workspace, run, base, work) if work.applied.files != base else None
+    result = proposed(skill.name, base, work.applied, made)
+    step = result.next_step if made else _after_nothing(workspace, run, skill, result)
+    notes = [*result.notes, *unmade(work.selected.edits, result), *work.unusable, *work.patterns][:MAX_NOTES]
+    left_out = [shortened(each.content or each.target or "", LEFT_OUT_BYTES) for each in work.left_out]
+    added = {"next_step": step, "notes": notes, "rollouts": len(run.tasks), "job_id": run.id, "left_out": left_out}
+    result = result.model_copy(update=added)
+    workspace.store.runs.set_status(run.id, "finished", result.model_dump_json())
+    withdraw(workspace, run.id)
+    return result
+
+
+def _after_nothing(workspace: Workspace, run: Run, skill: Skill, result: Proposed) -> NextStep:
+    """Return what to do after a proposal without a candidate; lost answers make the attempts behind it new again."""
+    store, arguments = workspace.store, dict[str, JsonValue](skill=skill.name)
+    if not result.edits and not _is_lost(store, run):
+        why = "reflection found nothing to change: record more attempts, failed ones first"
+        return NextStep(action="record_trajectory", arguments=arguments, why=why)
+    _mark_unseen(store, run)
+    why = "no edit applies: correct those in `notes` as their details say" if result.edits else "the answers were lost"
+    return NextStep(action="propose_edits", arguments=arguments, why=why)
+
+
+def _mark_unseen(store: Store, run: Run) -> None:
+    """Let the attempts behind a proposal without a candidate be new again, but for those that another has read."""
+    others = [each for each in store.runs.list_runs(run.skill_id) if each.kind == "proposal"]
+    read = {session for each in others if _has_taught(store, each) for session in each.sessions}
+    if unread := set(run.sessions) - read:
+        store.trajectories.mark_unseen(run.skill_id, min(unread))
+
+
+def _has_taught(store: Store, run: Run) -> bool:
+    """Return whether a finished proposal made a candidate, or found nothing to change."""
+    if not run.result:
+        return False
+    result = Proposed.model_validate_json(run.result)
+    return result.candidate_id is not None or not (result.edits or _is_lost(store, run))
+
+
+def _is_lost(store: Store, run: Run) -> bool:
+    """Return whether every analyst that a proposal asked stayed without an answer."""
+    asked = add_up([row for row in store.ledger.list_rows(run.id) if row.stage == "reflect"])
+    return 0 < asked.n_missing == asked.n_calls - asked.n_again
+
+
+def _candidate(workspace: Workspace, run: Run, base: SkillFiles, work: Work) -> Candidate:
+    made = Candidate(
+        id=candidate_id(run.skill_id, base.digest, work.applied.files.digest),
+        skill_id=run.skill_id,
+        base_version=base.digest,
+        version_id=work.applied.files.digest,
+        origin="run",
+        reasoning=what_failed(work),
+        findings=guard_findings(planned(workspace, run), work),
+        run_id=run.id,
+    )
+    return kept(workspace, made, work.selected, work.applied)
+
+
+EDIT_BYTES = 600
+
+
+def discarded_before(store: Store, run: Run) -> tuple[DiscardedEdit, ...]:
+    """Return the edits that a promotion test had rejected or a person had rolled back when a run began, newest first.
+
+    They are those of this skill, each once, at most as many as a run's own that were rejected; none of a candidate
+    that was made from an attempt erased since, and none that its base version holds.
+    """
+    discarding = store.table(Discarding)
+    begun_at = discarding.begun_at(run.id)
+    changes = [each for each in store.promotions.list_promotions(run.skill_id) if each.created_at < begun_at]
+    undone = rolled_back(changes)
+    erasing = store.table(Erasing)
+    erased = set(erasing.list_made_of(erasing.list_erased()))
+    text = store.skills.get_files(run.skill_id, run.base_version).text
+    found: dict[tuple[str, str, str | None, str | None], DiscardedEdit] = {}
+    for standing in discarding.list_standing(run.id, GATE):
+        became = _became(standing, undone)
+        if not became or standing.candidate_id in erased or len(found) >= MAX_REJECTED:
+            continue
+        edits = edits_of(store, store.candidates.get_candidate(standing.candidate_id))
+        for edit in edits:
+            if not edit.content or edit.content.strip() not in text:
+                discarded = DiscardedEdit(edit, became, len(edits) - 1)
+                found.setdefault((edit.op, edit.path, edit.target, edit.content), discarded)
+    return tuple(found.values())[:MAX_REJECTED]
+
+
+def _became(standing: Standing, undone: frozenset[str]) -> str:
+    """Return how a candidate was discarded; "" for any other."""
+    if standing.version_id in undone:
+        return "promoted, then rolled back by a person"
+    return NOT_PROVEN if standing.verdict not in (None, *ACCEPTED) else ""
+
+
+class Outcome(NamedTuple):
+    """The work of a proposal, and which of its attempts were erased before it read them."""
+
+    value: Work | Outstanding
+    erased: frozenset[int]
+
+
+def erased_of(store: Store, run: Run) -> frozenset[int]:
+    """Return those of a run's attempts that were erased."""
+    return store.table(Erasing).erased_of(run.sessions)
+
+
+def take_back(workspace: Workspace, outcome: Outstanding) -> bool:
+    """Take back what was handed out of the questions that show an erased attempt; return whether there are such."""
+    erasing = workspace.store.table(Erasing)
+    requests = {call_id: call.request for call_id, call in outcome.calls.items()}
+    asked = {call_id: set(request.refs) for call_id, request in requests.items() if isinstance(request, Question)}
+    numbers = [int(ref.partition(":")[2]) for refs in asked.values() for ref in refs if ref.startswith("trajectory:")]
+    gone = {f"trajectory:{each}" for each in erasing.erased_of(numbers)}
+    showing = [call_id for call_id, refs in asked.items() if refs & gone]
+    _, leases = erasing.clear_calls(showing)
+    workspace.work_folders.remove(leases)
+    return bool(showing)
+
+
+def as_it_stands(workspace: Workspace, skill: Skill, result: Proposed) -> Proposed:
+    """Return the outcome of a proposal with what to do where its candidate was made for what is not live any more, or
+    was tested before.
+    """
+    if result.candidate_id is None or workspace.trouble(skill):
+        return result
+    candidate = workspace.store.candidates.get_candidate(result.candidate_id)
+    live = workspace.store.skills.get_skill(skill.id).live_version
+    if live == candidate.version_id:
+        return result
+    if live != candidate.base_version:
+        return result.model_copy(update={"next_step": rebasing(candidate.id)})
+    return with_past(workspace.store, result, candidate)
+
+
+def unmade(edits: Sequence[Edit], result: Proposed) -> list[str]:
+    """Return the edits of a proposal without a candidate, each as it can be corrected and given again."""
+    if result.candidate_id:
+        return []
+    return [
+        f"edits.{n}: {shortened(json.dumps(_given(edit), ensure_ascii=False), EDIT_BYTES)}"
+        for n, edit in enumerate(edits)
+    ]
+
+
+def _given(edit: Edit) -> dict[str, str]:
+    fields = {"op": edit.op, "target": edit.target, "content": edit.content, "path": edit.path}
+    return {name: value for name, value in fields.items() if value is not None}

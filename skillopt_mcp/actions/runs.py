@@ -1,0 +1,684 @@
+"""Runs: started, resumed, stopped, tested, listed."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+import re
+import shlex
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import asdict, replace
+from typing import NamedTuple, TypeVar
+
+from pydantic import Field, JsonValue
+
+from skillopt_mcp.actions.promotion_tests import (
+    caps_of_search,
+    chosen_tasks,
+    current_test,
+    only_here,
+    opened,
+    price_of_test,
+    report_of,
+    tasks_to_test,
+)
+from skillopt_mcp.backends.asking import Asker, Outstanding, run_or_wait
+from skillopt_mcp.backends.base import Backend
+from skillopt_mcp.backends.host import is_host
+from skillopt_mcp.backends.owners import is_locked
+from skillopt_mcp.backends.rounds import OnReply
+from skillopt_mcp.backends.spending import Budget
+from skillopt_mcp.core.advice import BACKENDS, resuming
+from skillopt_mcp.core.budgets import Caps, Cost
+from skillopt_mcp.core.calls import Call, Reply, Role
+from skillopt_mcp.core.candidates import Candidate, NewCandidate, candidate_id
+from skillopt_mcp.core.errors import BackendError, BadInput, CapReached, NotFound, Refused, Waiting
+from skillopt_mcp.core.evidence import Mean, Standing, TestReport, Verdict
+from skillopt_mcp.core.next_step import NextStep
+from skillopt_mcp.core.results import Replayed, Result, StepRow
+from skillopt_mcp.core.runs import Run, RunKind, RunStatus, StepRecord
+from skillopt_mcp.core.skills import Skill, SkillFiles, short
+from skillopt_mcp.core.text import counted
+from skillopt_mcp.core.tracing import span
+from skillopt_mcp.gates.guard.capabilities import findings
+from skillopt_mcp.gates.guard.evidence import carried
+from skillopt_mcp.gates.promotion import GATE
+from skillopt_mcp.gates.search import metric_value
+from skillopt_mcp.prompts.loading import Prompts, load_prompts, stored_prompts
+from skillopt_mcp.store.opening import Store
+from skillopt_mcp.training.config import Config
+from skillopt_mcp.training.gating import measured
+from skillopt_mcp.training.loop import train
+from skillopt_mcp.training.plan import Plan, check_splits, search_splits
+from skillopt_mcp.training.progress import Notify, pause_reporter, silent
+from skillopt_mcp.training.promotion_test import Asked, Test, run_test, stored_test
+from skillopt_mcp.workspace.answering import (
+    Changed,
+    Names,
+    answering,
+    backends_of,
+    changed_since,
+    check_unchanged,
+    describe_changes,
+    describe_own_backend,
+    lock_of,
+    note_answering,
+    run_backends,
+    tasks_of,
+)
+from skillopt_mcp.workspace.costs import Accounted, Used, account, add_up, check_caps, used_by
+from skillopt_mcp.workspace.evidence import evidence_of, is_simulated, judge_named, try_programs
+from skillopt_mcp.workspace.host_work import describe_leases
+from skillopt_mcp.workspace.skill_folders import called
+from skillopt_mcp.workspace.skills import check_merged
+from skillopt_mcp.workspace.workspace import Workspace
+
+TOPPED = "the current version scores 1.00 on the val tasks, so the gate accepts no candidate"
+NO_BETTER = "no candidate did better than the live version on the val tasks"
+T = TypeVar("T")
+_RUN_ID = re.compile(r"r-[0-9a-f]{12}")
+_NAMED = 5
+
+
+def start_run(
+    workspace: Workspace, skill: str, config: Config, prompts: Prompts | None = None,
+    only: Collection[str] | None = None,
+) -> Run:  # fmt: skip
+    """Return a new run of a skill, stored and frozen: config, prompts, tasks, sessions, base version and backends.
+
+    It takes the tasks of these digests `only`, or all that are stored.
+    """
+    run = new_run(workspace, skill, config, prompts, only)
+    begin(workspace, run)
+    return run
+
+
+def begin(workspace: Workspace, new: Run) -> None:
+    """Store a new run. Raises what `check_new` raises."""
+    check_new(workspace, new)
+    workspace.store.runs.add_run(new)
+
+
+def check_new(workspace: Workspace, new: Run) -> None:
+    """Raise BadInput for a new run that cannot be trained on."""
+    planned(workspace, new)
+
+
+def check_able(workspace: Workspace) -> None:
+    """Raise BackendError or BadInput where no backend can answer in a run, before its skill is looked at."""
+    check_caps(workspace.caps, {"target": workspace.backend("target"), "optimizer": workspace.backend("optimizer")})
+
+
+def new_run(
+    workspace: Workspace, skill: str, config: Config, prompts: Prompts | None = None,
+    only: Collection[str] | None = None,
+) -> Run:  # fmt: skip
+    """Return a new run of a skill as `start_run` does, not yet stored. Raises Refused where git left a conflict."""
+    store = workspace.store
+    tracked = workspace.recorded(skill)
+    check_merged(store.skills.get_files(tracked.id, tracked.live_version))
+    tasks = chosen_tasks(workspace, tracked, config, only)
+    backends = workspace.backends_for(tasks) | {"optimizer": workspace.backend("optimizer")}
+    try_programs(workspace.store, tasks)
+    check_caps(workspace.caps, backends)
+    sessions = store.trajectories.recent_trajectories(tracked.id, config.sessions)
+    draft = Run(
+        id="",
+        skill_id=tracked.id,
+        base_version=tracked.live_version,
+        config=config.model_dump_json(),
+        prompts=json.dumps(asdict(prompts or load_prompts())),
+        tasks=tuple(task.id for task in tasks),
+        sessions=tuple(sessions),
+        target=backends["target"].name,
+        optimizer=backends["optimizer"].name,
+        status="running",
+        note=store.runs.note_of_skill(tracked.id) if config.meta_skill else "",
+        judge=judge_named(backends),
+        caps=workspace.caps,
+        answering=(answering(backends),),
+    )
+    ordinal = store.runs.count_runs(tracked.id)
+    return replace(draft, id="r-" + hashlib.sha256(f"{ordinal} {draft}".encode()).hexdigest()[:12])
+
+
+def unfinished_run(workspace: Workspace, skill: str) -> Run:
+    """Return the newest run of a skill that has not finished, or the one of this id. Raises NotFound without one."""
+    if _RUN_ID.fullmatch(skill):
+        run = workspace.store.runs.get_run(skill)
+        if run.kind != "replay" or run.status == "finished":
+            raise NotFound(f"run '{run.id}' has finished: skillopt-mcp show {run.id}")
+        return run
+    tracked = workspace.recorded(skill)
+    if found := workspace.store.runs.find_unfinished(tracked.id):
+        return found
+    new = f"skillopt-mcp replay {called(workspace.store, tracked)} {BACKENDS}"
+    raise NotFound(f"no run of '{tracked.name}' is unfinished: start one with '{new}'")
+
+
+def last_finished(workspace: Workspace, new: Run, *, allow_changed: bool = False) -> Run | None:
+    """Return the newest finished run that is frozen to the same as a new one, None without one."""
+    return next(_alike(workspace, new, is_finished=True, allow_changed=allow_changed), None)
+
+
+def furthest(workspace: Workspace, new: Run, *, allow_changed: bool) -> Run | None:
+    """Return the unfinished run that a new one would continue: of several, the one that has sent most calls."""
+    runs = _alike(workspace, new, is_finished=False, allow_changed=allow_changed)
+    return max(runs, key=lambda run: workspace.store.budgets.get_spent(run.id).calls, default=None)
+
+
+def left_changed(workspace: Workspace, new: Run) -> tuple[Run, list[Changed]] | None:
+    """Return the newest unfinished run that differs by its backends' fingerprints alone, and how; None without one."""
+    runs = _alike(workspace, new, is_finished=False, allow_changed=True)
+    others = ((run, changed_since(workspace, run, new.answering[-1])) for run in runs)
+    return next(((run, changed) for run, changed in others if changed), None)
+
+
+def _alike(workspace: Workspace, new: Run, *, is_finished: bool, allow_changed: bool) -> Iterator[Run]:
+    """Yield the runs that are frozen to the same things as a new one, newest first."""
+    names = Names(new.target, new.optimizer, new.judge)
+    for run_id in workspace.store.runs.list_alike(new, is_finished=is_finished):
+        run = workspace.store.runs.get_run(run_id)
+        if names.fit(run) and (allow_changed or not changed_since(workspace, run, new.answering[-1])):
+            yield run
+
+
+def describe_others_left(workspace: Workspace, run: Run) -> str:
+    """Return which other runs of the skill are unfinished, those that have sent most calls first; "" for none."""
+    store = workspace.store
+    left = [
+        (store.budgets.get_spent(each.id).calls, each.id)
+        for each in store.runs.list_runs(run.skill_id)
+        if each.kind == "replay" and each.id != run.id and each.status != "finished"
+    ]
+    named = [f"{run_id} ({counted(n, 'call')})" for n, run_id in sorted(left, reverse=True)]
+    more = [f"{len(named) - _NAMED} more"] if len(named) > _NAMED else []
+    return f"also unfinished: {', '.join([*named[:_NAMED], *more])}" if named else ""
+
+
+def answered(outcome: T | Outstanding) -> T:
+    """Return the outcome of work that no host answers for. Raises BackendError where one would have to."""
+    if isinstance(outcome, Outstanding):
+        raise BackendError("a host answers through the tools of a server alone: name another backend")
+    return outcome
+
+
+SEARCH_CAPPED = "the search ended at its cap, so that its promotion test could be paid"
+
+
+def replay(
+    workspace: Workspace, run: Run, notify: Notify = silent, on_reply: OnReply | None = None,
+    concurrency: int | None = None, *, allow_changed: bool = False,
+) -> Replayed:  # fmt: skip
+    """Return the outcome of a run, trained from wherever it stopped, its best version confirmed on held-out tasks.
+
+    It resumes under the caps that it was given last, replaced by those of the workspace. Raises Busy when it is locked,
+    and Refused when it was frozen with other backends or, without `allow_changed`, one has another fingerprint now.
+    When interrupted, or stopped at a cap or by an outage (Stopped), what was finished is kept.
+    """
+    store = workspace.store
+    skill = store.skills.get_skill(run.skill_id)
+    if run.result:
+        return Replayed.model_validate_json(run.result)
+    backends = backends_of(workspace, run)
+    lock = lock_of(workspace, run)
+    status: RunStatus = "stopped"
+    higher = store.runs.get_higher(run.id) if run.status == "stopped" else ""
+    try:
+        run = store.runs.get_run(run.id)
+        if run.result:
+            status = "finished"
+            return Replayed.model_validate_json(run.result)
+        if not allow_changed:
+            check_unchanged(workspace, run, backends)
+        try_programs(store, tasks_of(workspace, run))
+        caps = _kept_caps(workspace, run, backends)
+        run = note_answering(workspace, run, backends)
+        workspace.note_caller(run.id, tasks_of(workspace, run))
+        store.runs.set_status(run.id, "running")
+        higher = ""
+        plan = planned(workspace, run)
+        asker = functools.partial(
+            Asker, store, concurrency=concurrency, on_reply=on_reply, on_pause=pause_reporter(notify)
+        )
+        price = price_of_test(workspace, run.base_version, run.skill_id, tasks_of(workspace, run))
+        kept_back = caps_of_search(workspace, caps, price) or caps
+
+        def search(limits: Caps) -> Best:
+            with asker(backends, run.id, budget=Budget(run.id, limits)) as ask:
+                state = answered(
+                    run_or_wait(ask, store, lambda: train(plan, store, ask, notify, stop_when_perfect=True))
+                )
+            return Best(state.best, state.best_score)
+
+        def try_test(test: Test) -> Standing:
+            backends = workspace.backends_for(test.tasks)
+            budget = Budget(run.id, caps)
+            workspace.note_caller(test.row.id, test.tasks)
+            with only_here(store, test, notify), asker(backends, test.row.id, budget=budget) as ask:
+                return answered(run_or_wait(ask, store, lambda: run_test(test, store, ask, notify)))
+
+        with span("run", run=run.id, skill=skill.name):
+            reason = ""
+            try:
+                best = search(kept_back)
+            except CapReached:
+                steps = store.runs.list_steps(run.id)
+                if kept_back == caps:
+                    raise
+                if steps and steps[-1].best_version != run.base_version:
+                    files = store.skills.get_files(run.skill_id, steps[-1].best_version)
+                    best, reason = Best(files, steps[-1].best), SEARCH_CAPPED
+                else:  # there is nothing to test yet
+                    best = search(caps)
+            result = finish(workspace, run, plan, best, try_test)
+            result = result.model_copy(update={"reason": result.reason or reason})
+        store.runs.set_status(run.id, "finished", result.model_dump_json())
+        status = "finished"
+        return result
+    except CapReached as reached:
+        higher = reached.higher
+        raise
+    finally:
+        try:
+            if status == "stopped":
+                store.runs.set_status(run.id, "stopped", higher=higher)
+        finally:
+            lock.release()
+
+
+def caps_of(workspace: Workspace, run: Run) -> Caps:
+    """Return the caps that a run resumes under: those that it was given last, replaced by the workspace's."""
+    return run.caps.replaced_by(workspace.caps)
+
+
+def _kept_caps(workspace: Workspace, run: Run, backends: Mapping[Role, Backend]) -> Caps:
+    """Store the caps that a run resumes under, and return them. Raises BadInput when they cannot hold."""
+    caps = caps_of(workspace, run)
+    check_caps(caps, backends)
+    if caps != run.caps:
+        workspace.store.runs.set_caps(run.id, caps)
+    return caps
+
+
+def planned(workspace: Workspace, run: Run) -> Plan:
+    """Return the plan that a run was frozen to. Raises BadInput when it cannot be trained on."""
+    store = workspace.store
+    by_id = {task.id: task for task in store.tasks.list_tasks(run.skill_id)}
+    tasks = [by_id[task_id] for task_id in run.tasks]
+    config = Config.of_run(run.config)
+    train_tasks, val_tasks = search_splits(tasks, config) if run.kind == "replay" else (tuple(tasks), ())
+    found = (store.trajectories.get_trajectory(trajectory_id) for trajectory_id in run.sessions)
+    plan = Plan(
+        run_id=run.id,
+        skill_id=run.skill_id,
+        base=store.skills.get_files(run.skill_id, run.base_version),
+        config=config,
+        prompts=stored_prompts(run.prompts),
+        train=train_tasks,
+        val=val_tasks,
+        sessions=tuple(each[1] for each in found if each),
+        note=run.note,
+        known=workspace.known,
+    )
+    if run.kind == "replay":
+        check_splits(plan)
+    return plan
+
+
+class Best(NamedTuple):
+    """The best version of a search, and its score on val."""
+
+    files: SkillFiles
+    score: float
+
+
+def finish(workspace: Workspace, run: Run, plan: Plan, best: Best, try_test: Callable[[Test], Standing]) -> Replayed:
+    """Return the outcome: the best version becomes a candidate, and the promotion gate looks at it once."""
+    store, skill = workspace.store, workspace.store.skills.get_skill(run.skill_id)
+    made, outcome = None, why_none(store.runs.list_steps(run.id))
+    if best.files != plan.base:
+        made = _candidate(workspace, run, plan.base, best)
+        if untested := why_untested(workspace, run, skill, made):
+            return replayed(workspace, run, skill, made, untested)
+        asked = Asked(graded=plan.config.metric == "soft")
+        try:
+            held = tasks_to_test(workspace, run.skill_id, tasks_of(workspace, run))
+        except (BadInput, Refused) as error:
+            return replayed(workspace, run, skill, made, str(error))
+        test = _own_test(store, run, made) or current_test(workspace, made, asked, among=held)
+        if test.foreseen:
+            test = opened(workspace, made, asked, held)
+        # A process may die between the verdict and the end of its run: its test is not another one then.
+        store.runs.add_finish(run.id, test.row.id)
+        return replayed(workspace, run, skill, made, report_of(workspace, test, try_test(test)))
+    return replayed(workspace, run, skill, made, outcome)
+
+
+def _own_test(store: Store, run: Run, made: Candidate) -> Test | None:
+    """Return the test that a run began before it stopped, None without one."""
+    rows = [row for test_id in store.runs.list_finishes(run.id) if (row := store.tests.find(test_id))]
+    return next((stored_test(store, row) for row in reversed(rows) if row.version_id == made.version_id), None)
+
+
+def best_candidate(workspace: Workspace, run_id: str) -> Candidate:
+    """Return the best version of a run, finished or not, as a candidate. Raises NotFound, BadInput without one."""
+    runs, skills = workspace.store.runs, workspace.store.skills
+    run, steps = runs.get_run(run_id), runs.list_steps(run_id)
+    if run.kind != "replay" or not steps or steps[-1].best_version == run.base_version:
+        raise BadInput(f"run '{run_id}' has no version that is better than its base: there is nothing to test")
+    base, best = (skills.get_files(run.skill_id, each) for each in (run.base_version, steps[-1].best_version))
+    return _candidate(workspace, run, base, Best(best, steps[-1].best))
+
+
+def _candidate(workspace: Workspace, run: Run, base: SkillFiles, best: Best) -> Candidate:
+    accepted = _accepted(workspace, run, best.files.digest)
+    held = [finding for each in accepted for finding in carried(each.findings)]
+    made = Candidate(
+        id=candidate_id(run.skill_id, base.digest, best.files.digest),
+        skill_id=run.skill_id,
+        base_version=base.digest,
+        version_id=best.files.digest,
+        origin="run",
+        reasoning="; ".join(
+            [*(each.reasoning for each in accepted), f"best version of {run.id}, {best.score:.2f} on val"]
+        ),
+        findings=(*findings(base, best.files, workspace.known), *dict.fromkeys(held)),
+        run_id=run.id,
+    )
+    return workspace.store.candidates.add_candidate(NewCandidate(made, best.files))
+
+
+def _accepted(workspace: Workspace, run: Run, version: str) -> list[Candidate]:
+    """Return the accepted steps' candidates that led to a version of a run, oldest first."""
+    found: list[Candidate] = []
+    for step in reversed(workspace.store.runs.list_steps(run.id)):
+        if step.candidate_id and step.candidate_version == version and step.verdict in ("accept", "accept_best"):
+            found.insert(0, workspace.store.candidates.get_candidate(step.candidate_id))
+            version = step.parent_version
+    return found
+
+
+def why_untested(workspace: Workspace, run: Run, skill: Skill, made: Candidate) -> str:
+    """Return why a run buys no test of its best version: it could not be promoted, and no verdict stands; else ""."""
+    decided = workspace.store.decisions.latest(skill.id, GATE, made.base_version, made.version_id)
+    moved = "" if decided else _moved(workspace, run, skill, made)
+    return f"it was not tested, as it could not be promoted: {moved}" if moved else ""
+
+
+def _moved(workspace: Workspace, run: Run, skill: Skill, made: Candidate) -> str:
+    """Return how what is live differs from what a run began with, "" where it does not, or is the run's best."""
+    if trouble := workspace.trouble(skill):
+        return trouble
+    live = workspace.again(skill).live_version
+    if live in (run.base_version, made.version_id):
+        return ""
+    return f"the live file of '{skill.name}' is version {short(live)} now, the run began with {short(run.base_version)}"
+
+
+def replayed(
+    workspace: Workspace, run: Run, skill: Skill, made: Candidate | None, outcome: TestReport | str
+) -> Replayed:
+    """Return what became of a run; `outcome` is what its promotion test found, or why there was none."""
+    test = None if isinstance(outcome, str) else outcome
+    store = workspace.store
+    used = account(store, run.id)
+    own, tests = add_up(used.own), used.of_tests
+    steps, config = workspace.store.runs.list_steps(run.id), Config.of_run(run.config)
+    start = steps[0].baseline if steps else stored_baseline(workspace, run)
+    return Replayed(
+        run_id=run.id,
+        skill=skill.name,
+        status="finished",
+        steps=[step_row(step) for step in steps],
+        best_version=short(made.version_id if made else run.base_version),
+        candidate_id=made.id if made else None,
+        verdict=test.verdict if test else None,
+        accepted=test.accepted if test else None,
+        reason=outcome if isinstance(outcome, str) else "",
+        test=test,
+        n_calls=own.n_calls,
+        n_missing=own.n_missing,
+        tokens_in=own.tokens_in,
+        tokens_out=own.tokens_out,
+        usd=own.usd,
+        n_test_calls=tests.n_calls,
+        test_tokens=tests.tokens_in + tests.tokens_out,
+        test_usd=tests.usd if used.tests else None,
+        backend=run.target,
+        changes=describe_changes(run),
+        metric=config.metric,
+        baseline=metric_value(start, config.metric, config.mixed_weight) if start else None,
+        baseline_hard=start.hard if start else None,
+        baseline_soft=start.soft if start else None,
+        simulated=is_simulated(evidence_of(run_backends(workspace, run))),
+        next_step=_next_step(workspace, run, skill, made, test.verdict if test else None),
+    )
+
+
+def why_none(steps: Sequence[StepRecord]) -> str:
+    """Return why no version of a run is better than its base: it may never have made one, or never measured one."""
+    if not steps:
+        return TOPPED
+    if any(step.candidate is not None for step in steps):
+        return NO_BETTER
+    notes = [note for step in steps for note in (*step.unusable, *step.unmatched)]
+    if notes:
+        said = "1 reply or edit was" if len(notes) == 1 else f"{len(notes)} replies or edits were"
+        return f"no candidate was ever made: {said} unusable, the first so: {notes[0].rstrip('.')}"
+    return "no candidate was ever made: the optimizer proposed nothing that changes the skill"
+
+
+def stored_baseline(workspace: Workspace, run: Run) -> Mean | None:
+    """Return what the base version scored by the replies in the store, asking no model; None without all of them."""
+    store, backends = workspace.store, run_backends(workspace, run)
+
+    def ask(calls: Sequence[Call], /) -> list[Reply]:
+        keys = [call.key(backends[call.role].fingerprint) for call in calls]
+        replies = store.calls.get_replies(keys)
+        if len(replies) < len(set(keys)):
+            raise Waiting(len(set(keys)) - len(replies))
+        return [replies[key] for key in keys]
+
+    plan = planned(workspace, run)
+    try:
+        mean = measured(plan, ask, plan.base, is_current=True).mean
+    except Waiting:
+        return None
+    return mean if mean.n else None
+
+
+def _next_step(
+    workspace: Workspace, run: Run, skill: Skill, made: Candidate | None, verdict: Verdict | None
+) -> NextStep:
+    """Return what to do after a run with its best version, which may have been promoted before the run ended."""
+    if made is None:
+        return NextStep(action="inspect", arguments={"id": run.id}, why="nothing to promote")
+    changes = workspace.store.promotions.list_promotions(made.skill_id)
+    if any(change.to_version == made.version_id for change in changes):
+        return NextStep(action="inspect", arguments={"id": made.id}, why="the best version was promoted before")
+    arguments: dict[str, JsonValue] = {"candidate_id": made.id}
+    decided = workspace.store.decisions.latest(made.skill_id, GATE, made.base_version, made.version_id)
+    is_accepted = "better" in (verdict, decided.verdict if decided else None)
+    if (is_accepted or verdict is None) and (moved := _moved(workspace, run, skill, made)):
+        return NextStep(action="evaluate_candidate", arguments={**arguments, "rebase": True}, why=moved)
+    if is_accepted:
+        return NextStep(action="promote_skill", arguments=arguments, why="accepted")
+    why = "its best version was not accepted" if verdict else "nothing to promote"
+    return NextStep(action="inspect", arguments={"id": run.id}, why=why)
+
+
+def step_row(step: StepRecord) -> StepRow:
+    """Return a step as a table row."""
+    train = step.train_current or step.train
+    return StepRow(
+        epoch=step.epoch,
+        step=step.n,
+        train_hard=train.hard if train.n else None,
+        n_edits=step.n_applied,
+        verdict=step.verdict,
+        current=step.current,
+        candidate=step.candidate,
+        best=step.best,
+        kind=step.kind,
+        candidate_id=step.candidate_id,
+        train_soft=train.soft if train.n else None,
+        candidate_hard=step.val.hard if step.val else None,
+        candidate_soft=step.val.soft if step.val else None,
+    )
+
+
+class RunRow(Accounted):
+    """One run as a table row. Scores are the run's metric on val.
+
+    `n_calls`, `tokens` and `usd` (None where the price of one call is not known) are of the run itself,
+    `n_test_calls`, `test_tokens` and `test_usd` of its whole promotion test (0 for an agent). `config` holds the
+    settings that differ from the defaults; `work` says what a host has in hand, `changes` after which steps a backend
+    changed.
+    """
+
+    id: str
+    skill: str
+    kind: RunKind
+    status: str
+    started_at: str
+    n_steps: int
+    epochs: int
+    config: dict[str, JsonValue]
+    base_version: str
+    best_version: str
+    best: float | None
+    verdict: str | None
+    n_calls: int
+    tokens: int
+    usd: float | None
+    n_test_calls: int
+    test_tokens: int
+    test_usd: float | None
+    work: str
+    target: str
+    optimizer: str
+    changes: list[str] = Field(default_factory=list)
+
+
+class RunList(Result):
+    """Runs, the newest first; `tests` are the promotion tests of the store, each with its cost."""
+
+    runs: list[RunRow]
+    tests: list[Used] = Field(default_factory=list)
+
+
+def list_runs(workspace: Workspace, skill: str | None = None) -> RunList:
+    """Return the runs of a skill, or of all skills; no store is made for all. Raises NotFound, BadSkill."""
+    if not (skill or workspace.is_made):
+        return RunList(runs=[], next_step=NextStep(action="replay", why="no run yet"))
+    skills = [workspace.kept(skill)] if skill else workspace.store.skills.list_skills()
+    store = workspace.store
+    started = [
+        (_row(workspace, each.name, run, started_at), run)
+        for each in skills
+        for run, started_at in store.runs.list_started(each.id)
+    ]
+    started.sort(key=lambda row: row[0].started_at, reverse=True)
+    tests = list(dict.fromkeys(test_id for _, run in started for test_id in tests_of(workspace, run)))
+    names = () if workspace.is_agents else dict.fromkeys([*store.budgets.list_without_run(), *tests])
+    used = [used_by(store, name) for name in names]
+    on = next((run for _, run in started if resume_step(workspace, run)), None)
+    step = NextStep(action="replay", why="no run yet")
+    if started:
+        step = NextStep(action="inspect", arguments={"id": started[0][0].id})
+    return RunList(
+        runs=[row for row, _ in started],
+        tests=[each for each in used if each.n_sent],
+        next_step=resume_step(workspace, on) if on else step,
+    )
+
+
+def resume_step(workspace: Workspace, run: Run) -> NextStep | None:
+    """Return how to go on with a run; None when it is over, or cannot be resumed."""
+    skill = workspace.store.skills.get_skill(run.skill_id)
+    name = shlex.split(called(workspace.store, skill))[0]
+    if run.kind == "replay":
+        if run.status == "finished" or describe_own_backend(run):
+            return None
+        words = _more(workspace, run).split()
+        caps = {option[2:].replace("-", "_"): value for option, value in zip(words[::2], words[1::2], strict=True)}
+        return resuming(name, run.id, caps)
+    if run.status != "running" or run.base_version != skill.live_version:
+        return None
+    if not any(map(is_host, (run.target, run.optimizer, run.judge))):
+        return NextStep(action="propose_edits", arguments={"skill": name}, why=f"{run.id} goes on")
+    why = describe_leases(workspace, run.id) or "nothing is handed out yet"
+    return NextStep(action="submit_work", arguments={"job_id": run.id}, why=why)
+
+
+def evaluation_step(workspace: Workspace, run: Run) -> NextStep | None:
+    """Return how to test the best version of an unfinished run; None where it has none that is better."""
+    steps = workspace.store.runs.list_steps(run.id)
+    if run.kind != "replay" or run.status == "finished" or not steps or steps[-1].best_version == run.base_version:
+        return None
+    return NextStep(action="evaluate_candidate", arguments={"candidate_id": run.id})
+
+
+def _more(workspace: Workspace, run: Run) -> str:
+    """Return the options by which the next call of a run is within its caps: as it reported when it stopped there."""
+    higher = workspace.store.runs.get_higher(run.id)
+    return higher or run.caps.raised_for(workspace.store.budgets.get_spent(run.id).plus(*Cost())).options
+
+
+def describe_running(workspace: Workspace, name: str) -> str:
+    """Return which run of the skill another process advances, as a new run repeats its calls; "" for none."""
+    for run_id, started_at in workspace.store.runs.list_running(workspace.recorded(name).id):
+        if is_locked(workspace.store.locks_path, run_id):
+            since = f"is running since {started_at[:16]}Z"
+            return f"run {run_id} of this skill {since}; a new run pays for all of its own calls"
+    return ""
+
+
+def tests_of(workspace: Workspace, run: Run) -> list[str]:
+    """Return the promotion tests of a run: one, or none."""
+    return workspace.store.runs.list_finishes(run.id)
+
+
+def _row(workspace: Workspace, skill: str, run: Run, started_at: str) -> RunRow:
+    store = workspace.store
+    steps = store.runs.list_steps(run.id)
+    used = account(store, run.id, is_sealed=workspace.is_agents)
+    own, test = add_up(used.own), used.of_tests
+    # A proposal ends in another kind of result, and has no verdict.
+    result = Replayed.model_validate_json(run.result) if run.result and run.kind == "replay" else None
+    result = result.sealed() if result and workspace.is_agents else result
+    last = steps[-1] if steps else None
+    return RunRow(
+        **used.summary.model_dump(),
+        id=run.id,
+        skill=skill,
+        kind=run.kind,
+        status=run.status,
+        started_at=started_at,
+        n_steps=len(steps),
+        epochs=Config.of_run(run.config).epochs,
+        config=unusual(run),
+        base_version=short(run.base_version),
+        best_version=short(last.best_version if last else run.base_version),
+        best=last.best if last else (result.baseline if result else None),
+        verdict=result.verdict if result else None,
+        n_calls=own.n_calls,
+        tokens=own.tokens_in + own.tokens_out,
+        usd=own.usd,
+        n_test_calls=test.n_calls,
+        test_tokens=test.tokens_in + test.tokens_out,
+        test_usd=test.usd,
+        work=describe_leases(workspace, run.id),
+        target=run.target,
+        optimizer=run.optimizer,
+        changes=describe_changes(run),
+    )
+
+
+def unusual(run: Run) -> dict[str, JsonValue]:
+    """Return the settings of a run that differ from the defaults."""
+    defaults = Config().model_dump(mode="json")
+    settings = Config.of_run(run.config).model_dump(mode="json")
+    return {name: value for name, value in settings.items() if value != defaults[name]}

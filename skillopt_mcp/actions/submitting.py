@@ -1,0 +1,132 @@
+"""Submitting: what a host's agents hand in, and where their proposal or promotion test stands then."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Literal
+
+from pydantic import JsonValue
+
+from skillopt_mcp.actions.promotion_tests import candidate_of_job, evaluate_candidate
+from skillopt_mcp.actions.proposals import advance_proposal
+from skillopt_mcp.core.errors import BadInput, Busy, NotFound, SkillOptError
+from skillopt_mcp.core.next_step import NextStep
+from skillopt_mcp.core.results import Evaluated, Proposed, Receipt, Submitted
+from skillopt_mcp.core.runs import Run
+from skillopt_mcp.core.text import quoted
+from skillopt_mcp.store.opening import Store
+from skillopt_mcp.training.progress import Notify, silent
+from skillopt_mcp.workspace.host_work import Capacity, receive
+from skillopt_mcp.workspace.skill_folders import known
+from skillopt_mcp.workspace.workspace import Workspace, shortened
+
+_PROPOSAL = "r-"
+
+
+def submit_work(
+    workspace: Workspace, replies: Sequence[object], job_id: str = "", capacity: Capacity | None = None,
+    wait_s: float | None = None, notify: Notify = silent,
+) -> Submitted:  # fmt: skip
+    """Return what became of the replies, and where their job, or the named one, stands then.
+
+    A reply is {work_id} (the server reads the folder), {work_id, reply, tool_calls?, score?} or {work_id, failed}. With
+    capacity 0 and no job named, an agent only hands in: the outcome of the job is for the session that drives it.
+    Raises BadInput when neither replies nor a job are given, NotFound for an unknown job.
+    """
+    if not replies and not job_id:
+        raise BadInput("give replies ([{work_id, reply?}]), or the job_id to take work of")
+    capacity = capacity or Capacity()
+    receipts, scopes = receive(workspace, replies)
+    failing = [each.work_id for each in receipts if each.status in ("refused", "unknown")]
+    refused = f"{len(failing)} of {len(receipts)} replies were not taken" if failing else ""
+    mend = _mend(failing, refused) if failing else None
+    receipts = _without_repeats(receipts)
+    job = job_id or next(iter(scopes), "")
+    if not job:
+        return Submitted(status="stopped", job_id="", receipts=receipts, reason=refused, next_step=mend)
+    # A session whose replies were all refused mends those first.
+    turn = replace(capacity, items=0) if receipts and len(failing) == len(receipts) else capacity
+    answer = _advance(workspace, job, turn, wait_s, notify).model_copy(update={"receipts": receipts})
+    if not capacity.items and not job_id:
+        is_over = answer.status == "done" or (answer.status == "stopped" and not mend)
+        status: Literal["done", "running"] = "done" if is_over else "running"
+        return Submitted(
+            status=status, job_id=job, receipts=receipts, next_step=None if answer.status == "done" else mend
+        )
+    if mend and answer.status in ("running", "stopped"):
+        return answer.model_copy(update={"reason": answer.reason or refused, "next_step": mend})
+    return answer.model_copy(update={"reason": refused}) if mend and answer.work else answer
+
+
+def _mend(failing: list[str], refused: str) -> NextStep:
+    replies: list[JsonValue] = [{"work_id": each} for each in failing]
+    why = f"{refused}: correct what their receipts say"
+    return NextStep(action="submit_work", arguments={"replies": replies}, why=why)
+
+
+def _without_repeats(receipts: Sequence[Receipt]) -> list[Receipt]:
+    """Return the receipts; a reason that an earlier one has is shortened, as 64 long ones are more than an answer."""
+    seen, brief = set[str](), []
+    for each in receipts:
+        brief.append(each.model_copy(update={"reason": "as above"}) if each.reason in seen else each)
+        seen |= {each.reason} - {""}
+    return brief
+
+
+def _advance(workspace: Workspace, job: str, capacity: Capacity, wait_s: float | None, notify: Notify) -> Submitted:
+    """Return where a job stands, advanced as far as its backends answer: work, its result, or why it stopped."""
+    store, again = workspace.store, dict[str, JsonValue](job_id=job)
+    outcome: Evaluated | Proposed
+    try:
+        if job.startswith(_PROPOSAL):
+            outcome = advance_proposal(workspace, _proposal(store, known(job)), wait_s, capacity, notify)
+        else:
+            outcome = evaluate_candidate(
+                workspace, candidate_of_job(workspace, known(job)), wait_s, notify, capacity=capacity
+            )
+    except Busy as error:
+        step = NextStep(action="submit_work", arguments=again, why="what was accepted is kept")
+        return Submitted(status="running", job_id=job, receipts=[], reason=str(error), next_step=step)
+    except NotFound:
+        raise
+    except SkillOptError as error:
+        reason = shortened(str(error), 600)
+        return Submitted(
+            status="stopped", job_id=job, receipts=[], reason=reason, next_step=_after_stop(workspace, job)
+        )
+    if outcome.status in ("work", "running"):
+        now = str(outcome.next_step.arguments.get("job_id", job)) if outcome.next_step else job
+        return Submitted(
+            status="work" if outcome.work else "running", job_id=now, receipts=[], work=outcome.work,
+            estimate=outcome.estimate, next_step=outcome.next_step,
+        )  # fmt: skip
+    result = {"evaluated": outcome} if isinstance(outcome, Evaluated) else {"proposed": outcome}
+    return Submitted(status="done", job_id=job, receipts=[], next_step=outcome.next_step, **result)
+
+
+def _after_stop(workspace: Workspace, job: str) -> NextStep:
+    """Return what to do about a stopped job: go on with it, or make another proposal where the file has changed."""
+    store = workspace.store
+    go_on = NextStep(action="submit_work", arguments={"job_id": job}, why="correct what `reason` says first")
+    if job.startswith(_PROPOSAL):
+        run = store.runs.get_run(job)
+        skill = store.skills.get_skill(run.skill_id)
+        if run.status != "stopped":
+            return go_on
+    else:
+        candidate = store.candidates.get_candidate(candidate_of_job(workspace, job))
+        skill = store.skills.get_skill(candidate.skill_id)
+        if candidate.base_version == skill.live_version:
+            return go_on
+    return NextStep(action="propose_edits", arguments={"skill": skill.name}, why="the live file has changed")
+
+
+def _proposal(store: Store, job: str) -> Run:
+    try:
+        run = store.runs.get_run(job)
+    except NotFound:
+        run = None
+    if run is None or run.kind != "proposal":
+        raise NotFound(f"unknown job {quoted(job)}: use the job_id that came with the work")
+    return run

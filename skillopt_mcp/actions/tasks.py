@@ -1,0 +1,719 @@
+"""Tasks: what a skill is trained and tested on, from rows to their removal."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from pathlib import Path
+from typing import cast
+
+from pydantic import BaseModel, ConfigDict
+
+from skillopt_mcp.backends.base import Backend
+from skillopt_mcp.core import limits
+from skillopt_mcp.core.advice import ENOUGH_SCORED, advise, reviewing
+from skillopt_mcp.core.calls import Call, Question, Reply, storable
+from skillopt_mcp.core.commands import RegisteredCommand
+from skillopt_mcp.core.errors import BackendError, BadInput, NotFound, Refused
+from skillopt_mcp.core.evidence import Attempted
+from skillopt_mcp.core.judging import Judge, Score, judge_json
+from skillopt_mcp.core.next_step import NextStep, SkillState
+from skillopt_mcp.core.notes import Note
+from skillopt_mcp.core.redacting import KnownSecrets, find_secrets, redact
+from skillopt_mcp.core.replies import CheckReply
+from skillopt_mcp.core.results import Rejected, Result, SplitCounts, TasksAdded
+from skillopt_mcp.core.skills import Skill
+from skillopt_mcp.core.tasks import SPLITS, NewTask, Split, Task, TaskFile
+from skillopt_mcp.core.text import escaped, quoted
+from skillopt_mcp.store.opening import Store
+from skillopt_mcp.tasks.environments.base import Environment
+from skillopt_mcp.tasks.environments.registry import environment_names, tasks_of
+from skillopt_mcp.tasks.formats.rows import (
+    ALIASES,
+    check_left,
+    is_question,
+    parse_group,
+    question_task,
+    read_rows,
+    read_splits,
+    split_named,
+)
+from skillopt_mcp.tasks.judges.checking import asked_in_train, check_tasks
+from skillopt_mcp.tasks.judges.judging import judge_all, leaves, missing_programs, parse_judge
+from skillopt_mcp.tasks.judges.kinds.command import Command, unregistered
+from skillopt_mcp.tasks.judges.kinds.reported import ByEnvironment, ByHost
+from skillopt_mcp.tasks.judges.kinds.rubric import Rubric
+from skillopt_mcp.tasks.judges.kinds.tool_called import ToolCalled
+from skillopt_mcp.tasks.judges.programs import CommandRunner
+from skillopt_mcp.tasks.splits import DEFAULT_SHARES, Placed, StoredTask, default_name, files_json, place, shuffled
+from skillopt_mcp.training.settings.reading import SplitPlan
+from skillopt_mcp.workspace.evidence import judges_for
+from skillopt_mcp.workspace.linting import folder_named, folder_of
+from skillopt_mcp.workspace.skill_folders import called, handle, known, read_skill
+from skillopt_mcp.workspace.workspace import Workspace, shortened
+
+ENOUGH_HELD_OUT = 30
+REASON_BYTES = 350
+REASON_CHARACTERS = 500
+MAX_CHECKED = 2_000
+"""So many tasks at most are checked as they are added: more would take too long."""
+MAX_COMMANDS = 4
+IDS_SHOWN = 10
+_FIELDS = ("prompt", "judge", "id", "split", "group", "tags", "files")
+_SHAPE = "{prompt, judge: {kind, ...}, id?, split?, group?, tags?, files?}"
+
+
+# Rows
+
+
+@dataclass(slots=True)
+class TaskPlan:
+    """Rows by position: the usable tasks, in the order in which they join the splits, and why the others are not."""
+
+    n_rows: int
+    tasks: dict[int, NewTask]
+    rejected: dict[int, str]
+    shares: Mapping[Split, float] = field(default_factory=lambda: DEFAULT_SHARES)
+
+    def settle(self, placed: Sequence[Placed]) -> dict[int, Placed]:
+        """Reject what could not be placed; return where the others went."""
+        by_position = dict(zip(self.tasks, placed, strict=True))
+        self.rejected |= {position: each.fault for position, each in by_position.items() if each.fault}
+        for position in self.rejected:
+            self.tasks.pop(position, None)
+        return {position: by_position[position] for position in self.tasks}
+
+
+def parse_rows(
+    rows: Sequence[object], store: Store | None, secrets: KnownSecrets, splits: SplitPlan | None = None
+) -> TaskPlan:
+    """Return the well-formed rows, and why the others are not. Raises BadInput for no row, and for too many."""
+    if not rows:
+        raise BadInput(f"no task was given: a task is {_SHAPE}")
+    if len(rows) > limits.TASKS_PER_CALL:
+        raise BadInput(f"{len(rows):,} tasks at once, at most {limits.TASKS_PER_CALL:,}: add them in parts")
+    registered = {each.name for each in store.commands.list_commands()} if store else set[str]()
+    plan = TaskPlan(len(rows), {}, {})
+    for position, value in enumerate(rows):
+        try:
+            plan.tasks[position] = _usable(
+                value if isinstance(value, NewTask) else parse_row(value), registered, secrets
+            )
+        except BadInput as error:
+            plan.rejected[position] = redact(str(error), secrets)
+    if splits is not None and splits.mode == "ratio":
+        plan.shares, tasks = splits.shares, list(plan.tasks.items())
+        plan.tasks = dict(tasks[at] for at in shuffled([task.digest for _, task in tasks], splits.seed))
+    return plan
+
+
+def _usable(task: NewTask, registered: Collection[str], secrets: KnownSecrets) -> NewTask:
+    """Return the task. Raises BadInput where it contains a secret, or its judge program is not registered."""
+    files = (text for file in task.files for text in (file.path, file.content))
+    text = "\n".join((task.prompt, task.name or "", task.group, *task.tags, *files, judge_json(task.judge)))
+    if found := find_secrets(text.encode("utf-8", "replace"), secrets):
+        raise BadInput(f"contains a secret ({found[0].kind}): use a made-up value")
+    if lacking := missing_programs(task.judge, registered):
+        raise BadInput(unregistered(lacking[0]))
+    return task
+
+
+def parse_row(value: object) -> NewTask:
+    """Return the task of a decoded row: a task, or a question of a data set. Raises BadInput."""
+    if is_question(value):
+        row = cast(Mapping[str, object], value)
+        split = row.get("split")
+        return question_task(row, split_named(str(split)) if split is not None else None)
+    return parse_task(value)
+
+
+def parse_task(value: object) -> NewTask:
+    """Return the task of a decoded JSON object. Raises BadInput."""
+    if not isinstance(value, Mapping):
+        raise BadInput(f"a task is an object {_SHAPE}")
+    if unknown := sorted(str(key) for key in value if key not in _FIELDS):
+        raise BadInput(f"unknown field {quoted(unknown[0])}: a task has {', '.join(sorted(_FIELDS))}")
+    prompt, name, split = value.get("prompt"), value.get("id"), value.get("split")
+    if not isinstance(prompt, str) or not prompt.strip():
+        raise BadInput(f"prompt must be a text that is not empty, got {escaped(json.dumps(prompt))[:80]}")
+    if len(prompt) > limits.PROMPT_CHARACTERS:
+        raise BadInput(f"prompt has {len(prompt):,} characters, at most {limits.PROMPT_CHARACTERS:,}")
+    if name is not None and not (isinstance(name, str | int) and 0 < len(str(name)) <= limits.NAME_CHARACTERS):
+        raise BadInput(f"id must be a text of 1 to {limits.NAME_CHARACTERS} characters")
+    if split is not None and split not in SPLITS:
+        raise BadInput(f"split must be one of {', '.join(SPLITS)}, got {quoted(str(split))}")
+    return NewTask(
+        prompt=storable(prompt),
+        judge=parse_judge(value.get("judge")),
+        name=None if name is None else storable(str(name)),
+        split=cast(Split | None, split),
+        tags=_tags(value.get("tags") or ()),
+        files=_files(value.get("files") or {}),
+        group=parse_group(value.get("group")),
+    )
+
+
+def _tags(value: object) -> tuple[str, ...]:
+    if isinstance(value, Sequence) and not isinstance(value, str) and all(isinstance(each, str) for each in value):
+        return tuple(storable(str(each)) for each in value)
+    raise BadInput("tags must be a list of texts")
+
+
+def _files(value: object) -> tuple[TaskFile, ...]:
+    if not isinstance(value, Mapping) or not all(isinstance(k, str) and isinstance(v, str) for k, v in value.items()):
+        raise BadInput("files must be an object of {relative path: text}")
+    for path in value:
+        if path.startswith("~") or "\\" in path or "\0" in path or {"", ".", ".."} & set(path.split("/")):
+            raise BadInput(f"the file path {quoted(path)} must be relative and stay inside the task's folder")
+    if sum(map(len, value.values())) > limits.FILE_BYTES:
+        raise BadInput(f"the files have more than {limits.FILE_BYTES:,} characters")
+    return tuple(TaskFile(storable(path), storable(text)) for path, text in sorted(value.items()))
+
+
+def read_data_set(path: Path, plan: SplitPlan | None = None) -> list[object]:
+    """Return the decoded rows of a file, or of a folder of splits by its plan. Raises BadInput."""
+    if plan is None or plan.mode == "ratio":
+        return read_rows(path)
+    return [_of_folder(row, split, n) for split, rows in read_splits(path).items() for n, row in enumerate(rows, 1)]
+
+
+def _of_folder(row: object, split: Split, n: int) -> object:
+    """Return a row with the split of its folder. Raises BadInput where it names another one."""
+    if not isinstance(row, Mapping):
+        return row
+    own = row.get("split")
+    if own is not None and (not isinstance(own, str) or ALIASES.get(own) != split):
+        raise BadInput(f"row {n} in {split} has the split {quoted(str(own))}: leave its split out; nothing was added")
+    return {**row, "split": split}
+
+
+# Adding
+
+
+def add_tasks(
+    workspace: Workspace, skill: str, tasks: Sequence[object] | None = None, file: str | None = None
+) -> TasksAdded:
+    """Add tasks given inline, or in a file as a JSON list, JSON lines or CSV; each bad one is rejected with its reason.
+
+    Raises BadInput when neither or both are given, or the file cannot be read; then nothing is added.
+    """
+    if (tasks is None) == (file is None):
+        raise BadInput(f"give either tasks or file: a list of {_SHAPE}, or its path")
+    rows = read_rows(Path(os.path.expanduser(file))) if file is not None else list(tasks or ())
+    return _add(workspace, skill, rows)
+
+
+def add_data_set(workspace: Workspace, skill: str, path: Path, splits: SplitPlan) -> TasksAdded:
+    """Add the rows of a data set, tasks or questions, to the splits that the plan gives them.
+
+    Raises BadInput when the file or folder cannot be read; then nothing is added.
+    """
+    return _add(workspace, skill, read_data_set(path, splits), splits)
+
+
+def _add(workspace: Workspace, skill: str, rows: Sequence[object], splits: SplitPlan | None = None) -> TasksAdded:
+    plan = parse_rows(rows, workspace.store if workspace.is_made else None, workspace.known, splits)
+    added = _insert(workspace, skill, plan)
+    in_use = workspace.store.tasks.list_in_use(workspace.skill(skill).id)
+    digests = {task.digest for task in plan.tasks.values()}
+    names = {task.name for task in in_use if task.digest in digests}
+    if len(names) > MAX_CHECKED:
+        notes = [Note(code="unchecked", numbers={"n": len(names)})]
+    else:
+        notes = _as_notes((finding.problem, finding.task) for finding in check_tasks(in_use, names))
+        notes += _as_notes(("unknown_environment", name) for name, _ in _unknown_environments(in_use, names))
+    return added.model_copy(update={"notes": [*added.notes, *notes]})
+
+
+def _insert(workspace: Workspace, skill: str, plan: TaskPlan) -> TasksAdded:
+    """Store the tasks that can be added, in one transaction; the others are rejected."""
+    tracked, store = workspace.skill(skill), workspace.store
+    tasks = list(plan.tasks.values())
+    waits = _must_wait(workspace, tracked.id)
+    login = workspace.login if workspace.caller == "person" else None
+    placed = plan.settle(store.tasks.add_tasks(tracked.id, tasks, plan.shares, login=login, waits=waits))
+    counts = store.tasks.count_tasks(tracked.id)
+    n_waiting = sum(task.waits for task in store.tasks.list_in_use(tracked.id))
+    state = SkillState(
+        skill=handle(store, tracked), n_train=counts["train"], n_val=counts["val"], n_test=counts["test"],
+        n_scored=store.trajectories.count_new_scored(tracked.id, ENOUGH_SCORED),
+    )  # fmt: skip
+    return TasksAdded(
+        skill=tracked.name,
+        added=sum(each.is_new for each in placed.values()),
+        duplicates=sum(each.is_duplicate for each in placed.values()),
+        rejected=[
+            Rejected(index=position, reason=shortened(why, REASON_BYTES))
+            for position, why in sorted(plan.rejected.items())[: limits.REJECTED_SHOWN]
+        ],
+        n_rejected=len(plan.rejected),
+        splits=SplitCounts(**counts),
+        next_step=reviewing(handle(store, tracked), n_waiting) if waits and n_waiting else advise(state),
+        notes=[Note(code="waiting", numbers={"n": n_waiting})] if waits and n_waiting else [],
+    )
+
+
+def _must_wait(workspace: Workspace, skill_id: int) -> bool:
+    """Return whether tasks that are added here are in train until a person has looked at them.
+
+    An agent's are, and where a person has tasks, also those of a process that nobody watches.
+    """
+    is_watched = workspace.caller == "person" or not workspace.store.tasks.has_adopted(skill_id)
+    return workspace.is_agents or not is_watched
+
+
+def _as_notes(found: Iterable[tuple[str, str]]) -> list[Note]:
+    """Return one note for each code, with how many tasks it is about, and the first of them."""
+    ids: dict[str, list[str]] = {}
+    for code, name in found:
+        ids.setdefault(code, []).append(name)
+    return [Note(code=code, numbers={"n": len(names)}, ids=names[:IDS_SHOWN]) for code, names in ids.items()]
+
+
+class FromEnvironment(TasksAdded):
+    """What came of adding an environment's tasks: the digests of those in use, how many others the skill has in use,
+    and how many of the environment's were removed, and stay so.
+    """
+
+    digests: frozenset[str]
+    n_others: int
+    n_removed: int
+
+
+def add_environment(workspace: Workspace, skill: str, environment: Environment) -> FromEnvironment:
+    """Add the tasks of an environment, each to its own split; those that a person removed are left out.
+
+    Raises BadInput when none are left to learn from or to choose by, and when one cannot be used or is another than the
+    stored one of its name.
+    """
+    store, skill_id = workspace.store, workspace.skill(skill).id
+    all_tasks = tasks_of(environment)
+    removed_ids = store.retirements.list_retired(skill_id)
+    removed = {task.digest for task in store.tasks.list_tasks(skill_id) if task.id in removed_ids}
+    left = [task for task in all_tasks if task.digest not in removed]
+    if not left:
+        raise BadInput(f"all {len(all_tasks)} tasks of the environment '{environment.name}' were removed")
+    waits = _must_wait(workspace, skill_id)
+    in_use = {task.digest: task.split for task in store.tasks.list_in_use(skill_id) if waits or not task.waits}
+    check_left(environment.name, all_tasks, left, in_use)
+    first: dict[str, NewTask] = {}
+    for task in left:
+        # One that is there already stays in its split, whatever the environment says.
+        first.setdefault(task.digest, replace(task, split=in_use.get(task.digest, task.split)))
+    new = list(first.values())
+    plan = parse_rows(new, store, workspace.known)
+    stored = [_stored(task, is_removed=task.id in removed_ids) for task in store.tasks.list_tasks(skill_id)]
+    plan.settle(place(plan.tasks.values(), stored, DEFAULT_SHARES, waits=waits))
+    if plan.rejected:
+        at = min(plan.rejected)
+        raise BadInput(
+            f"{len(plan.rejected)} of {len(new)} tasks of the environment '{environment.name}' cannot be used, the "
+            f"first is '{new[at].name}': {plan.rejected[at]}. Train in another store (--store), or remove the old tasks"
+        )
+    added = _insert(workspace, skill, plan)
+    facts = {name: getattr(added, name) for name in TasksAdded.model_fields}
+    return FromEnvironment(
+        **facts | {"duplicates": len(left) - added.added},
+        digests=frozenset(first),
+        n_others=sum(task.digest not in first for task in store.tasks.list_in_use(skill_id)),
+        n_removed=len(all_tasks) - len(left),
+    )
+
+
+def _stored(task: Task, *, is_removed: bool) -> StoredTask:
+    files = files_json(task)
+    facts = (task.id, task.name, task.prompt, files, task.split, task.digest, task.group)
+    return StoredTask(*facts, is_removed, task.waits)
+
+
+# Checking
+
+
+class TaskProblem(BaseModel):
+    """What makes a task useless or misleading; `task` is its number in the file, or its id where it is stored."""
+
+    task: str
+    id: str = ""
+    reason: str
+
+
+class Checked(BaseModel):
+    """What a check found: `problems` to settle, `notes` worth knowing."""
+
+    model_config = ConfigDict(frozen=True)
+    n_tasks: int
+    problems: list[TaskProblem]
+    notes: list[Note]
+
+
+def check_file(workspace: Workspace, skill: str, path: Path, splits: SplitPlan | None = None) -> Checked:
+    """Return what adding would reject of a file, or of a data set by its plan, and what `check_stored` would find then.
+
+    Nothing is stored: neither a store nor a tracked skill is made. Raises BadInput, NotFound, BadSkill.
+    """
+    rows = read_data_set(path, splits)
+    store = workspace.store if workspace.store_path.exists() else None
+    plan = parse_rows(rows, store, workspace.known, splits)
+    tasks, removed = _tasks_of(workspace, store, skill)
+    ids = {position: task.name or "" for position, task in plan.tasks.items()}
+    stored = [_stored(task, is_removed=task.id in removed) for task in tasks]
+    waits = _must_wait(workspace, tasks[0].skill_id) if tasks else workspace.is_agents
+    placed = plan.settle(place(plan.tasks.values(), stored, plan.shares, waits=waits))
+    in_use = [task for task in tasks if task.id not in removed]
+    names = {task.digest: task.name for task in in_use}
+    positions: dict[str, int] = {}
+    for position, task in plan.tasks.items():
+        if placed[position].is_new:
+            name, split = default_name(task), placed[position].split
+            facts = (name, task.prompt, task.judge, split, task.digest, task.tags, task.files, task.group)
+            in_use.append(Task(-1 - position, 0, *facts))
+            names[task.digest] = name
+        positions.setdefault(names[task.digest], position)
+    found = list(plan.rejected.items())
+    problems, alike = _problems(store, in_use, positions, skill)
+    found += [(positions.get(name, plan.n_rows), why) for name, why in problems]
+    if n_there := sum(each.is_duplicate for each in placed.values()):
+        alike.insert(0, Note(code="duplicates", numbers={"n": n_there}))
+    return Checked(
+        n_tasks=plan.n_rows,
+        problems=[
+            TaskProblem(task=f"{position + 1}" if position < plan.n_rows else "", id=ids.get(position, ""), reason=why)
+            for position, why in sorted(found)
+        ],
+        notes=[*alike, *_few(in_use)],
+    )
+
+
+def check_stored(workspace: Workspace, skill: str) -> Checked:
+    """Return what is wrong with the stored tasks of a skill. Raises NotFound, BadSkill."""
+    tasks = workspace.store.tasks.list_in_use(workspace.recorded(skill).id)
+    problems, alike = _problems(workspace.store, tasks, {task.name for task in tasks}, skill)
+    shown = [TaskProblem(task=name, id=name, reason=why) for name, why in problems]
+    return Checked(n_tasks=len(tasks), problems=shown, notes=[*alike, *_few(tasks)])
+
+
+def _tasks_of(workspace: Workspace, store: Store | None, skill: str) -> tuple[list[Task], Collection[int]]:
+    """Return the tasks of a skill, and the ids of those that were removed; one given by its path stays untracked."""
+    folder = folder_of(skill, bare=store is None) or (folder_named(workspace, skill) if store is None else None)
+    if folder is None:
+        tracked: Skill | None = workspace.skill(skill)
+    else:
+        read_skill(folder)
+        tracked = store.skills.find_skill(str(folder)) if store else None
+    if store is None or tracked is None:
+        return [], ()
+    return store.tasks.list_tasks(tracked.id), store.retirements.list_retired(tracked.id).keys()
+
+
+def _few(tasks: Sequence[Task]) -> list[Note]:
+    counts = Counter(task.split for task in tasks)
+    empty = [split for split in ("train", "test") if not counts[split]]
+    notes = [Note(code="empty_splits", numbers={"n": len(empty)}, ids=list(empty))] if empty else []
+    few = Note(code="few_held_out", numbers={"n": counts["test"], "enough": ENOUGH_HELD_OUT})
+    return [*notes, few] if counts["test"] < ENOUGH_HELD_OUT else notes
+
+
+def _problems(
+    store: Store | None, tasks: Sequence[Task], names: Collection[str], skill: str
+) -> tuple[list[tuple[str, str]], list[Note]]:
+    """Return what is wrong with the tasks of these names among all, as (name, reason), and what may well be right.
+
+    Registered programs are run for it. The name is "" where a reason is about none of them.
+    """
+    found = check_tasks(tasks, names)
+    problems = [(each.task, each.text) for each in found if each.problem != "alike"]
+    problems += _unknown_environments(tasks, names)
+    problems += _host_commands(tasks, names, skill)
+    if store:
+        try:
+            problems += trivial_programs(store, [task for task in tasks if task.name in names])
+        except BackendError as error:
+            problems.append(("", str(error)))
+    return problems, _as_notes((each.problem, each.task) for each in found if each.problem == "alike")
+
+
+def _host_commands(tasks: Iterable[Task], names: Collection[str], skill: str) -> Iterator[tuple[str, str]]:
+    """Yield the tasks whose prompt is a command of the host, which answers it itself; the skill's own is none."""
+    first = {task.name: task.prompt.split(maxsplit=1)[:1] for task in tasks if task.name in names}
+    asked = {name: words[0][1:] for name, words in first.items() if words and words[0].startswith("/")}
+    # Loaded for such prompts only.
+    from skillopt_mcp.backends.claude_code import list_commands  # noqa: PLC0415
+
+    own = os.path.basename(os.path.abspath(skill.removesuffix("SKILL.md")))
+    commands = list_commands() - {own} if asked else frozenset()
+    for name, command in asked.items():
+        if command in commands:
+            yield name, f"'/{command}' is a command of Claude Code, which may answer without a model: reword the prompt"
+
+
+def _unknown_environments(tasks: Iterable[Task], names: Collection[str]) -> Iterator[tuple[str, str]]:
+    scored = [
+        (task.name, leaf.name)
+        for task in tasks
+        for leaf in leaves(task.judge)
+        if task.name in names and isinstance(leaf, ByEnvironment)
+    ]
+    there = environment_names() if scored else ()
+    for name, environment in scored:
+        # What follows the colon is up to the environment.
+        if environment.partition(":")[0] not in there:
+            yield (
+                name,
+                f"the environment {quoted(environment)} is not installed (installed: {', '.join(there) or 'none'})",
+            )
+
+
+def trivial_programs(store: Store, tasks: Iterable[Task]) -> Iterator[tuple[str, str]]:
+    """Yield what is wrong with tasks that a program judges: it is run on an empty answer and on the prompt.
+
+    Tasks that need a model or a recorded attempt are passed over. Raises BackendError when a program cannot be run.
+    """
+    tried = [task for task in tasks if _needs_programs_alone(task.judge)]
+    judges = judges_for(store, tried, _no_model)
+    if judges is None:
+        return
+    answers = [(task, answer) for task in tried for answer in ("", task.prompt)]
+    attempts = [Attempted(task, answer, (), f"check/{n}") for n, (task, answer) in enumerate(answers)]
+    outcomes = judge_all(lambda calls: asyncio.run(_asked(judges, calls)), attempts)
+    for task, empty, parrot in zip(tried, outcomes[::2], outcomes[1::2], strict=True):
+        if not isinstance(empty, Score):
+            yield task.name, empty.reason
+        elif empty.hard:
+            yield task.name, "an empty answer passes: the program expects too little"
+        elif isinstance(parrot, Score) and parrot.hard:
+            yield task.name, "the prompt itself passes as an answer"
+
+
+def _needs_programs_alone(judge: Judge) -> bool:
+    found = list(leaves(judge))
+    others = any(isinstance(leaf, Rubric | ToolCalled | ByEnvironment | ByHost) for leaf in found)
+    return not others and any(isinstance(leaf, Command) for leaf in found)
+
+
+async def _asked(backend: Backend, calls: Sequence[Call]) -> list[Reply]:
+    free = asyncio.Semaphore(MAX_COMMANDS)
+
+    async def one(call: Call) -> Reply:
+        async with free:
+            return await backend.complete(call)
+
+    return list(await asyncio.gather(*map(one, calls)))
+
+
+def _no_model() -> Backend:
+    raise BackendError("no rubric is tried")
+
+
+# Held-out tasks that are nearly train tasks
+
+
+@dataclass(frozen=True, slots=True)
+class _Tasks:
+    """Tasks that are the same as others by what `key` says of them."""
+
+    key: tuple[tuple[int, str, str], ...]
+    tasks: tuple[Task, ...] = field(compare=False)
+
+
+def near_train_tasks(
+    store: Store, skill_id: int, held_out: Sequence[Task], others: Iterable[Task] | None = None
+) -> Note | None:
+    """Return how many of these held-out tasks have nearly the prompt of a train task among `others`, if any.
+
+    The others are the tasks in use, if none are given. The ids stay out: who does the work may read the note.
+    """
+    tasks = {task.id: task for task in (*(store.tasks.list_in_use(skill_id) if others is None else others), *held_out)}
+    key = tuple((task.id, task.split, task.digest) for task in tasks.values())
+    near = _near_train(_Tasks(key, tuple(tasks.values())))
+    n = sum(task.id in near for task in held_out)
+    return Note(code="near_train_tasks", numbers={"n": n, "of": len(held_out)}) if n else None
+
+
+def describe_near_train(
+    store: Store, skill_id: int, held_out: Sequence[Task], others: Iterable[Task] | None = None
+) -> str:
+    """Return `near_train_tasks` as a sentence; "" for none."""
+    note = near_train_tasks(store, skill_id, held_out, others)
+    if note is None:
+        return ""
+    check = f"skillopt-mcp tasks check {called(store, store.skills.get_skill(skill_id))} names them"
+    asks = "asks" if note.numbers["n"] == 1 else "ask"
+    return f"{note.numbers['n']:.0f} of {len(held_out)} held-out tasks {asks} nearly what a train task asks ({check})"
+
+
+# A test that goes on asks again and again, and its tasks stay.
+@lru_cache(maxsize=4)
+def _near_train(known_tasks: _Tasks) -> frozenset[int]:
+    return asked_in_train(known_tasks.tasks)
+
+
+# Judge programs
+
+_ENDINGS = {
+    "time": "ran out of time (allow it more with --time)",
+    "processes": "started more processes than it may",
+    "disk": "took more of the disk than it may",
+    "signal": "died, perhaps at a limit (allow it more memory with --memory)",
+}
+# Most programs take a lack of memory for an error of their own, and end with an exit code.
+_NO_MEMORY = re.compile("MemoryError|cannot allocate memory|out of memory|bad_alloc", re.IGNORECASE)
+
+
+def try_command(command: RegisteredCommand) -> CheckReply:
+    """Return how a program ends on an empty answer, without files. Raises BadInput when it cannot be run here."""
+    evidence = json.dumps({"answer": "", "files": []})
+    call = Call("judge", "check", Question(command.name, evidence, "check"), "trial")
+    reply = asyncio.run(CommandRunner({command.name: command}).complete(call))
+    if reply.missing:
+        raise BadInput(f"the command '{command.name}' cannot judge: {reply.text}: it was not registered")
+    return CheckReply.model_validate_json(reply.text)
+
+
+def cannot_pass(trial: CheckReply) -> str:
+    """Return why a program whose trial ended so may never pass an answer, "" when its trial came to an end."""
+    ending = _ENDINGS[trial.limit] if trial.limit else ""
+    if trial.exit and _NO_MEMORY.search(trial.output):
+        ending = "ran out of memory (allow it more with --memory)"
+    return f"on an empty answer it {ending}: if it does so on every answer, it passes none of them" if ending else ""
+
+
+def n_judged_by(workspace: Workspace, name: str) -> int:
+    """Return how many tasks, of all skills, name a program as their judge."""
+    store = workspace.store
+    tasks = (task for skill in store.skills.list_skills() for task in store.tasks.list_tasks(skill.id))
+    return sum(name in missing_programs(task.judge, ()) for task in tasks)
+
+
+def remove_command(workspace: Workspace, name: str) -> None:
+    """Forget a program: tasks that name it cannot be judged any more. Raises NotFound."""
+    if not workspace.store.commands.remove(known(name)):
+        raise NotFound(f"no judge program '{name}': see 'skillopt-mcp tasks judges list'")
+
+
+# Reviewing
+
+
+def unseen_tasks(workspace: Workspace, skill: str) -> list[Task]:
+    """Return the tasks in use that no person has looked at, in the order in which they were added."""
+    return [task for task in workspace.store.tasks.list_in_use(workspace.kept(skill).id) if not task.looked_at]
+
+
+def adopt_tasks(workspace: Workspace, tasks: Sequence[Task]) -> list[Placed]:
+    """Mark stored tasks of a skill as looked at, and return where each of them is now: those that waited are split."""
+    new = [NewTask(task.prompt, task.judge, task.name, None, task.tags, task.files, task.group) for task in tasks]
+    return workspace.store.tasks.add_tasks(tasks[0].skill_id, new, DEFAULT_SHARES, login=workspace.login)
+
+
+# Removing
+
+
+class RemovalRow(BaseModel):
+    """A task to remove; `n_tests` promotion tests have drawn it."""
+
+    id: str
+    split: Split
+    n_tests: int
+    prompt: str
+
+
+class Removal(BaseModel):
+    """What removing these tasks would do; what is `under_way` (runs and promotion tests) keeps them."""
+
+    skill: str
+    rows: list[RemovalRow]
+    already: list[str]
+    under_way: list[str]
+
+    @property
+    def n_held_out(self) -> int:
+        """Return how many of them are test tasks."""
+        return sum(row.split == "test" for row in self.rows)
+
+    @property
+    def n_drawn(self) -> int:
+        """Return how many of them promotion tests have drawn."""
+        return sum(row.n_tests > 0 for row in self.rows)
+
+
+class Removed(Result):
+    """The tasks that are drawn no more, by id; `already` were removed before. `splits` counts those left in use."""
+
+    skill: str
+    removed: list[str]
+    already: list[str]
+    under_way: list[str]
+    splits: SplitCounts
+
+
+def review_removal(workspace: Workspace, skill: str, ids: Sequence[str]) -> Removal:
+    """Return what removing these tasks would do; nothing is written. Raises NotFound for an unknown id."""
+    tracked = workspace.kept(skill)
+    found, already = _named(workspace, tracked, ids)
+    tests = workspace.store.tests.list_of_skill(tracked.id)
+    rows = [
+        RemovalRow(
+            id=each.name, split=each.split, n_tests=sum(each.id in test.tasks for test in tests), prompt=each.prompt
+        )
+        for each in found
+    ]
+    under_way = _under_way(workspace, tracked, {task.id for task in found})
+    return Removal(skill=tracked.name, rows=rows, already=already, under_way=under_way)
+
+
+def remove_tasks(workspace: Workspace, skill: str, ids: Sequence[str], reason: str = "") -> Removed:
+    """Take tasks out of use, all or none: nothing that begins later draws them, and verdicts stay.
+
+    Their ids and prompts are free for corrected ones. Raises NotFound when one is no task of the skill, BadInput when
+    the reason is too long.
+    """
+    if len(reason) > REASON_CHARACTERS:
+        raise BadInput(f"the reason has {len(reason):,} characters, at most {REASON_CHARACTERS:,}: shorten it")
+    tracked, store = workspace.kept(skill), workspace.store
+    found, already = _named(workspace, tracked, ids)
+    if any(task.looked_at for task in found) and workspace.caller != "person":
+        raise Refused("only a person at a terminal removes tasks that a person has looked at: all of these stay")
+    removed = set(
+        store.retirements.retire(tracked.id, [task.id for task in found], workspace.redactor.text(storable(reason)))
+    )
+    counts = store.tasks.count_tasks(tracked.id)
+    return Removed(
+        skill=tracked.name,
+        removed=[task.name for task in found if task.id in removed],
+        already=[*already, *(task.name for task in found if task.id not in removed)],
+        under_way=_under_way(workspace, tracked, removed),
+        splits=SplitCounts(**counts),
+        next_step=NextStep(
+            action="add_tasks",
+            arguments={"skill": handle(store, tracked)},
+            why="corrected tasks join the split of those that they replace",
+        )
+        if removed
+        else None,
+    )
+
+
+def _named(workspace: Workspace, skill: Skill, ids: Sequence[str]) -> tuple[list[Task], list[str]]:
+    """Return the tasks in use of these ids, and the ids that only removed tasks had."""
+    in_use = {task.name: task for task in workspace.store.tasks.list_in_use(skill.id)}
+    removed = {each.name for each in workspace.store.retirements.list_retired(skill.id).values()}
+    wanted = list(dict.fromkeys(ids))
+    if unknown := [each for each in wanted if each not in in_use and each not in removed]:
+        raise NotFound(f"'{skill.name}' has no task {quoted(unknown[0])}: see them with 'skillopt-mcp tasks list'")
+    return [in_use[each] for each in wanted if each in in_use], [each for each in wanted if each not in in_use]
+
+
+def _under_way(workspace: Workspace, skill: Skill, task_ids: set[int]) -> list[str]:
+    """Return the unfinished runs and undecided promotion tests that hold one of these tasks."""
+    store = workspace.store
+    runs = store.runs.list_runs(skill.id)
+    found = [f"run {run.id}" for run in runs if run.status != "finished" and task_ids.intersection(run.tasks)]
+    for row in store.tests.list_of_skill(skill.id):
+        if task_ids.intersection(row.tasks) and not store.decisions.latest_in(row.id):
+            found.append(f"promotion test {row.id}")
+    return found

@@ -1,0 +1,258 @@
+"""Recording: keep what happened in one attempt of a real session."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import cast
+
+from pydantic import JsonValue
+
+from skillopt_mcp.actions.transcripts import SelfRecorded
+from skillopt_mcp.core import limits
+from skillopt_mcp.core.advice import ENOUGH_SCORED
+from skillopt_mcp.core.calls import Message, messages_json, parse_messages, storable
+from skillopt_mcp.core.errors import BadInput, NotFound
+from skillopt_mcp.core.next_step import NextStep
+from skillopt_mcp.core.redacting import Redactor
+from skillopt_mcp.core.results import Recorded, RecordOutcome
+from skillopt_mcp.core.skills import Skill, short
+from skillopt_mcp.core.text import or_more, quoted
+from skillopt_mcp.store.erasing import Choice, Erasing
+from skillopt_mcp.store.trajectories import MOST_COUNTED, NewTrajectory
+from skillopt_mcp.workspace.skill_folders import handle
+from skillopt_mcp.workspace.workspace import Workspace
+
+LARGEST_INDEX = 1 << 53
+_RECORDED = re.compile("trajectory:[0-9]{1,18}")
+
+
+@dataclass(frozen=True, slots=True)
+class Recording:
+    """What a caller says of one attempt; `messages` as {role, content, name?}, `index` its place in the session."""
+
+    task: str
+    hard: bool | None = None
+    soft: float | None = None
+    reason: str | None = None
+    answer: str | None = None
+    messages: Sequence[object] | None = None
+    session_id: str | None = None
+    index: int | None = None
+
+
+def record_trajectory(workspace: Workspace, skill: str, recording: Recording) -> Recorded:
+    """Store an attempt, once per (session_id, index); where `task` is the id of one, score that one.
+
+    Raises BadInput, NotFound, BadSkill; then nothing is stored.
+    """
+    new = checked(recording, workspace.redactor, workspace.session)
+    tracked, store = workspace.skill(skill), workspace.store.trajectories
+    outcome: RecordOutcome
+    if _RECORDED.fullmatch(recording.task):
+        trajectory_id = recording.task
+        outcome, n_new = _score(workspace, tracked, trajectory_id, new)
+    else:
+        number, is_new, n_new = store.add_trajectory(tracked.id, tracked.live_version, new)
+        trajectory_id = f"trajectory:{number}"
+        is_erased = not is_new and workspace.store.table(Erasing).erased_of([number])
+        outcome = "recorded" if is_new else "erased" if is_erased else "duplicate"
+    return Recorded(
+        trajectory_id=trajectory_id,
+        skill=tracked.name,
+        version=short(tracked.live_version),
+        n_new=n_new,
+        outcome=outcome,
+        next_step=_next_step(
+            workspace, tracked, n_new, trajectory_id if outcome == "recorded" and new.hard is None else ""
+        ),
+    )
+
+
+def _score(workspace: Workspace, skill: Skill, trajectory_id: str, new: NewTrajectory) -> tuple[RecordOutcome, int]:
+    """Say how an attempt ended that was recorded without a score, as hooks do, or correct a score."""
+    if new.hard is None:
+        raise BadInput(f"say how {trajectory_id} ended: give hard, or soft")
+    store, number = workspace.store.trajectories, int(trajectory_id.partition(":")[2])
+    done = store.score_trajectory(skill.id, number, (new.hard, new.soft), new.reason)
+    if done is None:
+        raise NotFound(f"'{skill.name}' has no {trajectory_id}: inspect the skill for those without a score")
+    return cast(RecordOutcome, done.replace(" ", "_")), store.count_trajectories(skill.id)[1]
+
+
+def _next_step(workspace: Workspace, skill: Skill, n_new: int, unscored_id: str) -> NextStep | None:
+    """Return what to do once an attempt is there: without a score it teaches nothing."""
+    arguments: dict[str, JsonValue] = {"skill": handle(workspace.store, skill)}
+    if unscored_id:
+        why = f"{unscored_id} has no score: say whether it succeeded (hard)"
+        return NextStep(action="record_trajectory", arguments=arguments | {"task": unscored_id}, why=why)
+    n_scored = workspace.store.trajectories.count_new_scored(skill.id, ENOUGH_SCORED)
+    if n_scored == ENOUGH_SCORED:
+        why = f"{or_more(n_new, MOST_COUNTED)} attempts are new"
+        return NextStep(action="propose_edits", arguments=arguments, why=why)
+    if n_scored < n_new:
+        why = f"{n_scored} of {or_more(n_new, MOST_COUNTED)} new attempts have a score"
+        return NextStep(action="record_trajectory", arguments=arguments, why=why)
+    return None
+
+
+def checked(recording: Recording, redactor: Redactor, session: str) -> NewTrajectory:
+    """Return what is stored of an attempt, secrets taken out. Raises BadInput where it cannot be stored."""
+    if not recording.task.strip():
+        raise BadInput("task is empty: say what was asked of the agent")
+    if recording.soft is not None and not (math.isfinite(recording.soft) and 0 <= recording.soft <= 1):
+        raise BadInput(f"soft must be 0-1, got {recording.soft}")
+    if recording.hard and recording.soft == 0:
+        raise BadInput("hard is true and soft is 0: leave out soft, or say that it failed")
+    if recording.index is not None and not 0 <= recording.index < LARGEST_INDEX:
+        shown = recording.index if abs(recording.index) < LARGEST_INDEX else "a larger number"
+        raise BadInput(f"index must be 0 to 2^53 - 1, got {shown}: count the attempts of a session from 0")
+    if len(recording.session_id or "") > limits.NAME_CHARACTERS:
+        raise BadInput(f"the session_id has more than {limits.NAME_CHARACTERS} characters: use a shorter one")
+    hard = recording.hard if recording.hard is not None or recording.soft is None else recording.soft >= 1
+    messages = [_message(n, each) for n, each in enumerate(recording.messages or ())]
+    given = [recording.task, recording.answer or "", recording.reason or "", recording.session_id or ""]
+    texts = [storable(text) for text in given] + [text for m in messages for text in (m.role, m.content, m.name or "")]
+    written = messages_json(messages)
+    size = sum(map(len, texts[:3])) + len(written)
+    if size > limits.TRAJECTORY_CHARACTERS:
+        raise BadInput(
+            f"the trajectory has {size:,} characters, at most {limits.TRAJECTORY_CHARACTERS:,}: leave out tool output"
+        )
+    redacted = redactor.texts(texts)
+    prompt, answer, reason, session_id, *rest = redacted
+    if redacted != texts:
+        parts = zip(rest[::3], rest[1::3], rest[2::3], strict=True)
+        written = messages_json([Message(role, content, name or None) for role, content, name in parts])
+    return NewTrajectory(
+        prompt=prompt,
+        answer=answer,
+        hard=hard,
+        soft=recording.soft if recording.soft is not None or hard is None else float(hard),
+        reason=reason,
+        messages=written,
+        session_id=session_id or (session if recording.index is None else None),
+        position=recording.index,
+        task_name=texts[0],
+    )
+
+
+def _message(n: int, value: object) -> Message:
+    if isinstance(value, str):
+        return Message("user", storable(value))
+    if isinstance(value, Mapping):
+        role, content, name = value.get("role"), value.get("content"), value.get("name")
+        if isinstance(role, str) and isinstance(content, str) and (name is None or isinstance(name, str)):
+            return Message(storable(role), storable(content), storable(name) if name else None)
+    raise BadInput(f"message {n} must be {{role, content}} with texts")
+
+
+_ID = re.compile(r"trajectory:([0-9]{1,18})")
+_AGO = re.compile(r"([0-9]{1,6})d")
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptQuery:
+    """What a person says: names, and what the attempts of a skill are to meet; `everything` is all of them."""
+
+    names: Sequence[str]
+    session: str | None = None
+    before: str | None = None
+    everything: bool = False
+
+
+def find_attempts(workspace: Workspace, wanted: AttemptQuery) -> list[int]:
+    """Return the ids of the attempts that are meant. Raises BadInput, NotFound."""
+    is_narrowed = wanted.session is not None or wanted.before is not None
+    numbers = [_ID.fullmatch(name) for name in wanted.names]
+    if any(numbers):
+        if not all(numbers) or is_narrowed or wanted.everything:
+            raise BadInput("name attempts alone (trajectory:7 trajectory:9), or one skill and which of its attempts")
+        return [_there(workspace, int(number[1])) for number in numbers if number]
+    if len(wanted.names) != 1:
+        raise BadInput(f"{len(wanted.names)} skills are named: name one, and which of its attempts")
+    if is_narrowed == wanted.everything:
+        raise BadInput(
+            f"say which attempts of {quoted(wanted.names[0])}: --session, --before (both have to be met if both are "
+            "given), or --all alone"
+        )
+    before = _moment(wanted.before, workspace.clock()) if wanted.before is not None else None
+    skill = workspace.kept(wanted.names[0])
+    return workspace.store.table(Erasing).choose(skill.id, Choice(session=wanted.session, before=before))
+
+
+def _there(workspace: Workspace, number: int) -> int:
+    if not workspace.store.trajectories.version_of(number):
+        raise NotFound(f"the store has no trajectory:{number}: skillopt-mcp show SKILL names those of a skill")
+    return number
+
+
+def _moment(text: str, now: float) -> str:
+    """Return a day, a time, or so many days ago, as the store writes times. Raises BadInput."""
+    try:
+        if ago := _AGO.fullmatch(text):
+            at = datetime.fromtimestamp(now, UTC) - timedelta(days=int(ago[1]))
+        else:
+            at = datetime.fromisoformat(text)
+            at = at.astimezone(UTC) if at.tzinfo else at.replace(tzinfo=UTC)
+    except (ValueError, OverflowError):
+        raise BadInput(f"{quoted(text)} is not a date: give 2026-08-01, or 90d for days ago") from None
+    return f"{at.replace(tzinfo=None).isoformat(timespec='milliseconds')}Z"
+
+
+def recorded_itself(workspace: Workspace, skill_id: int, found: SelfRecorded, recording: Recording) -> list[int]:
+    """Return the trajectories of a skill that the agent recorded in a turn, which `recording` is the transcript of.
+
+    Ids of another store may be the same: what is stored must be of that session, or name the task as the agent did. A
+    turn in which a held-out task was asked, and another one recorded, is a record of its own: its session knows that.
+    """
+    if not found.ids:
+        return []
+    sessions = {recording.session_id, *found.sessions}
+    tasks = set(workspace.redactor.texts(sorted(found.tasks)))
+    is_held_out = workspace.store.tasks.is_held_out(skill_id, recording.task)
+    kept = []
+    for each in sorted(found.ids):
+        # What it asked is gone: by its number alone it is taken for the one of this turn, so that none brings it back.
+        if workspace.store.trajectories.is_erased(skill_id, each):
+            kept.append(each)
+            continue
+        owner, stored = workspace.store.trajectories.get_trajectory(each) or (None, None)
+        if stored is None or owner != skill_id or not (stored.session in sessions or stored.prompt in tasks):
+            continue
+        if not is_held_out or stored.prompt.strip() == recording.task.strip():
+            kept.append(each)
+    return kept
+
+
+def attach_transcript(workspace: Workspace, skill_id: int, trajectory_ids: list[int], recording: Recording) -> None:
+    """Put the transcript to the attempt that it is of; of several in one turn, it is not clear which.
+
+    What an attempt has already stays, and so does all that a run has learned from. Raises BadInput.
+    """
+    if len(trajectory_ids) != 1:
+        return
+    _, stored = workspace.store.trajectories.get_trajectory(trajectory_ids[0]) or (0, None)
+    if stored and not stored.messages:
+        new = checked(recording, workspace.redactor, workspace.session)
+        workspace.store.trajectories.attach_transcript(skill_id, trajectory_ids[0], new)
+
+
+def attach_reaction(workspace: Workspace, skill_id: int, recording: Recording, of_itself: Sequence[int] = ()) -> None:
+    """Put what the person said next to an attempt that was taken from a transcript before they said it.
+
+    So it is where a session ends and is taken up again. It is the last message of `recording`, the same attempt as it
+    is now; with `of_itself`, the agent had recorded it in other words. Raises BadInput.
+    """
+    store = workspace.store.trajectories
+    trajectory_id = store.find_unanswered(skill_id, recording.session_id or "", recording.index or 0)
+    found = store.get_trajectory(trajectory_id) if trajectory_id else None
+    if trajectory_id is None or found is None or found[1].messages[0].role != "skill":
+        return
+    new = checked(recording, workspace.redactor, workspace.session)
+    # An agent may have given another attempt this place in its session.
+    if trajectory_id in of_itself or new.prompt == found[1].prompt:
+        store.add_reaction(skill_id, trajectory_id, parse_messages(new.messages)[-1])

@@ -1,0 +1,1 @@
+"""Install, doctor, verify, backup and erase."""

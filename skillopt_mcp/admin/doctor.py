@@ -1,0 +1,263 @@
+"""Doctor: whether this installation, the store and the hosts around it are as they should be."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import stat
+import tempfile
+from collections.abc import Sequence
+from importlib.metadata import version
+from importlib.util import find_spec
+from itertools import islice
+from pathlib import Path
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict
+
+from skillopt_mcp import __version__
+from skillopt_mcp.admin.install.hosts import surroundings
+from skillopt_mcp.admin.install.installing import Connection, connections
+from skillopt_mcp.backends.wrappers import check_backend
+from skillopt_mcp.core.errors import SkillOptError, StoreError, UnsafeStore
+from skillopt_mcp.store import driver
+from skillopt_mcp.store.files import check_store, file_system, refuse_network_file_system, replaced_stores
+from skillopt_mcp.workspace.skill_folders import default_roots, find_skill_folders, is_as_shipped
+from skillopt_mcp.workspace.skills import describe_unreadable, to_track
+from skillopt_mcp.workspace.workspace import Workspace
+
+_LIBRARIES = ("mcp", "pydantic")
+_SDKS = ("openai", "anthropic")
+_HOSTS = ("claude", "codex")
+_KEYS = ("ANTHROPIC_API_KEY", "OPENAI_API_KEY")
+_TRIED = bytes(4096)
+# This much is read in about a second.
+_MOST_CHECKED = 1 << 29
+# A log is cut to this once it was written into the store.
+_MOST_LOGGED = 1 << 26
+_UNREAD_SHOWN = 5
+_NO_SKILL = (
+    "no skill is in any skill root: write one (e.g. ~/.claude/skills/NAME/SKILL.md), or register your folder: "
+    "skillopt-mcp skills add-root PATH"
+)
+_NO_BACKEND = (
+    f"no backend was found: {' and '.join(_HOSTS)} are not on the PATH, and no key is set ({', '.join(_KEYS)}). "
+    "An agent that starts 'skillopt-mcp serve' needs none: ask it to train a skill"
+)
+
+
+class StoreState(BaseModel):
+    """The store's file, its journal mode and permissions; None where there is no file yet.
+
+    `pages` is what SQLite finds of them; `verify` checks what they hold. `kept` are the stores that restores replaced.
+    """
+
+    model_config = ConfigDict(frozen=True)
+    path: str
+    exists: bool
+    file_system: str
+    journal_mode: str | None = None
+    mode: str | None = None
+    folder_mode: str | None = None
+    pages: Literal["sound", "damaged", "not checked"] = "not checked"
+    kept: list[str] = []
+    kept_bytes: list[int] = []
+
+
+class Root(BaseModel):
+    """A skill root that exists, and how many skills lie in it."""
+
+    model_config = ConfigDict(frozen=True)
+    path: str
+    n_skills: int
+
+
+class Diagnosis(BaseModel):
+    """Facts for a report of a fault, with `problems`, and what is `lacking` before a skill can be trained.
+
+    `checked` is what is wrong with each backend that was named, None when it answers; `connections` what each host has
+    of us; `roots_unread` why registered roots could not be read.
+    """
+
+    model_config = ConfigDict(frozen=True)
+    versions: dict[str, str]
+    sqlite: str
+    sqlite_driver: str
+    safe_for_wal: bool
+    store: StoreState
+    backends: dict[str, bool]
+    checked: dict[str, str | None] = {}
+    hosts: dict[str, str | None]
+    connections: list[Connection] = []
+    roots: list[Root]
+    roots_unread: str = ""
+    problems: list[str]
+    lacking: list[str]
+
+
+def diagnose(workspace: Workspace, specs: Sequence[str] = ()) -> Diagnosis:
+    """Return how things stand. A store that is not there yet is not made; one that cannot be opened is a problem.
+
+    Each backend of `specs` is asked one short call.
+    """
+    problems: list[str] = []
+    store, unread = _store(workspace, problems)
+    places = workspace.roots() if store.exists and not unread else _host_roots()
+    roots = [Root(path=str(root), n_skills=_n_skills(root)) for root in places]
+    if workspace.is_agents:
+        for spec in specs:
+            workspace.check_remembered(spec)
+    checked = {spec: check_backend(spec) for spec in specs}
+    problems += [problem for problem in checked.values() if problem]
+    hosts = {name: shutil.which(name) for name in _HOSTS}
+    connected = connections(surroundings(), workspace.store_path)
+    problems += [problem for each in connected for problem in each.problems]
+    lacking = [] if unread or any(root.n_skills for root in roots) or _has_skills(workspace, store) else [_NO_SKILL]
+    lacking += _unread_skills(places)
+    if not unread and any(part.kind == "hooks" for each in connected for part in each.parts):
+        lacking += filter(None, [to_track(workspace)])
+    lacking += filter(None, [each.hindrance for each in connected])
+    if not (checked or any(hosts.values()) or any(map(os.environ.get, _KEYS))):
+        lacking.append(_NO_BACKEND)
+    return Diagnosis(
+        versions={"skillopt-mcp": __version__, "python": platform.python_version()}
+        | {name: version(name) for name in _LIBRARIES},
+        sqlite=".".join(map(str, driver.sqlite_version())),
+        sqlite_driver=driver.sqlite().__name__.partition(".")[0],
+        safe_for_wal=driver.is_safe_for_wal(driver.sqlite_version()),
+        store=store,
+        backends={"simulated": True} | {name: find_spec(name) is not None for name in _SDKS},
+        checked=checked,
+        hosts=hosts,
+        connections=connected,
+        roots=roots,
+        roots_unread=unread,
+        problems=problems,
+        lacking=lacking,
+    )
+
+
+def _n_skills(root: Path) -> int:
+    """Return how many skills are in a root, without ours as they are shipped."""
+    return sum(not is_as_shipped(folder) for folder in find_skill_folders([root]))
+
+
+def _unread_skills(roots: Sequence[Path]) -> list[str]:
+    """Return the first few skills in these roots that cannot be read."""
+    texts = (f"a skill {text}" for folder in find_skill_folders(roots) if (text := describe_unreadable(folder)))
+    return list(islice(texts, _UNREAD_SHOWN))
+
+
+def _has_skills(workspace: Workspace, store: StoreState) -> bool:
+    """Return whether a skill is tracked, which may be outside of the roots."""
+    return store.exists and bool(workspace.store.skills.list_skills())
+
+
+def _store(workspace: Workspace, problems: list[str]) -> tuple[StoreState, str]:
+    """Return how the store is, and why it could not be opened where it is there and could not."""
+    path = workspace.store_path
+    state = StoreState(path=str(path), exists=True, file_system=file_system(path))
+    try:
+        state = state.model_copy(update={"exists": _is_there(path)})
+        refuse_network_file_system(path)
+        problems += _unwritable(path, exists=state.exists)
+        if not state.exists:
+            return state, ""
+        mode, folder_mode = (_mode(place) for place in (path, path.parent))
+        state = state.model_copy(update={"mode": mode, "folder_mode": folder_mode})
+        if mode[-2:] != "00":
+            problems.append(f"the store '{path}' can be read by others (mode {mode}): chmod 600 it")
+        check_store(path)
+        state = state.model_copy(update=_look_inside(path, problems))
+        if state.pages == "damaged":
+            return state, "it is damaged"
+        problems += _held_log(path)
+        _ = workspace.store
+        kept = replaced_stores(path)
+        sizes = [each.stat().st_size for each in kept]
+        state = state.model_copy(update={"kept": [str(each) for each in kept], "kept_bytes": sizes})
+    except SkillOptError as error:
+        problems.append(str(error))
+        return state, str(error)
+    return state, ""
+
+
+def _is_there(path: Path) -> bool:
+    """Return whether there is a file. Raises StoreError when it cannot be seen, or is not a regular file."""
+    try:
+        mode = path.stat().st_mode
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError as error:
+        raise StoreError(
+            f"the store '{path}' cannot be looked at ({error.strerror}): chmod 700 the folders above it that are yours"
+        ) from error
+    if stat.S_ISREG(mode):
+        return True
+    what = "a folder" if stat.S_ISDIR(mode) else "not a regular file"
+    raise StoreError(f"'{path}' is {what}: name a file with --store or SKILLOPT_STORE")
+
+
+def _unwritable(path: Path, *, exists: bool) -> list[str]:
+    """Return why the store could not be written there, or nothing; what is tried leaves nothing behind."""
+    instead = "or name a store elsewhere with --store or SKILLOPT_STORE"
+    folder = path.parent
+    while not os.path.lexists(folder) and folder != folder.parent:
+        folder = folder.parent
+    try:
+        with tempfile.TemporaryFile(dir=folder) as tried:
+            tried.write(_TRIED)
+    except OSError as error:
+        return [f"the folder '{folder}' of the store cannot be written ({error.strerror}): mend that, {instead}"]
+    if exists and not os.access(path, os.W_OK):
+        return [f"the store '{path}' cannot be written: chmod 600 it, {instead}"]
+    return []
+
+
+def _look_inside(path: Path, problems: list[str]) -> dict[str, object]:
+    """Return the journal mode of a store, and whether SQLite finds its pages sound, where they are few enough."""
+    connection = driver.connect(path)
+    try:
+        with driver.storage_errors(path):
+            mode = str(connection.execute("pragma journal_mode").fetchone()[0])
+        if path.stat().st_size > _MOST_CHECKED:
+            return {"journal_mode": mode}
+        try:
+            with driver.storage_errors(path):
+                [found] = connection.execute("pragma quick_check(1)").fetchone()
+        except UnsafeStore:
+            found = "some pages cannot be read"
+    finally:
+        connection.close()
+    if found != "ok":
+        problems.append(f"the store '{path}' is damaged ({found}): restore a backup (skillopt-mcp store restore FILE)")
+    return {"journal_mode": mode, "pages": "sound" if found == "ok" else "damaged"}
+
+
+def _held_log(path: Path) -> list[str]:
+    """Return that the write-ahead log has grown, where a process prevents that it is written into the store."""
+    log = Path(f"{path}-wal")
+    if not log.exists() or (size := log.stat().st_size) <= _MOST_LOGGED:
+        return []
+    connection = driver.connect(path)
+    try:
+        with driver.storage_errors(path):
+            _, n_logged, n_brought_in = connection.execute("pragma wal_checkpoint(passive)").fetchone()
+    finally:
+        connection.close()
+    if n_brought_in >= n_logged:
+        return []
+    return [
+        f"the log '{log}' has grown to {size >> 20:,} MiB, as some process keeps a read of the store open: end idle "
+        "hosts, and other programs that have the file open"
+    ]
+
+
+def _mode(path: Path) -> str:
+    return f"{path.stat().st_mode & 0o777:04o}"
+
+
+def _host_roots() -> list[Path]:
+    """Return the existing roots of the hosts, which need no store to name them."""
+    return [root for root in default_roots(Path.home(), Path.cwd(), os.environ) if os.path.isdir(root)]

@@ -1,0 +1,205 @@
+"""Erase: take the texts of attempts out of the store, and list where they may still be."""
+
+from __future__ import annotations
+
+import glob
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Literal
+
+from pydantic import BaseModel
+
+from skillopt_mcp.actions.sessions import session_files, session_folders, session_id
+from skillopt_mcp.backends.asking import HOST
+from skillopt_mcp.backends.owners import lock_run
+from skillopt_mcp.core.errors import Busy
+from skillopt_mcp.core.next_step import NextStep
+from skillopt_mcp.core.results import Result
+from skillopt_mcp.core.text import counted
+from skillopt_mcp.store.erasing import Doomed, Erasing, Shown
+from skillopt_mcp.workspace.workspace import Workspace
+
+ERASED_SHOWN = 20
+WORDS_BYTES = 72
+AT_ONCE = 200
+CHARS_AT_ONCE = 4_000_000
+LOG_WAIT_MS = 5_000
+
+
+class ErasedRow(BaseModel):
+    """An attempt that is erased, or would be; `words` begin its task, none of one at a held-out task."""
+
+    id: str
+    skill: str
+    session: str
+    at: str
+    words: str
+
+
+class Erasure(Result):
+    """What is erased, or would be; `n` attempts, the first of them as `attempts`.
+
+    `answers` of the optimizer lose their text; the unfinished `runs` go on without the attempts. What stays: candidates
+    that were `made_from` the attempts, `copies` of the store next to it, and the hosts' own `transcripts`. `is_gone`:
+    no byte of it is left in the store's files.
+    """
+
+    status: Literal["nothing", "planned", "erased"]
+    n: int
+    attempts: list[ErasedRow]
+    answers: int = 0
+    runs: list[str]
+    made_from: list[str]
+    copies: list[str]
+    transcripts: list[str]
+    is_gone: bool = True
+
+
+def review_erasure(workspace: Workspace, ids: Sequence[int]) -> Erasure:
+    """Return what `erase` would take out, and what it would leave; nothing is changed."""
+    erasing = workspace.store.table(Erasing)
+    doomed = list(erasing.walk_doomed(ids))
+    n_answers = erasing.count_answers([each.id for each in _shown(workspace, ids)])
+    return _describe(workspace, doomed, "planned" if doomed else "nothing", n_answers)
+
+
+def erase(workspace: Workspace, ids: Sequence[int], advance: Callable[[int], None] = lambda _: None) -> Erasure:
+    """Take attempts out, a few hundred per transaction; killed anywhere, it goes on when it is asked for again.
+
+    `advance` is called with how many are done. Raises Busy where another process works with one of them; those that
+    are left are unchanged then.
+    """
+    erasing = workspace.store.table(Erasing)
+    doomed = list(erasing.walk_doomed(ids))
+    described = _describe(workspace, doomed, "nothing", 0)
+    with ExitStack() as stack:
+        held = _Held(workspace, stack)
+        held.take(ids)
+        shown = _shown(workspace, ids)
+        for call in shown:
+            if not call.is_answered and call.owner != HOST and workspace.owner.is_alive(call.owner):
+                raise _busy(f"some of these attempts are with an optimizer just now, for '{call.scope}'", 0)
+        n_answers = _clear(workspace, [each.id for each in shown])
+        n = 0
+        for some in _chunks(doomed):
+            some_ids = [each.id for each in some]
+            while (n_gone := erasing.erase(some_ids, held.runs)) is None:
+                held.take(some_ids, n)
+            n += n_gone
+            advance(len(some))
+        # Of all that was ever erased: what was on its way to a host meanwhile, and what a killed erasure left.
+        n_answers += _clear(workspace, [each.id for each in _shown(workspace, erasing.list_erased())])
+    is_gone = workspace.store.compact(LOG_WAIT_MS)
+    why = "another process reads the store, whose files may hold the texts until it ends"
+    return described.model_copy(
+        update={
+            "status": "erased" if n or n_answers else "nothing",
+            "n": n,
+            "answers": n_answers,
+            "is_gone": is_gone,
+            "next_step": None if is_gone else NextStep(action="store erase", why=why),
+        }
+    )
+
+
+def _describe(
+    workspace: Workspace, doomed: Sequence[Doomed], status: Literal["nothing", "planned"], n_answers: int
+) -> Erasure:
+    """Return what erasing these attempts means: which they are, what goes on without them, and what stays."""
+    erasing, path = workspace.store.table(Erasing), workspace.store_path
+    ids, sessions = [each.id for each in doomed], {each.session_id for each in doomed if each.session_id}
+    folders = session_folders(Path(os.path.expanduser("~")), os.environ) if sessions else []
+    name = glob.escape(path.name)
+    copies = (copy for kept in (f"{name}.replaced-*", f".{name}.*") for copy in path.parent.glob(kept))
+    return Erasure(
+        status=status,
+        n=len(doomed),
+        attempts=[
+            ErasedRow(
+                id=f"trajectory:{each.id}", skill=workspace.store.skills.get_skill(each.skill_id).name,
+                session=each.session_id or "", at=each.created_at, words=_words(workspace, each),
+            )
+            for each in doomed[:ERASED_SHOWN]
+        ],
+        answers=n_answers,
+        runs=[run for run, goes_on in erasing.list_holding(ids).items() if goes_on],
+        made_from=erasing.list_made_of(ids),
+        copies=sorted(str(copy) for copy in copies if copy.is_file()),
+        transcripts=[
+            str(file)
+            for file in session_files([folder for folder in folders if folder.is_dir()])
+            if session_id(file) in sessions
+        ],
+    )  # fmt: skip
+
+
+def _clear(workspace: Workspace, call_ids: Sequence[int]) -> int:
+    """Empty answers, and take back what is out with hosts of the questions; return how many had a text."""
+    n_answers = 0
+    for start in range(0, len(call_ids), AT_ONCE):
+        n, leases = workspace.store.table(Erasing).clear_calls(call_ids[start : start + AT_ONCE])
+        workspace.work_folders.remove(leases)
+        n_answers += n
+    return n_answers
+
+
+class _Held:
+    """The unfinished runs that may see attempts, held so that none has them in memory."""
+
+    def __init__(self, workspace: Workspace, stack: ExitStack) -> None:
+        self._workspace = workspace
+        self._stack = stack
+        self.runs: set[str] = set()
+
+    def take(self, ids: Sequence[int], n_gone: int = 0) -> None:
+        """Hold those of some attempts that are not held yet. Raises Busy where one of them is under way."""
+        store = self._workspace.store
+        while new := [run for run in store.table(Erasing).list_holding(ids) if run not in self.runs]:
+            for run in new:
+                lock = lock_run(store.locks_path, run)
+                if lock is None:
+                    raise _busy(f"the run '{run}' is under way, and may see some of these attempts", n_gone)
+                self._stack.callback(lock.release)
+                self.runs.add(run)
+
+
+def _busy(why: str, n_gone: int) -> Busy:
+    changed = f"{counted(n_gone, 'attempt is', 'attempts are')} erased already" if n_gone else "nothing was changed"
+    return Busy(
+        f"{why}: wait for it to end, or stop it (a replay goes on later without them), then erase again; {changed}"
+    )
+
+
+def _shown(workspace: Workspace, ids: Sequence[int]) -> list[Shown]:
+    """Return the calls that showed some of these attempts."""
+    return workspace.store.table(Erasing).list_shown(ids) if ids else []
+
+
+def _chunks(doomed: Sequence[Doomed]) -> Iterator[list[Doomed]]:
+    """Yield attempts, as many as one transaction takes."""
+    some: list[Doomed] = []
+    n_chars = 0
+    for each in doomed:
+        if some and (len(some) == AT_ONCE or n_chars + each.n_chars > CHARS_AT_ONCE):
+            yield some
+            some, n_chars = [], 0
+        some.append(each)
+        n_chars += each.n_chars
+    if some:
+        yield some
+
+
+def _words(workspace: Workspace, doomed: Doomed) -> str:
+    """Return how an attempt's task begins, without secrets."""
+    found = workspace.store.trajectories.get_trajectory(doomed.id)
+    if found is None:
+        return ""
+    if workspace.store.tasks.is_held_out(doomed.skill_id, found[1].prompt):
+        return "(a held-out task)"
+    words = " ".join(workspace.redactor.text(found[1].prompt).split())
+    encoded = words.encode("utf-8", "replace")
+    if len(encoded) <= WORDS_BYTES:
+        return words
+    return encoded[: WORDS_BYTES - 4].decode("utf-8", "ignore").rstrip() + " ..."

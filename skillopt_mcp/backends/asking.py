@@ -1,0 +1,142 @@
+"""Asking: every question to a model goes through here; it is asked once, answered once, and kept.
+
+The slots are few and hold one call each from its claim to the commit of its reply, so a kill at any moment costs at
+most as many repeated sends as there are slots.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from contextvars import copy_context
+from dataclasses import dataclass
+from typing import Self, TypeVar
+
+from skillopt_mcp.backends.arrivals import check_arrivals
+from skillopt_mcp.backends.base import Backend, is_deferred, no_backend, shown
+from skillopt_mcp.backends.owners import Owner
+from skillopt_mcp.backends.rounds import Lane, OnPause, OnReply, Open, Round, Terms, open_lane
+from skillopt_mcp.backends.spending import Budget
+from skillopt_mcp.core.calls import Call, Reply, Role, Rollout
+from skillopt_mcp.core.errors import BadInput, Waiting
+from skillopt_mcp.core.limits import MAX_CONCURRENCY
+from skillopt_mcp.store.calls import Settlement
+from skillopt_mcp.store.opening import Store
+
+# The owner of calls that a deferred backend left open: not a process, so without a lock.
+HOST = "host"
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Outstanding:
+    """Where a run or a test waits for a host: the calls that are open, by the ids of their rows."""
+
+    calls: Mapping[int, Call]
+
+
+class Asker:
+    """The `Ask` of one scope (a run or a promotion test): use it as a context manager, call it with calls.
+
+    `concurrency` calls at once go to each backend, or as many as it takes by itself; `budget` is the scope's own unless
+    another is given; `on_pause` is called when nothing can be asked for a while. What a deferred backend did not answer
+    is in `left_open`, by the id of its row.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        backends: Mapping[Role, Backend],
+        scope: str,
+        *,
+        concurrency: int | None = None,
+        on_reply: OnReply | None = None,
+        budget: Budget | None = None,
+        on_pause: OnPause | None = None,
+    ) -> None:
+        if concurrency is not None and not (isinstance(concurrency, int) and 1 <= concurrency <= MAX_CONCURRENCY):
+            raise BadInput(f"concurrency must be 1-{MAX_CONCURRENCY}, got {concurrency}")
+        self.left_open: dict[int, Call] = {}
+        self._store, self._backends, self._concurrency = store, backends, concurrency
+        self._lanes: dict[Role, Lane] = {}
+        self._runner = asyncio.Runner()
+        self._owner = Owner(store.locks_path)
+        self._terms = Terms(store.calls, scope, self._owner, budget or Budget(scope), on_reply, on_pause)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the event loop and release unanswered claims."""
+        self._runner.close()
+        self._owner.close()
+
+    def __call__(self, calls: Sequence[Call], /) -> list[Reply]:
+        """Return one reply per call, stored ones first, the rest asked now. See `core.calls.Ask`."""
+        lanes = {role: self._lane(role) for role in {call.role for call in calls}}
+        fingerprints = {role: lane.backend.fingerprint for role, lane in lanes.items()}
+        keys = [call.key(fingerprints[call.role]) for call in calls]
+        replies = self._store.calls.get_replies(keys)
+        unanswered = {key: call for key, call in zip(keys, calls, strict=True) if key not in replies}
+        deferred = {key: call for key, call in unanswered.items() if is_deferred(lanes[call.role].backend, call)}
+        if len(unanswered) > len(deferred):
+            waiting = [
+                call.request for key, call in unanswered.items() if call.role == "target" and key not in deferred
+            ]
+            rollouts = [request for request in waiting if isinstance(request, Rollout)]
+            if rollouts:
+                check_arrivals(self._store, lanes["target"].backend, rollouts)
+            for lane in lanes.values():
+                lane.begin()
+            for key, call in unanswered.items():
+                if key not in deferred:
+                    lanes[call.role].fresh.append(Open(key, call))
+            try:
+                self._runner.run(self._ask(list(lanes.values()), replies), context=copy_context())
+            except asyncio.CancelledError:
+                # A Ctrl-C that comes just as the runner begins to listen for it is taken for no Ctrl-C.
+                raise KeyboardInterrupt from None
+        if deferred:
+            self._leave_open(deferred)
+            raise Waiting(len(deferred))
+        return [replies[key] for key in keys]
+
+    def _leave_open(self, calls: Mapping[bytes, Call]) -> None:
+        """Keep calls in the store for a host to answer, charged once. Raises CapReached when one is too many."""
+        store, terms = self._store, self._terms
+        known = store.leases.open_ids(list(calls))
+        fresh = [Open(key, call) for key, call in calls.items() if key not in known]
+        if fresh:
+            costs = [terms.budget.cost(self._lane(call.role).backend, call) for _, call in fresh]
+            settled = store.calls.settle(Settlement([], [], 0, fresh, terms.scope, HOST, terms.budget.bill(costs)))
+            known |= {item.key: claim.id for item, claim in zip(fresh, settled.claims, strict=False)}
+        for key, call in calls.items():
+            if key in known:
+                self.left_open[known[key]] = shown(self._lane(call.role).backend, call)
+        if fresh and len(settled.claims) < len(fresh) and not self.left_open:
+            raise terms.budget.reached(settled.spent, costs[len(settled.claims)])
+
+    async def _ask(self, lanes: Sequence[Lane], replies: dict[bytes, Reply]) -> None:
+        # Not returned: what a task returns is spelled out each time that the runner gives back the signal of Ctrl-C.
+        replies |= await Round(self._terms, lanes).replies()
+
+    def _lane(self, role: Role) -> Lane:
+        backend = self._backends.get(role)
+        if backend is None:
+            raise no_backend(role)
+        return self._lanes.setdefault(role, open_lane(backend, self._concurrency))
+
+
+def run_or_wait(ask: Asker, store: Store, work: Callable[[], T]) -> T | Outstanding:
+    """Return the result of `work` with this `ask`, or what is outstanding when it has to wait for a host."""
+    while True:
+        try:
+            return work()
+        except Waiting:
+            if store.leases.unanswered(list(ask.left_open)):
+                return Outstanding(dict(ask.left_open))
+            # The last reply came while this went on.
+            ask.left_open.clear()

@@ -1,1 +1,0 @@
-"""Calls: every question to a model, asked once and answered once."""

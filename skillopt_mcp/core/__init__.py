@@ -1,0 +1,1 @@
+"""What every room passes around: errors, limits, records, redaction, the next step, tracing."""

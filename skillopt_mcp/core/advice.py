@@ -1,0 +1,91 @@
+"""Advise: the next step of a skill, from facts that the store reads for many skills at once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pydantic import JsonValue
+
+from skillopt_mcp.core.next_step import Action, CandidateState, NextStep, SkillState
+from skillopt_mcp.core.text import counted
+
+MIN_TRAIN, MIN_HELD_OUT = 1, 8
+ROLLOUTS = 8  # attempts to learn from in one proposal: a minibatch of SkillOpt's reflection
+ENOUGH_SCORED = 3  # new scored sessions that a proposal can learn from without rollouts
+
+
+def advise(state: SkillState) -> NextStep:
+    """Return the next step: a broken folder, open work, what was accepted, tasks, the candidate, then new edits."""
+    skill, candidate = state.skill, state.candidate
+    if state.problem:
+        action: Action = "skills move" if state.is_gone else "check"
+        return NextStep(action=action, arguments={"old" if state.is_gone else "folder": skill}, why=state.problem)
+    if candidate and candidate.accepted and not (candidate.is_declined or candidate.is_stale):
+        return promotion(candidate.id, candidate.n_findings)
+    if state.open_job:
+        why = f"{state.n_open} answers are open"
+        return NextStep(action="submit_work", arguments={"job_id": state.open_job}, why=why)
+    if candidate and not candidate.is_stale and candidate.accepted is None and state.n_held_out:
+        return evaluation(candidate)
+    if state.stopped_run and state.is_running:
+        return NextStep(action="inspect", arguments={"id": state.stopped_run}, why="it is running")
+    if state.stopped_run:
+        return resuming(skill, state.stopped_run)
+    if state.n_scored < ENOUGH_SCORED and state.n_train < MIN_TRAIN:
+        if state.n_unscored:
+            why = f"{state.n_unscored} recorded attempts have no score"
+            return NextStep(action="record_trajectory", arguments={"skill": skill}, why=why)
+        return _tasks(state)
+    if candidate and candidate.is_stale:
+        return rebasing(candidate.id)
+    if state.n_held_out < MIN_HELD_OUT:
+        return _tasks(state)
+    rollouts = 0 if state.n_scored >= ENOUGH_SCORED else min(state.n_train, ROLLOUTS)
+    # One reason for every other verdict: the author of edits learns only whether a candidate was accepted.
+    why = "no candidate is open"
+    if candidate and candidate.accepted is not None:
+        why = f"{candidate.id} was {'declined' if candidate.is_declined else 'not accepted'}"
+    return NextStep(action="propose_edits", arguments={"skill": skill, "rollouts": rollouts}, why=why)
+
+
+def resuming(skill: str, run_id: str, caps: Mapping[str, JsonValue] | None = None) -> NextStep:
+    """Return how a run goes on, with the caps that it needs for that."""
+    arguments = {"skill": skill, "resume": True, **(caps or {})}
+    return NextStep(action="replay", arguments=arguments, why=f"{run_id} has stopped")
+
+
+def evaluation(candidate: CandidateState) -> NextStep:
+    """Return the test of a candidate."""
+    return NextStep(action="evaluate_candidate", arguments={"candidate_id": candidate.id}, why="not tested yet")
+
+
+def rebasing(candidate_id: str) -> NextStep:
+    """Return how the edits of a candidate are made again on what is live now."""
+    arguments: dict[str, JsonValue] = {"candidate_id": candidate_id, "rebase": True}
+    return NextStep.at_terminal("evaluate_candidate", arguments, "the live file has changed")
+
+
+def promotion(candidate_id: str, n_findings: int = 0) -> NextStep:
+    """Return the promotion of an accepted candidate; a person has to look at what the guard found in it."""
+    arguments: dict[str, JsonValue] = {"candidate_id": candidate_id}
+    if n_findings:
+        why = f"accepted; {n_findings} guard finding{' needs' if n_findings == 1 else 's need'} a person"
+        return NextStep.at_terminal("promote_skill", arguments, why)
+    return NextStep(action="promote_skill", arguments=arguments, why="accepted")
+
+
+def reviewing(skill: str, n_waiting: int) -> NextStep:
+    """Return how tasks that wait in train for a person are split."""
+    why = f"{counted(n_waiting, 'task')} in train until a person has looked"
+    return NextStep.at_terminal("tasks review", {"skill": skill}, why)
+
+
+def _tasks(state: SkillState) -> NextStep:
+    if state.n_waiting:
+        return reviewing(state.skill, state.n_waiting)
+    why = f"too few tasks: {state.n_train} train, {state.n_held_out} held out"
+    return NextStep(action="add_tasks", arguments={"skill": state.skill}, why=why)
+
+
+# What `replay` asks for where the settings name no backend.
+BACKENDS = "--target BACKEND:MODEL --optimizer BACKEND:MODEL"

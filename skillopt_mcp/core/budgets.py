@@ -1,0 +1,121 @@
+"""Budgets: the hard caps of a run, what one call may cost, and what was spent so far."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from skillopt_mcp.core.calls import Call, Usage
+
+FREE_STAGE = "check"
+
+
+class Cost(NamedTuple):
+    """What a call is charged: one send, tokens in and out, US dollars."""
+
+    calls: int = 1
+    tokens: int = 0
+    usd: float = 0.0
+
+
+class Spent(NamedTuple):
+    """What a budget has been charged so far, calls under way at the most that they can cost."""
+
+    calls: int = 0
+    tokens: int = 0
+    usd: float = 0.0
+    seconds: float = 0.0
+
+    def plus(self, calls: int = 0, tokens: int = 0, usd: float = 0.0, seconds: float = 0.0) -> Spent:
+        """Return what is spent with so much more."""
+        return Spent(self.calls + calls, self.tokens + tokens, self.usd + usd, self.seconds + seconds)
+
+
+@dataclass(frozen=True, slots=True)
+class Caps:
+    """The most that a run may use, over all processes that ever advance it; None does not limit.
+
+    At a cap the run stops, and `train` raises CapReached; it goes on under a higher one. A run that goes on keeps the
+    caps that it was given last where these say None.
+    """
+
+    calls: int | None = None
+    tokens: int | None = None
+    usd: float | None = None
+    minutes: float | None = None
+
+    @property
+    def bound_each_call(self) -> bool:
+        """Return whether it must be known beforehand what one call can cost at most."""
+        return self.tokens is not None or self.usd is not None
+
+    def exceeded(self, spent: Spent) -> str | None:
+        """Return the cap that `spent` is above, in words, None when it is within all."""
+        if self.calls is not None and spent.calls > self.calls:
+            return f"{self.calls:,} call{'s' * (self.calls != 1)} (--max-calls)"
+        if self.tokens is not None and spent.tokens > self.tokens:
+            return f"{self.tokens:,} tokens (--max-tokens)"
+        if self.usd is not None and spent.usd > self.usd:
+            return f"${self.usd:g} (--max-usd)"
+        if self.minutes is not None and spent.seconds >= self.minutes * 60:
+            return f"{self.minutes:g} minutes (--max-minutes)"
+        return None
+
+    def replaced_by(self, given: Caps) -> Caps:
+        """Return these caps with those that are given in their places."""
+        return Caps(
+            self.calls if given.calls is None else given.calls,
+            self.tokens if given.tokens is None else given.tokens,
+            self.usd if given.usd is None else given.usd,
+            self.minutes if given.minutes is None else given.minutes,
+        )
+
+    def raised_for(self, need: Spent) -> Caps:
+        """Return, for each cap that `need` is above, one that is at least twice as high; None for the others."""
+        calls, tokens, usd, minutes = self.calls, self.tokens, self.usd, self.minutes
+        return Caps(
+            max(2 * calls, need.calls) if calls is not None and need.calls > calls else None,
+            max(2 * tokens, need.tokens) if tokens is not None and need.tokens > tokens else None,
+            _in_cents(max(2 * usd, need.usd)) if usd is not None and need.usd > usd else None,
+            math.ceil(minutes + need.seconds / 60) if minutes is not None and need.seconds >= minutes * 60 else None,
+        )
+
+    @property
+    def options(self) -> str:
+        """Return the options of the command line that give these caps; empty when there are none."""
+        given = (
+            f"--max-calls {self.calls}" if self.calls is not None else "",
+            f"--max-tokens {self.tokens}" if self.tokens is not None else "",
+            f"--max-usd {self.usd}" if self.usd is not None else "",
+            f"--max-minutes {self.minutes}" if self.minutes is not None else "",
+        )
+        return " ".join(filter(None, given))
+
+    def describe_used(self, spent: Spent) -> str:
+        """Return how much of each cap is used; empty without caps."""
+        shown = (
+            f"{spent.calls:,} of {self.calls:,} calls" if self.calls is not None else "",
+            f"{spent.tokens:,} of {self.tokens:,} tokens" if self.tokens is not None else "",
+            f"${spent.usd:.2f} of ${self.usd:.2f}" if self.usd is not None else "",
+            f"{spent.seconds / 60:.1f} of {self.minutes:g} minutes" if self.minutes is not None else "",
+        )
+        used = ", ".join(filter(None, shown))
+        return f"Caps used: {used}." if used else ""
+
+
+def _in_cents(usd: float) -> float:
+    return max(usd, math.ceil(100 * usd) / 100)
+
+
+NO_CAPS = Caps()
+
+
+_SENT, _FREE = Cost(), Cost(0)
+
+
+def cost_of(call: Call, usage: Usage | None = None) -> Cost:
+    """Return what a call is charged that used so much; a check by a command asks no model, and is free."""
+    if call.stage == FREE_STAGE:
+        return _FREE
+    return Cost(1, usage.tokens_in + usage.tokens_out, usage.usd or 0.0) if usage else _SENT

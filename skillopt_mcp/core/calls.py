@@ -1,0 +1,238 @@
+"""Calls: one question to a backend, asked once and answered once; the wall that every stage leans on."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from typing import Literal, NamedTuple, Protocol
+
+from pydantic_core import from_json, to_json
+
+from skillopt_mcp.core.skills import SkillFiles
+from skillopt_mcp.core.tasks import Task
+
+TOOL_CALL = "tool_call"
+EVALUATION = "evaluation"
+MOST_SERVED = 200
+CONFIGURATION = "fp_"
+"""How the last part of the name that a model is served by begins, where it says how that was set up: OpenAI's
+system_fingerprint."""
+ALSO = " + "
+"""What joins the names of several models that served one answer."""
+Role = Literal["target", "optimizer", "judge"]
+Stage = Literal[
+    "rollout", "reflect", "merge", "budget", "rank", "rewrite", "slow_update", "meta_skill", "judge", "check",
+]  # fmt: skip
+Fault = Literal[
+    "rate_limit", "overloaded", "timeout", "connection", "server", "auth", "model_not_found", "context_too_long",
+    "unsupported", "refusal", "truncated", "malformed", "empty", "internal",
+]  # fmt: skip
+OF_THE_TARGET: frozenset[Fault] = frozenset(
+    {"timeout", "refusal", "truncated", "context_too_long", "malformed", "empty"}
+)
+"""The faults that a target brings about itself, as our own backends see: its attempt at a task has failed."""
+LOST: frozenset[Fault] = frozenset({"rate_limit", "overloaded", "server", "connection"})
+"""The faults that say nothing of an answer: the target was not asked, or its vendor failed."""
+
+
+@dataclass(frozen=True)
+class Rollout:
+    """A request to attempt one task with one version of the skill. The task's judge is not for the backend's eyes.
+
+    `memory` is the path of the one of the files that a host reads in every session, where it is not all there is;
+    `folder` names the skill's folder where it is not that of the task's skill.
+    """
+
+    files: SkillFiles
+    task: Task
+    memory: str | None = None
+    folder: str = ""
+
+    @property
+    def digest(self) -> str:
+        """Return what identifies the request: version and task are content-addressed, so their digests do."""
+        return f"{self.files.digest}:{self.task.digest}"
+
+
+@dataclass(frozen=True)
+class Question:
+    """A request to reason: instructions (trusted, ours) and evidence (untrusted, fenced by the prompt).
+
+    `schema` names the reply model (`core.replies`), `refs` what the evidence was made of, for the ledger, and
+    `temperature` is None where the backend may choose. The answer is one JSON object; every form but "rubric" may have
+    a "reasoning" before, and the instructions say what is wanted in it:
+
+    "patch"        {"edits": [{"op": "append", "target": null, "content": "...", "path": "SKILL.md", "evidence": [1]}]}
+                   with op append, insert_after, replace, delete or set_description
+    "suggest"      {"suggestions": [{"instruction": "...", "where": "..."}]}
+    "rewrite"      {"skill": "..."}
+    "aware_patch", "aware_suggest", "aware_rewrite": the same with
+                   {"classified": [{"trajectory": 1, "kind": "defect" or "lapse"}], "notes": ["..."]}
+    "merge", "merge_suggestions": a patch or suggestions with {"merged_from": [[1, 2]]}; "merge_rewrites": with [1, 2]
+    "budget"       {"n": 2}                 "rank"        {"ranking": [2, 1]}
+    "slow_update"  {"guidance": "..."}      "meta_skill"  {"notes": "..."}
+    "rubric"       {"reasoning": "...", "grade": "none", "little", "half", "most" or "all"}
+    """
+
+    instructions: str
+    evidence: str
+    schema: str
+    refs: tuple[str, ...] = ()
+    temperature: float | None = None
+
+    @cached_property
+    def digest(self) -> str:
+        """Return the sha256 (hex) over instructions, evidence, schema name and temperature."""
+        text = f"{self.schema}\0{self.instructions}\0{self.evidence}"
+        if self.temperature is not None:
+            text += f"\0{self.temperature}"
+        return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()
+
+
+@lru_cache(maxsize=64)
+def _near(draw: str, version: str) -> bytes:
+    run_and_step = draw.split("/", 2)[:2]
+    return hashlib.sha256("\0".join((*run_and_step, version)).encode()).digest()[:6]
+
+
+class Call(NamedTuple):
+    """One question; `draw` says whose chance this is ("run/step/..."), so the same draw is never asked twice."""
+
+    role: Role
+    stage: Stage
+    request: Rollout | Question
+    draw: str
+
+    def key(self, fingerprint: str) -> bytes:
+        """Return the 32 bytes that name the call when `fingerprint` names the backend: equal keys are one call.
+
+        The first 6 bytes are those of all rollouts of a version in a step, or of all its questions: calls asked
+        together lie together in the store's index.
+        """
+        request = self.request
+        parts = "\0".join((self.role, fingerprint, self.stage, request.digest, self.draw))
+        version = request.files.digest if isinstance(request, Rollout) else ""
+        return _near(self.draw, version) + hashlib.sha256(parts.encode()).digest()[:26]
+
+
+class Arrival(NamedTuple):
+    """What came of a text that was driven through a host: it arrived, the host refused it, or that is not known.
+
+    `words` are the host's own, what it changed, or why it was not checked.
+    """
+
+    state: Literal["arrived", "refused", "unchecked"]
+    words: str = ""
+
+
+class Message(NamedTuple):
+    """One message of a transcript: `role` is system, user, assistant, tool_call, tool or skill; `name` a tool's name.
+
+    A call of a tool is a message of its own: role TOOL_CALL, the tool's name, and its arguments as a JSON object; what
+    the tool returned follows with the role `tool`. A host that had a skill to open records whether it did with the role
+    `skill` and the skill's name. An environment that scores its own rollouts records the score with the
+    role EVALUATION. Only backends write these, so an answer cannot pretend to a call or a score.
+    """
+
+    role: str
+    content: str
+    name: str | None = None
+
+
+NO_TOOL_CALL = Message("system", "no tool was called")
+"""What is recorded of an attempt whose only record is that it called no tool: without a message, that is unknown."""
+
+
+class Usage(NamedTuple):
+    """What a call used: tokens, money in US dollars (None when the price is unknown), latency in milliseconds.
+
+    `tokens_cached` of `tokens_in` were read from the vendor's cache. Where the vendor did not say what was used, the
+    tokens are `estimated`: nothing that was set aside for the call is given back on their word.
+    """
+
+    tokens_in: int = 0
+    tokens_out: int = 0
+    usd: float | None = None
+    latency_ms: float = 0.0
+    tokens_cached: int = 0
+    estimated: bool = False
+
+    def plus(self, other: Usage) -> Usage:
+        """Return what both used together; the price is unknown when one of them is."""
+        usd = None if self.usd is None or other.usd is None else self.usd + other.usd
+        return Usage(
+            self.tokens_in + other.tokens_in,
+            self.tokens_out + other.tokens_out,
+            usd,
+            self.latency_ms + other.latency_ms,
+            self.tokens_cached + other.tokens_cached,
+            self.estimated or other.estimated,
+        )
+
+
+NOTHING = Usage(usd=0.0)
+
+
+class Reply(NamedTuple):
+    """The answer to a call. With `fault` it is *missing*, and `text` then says what went wrong.
+
+    `served` is the model that the vendor reports, which may be another than was asked for, such as
+    "gpt-5-2026-08-01/fp_abc"; empty where none is reported.
+    """
+
+    text: str
+    messages: tuple[Message, ...] = ()
+    usage: Usage = Usage()
+    fault: Fault | None = None
+    id: int = 0
+    served: str = ""
+
+    @property
+    def missing(self) -> bool:
+        """Return whether the backend gave no usable answer, after all retries."""
+        return self.fault is not None
+
+
+class Ask(Protocol):
+    """The one way to a model. Replies come in the order of the calls; a stored reply is returned as it was.
+
+    Raises Waiting when a deferred backend has not answered, BackendError when a backend cannot be used at all.
+    """
+
+    def __call__(self, calls: Sequence[Call], /) -> list[Reply]: ...
+
+
+def messages_json(messages: Sequence[Message]) -> str:
+    """Return messages as compact JSON: a list of [role, content] or [role, content, name], all of `storable` text."""
+    rows = [(m.role, m.content) if m.name is None else (m.role, m.content, m.name) for m in messages]
+    return to_json(rows).decode()
+
+
+def parse_messages(text: str) -> tuple[Message, ...]:
+    """Return the messages of a text written by `messages_json`."""
+    return tuple(Message(*row) for row in from_json(text)) if text else ()
+
+
+def storable(text: str) -> str:
+    """Return text without lone surrogates, which a model's JSON may hold and no store takes; each becomes U+FFFD."""
+    return text if text.isascii() else text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+def storable_messages(messages: tuple[Message, ...]) -> tuple[Message, ...]:
+    """Return messages whose text is all `storable`."""
+    if all(text.isascii() for m in messages for text in (m.role, m.content, m.name or "")):
+        return messages
+    return tuple(Message(storable(m.role), storable(m.content), m.name and storable(m.name)) for m in messages)
+
+
+def models_in(served: str) -> list[str]:
+    """Return the models in a name that an answer is served by, without how they were set up."""
+    return [name.partition(f"/{CONFIGURATION}")[0] for name in served.split(ALSO) if name]
+
+
+def served_name(*said: object) -> str:
+    """Return what a model is served by as one short text: the parts of its name that are texts, on one line."""
+    words = (" ".join(storable(part).split()) for part in said if isinstance(part, str))
+    return "/".join(filter(None, words))[:MOST_SERVED]

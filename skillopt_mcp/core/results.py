@@ -1,0 +1,373 @@
+"""Results: what each operation answers, with everything the model or the terminal needs."""
+
+from __future__ import annotations
+
+from statistics import fmean
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from skillopt_mcp.core.evidence import EvidenceKind, Metric, TestReport, Verdict
+from skillopt_mcp.core.next_step import NextStep
+from skillopt_mcp.core.notes import Note
+
+
+class Result(BaseModel):
+    """What every result shares."""
+
+    model_config = ConfigDict(frozen=True, defer_build=True)
+    next_step: NextStep | None = Field(default=None, description="What to do now")
+
+
+RecordOutcome = Literal["recorded", "duplicate", "scored", "corrected", "same", "unexplained", "learned_from", "erased"]
+
+
+class Recorded(Result):
+    """A stored trajectory; `n_new` counts the skill's trajectories since its last proposal, up to 10,000.
+
+    Nothing changed where the `outcome` is duplicate (the session_id and index were recorded before), same (it has that
+    score), unexplained (a correction needs a reason), learned_from (a run has used the score: record the attempt again)
+    or erased.
+    """
+
+    trajectory_id: str
+    skill: str
+    version: str
+    n_new: int
+    outcome: RecordOutcome = "recorded"
+
+    @property
+    def duplicate(self) -> bool:
+        """Return whether nothing changed."""
+        return self.outcome not in ("recorded", "scored", "corrected")
+
+
+class Rejected(BaseModel):
+    """A task that was not added: its place in the list and why."""
+
+    index: int
+    reason: str
+
+
+class SplitCounts(BaseModel):
+    """Stored tasks per split."""
+
+    train: int = 0
+    val: int = 0
+    test: int = 0
+
+
+class TasksAdded(Result):
+    """`splits` counts all tasks of the skill after the call; `rejected` are the first of `n_rejected`."""
+
+    skill: str
+    added: int
+    duplicates: int
+    rejected: list[Rejected]
+    splits: SplitCounts
+    n_rejected: int = 0
+    notes: list[Note] = Field(default_factory=list)
+
+
+class EditOutcome(BaseModel):
+    """What became of one edit, in the order given."""
+
+    index: int
+    op: str
+    path: str
+    status: Literal["applied", "unmatched"]
+    reason: str | None = None
+    detail: str = ""
+
+
+class WorkItem(BaseModel):
+    """One piece of work for a fresh agent: it reads WORK.md in the folder, or inspects the work_id."""
+
+    work_id: str
+    folder: str
+
+
+class WorkEstimate(BaseModel):
+    """What a proposal or a test takes, each as (least, most): attempts at tasks, and judgements of them.
+
+    `by_host` names the roles that the host's agents fill: each is an agent run of about `tokens_each` tokens, mostly
+    cached. `is_default`: that was not measured in this store.
+    """
+
+    attempts: tuple[int, int] = (0, 0)
+    judgements: tuple[int, int] = (0, 0)
+    questions: tuple[int, int] = (0, 0)
+    tokens_each: int = 0
+    is_default: bool = True
+    by_host: list[str] = Field(default_factory=list)
+
+    def agent_runs(self) -> tuple[int, int]:
+        """Return how many runs of the host's agents that is."""
+        counts = [("target", self.attempts), ("judge", self.judgements), ("optimizer", self.questions)]
+        own = [each for role, each in counts if role in self.by_host]
+        return sum(each[0] for each in own), sum(each[1] for each in own)
+
+
+class Proposed(Result):
+    """A candidate (status candidate), or why there is none; held: the guard wants a person to look first; rejected: the
+    edits lead to a candidate that was tested before and rejected.
+
+    With status work there is `work` to do before, part of the job `job_id`. `left_out` are the texts of edits that were
+    beyond the budget. `repeats` says which edit it makes again that a person rolled back or a test rejected.
+    """
+
+    status: Literal["candidate", "no_change", "held", "rejected", "work", "running"]
+    skill: str
+    candidate_id: str | None
+    diff: str
+    edits: list[EditOutcome]
+    findings: list[str] = Field(default_factory=list)
+    notes: list[str] = Field(default_factory=list)
+    left_out: list[str] = Field(default_factory=list)
+    repeats: str = ""
+    rollouts: int | None = None
+    estimate: WorkEstimate | None = None
+    job_id: str = ""
+    work: list[WorkItem] = Field(default_factory=list)
+
+
+class PowerRow(BaseModel):
+    """The chance that a test finds a gain in the share of solved tasks, and the attempts that it makes on average."""
+
+    gain: float
+    chance: float
+    runs: int
+
+
+class UnitRow(BaseModel):
+    """A unit of a promotion test: the task that stands for it, and the scores of its attempts with both texts.
+
+    `prompt` is the beginning of the task's, on one line.
+    Of a test that its screen ended, those of the old text are the known ones.
+    """
+
+    task: str
+    outcome: Literal["better", "same", "worse"]
+    before: list[float]
+    after: list[float]
+    prompt: str
+
+    @property
+    def scores(self) -> tuple[float, float]:
+        """Return the mean scores with the old text and with the new one."""
+        return fmean(self.before or [0.0]), fmean(self.after or [0.0])
+
+
+class Foreseen(BaseModel):
+    """What a promotion test can find, and what it takes, before its first attempt; nothing was asked.
+
+    Where the live version was tried on these tasks before (`known_base`), a screen ends most vain tests early.
+    `tokens_each` is what an attempt took on average; before the first one a dated default (`is_default`), or None.
+    `beyond_permission` says why no standing permission covers what it tests, even if that is better.
+    """
+
+    units: int
+    attempts_per_arm: int
+    test_in_release: int
+    alpha: float
+    known_base: bool
+    power: list[PowerRow]
+    most_runs: int
+    few_tasks: bool
+    margin: float | None = None
+    tokens_each: int | None = None
+    is_default: bool = False
+    beyond_permission: list[str] = Field(default_factory=list)
+
+
+class Evaluated(Result):
+    """The state of a promotion test: whether it accepted the candidate is all that its author learns.
+
+    With status estimate nothing has begun: the same call again begins it. `test` is for people alone: the server leaves
+    it out. With `same_session` a session that proposed or saw the edit made attempts of its test.
+    """
+
+    status: Literal["verdict", "running", "work", "estimate"]
+    candidate_id: str
+    accepted: bool | None = None
+    evidence: EvidenceKind = "own"
+    same_session: bool = False
+    attempts_done: int = 0
+    foreseen: Foreseen | None = None
+    test: TestReport | None = None
+    notes: list[Note] = Field(default_factory=list)
+    estimate: WorkEstimate | None = None
+    job_id: str = ""
+    work: list[WorkItem] = Field(default_factory=list)
+
+    def for_agents(self) -> Evaluated:
+        """Return it without what only a person sees."""
+        return self.model_copy(
+            update={"test": None, "attempts_done": 0 if self.status == "verdict" else self.attempts_done}
+        )
+
+
+class Receipt(BaseModel):
+    """What became of one submitted reply."""
+
+    work_id: str
+    status: Literal["accepted", "duplicate", "late", "withdrawn", "unknown", "refused"]
+    reason: str = ""
+
+
+class Submitted(Result):
+    """What became of the replies, and where their job stands: more `work`, `running`, or its result."""
+
+    status: Literal["work", "running", "done", "stopped"]
+    job_id: str
+    receipts: list[Receipt]
+    work: list[WorkItem] = Field(default_factory=list)
+    estimate: WorkEstimate | None = None
+    proposed: Proposed | None = None
+    evaluated: Evaluated | None = None
+    reason: str = ""
+
+
+class Promoted(Result):
+    """What became of a promotion or a rollback; the file changed only with status promoted (or rolled_back).
+
+    `undo` takes it back. `permit` would let tools make such changes from now on, where a person agrees to it once.
+    """
+
+    status: Literal["promoted", "rolled_back", "refused", "stale", "held", "needs_approval"]
+    skill: str
+    skill_path: str
+    version: str
+    previous_version: str
+    diff: str
+    reason: str = ""
+    undo: NextStep | None = None
+    permit: NextStep | None = None
+
+
+class PromotedAway(BaseModel):
+    """What a standing permission alone promoted since a person last looked: the commands that show and undo it."""
+
+    note: Literal["promoted while you were away"] = "promoted while you were away"
+    at: str
+    version: str
+    previous_version: str
+    diff: str
+    undo: str
+
+
+class SkillRow(BaseModel):
+    """One skill: found on disk (tracked or not), with what has been gathered for it.
+
+    `approved` are the candidates (or versions to roll back to) that a person agreed to and nothing has used yet.
+    `n_unscored` counts the newest attempts without a score, up to 100; `n_new` those since the
+    last proposal, up to 10,000.
+    """
+
+    name: str
+    path: str
+    tracked: bool
+    live_version: str | None = None
+    best_version: str | None = None
+    splits: SplitCounts = Field(default_factory=SplitCounts)
+    n_trajectories: int = 0
+    n_new: int = 0
+    n_unscored: int = 0
+    open_candidates: int = 0
+    approved: list[str] = Field(default_factory=list)
+    promotable: bool = False
+    away: PromotedAway | None = Field(default=None, description="Pass it on to the user, with both commands")
+    next_step: NextStep
+
+
+class SkillList(Result):
+    """Skills found and tracked; `cursor` asks for the next page."""
+
+    skills: list[SkillRow]
+    cursor: str | None = None
+
+
+class HistoryRow(BaseModel):
+    """One change of the live file."""
+
+    at: str
+    kind: Literal["promote", "rollback", "recorded"]
+    version: str
+    previous_version: str | None
+    candidate_id: str | None
+    verdict: str
+    by: str
+
+
+class History(Result):
+    """The changes of a skill's live file, newest first."""
+
+    skill: str
+    rows: list[HistoryRow]
+    retired: list[str] = Field(default_factory=list, description="Tasks that a person took out of use, newest first")
+    declined: list[str] = Field(default_factory=list, description="Changes that a person said no to, newest first")
+
+
+class StepRow(BaseModel):
+    """One training step of a run, as a table row; a slow update or a meta note (`kind`) ends an epoch.
+
+    `current`, `candidate` and `best` are val scores by the run's metric; the others say which one they are, those on
+    train of the version that the step began with.
+    """
+
+    epoch: int
+    step: int
+    train_hard: float | None
+    n_edits: int
+    verdict: str
+    current: float
+    candidate: float | None
+    best: float
+    kind: Literal["step", "slow", "meta"] = "step"
+    candidate_id: str | None = None
+    train_soft: float | None = None
+    candidate_hard: float | None = None
+    candidate_soft: float | None = None
+
+
+class Replayed(Result):
+    """The outcome of a run. `verdict` is the promotion test's on the best version, and `test` all of that test.
+
+    Scores on val are by the run's `metric` (hard, soft or mixed): `baseline`, the live version's before the first step,
+    and `current`, `candidate` and `best` of the steps. Those that say so are means of `hard` or `soft`.
+    `simulated`: a simulation attempted or judged the tasks. None is what was unknown when the run ended.
+
+    `n_calls` are the run's own calls that have ended: answered, or given up (`n_missing`); `n_test_calls`,
+    `test_tokens` and `test_usd` those of its promotion tests. `changes` lists after which steps other models answered.
+    """
+
+    run_id: str
+    skill: str
+    status: Literal["finished", "stopped"]
+    steps: list[StepRow]
+    best_version: str
+    candidate_id: str | None
+    verdict: Verdict | None
+    accepted: bool | None = None
+    reason: str
+    test: TestReport | None = None
+    n_calls: int
+    n_missing: int
+    tokens_in: int
+    tokens_out: int
+    usd: float | None
+    n_test_calls: int = 0
+    test_tokens: int = 0
+    test_usd: float | None = None
+    backend: str
+    changes: list[str] = Field(default_factory=list)
+    metric: Metric | None = None
+    baseline: float | None = None
+    baseline_hard: float | None = None
+    baseline_soft: float | None = None
+    simulated: bool | None = None
+
+    def sealed(self) -> Replayed:
+        """Return it without what only a person sees of its promotion test."""
+        unseen = {"test": None, "verdict": None, "n_test_calls": 0, "test_tokens": 0, "test_usd": None}
+        return self.model_copy(update=unseen)

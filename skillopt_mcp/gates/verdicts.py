@@ -1,0 +1,207 @@
+"""Verdicts in words: two lines and a picture of a promotion test, and its mathematics for who asks."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Literal
+
+from skillopt_mcp.core.evidence import TestReport, Verdict
+from skillopt_mcp.core.results import Foreseen, UnitRow
+from skillopt_mcp.core.text import counted, escaped
+
+LABELS: dict[Verdict, str] = {
+    "better": "BETTER",
+    "not_better": "NOT BETTER",
+    "cant_tell": "CAN'T TELL",
+    "no_worse": "NO WORSE",
+    "worse": "WORSE",
+    "better_here": "BETTER ON THESE CASES",
+    "not_tested": "NOT TESTED",
+}
+CLAIMS: dict[Verdict | None, tuple[str, str]] = {
+    "better": ("On tasks like these the new text solves more.", "that every task got better, or that every line helps"),
+    "not_better": ("Nothing: the test stopped, as going on would waste runs.", "that the new text is worse"),
+    "cant_tell": ("Nothing yet.", "that both texts are equally good"),
+    "no_worse": (
+        "On these tasks the loss is below the margin.",
+        "that the new text is better; anything about other tasks",
+    ),
+    "worse": ("On these tasks the new text solves fewer.", "anything about other tasks"),
+    "better_here": ("On these tasks the new text solves more.", "anything about other tasks"),
+    "not_tested": ("Nothing: neither text reached the model.", "anything about either text"),
+    None: ("Nothing yet: the test has not ended.", "what the figures so far seem to show"),
+}
+"""What a verdict claims, and what it does not."""
+PASTED = "The text was pasted, not loaded by a host: it says nothing about when the skill is opened."
+WITHOUT = {
+    "truncated": "cut off", "refusal": "refused", "empty": "empty", "timeout": "timed out",
+    "malformed": "could not be read", "context_too_long": "too long for the model",
+}  # fmt: skip
+"""What became of an attempt that its target left without an answer."""
+WORN_AFTER = 5
+_WIDTH = 24
+_Z_FOUND = 3.3  # of the boundary and of a power of 80 %, in standard errors
+_MOST_TO_ADD = 300
+_VOID = {
+    "models": "The two texts were answered by different models ({models}): name a dated model, and test again.",
+    "hours": "More than a day lay between attempts that are compared: test again in one go.",
+}
+
+
+def label(report: TestReport, *, is_running: bool = False) -> str:
+    """Return the verdict as people read it; without one, whether a process is running the test."""
+    return LABELS[report.verdict] if report.verdict else "RUNNING" if is_running else "NOT FINISHED"
+
+
+def describe(report: TestReport) -> list[str]:
+    """Return a verdict in two sentences: what is so, and how sure that is or what to do."""
+    units, solved = report.units, report.solved
+    shown = f"{_percent(solved.before)} → {_percent(solved.after)} of 100" if solved else "nothing scored yet"
+    if report.void:
+        return [_VOID[report.void].format(models=", ".join(report.models))]
+    if report.verdict is None:
+        return [f"{units.seen} of {units.of} tasks so far."]
+    if report.verdict == "not_tested":
+        return [
+            f"The skill was opened in none of {report.runs.base + report.runs.candidate} attempts: nothing was "
+            "compared, and no error rate was used.",
+            "Say in its description when it applies, or add tasks that need it.",
+        ]
+    if report.verdict == "better":
+        gain = report.gain
+        likely = f" (real gain likely {_percent(gain.low)} to {_percent(gain.high)})" if gain else ""
+        return [
+            f"On tasks like your {units.of} the new text solves more: {shown}{likely}.",
+            f"If it changed nothing, fewer than 1 test in {_one_in(report.p_bound)} would say this.",
+        ]
+    if report.verdict == "not_better":
+        return [f"No gain in sight after {units.seen} of {units.of} tasks; stopped. Nothing was changed."]
+    if report.verdict == "cant_tell":
+        add = _tasks_to_add(report)
+        advice = f"Add about {add} tasks and test again, or drop it." if add else "Drop it."
+        return [f"{units.better} better, {units.worse} worse, {units.same} same.", advice]
+    if report.verdict == "no_worse":
+        return [f"On these {units.of} tasks a loss of {_percent(report.margin or 0)} points is ruled out."]
+    more = "more" if report.verdict == "better_here" else "fewer"
+    sure = f"If it changed nothing, at most 1 test in {_one_in(report.p_bound)} would say this."
+    if report.verdict == "better_here":
+        sure += " It says nothing about other tasks."
+    return [f"On these {units.of} tasks the new text solves {more}: {shown}.", sure]
+
+
+def caveats(report: TestReport) -> list[str]:
+    """Return what a person should know besides, a line each; mostly none."""
+    lost = report.lost
+    found = []
+    if opened := report.opened:
+        found.append(
+            f"The skill was opened in {opened.before} of {opened.before_of} attempts with the old text, "
+            f"{opened.after} of {opened.after_of} with the new one."
+        )
+    found += [f"Loading the {each}." for each in report.loading]
+    if report.pasted:
+        found.append(PASTED)
+    if report.few_tasks and report.verdict in ("better", "not_better", "cant_tell"):
+        found.append(f"Few tasks ({report.units.of}): large gains only.")
+    if report.promotions_here >= WORN_AFTER:
+        found.append(f"{report.promotions_here} promotions rest on these tasks: replace half of them.")
+    n_runs = report.runs.base + report.runs.candidate
+    for each in report.unanswered:
+        n, reason = each.base + each.candidate, escaped(each.reason).rstrip(".")
+        found.append(f"{n} of {n_runs} {WITHOUT[each.fault]} (old {each.base}, new {each.candidate}): {reason}.")
+    if lost.bounded:
+        found.append(f"{counted(lost.bounded, 'attempt')} lost for unknown causes: counted against the new text.")
+    return found
+
+
+def bars(report: TestReport) -> list[str]:
+    """Return the units that got better, stayed the same and got worse as three bars."""
+    units = report.units
+    counts = (("better", units.better), ("same", units.same), ("worse", units.worse))
+    most = max(1, *(n for _, n in counts))
+    return [f"  {name:<6} {'█' * math.ceil(n * _WIDTH / most):<{_WIDTH}} {n}" for name, n in counts]
+
+
+def explain(report: TestReport) -> list[str]:
+    """Return the mathematics of a test, a line each."""
+    units, runs = report.units, report.runs
+    place = (
+        f"test {report.test_in_release} since the last promotion" if report.test_in_release else "outside the budget"
+    )
+    lines = [
+        f"Test {report.test_id}: {place}, error rate {report.alpha:.2%}.",
+        f"{counted(units.seen, 'unit')} of {units.of} seen; a unit is a family of tasks, of which one is drawn.",
+        f"{report.attempts_per_arm} attempts per text and unit; {runs.base} of the old, {runs.candidate} of the new.",
+        f"Lost: {report.lost.target} failed by themselves, {report.lost.asked_again} asked again, "
+        f"{report.lost.bounded} counted against the new text.",
+    ]
+    if report.screened:
+        lines.append("Ended by the screen against earlier attempts of the old text, at 20 %: it cannot accept.")
+    if report.p_bound is not None:
+        lines.append(f"Chance of this verdict if nothing were better: at most {report.p_bound:.4f}.")
+    if report.gain:
+        gain = report.gain
+        lines.append(f"Gain {gain.mean:+.3f}, 90 % interval {gain.low:+.3f} to {gain.high:+.3f}.")
+    if report.models:
+        lines.append(f"Answered by {', '.join(report.models)}.")
+    return lines
+
+
+def by_change(unit: UnitRow) -> tuple[int, float]:
+    """Return where a task is listed: worse first, then better, then same; the largest change first."""
+    before, after = unit.scores
+    return ("worse", "better", "same").index(unit.outcome), -abs(after - before)
+
+
+def changed_tasks(units: Sequence[UnitRow], outcome: Literal["better", "worse"]) -> list[str]:
+    """Return the tasks that got better, or worse, the largest change first, as "name (0.33 → 1.00)"."""
+    changed = sorted((each for each in units if each.outcome == outcome), key=by_change)
+    return ["{} ({:.2f} → {:.2f})".format(each.task, *each.scores) for each in changed]
+
+
+def describe_foreseen(foreseen: Foreseen) -> list[str]:
+    """Return what a test could find and what it takes, in two or three sentences; and what no permission covers."""
+    beyond = [f"No standing permission covers it: {'; '.join(foreseen.beyond_permission)}."]
+    return [*_describe_power(foreseen), *(beyond if foreseen.beyond_permission else [])]
+
+
+def _describe_power(foreseen: Foreseen) -> list[str]:
+    none, *found = foreseen.power
+    most = f"at most {foreseen.most_runs:,} runs"
+    if foreseen.margin is not None:
+        loss, chance = _percent(foreseen.margin), _percent(none.chance)
+        return [
+            f"Rounds of {counted(foreseen.units, 'task')}, once with each text: {most}.",
+            f"It rules out a loss of {loss} points in {chance} % where both are equal ({none.runs:,} runs on average).",
+        ]
+    chances = ", ".join(f"{_percent(row.gain)} points in {_percent(row.chance)} % ({row.runs:,} runs)" for row in found)
+    if not foreseen.test_in_release:
+        return [
+            f"Rounds of {counted(foreseen.units, 'task')}, once with each text: {most}.",
+            f"It finds a gain of {chances}, and says nothing about other tasks: 8 or more can.",
+        ]
+    lines = [
+        f"Test {foreseen.test_in_release} since the last promotion: {counted(foreseen.units, 'task')}, "
+        f"{counted(foreseen.attempts_per_arm, 'attempt')} of each; {most}, {none.runs:,} on average without a gain.",
+        f"It finds a gain of {chances}.",
+    ]
+    return [*lines, *(["Few tasks: large gains only."] if foreseen.few_tasks else [])]
+
+
+def _percent(share: float) -> int:
+    return round(100 * share)
+
+
+def _one_in(p_bound: float | None) -> int:
+    return math.floor(1 / p_bound + 1e-9) if p_bound else 0
+
+
+def _tasks_to_add(report: TestReport) -> int:
+    """Return how many more tasks would probably show the gain, were it the one that was measured; 0 for too many."""
+    gain, n = report.gain, report.units.seen
+    if gain is None or gain.mean <= 0 or n < 2:
+        return 0
+    sd = (gain.mean - gain.low) * math.sqrt(n + 2) / 1.645
+    more = math.ceil((_Z_FOUND * sd / gain.mean) ** 2) - report.units.of
+    return max(8, -(-more // 5) * 5) if more <= _MOST_TO_ADD else 0

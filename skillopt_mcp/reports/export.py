@@ -1,0 +1,212 @@
+"""Exporting: a run as files, its versions, its history and what each step did; or one version of a skill."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict
+from pathlib import Path
+
+from skillopt_mcp.core.errors import BadInput
+from skillopt_mcp.core.results import Replayed, Result
+from skillopt_mcp.core.runs import Run, StepRecord
+from skillopt_mcp.core.skills import MAIN_FILE, SkillFiles, short
+from skillopt_mcp.documents.diffs import unified_diff
+from skillopt_mcp.reports.run_report import describe_run, figures_of, n_tasks_of
+from skillopt_mcp.workspace.workspace import Workspace
+
+RUN_FILE = "run.json"
+BEST = "best_skill"
+_TEMPORARY = ".writing-"
+
+
+class Exported(Result):
+    """What was written where; `n_written` counts the files that were new or had changed."""
+
+    run_id: str
+    folder: str
+    best_version: str
+    n_steps: int
+    n_files: int
+    n_written: int
+
+
+def check_folder(folder: Path, run_id: str | None = None) -> None:
+    """Raise BadInput unless a run can be written there: an empty or new folder, or one that holds this very run."""
+    try:
+        entries = sorted(folder.iterdir()) if folder.exists() else []
+    except OSError as error:
+        raise BadInput(f"'{folder}' cannot be used ({error.strerror}): name another folder") from error
+    held = _held(folder / RUN_FILE) if entries else run_id
+    if entries and (run_id is None or held != run_id):
+        what = f"holds run '{held}'" if held else "is in use"
+        raise BadInput(f"'{folder}' {what}: name an empty folder, or one that does not exist yet")
+
+
+def export_run(workspace: Workspace, run_id: str, folder: Path) -> Exported:
+    """Write a run as far as it has come; a second time brings the folder up to date.
+
+    Each file appears whole or not at all, the folder of the best skill too. Raises NotFound, and BadInput when the
+    folder is in use or cannot be written.
+    """
+    run = workspace.store.runs.get_run(run_id)
+    check_folder(folder, run.id)
+    steps = workspace.store.runs.list_steps(run.id)
+    best = _files(workspace, run, steps[-1].best_version if steps else run.base_version)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        # The file that names the run comes first.
+        contents = {RUN_FILE: _json(_frozen(workspace, run)), **dict(_contents(workspace, run, steps, best))}
+        written = [path for path, content in contents.items() if _put(folder / path, content)]
+        _put_folder(folder / BEST, best)
+    except OSError as error:
+        raise BadInput(f"'{folder}' cannot be written ({error.strerror}): name another folder") from error
+    return Exported(
+        run_id=run.id,
+        folder=str(folder),
+        best_version=short(best.digest),
+        n_steps=len(steps),
+        n_files=len(contents) + len(best.files),
+        n_written=len(written),
+    )
+
+
+class ExportedVersion(Result):
+    """A version that was written as files, byte for byte."""
+
+    skill: str
+    version: str
+    folder: str
+    n_files: int
+
+
+def export_version(workspace: Workspace, name: str, version: str, folder: Path) -> ExportedVersion:
+    """Write the files of a version into a folder that is new or empty; it appears whole or not at all.
+
+    Raises NotFound, and BadInput when the folder is in use or cannot be written.
+    """
+    skill = workspace.kept(name)
+    files = workspace.store.skills.get_files(skill.id, workspace.store.skills.get_version(skill.id, version).id)
+    check_folder(folder)
+    target = Path(os.path.realpath(folder))
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        new = Path(tempfile.mkdtemp(prefix=_TEMPORARY, dir=target.parent))
+        try:
+            _fill(new, files)
+            os.rename(new, target)  # only an empty folder gives way
+        finally:
+            shutil.rmtree(new, ignore_errors=True)
+    except OSError as error:
+        raise BadInput(f"'{folder}' cannot be written ({error.strerror}): name another folder") from error
+    return ExportedVersion(skill=skill.name, version=short(files.digest), folder=str(folder), n_files=len(files.files))
+
+
+def _contents(workspace: Workspace, run: Run, steps: list[StepRecord], best: SkillFiles) -> Iterator[tuple[str, bytes]]:
+    """Yield every file but the first as (path, content)."""
+    yield "best_skill.md", best.main
+    yield "history.json", _json([step.model_dump(mode="json") for step in steps])
+    yield "report.md", f"```\n{describe_run(workspace, run.id)}\n```\n".encode()
+    if run.result:
+        result = json.loads(run.result)
+        if workspace.is_agents and run.kind == "replay":
+            result = Replayed.model_validate(result).sealed().model_dump(mode="json")
+        yield "summary.json", _json(result | figures_of(workspace, run))
+    versions = {run.base_version}
+    yield "skills/skill_v0000.md", _files(workspace, run, run.base_version).main
+    for step in steps:
+        versions |= {step.current_version, step.candidate_version or step.current_version}
+        yield f"skills/skill_v{step.n:04d}.md", _files(workspace, run, step.current_version).main
+        yield from _step(workspace, run, step)
+    for version in sorted(versions):
+        for file in _files(workspace, run, version).files:
+            yield f"versions/{short(version)}/{file.path}", file.content
+
+
+def _step(workspace: Workspace, run: Run, step: StepRecord) -> Iterator[tuple[str, bytes]]:
+    place = f"steps/step_{step.n:04d}"
+    yield f"{place}/step.json", _json(step.model_dump(mode="json"))
+    if step.candidate_id is None or step.candidate_version is None:
+        return
+    candidate = workspace.store.candidates.get_candidate(step.candidate_id)
+    edits = [
+        {"op": edit.op, "path": edit.path, "target": edit.target, "content": edit.content, "status": report.status,
+         "reason": report.reason, "detail": report.detail, "sources": list(edit.sources)}
+        for edit, report in workspace.store.candidates.list_edits(step.candidate_id)
+    ]  # fmt: skip
+    before = _files(workspace, run, step.parent_version)
+    after = _files(workspace, run, step.candidate_version)
+    yield f"{place}/patch.json", _json({"reasoning": candidate.reasoning, "edits": edits})
+    yield f"{place}/candidate_skill.md", after.main
+    yield (
+        f"{place}/candidate.diff",
+        unified_diff(before, after, workspace.store.skills.get_skill(run.skill_id).name).encode(),
+    )
+
+
+def _files(workspace: Workspace, run: Run, version: str) -> SkillFiles:
+    return workspace.store.skills.get_files(run.skill_id, version)
+
+
+def _frozen(workspace: Workspace, run: Run) -> dict[str, object]:
+    """Return what a run was frozen to, its JSON read."""
+    row = asdict(run)
+    row.pop("result")
+    n_tasks = n_tasks_of(workspace, run).model_dump()
+    return row | {"config": json.loads(run.config), "prompts": json.loads(run.prompts), "n_tasks": n_tasks}
+
+
+def _json(value: object) -> bytes:
+    return (json.dumps(value, ensure_ascii=False, indent=2) + "\n").encode()
+
+
+def _held(path: Path) -> str | None:
+    """Return the run that a folder holds, None when it holds none."""
+    try:
+        found: object = json.loads(path.read_bytes())
+    except (OSError, ValueError, RecursionError):
+        return None
+    return str(found.get("id")) if isinstance(found, Mapping) else None
+
+
+def _put(path: Path, content: bytes) -> bool:
+    """Write a file in one go, unless it has this content; return whether it had not."""
+    if path.is_file() and path.read_bytes() == content:
+        return False
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(prefix=_TEMPORARY, dir=path.parent)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+        os.chmod(name, 0o644)
+        os.replace(name, path)
+    except BaseException:
+        os.unlink(name)
+        raise
+    return True
+
+
+def _fill(folder: Path, files: SkillFiles) -> None:
+    for file in files.files:
+        place = folder / file.path
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_bytes(file.content)
+        place.chmod(0o755 if file.executable else 0o644)
+    folder.chmod(0o755)
+
+
+def _put_folder(path: Path, files: SkillFiles) -> None:
+    """Put a folder with exactly these files in the place of the one that an earlier export left."""
+    new = Path(tempfile.mkdtemp(prefix=_TEMPORARY, dir=path.parent))
+    old = Path(tempfile.mkdtemp(prefix=_TEMPORARY, dir=path.parent))
+    try:
+        _fill(new, files)
+        if path.exists():
+            os.rename(path, old / MAIN_FILE)
+        os.rename(new, path)
+    finally:
+        shutil.rmtree(new, ignore_errors=True)
+        shutil.rmtree(old, ignore_errors=True)

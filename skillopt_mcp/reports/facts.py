@@ -1,0 +1,417 @@
+"""Facts: what a page shows of a skill, run, candidate or promotion test, read from the store.
+
+What `is_sealed` is for a host, whose agent may see it: nothing of held-out tasks, and of a test `accepted` alone.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import partial
+from html import escape
+from statistics import fmean
+from typing import Literal
+
+from skillopt_mcp.actions.promotion_tests import report_of, unit_rows, verdict_for_agents
+from skillopt_mcp.actions.promotions.consent import Consent
+from skillopt_mcp.actions.promotions.promoting import next_step
+from skillopt_mcp.actions.runs import planned, resume_step, unusual
+from skillopt_mcp.backends.owners import is_locked
+from skillopt_mcp.core.candidates import Candidate
+from skillopt_mcp.core.errors import NotFound
+from skillopt_mcp.core.evidence import Mean, TestReport
+from skillopt_mcp.core.next_step import NextStep
+from skillopt_mcp.core.results import HistoryRow, SkillRow, UnitRow
+from skillopt_mcp.core.runs import Run, StepRecord
+from skillopt_mcp.core.skills import Skill, short
+from skillopt_mcp.core.text import quoted, shown
+from skillopt_mcp.documents.diffs import truncate_middle, unified_diff
+from skillopt_mcp.gates.promotion import GATE, Walk, walk_of
+from skillopt_mcp.gates.search import metric_value
+from skillopt_mcp.gates.verdicts import by_change
+from skillopt_mcp.reports.inspecting import describe_sources
+from skillopt_mcp.reports.listing import history, skill_row, skill_rows
+from skillopt_mcp.reports.run_report import served_rows
+from skillopt_mcp.store.ledger import Servings
+from skillopt_mcp.store.promotion_tests import TestAnswer, TestRow
+from skillopt_mcp.training.config import Config
+from skillopt_mcp.training.promotion_test import Test, stored_test
+from skillopt_mcp.workspace.costs import UsedRow, account, describe_price, used_by
+from skillopt_mcp.workspace.evidence import kind_of, shown_origin
+from skillopt_mcp.workspace.skill_folders import known
+from skillopt_mcp.workspace.workspace import Workspace
+
+MAX_BYTES = 900_000
+"""Of prompts, answers and diffs on a page: what is beyond is left out, and the page says so."""
+MAX_TASKS, MAX_LINES = 300, 2_000
+_TEXT, _LINE = 4_000, 600
+_Z90 = 1.645
+_KEPT = ("accept", "accept_best")
+
+Outcome = Literal["kept", "rejected", "held", "unchanged"]
+
+
+class TextBudget:
+    """The bytes that are left for texts on a page, which hostile ones would fill."""
+
+    def __init__(self) -> None:
+        self.n_left = MAX_BYTES
+
+    def take(self, text: str, limit: int = _TEXT) -> str | None:
+        """Return a text, its middle left out where it is long; None where the page is full."""
+        cut = truncate_middle(text, limit)
+        n_bytes = len(escape(shown(cut)).encode("utf-8", "replace"))
+        if n_bytes > self.n_left:
+            return None
+        self.n_left -= n_bytes
+        return cut
+
+
+@dataclass(frozen=True, slots=True)
+class TaskFacts:
+    """A task of a promotion test, and of each text the attempt that shows the change best; None: not shown."""
+
+    unit: UnitRow
+    tag: str
+    prompt: str | None
+    old: TestAnswer | None = None
+    new: TestAnswer | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DiffLine:
+    """A line of a diff: which step or edit wrote it, and from which attempts."""
+
+    text: str
+    step: str = ""
+    behind: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class StepFacts:
+    """A step of a run: what became of its candidate and why, and the candidate's val score with its 90 % interval."""
+
+    record: StepRecord
+    outcome: Outcome
+    why: str
+    interval: tuple[float, float] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """Where a run is that goes on; `seconds_left` is by the time that its steps took so far."""
+
+    stage: str
+    n_done: int
+    n_total: int
+    seconds_left: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class RunFacts:
+    """A run: its steps, the val score that it began with, and how much of its caps is used."""
+
+    run: Run
+    metric: str
+    steps: tuple[StepFacts, ...]
+    base: float | None
+    settings: dict[str, object]
+    caps: str
+    progress: Progress | None
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """All that a page shows of one thing; of a skill, that is its newest test or run."""
+
+    id: str
+    skill: Skill
+    is_sealed: bool
+    test: TestReport | None = None
+    is_running: bool = False
+    is_simulated: bool = False
+    accepted: str | None = None
+    price: str = ""
+    tasks: tuple[TaskFacts, ...] = ()
+    candidate: Candidate | None = None
+    diff: tuple[DiffLine, ...] = ()
+    run: RunFacts | None = None
+    walk: Walk | None = None
+    spend: tuple[UsedRow, ...] = ()
+    answered_by: tuple[str, ...] = ()
+    lineage: tuple[HistoryRow, ...] = ()
+    steps: tuple[NextStep, ...] = ()
+    undo: NextStep | None = None
+    versions: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def by_tag(self) -> list[tuple[str, int, float, float]]:
+        """Return each tag with its tasks and their mean scores before and after, the largest loss first."""
+        found: dict[str, list[tuple[float, float]]] = {}
+        for task in self.tasks:
+            found.setdefault(task.tag, []).append(task.unit.scores)
+        rows = [(tag, len(each), fmean(a for a, _ in each), fmean(b for _, b in each)) for tag, each in found.items()]
+        return sorted(rows, key=lambda row: row[3] - row[2]) if len(rows) > 1 else []
+
+    @property
+    def runs(self) -> list[RunFacts]:
+        """Return its run, if a learning curve can be drawn of it."""
+        return [self.run] if self.run and self.run.steps else []
+
+
+def gather(workspace: Workspace, name: str, texts: TextBudget | None = None) -> Facts:
+    """Return what there is of a skill, run, candidate or promotion test. Raises NotFound, BadSkill."""
+    if not workspace.is_made:
+        raise NotFound(f"there is no store at '{workspace.store_path}' yet, and so no {quoted(name)}")
+    store, is_sealed, texts = workspace.store, workspace.is_agents, texts or TextBudget()
+    skill, candidate, row, run = _meant(workspace, name)
+    if candidate:
+        workspace.see(candidate)
+    test = stored_test(store, row) if row and not is_sealed else None
+    decision = store.decisions.latest_in(row.id) if row else None
+    is_advanced = run is not None and _is_advanced(workspace, run)
+    is_running = is_advanced or bool(row and not decision and is_locked(store.locks_path, row.id))
+    spent = account(store, run.id, is_sealed=is_sealed) if run else None
+    spend = list(spent.table) if spent else []
+    if test and test.row.id not in {each.test for each in spend}:
+        spend += account(store, test.row.id).table
+    past = history(workspace, skill.path)
+    scopes = [each.id for each in (run, test.row if test else None) if each]
+    served = [each for scope in scopes for each in served_rows(store.table(Servings).list_of_scope(scope))]
+    return Facts(
+        id=test.row.id if test else candidate.id if candidate else run.id if run else skill.name,
+        skill=skill,
+        is_sealed=is_sealed,
+        test=report_of(workspace, test) if test else None,
+        is_running=is_running,
+        is_simulated=bool(row and kind_of(row.backend) == "simulated") or bool(run and "simulated" in run.target),
+        accepted=verdict_for_agents(store, candidate, decision.verdict if decision else None) if is_sealed else None,
+        price=str(used_by(store, test.row.id)) if test else describe_price(spent.summary) if spent else "",
+        tasks=_tasks(workspace, test, texts) if test else (),
+        candidate=candidate,
+        diff=tuple(_diff(workspace, skill, candidate, run, texts)) if candidate else (),
+        run=_run(workspace, run, is_advanced=is_advanced) if run else None,
+        walk=walk_of(test.row.plan, store.tests.list_attempts(test.row.id)) if test else None,
+        spend=tuple(spend),
+        answered_by=tuple(dict.fromkeys(f"{each.role} {each.name}" for each in served)),
+        lineage=tuple(past.rows),
+        steps=() if is_running else tuple(_steps(workspace, skill, candidate, run)),
+        undo=past.next_step,
+        versions=_versions(skill, candidate, row, run),
+    )  # fmt: skip
+
+
+_Meant = tuple[Skill, Candidate | None, TestRow | None, Run | None]
+
+
+def _meant(workspace: Workspace, name: str) -> _Meant:
+    """Return what a name means, and what belongs to it. Raises NotFound."""
+    store, name = workspace.store, known(name)
+    candidate: Candidate | None = None
+    row: TestRow | None = None
+    run: Run | None = None
+    if re.fullmatch("t-[0-9a-f]{12}", name):
+        row = store.tests.find(name)
+        if row is None:
+            raise NotFound(f"no promotion test {quoted(name)}; of a candidate, name that: c-...")
+        skill = store.skills.get_skill(row.skill_id)
+    elif re.fullmatch("c-[0-9a-f]{12}", name):
+        candidate = store.candidates.get_candidate(name)
+        skill = store.skills.get_skill(candidate.skill_id)
+    elif re.fullmatch("r-[0-9a-f]{12}", name):
+        run = store.runs.get_run(name)
+        skill = store.skills.get_skill(run.skill_id)
+    else:
+        skill = workspace.kept(name)
+        tests = [(each.created_at, each.id) for each in store.tests.list_of_skill(skill.id)]
+        runs = [(at, each.id) for each, at in store.runs.list_started(skill.id)]
+        if tests or runs:
+            return _meant(workspace, max([*tests[-1:], *runs[-1:]])[1])
+        proposed = store.candidates.list_candidates(skill.id)
+        return skill, proposed[-1] if proposed else None, None, None
+    of_skill = store.candidates.list_candidates(skill.id, steps=True)
+    if run:
+        made = [each for each in of_skill if each.run_id == run.id and each.origin != "step"]
+        candidate = made[-1] if made else None
+        ids = store.runs.list_finishes(run.id)
+        row = store.tests.find(ids[-1]) if ids else None
+    if row and candidate is None:
+        arms = (row.base_version, row.version_id)
+        candidate = next((each for each in reversed(of_skill) if (each.base_version, each.version_id) == arms), None)
+    if candidate and not row:
+        tests_of = store.tests.list_of(skill.id, candidate.base_version, candidate.version_id)
+        decision = store.decisions.latest(skill.id, GATE, candidate.base_version, candidate.version_id)
+        row = (store.tests.find(decision.scope) if decision else None) or next(iter(tests_of), None)
+    if candidate and candidate.run_id and not run:
+        run = store.runs.get_run(candidate.run_id)
+    return skill, candidate, row, run
+
+
+# The tasks of a test, and the diff
+
+
+def _tasks(workspace: Workspace, test: Test, texts: TextBudget) -> tuple[TaskFacts, ...]:
+    """Return the tasks that a test has counted, worse first, the largest change first; the first ones with texts."""
+    rows = sorted(enumerate(unit_rows(workspace, test)), key=lambda each: by_change(each[1]))
+    answers: dict[tuple[int, str], list[TestAnswer]] = {}
+    for each in workspace.store.tests.list_answers(test.row.id, [unit for unit, _ in rows[:MAX_TASKS]], _TEXT + 1):
+        answers.setdefault((each.unit, each.arm), []).append(each)
+
+    def best_answer(unit: int, arm: str, *, is_high: bool) -> TestAnswer | None:
+        found = answers.get((unit, arm))
+        if not found:
+            return None
+        answer = (max if is_high else min)(found, key=lambda each: each.score)
+        text, comment = texts.take(answer.text), texts.take(answer.comment)
+        return None if text is None or comment is None else answer._replace(text=text, comment=comment)
+
+    tasks = []
+    for n, (unit, row) in enumerate(rows):
+        task = test.tasks[unit]
+        prompt = texts.take(task.prompt) if n < MAX_TASKS else None
+        old = best_answer(unit, "base", is_high=row.outcome != "better")
+        new = best_answer(unit, "candidate", is_high=row.outcome == "better")
+        tasks.append(TaskFacts(row, task.tags[0] if task.tags else "", prompt, old, new))
+    return tuple(tasks)
+
+
+def _diff(
+    workspace: Workspace, skill: Skill, candidate: Candidate, run: Run | None, texts: TextBudget
+) -> Iterator[DiffLine]:
+    """Yield the lines of a candidate's diff, each with the edit that wrote it or took it out."""
+    store, origin = workspace.store, dict[str, tuple[str, str]]()
+    edits = [(f"edit {report.index + 1}", edit) for edit, report in store.candidates.list_edits(candidate.id)]
+    if run and candidate.origin == "run":
+        epochs = sorted({step.epoch for step in store.runs.list_steps(run.id)})
+        tried = [each for epoch in epochs for each in store.runs.list_tried(run.id, epoch)]
+        edits = [(f"step {each.n}", each.edit) for each in tried if each.verdict in _KEPT]
+    for name, edit in edits:
+        for mark, text in (("-", edit.target), ("+", edit.content)):
+            for line in (text or "").splitlines():
+                origin[f"{mark}{line.strip()}"] = (name, describe_sources(edit))
+    before, after = (store.skills.get_files(skill.id, each) for each in (candidate.base_version, candidate.version_id))
+    lines = unified_diff(before, after, skill.name).splitlines()
+    for n, line in enumerate(lines):
+        text = texts.take(line, _LINE) if n < MAX_LINES else None
+        if text is None:
+            yield DiffLine(f"[... {len(lines) - n:,} more lines ...]")
+            return
+        yield DiffLine(text, *origin.get(f"{line[:1]}{line[1:].strip()}", ()))
+
+
+# A run
+
+
+def _run(workspace: Workspace, run: Run, *, is_advanced: bool) -> RunFacts:
+    store, config = workspace.store, Config.of_run(run.config)
+    records, reasons = store.runs.list_steps(run.id), store.decisions.reasons_in(run.id)
+    found = {each.id: each.findings for each in store.candidates.list_candidates(run.skill_id, steps=True)}
+
+    def step(record: StepRecord) -> StepFacts:
+        findings = found.get(record.candidate_id or "", ())
+        notes = [*record.unusable, *record.unmatched]
+        why = [reasons.get(record.n) or (truncate_middle(notes[0], 200) if notes else "no usable edit")]
+        if findings:
+            why.append(f"the guard wants a person to look: {truncate_middle(findings[0], 200)}")
+        outcome: Outcome = "unchanged" if record.verdict == "no_change" else "rejected"
+        if record.verdict in _KEPT:
+            outcome = "held" if findings else "kept"
+        interval = wilson(record.candidate, record.val) if record.candidate is not None else None
+        return StepFacts(record, outcome, "; ".join(why), interval)
+
+    spent = store.budgets.get_spent(run.id)
+    base = records[0].baseline if records else None
+    return RunFacts(
+        run=run,
+        metric=config.metric,
+        steps=tuple(map(step, records)),
+        base=metric_value(base, config.metric, config.mixed_weight) if base else None,
+        settings={**unusual(run)},
+        # What is charged is that of its promotion test, too.
+        caps="" if workspace.is_agents else run.caps.describe_used(spent),
+        progress=_progress(workspace, run, len(records), spent.seconds) if is_advanced else None,
+    )
+
+
+def wilson(score: float, mean: Mean | None) -> tuple[float, float] | None:
+    """Return the 90 % interval (Wilson) of a score on as many tasks; it is too wide for soft ones."""
+    if mean is None or not mean.n:
+        return None
+    n, z2 = mean.n, _Z90**2
+    middle, half = score + z2 / (2 * n), _Z90 * math.sqrt(score * (1 - score) / n + z2 / (4 * n * n))
+    return (middle - half) / (1 + z2 / n), (middle + half) / (1 + z2 / n)
+
+
+def _progress(workspace: Workspace, run: Run, n_done: int, seconds: float) -> Progress:
+    n_total, tests = planned(workspace, run).n_rows, workspace.store.runs.list_finishes(run.id)
+    left = seconds / n_done * (n_total - n_done) if n_done and not tests else None
+    stage = "promotion test" if tests else workspace.store.calls.latest_stage(run.id) or "baseline"
+    return Progress(stage, n_done, n_total, left)
+
+
+def _is_advanced(workspace: Workspace, run: Run) -> bool:
+    """Return whether a process trains on; the status of one that was killed says so, too."""
+    return run.status == "running" and run.kind == "replay" and is_locked(workspace.store.locks_path, run.id)
+
+
+# What to do, versions
+
+
+def _steps(workspace: Workspace, skill: Skill, candidate: Candidate | None, run: Run | None) -> Iterator[NextStep]:
+    """Yield what to do next."""
+    if run and (step := resume_step(workspace, run)):
+        yield step
+    elif not candidate:
+        yield skill_row(workspace, skill).next_step
+    if candidate and (step := next_step(workspace, candidate, Consent.PERSON)):
+        yield step
+
+
+def _versions(skill: Skill, candidate: Candidate | None, row: TestRow | None, run: Run | None) -> dict[str, str]:
+    """Return the names by which all of it comes about again."""
+    named = {"live": skill.live_version, "best": skill.best_version}
+    if candidate:
+        named |= {"base": candidate.base_version, "candidate": candidate.version_id}
+    found = {name: short(version) for name, version in named.items() if version}
+    if run:
+        found |= {"target": run.target, "optimizer": run.optimizer}
+        found |= {"skillopt-mcp": run.answering[-1].program} if run.answering else {}
+    return found | ({"answered": shown_origin(row.backend)} if row else {})
+
+
+# Several things, and all skills
+
+
+@dataclass(frozen=True, slots=True)
+class SkillFacts:
+    """A skill as it is listed, its last verdict, the candidates that a person has to look at, the run that goes on."""
+
+    row: SkillRow
+    verdict: str
+    held: tuple[str, ...]
+    running: RunFacts | None
+
+
+def gather_skills(workspace: Workspace) -> list[SkillFacts]:
+    """Return all tracked skills."""
+    skills = workspace.store.skills.list_listed() if workspace.is_made else []
+    return list(map(partial(_skill, workspace), skills, skill_rows(workspace, skills, workspace.roots())))
+
+
+def _skill(workspace: Workspace, skill: Skill, row: SkillRow) -> SkillFacts:
+    store, verdict, candidates = workspace.store, "", workspace.store.candidates.list_candidates(skill.id)
+    for each in reversed(candidates):
+        if decision := store.decisions.latest(skill.id, GATE, each.base_version, each.version_id):
+            hidden = verdict_for_agents(store, each, decision.verdict)
+            verdict = (hidden or "") if workspace.is_agents else decision.verdict
+            break
+    held = [
+        each.id
+        for each in candidates
+        if each.findings and short(each.base_version) == row.live_version != short(each.version_id)
+    ]
+    begun = (store.runs.get_run(id) for id, _ in store.runs.list_running(skill.id))
+    running = next((run for run in begun if _is_advanced(workspace, run)), None)
+    return SkillFacts(row, verdict, tuple(held), _run(workspace, running, is_advanced=True) if running else None)

@@ -1,0 +1,579 @@
+"""Inspecting: what the store holds of one thing, as text, as fields, and what to do next with it."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+
+from pydantic import JsonValue
+
+from skillopt_mcp.actions.candidates import is_reason_to_promote
+from skillopt_mcp.actions.promotion_tests import report_of, unit_rows, verdict_for_agents
+from skillopt_mcp.actions.promotions.consent import UNPROVEN, Consent, describe_declined, unused_approvals
+from skillopt_mcp.actions.promotions.promoting import next_step, restore_version
+from skillopt_mcp.actions.runs import resume_step
+from skillopt_mcp.backends.owners import is_locked
+from skillopt_mcp.core import limits
+from skillopt_mcp.core.candidates import Candidate, Decision, Promotion, rolled_back
+from skillopt_mcp.core.edits import UNSHOWN, Edit
+from skillopt_mcp.core.errors import NotFound
+from skillopt_mcp.core.next_step import NextStep
+from skillopt_mcp.core.results import EditOutcome, SplitCounts
+from skillopt_mcp.core.skills import Skill, short
+from skillopt_mcp.core.text import counted, quoted, shown
+from skillopt_mcp.documents.diffs import unified_diff
+from skillopt_mcp.documents.lint import introduced
+from skillopt_mcp.gates.promotion import GATE
+from skillopt_mcp.gates.verdicts import bars, caveats, describe, label
+from skillopt_mcp.reports.details import (
+    ApprovalRow,
+    CandidateDetail,
+    CandidateRow,
+    CandidateStanding,
+    Detail,
+    FileRow,
+    Inspected,
+    Permitted,
+    PromotionTest,
+    RunState,
+    SkillDetail,
+    TrajectoryDetail,
+    VersionDetail,
+    json_bytes,
+    with_hidden_shown,
+    within,
+)
+from skillopt_mcp.reports.listing import skill_row
+from skillopt_mcp.reports.run_report import describe_run, describe_served, served_rows
+from skillopt_mcp.store.erasing import Erasing
+from skillopt_mcp.store.ledger import Servings
+from skillopt_mcp.store.permissions import Permission
+from skillopt_mcp.store.promotion_tests import TestRow
+from skillopt_mcp.training.promotion_test import stored_test
+from skillopt_mcp.workspace.evidence import kind_of_test, shown_origin
+from skillopt_mcp.workspace.host_work import describe_answers, describe_leases, describe_own_leases, host_tests
+from skillopt_mcp.workspace.skill_folders import handle, id_meant, is_version, known, version_named
+from skillopt_mcp.workspace.workspace import ANSWER_BYTES, LEAST_BYTES, Workspace, page_end, page_start
+
+SHOWN = 20
+VERSIONS_SHOWN = 8
+
+Step = NextStep | None
+
+
+@dataclass(frozen=True, slots=True)
+class Thing:
+    """One thing of the store: all text on it (hidden characters shown), its fields, and how to get its next step."""
+
+    id: str
+    kind: str
+    text: str
+    detail: Detail | None
+    next_step: Callable[[Consent], Step]
+
+
+def inspect(workspace: Workspace, id: str, cursor: str | None = None, consent: Consent = Consent.STANDING) -> Inspected:
+    """Return one page on a thing, named by its id or a skill's name. Raises NotFound, BadInput.
+
+    The last page has the next step for a caller who can agree as `consent` allows.
+    """
+    start = page_start(cursor)
+    thing = look_up(workspace, id, SHOWN)
+    end, length = page_end(thing.text, start), len(thing.text)
+    if end < length:
+        why = f"{length - end:,} more characters on {math.ceil((length - end) / limits.RESULT_CHARACTERS):,} pages"
+        step: Step = NextStep(action="inspect", arguments={"id": thing.id, "cursor": str(end)}, why=why)
+    else:
+        step = thing.next_step(consent)
+    page = Inspected(
+        id=thing.id,
+        kind=thing.kind,
+        text=thing.text[start:end],
+        cursor=str(end) if end < length else None,
+        next_step=step,
+    )
+    if start or thing.detail is None:
+        return page
+    n_bytes = max(ANSWER_BYTES - json_bytes(page), LEAST_BYTES)
+    return page.model_copy(update={thing.kind: within(with_hidden_shown(thing.detail), n_bytes)})
+
+
+def look_up(workspace: Workspace, id: str, n: int | None = None) -> Thing:
+    """Return what an id or a skill's name refers to; of a skill, with the `n` newest candidates and runs (None: all).
+
+    Raises NotFound, BadInput.
+    """
+    id = _with_skill(workspace, known(id))
+    # A skill may be called "c-style" or lie in "me@work": only what has the whole shape of an id is one.
+    for shape, kind, find in _KINDS:
+        if re.compile(shape, re.DOTALL).fullmatch(id):
+            if not workspace.is_made:
+                raise NotFound(f"there is no store at '{workspace.store_path}' yet, and so no {kind} {quoted(id)}")
+            return find(workspace, id)
+    if version := version_named(id):
+        return _version(workspace, id, *version)
+    try:
+        return _skill(workspace, id, n)
+    except NotFound as error:
+        raise NotFound("; and ".join(filter(None, (id_meant(id), str(error))))) from error
+
+
+def _with_skill(workspace: Workspace, id: str) -> str:
+    """Return an id, with its skill before it where it is a version alone. Raises NotFound where that is ambiguous."""
+    if not (is_version(id) and workspace.is_made) or workspace.store.skills.find_paths(id):
+        return id
+    having = [f"{skill.path}@{id}" for skill in workspace.store.skills.list_having(id)]
+    if len(having) > 1:
+        examples = " or ".join(quoted(each, 500) for each in having[:2])
+        raise NotFound(f"{quoted(id)} is a version of {len(having)} skills: name one, for instance {examples}")
+    return having[0] if having else id
+
+
+# A skill
+
+
+def _skill(workspace: Workspace, name: str, n: int | None) -> Thing:
+    skill = workspace.kept(name)  # before a store would be made
+    store = workspace.store
+    trouble = workspace.trouble(skill)
+    skill = store.skills.get_skill(skill.id)  # as it is on disk now, where it can be read
+    permission = store.permissions.get(skill.id)
+    runs = store.runs.list_runs(skill.id)[::-1]
+    n_trajectories, n_new = store.trajectories.count_trajectories(skill.id)
+    detail = SkillDetail(
+        name=skill.name,
+        path=skill.path,
+        live_version=short(skill.live_version),
+        best_version=short(skill.best_version) if skill.best_version else None,
+        unproven=_is_unproven(workspace, skill.id, skill.live_version),
+        promotable=workspace.root_of(skill) is not None,
+        splits=SplitCounts(**store.tasks.count_tasks(skill.id)),
+        n_retired=len(store.retirements.list_retired(skill.id)),
+        n_trajectories=n_trajectories,
+        n_new=n_new,
+        permission=_permitted(permission) if permission else None,
+        approvals=_approvals(workspace, skill.id),
+        n_candidates=len(store.candidates.list_candidates(skill.id)),
+        candidates=_candidate_rows(workspace, skill, n),
+        runs=[RunState(id=run.id, status=run.status) for run in runs[:n]],
+        unscored=[f"trajectory:{each}" for each in store.trajectories.list_unscored(skill.id, SHOWN)],
+    )
+    return Thing(
+        name,
+        "skill",
+        shown("\n".join(_skill_lines(workspace, skill, detail, trouble))),
+        detail,
+        lambda _: skill_row(workspace, workspace.kept(name)).next_step,
+    )
+
+
+def _skill_lines(workspace: Workspace, skill: Skill, detail: SkillDetail, trouble: str) -> list[str]:
+    store = workspace.store
+    last = store.promotions.last_begun(skill.path)
+    removed = f"; {detail.n_retired:,} removed" if detail.n_retired else ""
+    lines = [f"skill '{detail.name}' at {detail.path}"]
+    if trouble:
+        lines.append(trouble.partition(":")[0])  # the next step says what to do about it
+    if last and last.is_open:
+        version = short(last.to_version)
+        lines.append(
+            f"a {last.kind} to version {version} was interrupted; it ends once the files can be read and written"
+        )
+    lines += [
+        f"live version {detail.live_version}{_label(unproven=detail.unproven)}; see it with "
+        f"{detail.name}@{detail.live_version}",
+        f"tasks: {', '.join(f'{split} {n}' for split, n in detail.splits)}{removed}",
+        f"standing permission: {_describe_permission(detail.permission)}",
+        *_describe_approvals(detail.approvals),
+    ]
+    before = [each for each in store.skills.list_live(skill.id, 1 + VERSIONS_SHOWN) if each != skill.live_version]
+    if before:
+        lines.append(f"live before, the newest first: {', '.join(map(short, before[:VERSIONS_SHOWN]))}")
+    rows = detail.candidates[:SHOWN][::-1]
+    tested = host_tests(workspace, [store.candidates.get_candidate(row.id) for row in rows if row.standing == "open"])
+    under_test = {short(version) for version in tested}
+    for row in rows:
+        verdict = row.verdict or ("under test" if row.version in under_test else "not evaluated")
+        lines.append(f"candidate {row.id}: {verdict}{_STANDINGS.get(row.standing, '')}")
+    if detail.unscored:
+        lines.append(f"without a score (pass such an id to record_trajectory as task): {', '.join(detail.unscored)}")
+    return [*lines, *(f"run {run.id}: {run.status}" for run in detail.runs[:SHOWN][::-1])]
+
+
+_STANDINGS: dict[CandidateStanding, str] = {
+    "live": ", live",
+    "was_live": ", live before",
+    "rolled_back": ", rolled back",
+    "stale": ", stale: the file has changed since",
+}
+
+
+def _permitted(permission: Permission) -> Permitted:
+    return Permitted(given_by=permission.granted_by, simulated=permission.simulated)
+
+
+def _describe_permission(permission: Permitted | None) -> str:
+    if permission is None:
+        return "none"
+    return f"given at the {permission.given_by}{' with --simulated' if permission.simulated else ''}"
+
+
+def _approvals(workspace: Workspace, skill_id: int) -> list[ApprovalRow]:
+    return [
+        ApprovalRow(id=made if each.kind == "promote" else short(made), kind=each.kind, login=each.login, at=each.at)
+        for made, approvals in unused_approvals(workspace, skill_id).items()
+        for each in approvals
+    ]
+
+
+def _describe_approvals(approvals: Sequence[ApprovalRow]) -> list[str]:
+    return [
+        f"approved, not used yet: {each.id if each.kind == 'promote' else f'a rollback to {each.id}'}, in a dialog"
+        f"{f' ({each.login})' if each.login else ''}, {each.at}"
+        for each in approvals
+    ]
+
+
+def _candidate_rows(workspace: Workspace, skill: Skill, n: int | None) -> list[CandidateRow]:
+    """Return the `n` newest candidates of a skill (None: all), the newest first."""
+    changes = workspace.store.promotions.list_promotions(skill.id)
+    candidates = workspace.store.candidates.list_candidates(skill.id)[::-1]
+    return [_candidate_row(workspace, skill, each, changes) for each in candidates[:n]]
+
+
+def _decision(workspace: Workspace, candidate: Candidate) -> Decision | None:
+    versions = (candidate.base_version, candidate.version_id)
+    return workspace.store.decisions.latest(candidate.skill_id, GATE, *versions)
+
+
+def _verdict(workspace: Workspace, candidate: Candidate, decision: Decision | None) -> str | None:
+    """Return a verdict as whoever looks may know it."""
+    verdict = decision.verdict if decision else None
+    return verdict_for_agents(workspace.store, candidate, verdict) if workspace.is_agents else verdict
+
+
+def _candidate_row(
+    workspace: Workspace, skill: Skill, candidate: Candidate, changes: Sequence[Promotion]
+) -> CandidateRow:
+    decision = _decision(workspace, candidate)
+    verdict = decision.verdict if decision else None
+    standing: CandidateStanding = "open"
+    if candidate.version_id == skill.live_version:
+        standing = "live"
+    elif candidate.version_id in rolled_back(changes):
+        standing = "rolled_back"
+    elif any(each.to_version == candidate.version_id for each in changes):
+        standing = "was_live"
+    elif candidate.origin == "step":
+        standing = "step"
+    elif candidate.base_version != skill.live_version:
+        standing = "stale"
+    elif verdict and not is_reason_to_promote(workspace.store, candidate, verdict):
+        standing = "rejected"
+    return CandidateRow(
+        id=candidate.id,
+        standing=standing,
+        verdict=_verdict(workspace, candidate, decision),
+        held=bool(candidate.findings),
+        base=short(candidate.base_version),
+        version=short(candidate.version_id),
+    )
+
+
+# A version
+
+
+def _version(workspace: Workspace, id: str, name: str, version: str) -> Thing:
+    skill = workspace.kept(name)
+    found = workspace.store.skills.get_version(skill.id, version)
+    files = workspace.store.skills.get_files(skill.id, found.id)
+    for each in workspace.store.candidates.list_candidates(skill.id, steps=True):
+        if each.version_id == found.id:
+            workspace.see(each)
+    parent = workspace.store.skills.find_parent(found)
+    detail = VersionDetail(
+        skill=skill.name,
+        version=short(found.id),
+        sha256=found.id,
+        parent=short(parent.id) if parent else None,
+        origin=found.origin,
+        at=found.created_at,
+        live=found.id == skill.live_version,
+        unproven=_is_unproven(workspace, skill.id, found.id),
+        files=[FileRow(path=each.path, n_bytes=len(each.content), executable=each.executable) for each in files.files],
+    )
+    label = _label(unproven=detail.unproven)
+    origin = f"{found.origin} {found.created_at}, parent {detail.parent or 'none'}{label}"
+    head = f"version {found.id} of '{skill.name}' ({origin})"
+    return Thing(
+        id,
+        "version",
+        shown(f"{head}\n\n{files.text}"),
+        detail,
+        lambda consent: _step_of_version(workspace, skill, found.id, consent),
+    )
+
+
+def _step_of_version(workspace: Workspace, skill: Skill, version: str, consent: Consent) -> Step:
+    """Return what to do with a version: what is to be done with its candidate, where it has one."""
+    if version == skill.live_version:
+        return NextStep(action="inspect", arguments={"id": handle(workspace.store, skill)}, why="it is live")
+    made = [each for each in workspace.store.candidates.list_candidates(skill.id) if each.version_id == version]
+    of_live = [each for each in made if each.base_version == skill.live_version]
+    if made:
+        return next_step(workspace, (of_live or made)[-1], consent)
+    if workspace.store.skills.get_version(skill.id, version).origin == "recorded":
+        return restore_version(workspace, skill, version)
+    return None
+
+
+def _is_unproven(workspace: Workspace, skill_id: int, version: str) -> bool:
+    """Return whether a person adopted a version without proof; one that was proven since is not unproven."""
+    changes = workspace.store.promotions.list_promotions(skill_id)
+    verdicts = [each.verdict for each in changes if each.kind == "promote" and each.to_version == version]
+    return verdicts[:1] == [UNPROVEN]
+
+
+def _label(*, unproven: bool) -> str:
+    return ", UNPROVEN: a person adopted it without proof" if unproven else ""
+
+
+# A candidate
+
+
+def _candidate(workspace: Workspace, id: str) -> Thing:
+    store = workspace.store
+    candidate = store.candidates.get_candidate(id)
+    skill = store.skills.get_skill(candidate.skill_id)
+    workspace.trouble(skill)  # a person may have changed its files meanwhile
+    skill = store.skills.get_skill(skill.id)
+    decision = _decision(workspace, candidate)
+    workspace.see(candidate)
+    row = _candidate_row(workspace, skill, candidate, store.promotions.list_promotions(skill.id))
+    tests = store.tests.list_of(skill.id, candidate.base_version, candidate.version_id)
+    edits = store.candidates.list_edits(id)
+    approvals = [each for each in _approvals(workspace, skill.id) if each.id == id]
+    detail = CandidateDetail(
+        id=id,
+        skill=skill.name,
+        base=row.base,
+        version=row.version,
+        origin=candidate.origin,
+        run_id=candidate.run_id,
+        standing=row.standing,
+        verdict=row.verdict,
+        reason="" if workspace.is_agents or not decision else decision.reason,
+        held=row.held,
+        approved=bool(approvals),
+        declined=describe_declined(workspace, candidate),
+        findings=list(candidate.findings),
+        tests=[test.id for test in tests],
+        edits=[EditOutcome(**asdict(report)) for _, report in edits],
+    )
+    base = store.skills.get_files(skill.id, candidate.base_version)
+    new = store.skills.get_files(skill.id, candidate.version_id)
+    lines = [
+        f"candidate {id} of skill '{skill.name}' (from {' '.join(filter(None, (candidate.origin, candidate.run_id)))})",
+        f"base {row.base} -> version {row.version}",
+        f"verdict: {row.verdict or 'none yet'}{f' ({detail.reason})' if detail.reason else ''}",
+    ]
+    for test in tests:
+        work = describe_leases(workspace, test.id)
+        lines.append(f"promotion test {test.id}{f'; {work}' if work else ''}")
+    lines += [
+        *_describe_approvals(approvals),
+        *(f"declined: {each}" for each in detail.declined),
+        f"reasoning: {candidate.reasoning or '-'}",
+        *(f"guard: {finding}" for finding in candidate.findings),
+    ]
+    for edit, report in edits:
+        what = report.status if report.status == "applied" else f"{report.status}: {report.reason}: {report.detail}"
+        lines.append(f"edit {report.index}: {edit.op} {edit.path}: {what}; from {describe_sources(edit)}")
+    lines += [f"lint, new with it: {problem}" for problem in introduced(base, new, skill.name)]
+    return Thing(
+        id,
+        "candidate",
+        shown("\n".join([*lines, "", unified_diff(base, new, skill.name)])),
+        detail,
+        lambda consent: next_step(workspace, store.candidates.get_candidate(id), consent),
+    )
+
+
+_RECORDED = "trajectory:"
+
+
+def describe_sources(edit: Edit) -> str:
+    """Return how many attempts an edit came from, those of them that were recorded, and what its author cites."""
+    cited = [each for each in edit.cited if not each.startswith(UNSHOWN)]
+    unknown = [each.removeprefix(UNSHOWN) for each in edit.cited if each.startswith(UNSHOWN)][:SHOWN]
+    cites = ["all of them" if set(cited) == set(edit.sources) else _describe_attempts(cited)] if cited else []
+    cites += [f"unknown numbers ({', '.join(unknown)})"] if unknown else []
+    authors = f"; its author cites {' and '.join(cites)}" if cites else ""
+    return f"{_describe_attempts(edit.sources)}{authors}"
+
+
+def _describe_attempts(ids: Sequence[str]) -> str:
+    recorded = sorted((id for id in ids if id.startswith(_RECORDED)), key=lambda id: _number(id) or 0)
+    names = recorded[:SHOWN] + ([f"{len(recorded) - SHOWN:,} more"] if len(recorded) > SHOWN else [])
+    if recorded and len(ids) > len(recorded):
+        names.append(counted(len(ids) - len(recorded), "rollout"))
+    listed = f" ({', '.join(names)})" if names else ""
+    return f"{counted(len(ids), 'trajectory', 'trajectories')}{listed}"
+
+
+# A promotion test
+
+
+def promotion_test(workspace: Workspace, id: str) -> PromotionTest:
+    """Return what the store holds of a promotion test. Raises NotFound."""
+    store, row = workspace.store, _test_row(workspace, id)
+    test = stored_test(store, row)
+    candidate = _tested_candidate(workspace, row)
+    kind = kind_of_test(store, id, row.backend)
+    return PromotionTest(
+        id=id,
+        skill=store.skills.get_skill(row.skill_id).name,
+        candidate_id=candidate.id if candidate else None,
+        base=short(row.base_version),
+        version=short(row.version_id),
+        report=report_of(workspace, test),
+        units=unit_rows(workspace, test),
+        evidence=kind,
+        same_session=candidate is not None
+        and kind == "host"
+        and store.candidates.is_answered_by_author(candidate.id, id),
+        served=served_rows([each for each in store.table(Servings).list_of_scope(id) if each.role != "target"]),
+    )
+
+
+def _test(workspace: Workspace, id: str) -> Thing:
+    test, row = promotion_test(workspace, id), _test_row(workspace, id)
+    report, own_work = test.report, describe_own_leases(workspace, id)
+    lines = [
+        f"promotion test {id} of skill '{test.skill}', candidate {test.candidate_id or '-'}",
+        f"base {test.base} -> version {test.version}",
+    ]
+    if workspace.is_agents:
+        candidate = _tested_candidate(workspace, row)
+        verdict = verdict_for_agents(workspace.store, candidate, report.verdict) or "none yet"
+        lines.append(f"verdict: {verdict}; all else of the test is shown to a person alone")
+    else:
+        author = ", same session" if test.same_session else ""
+        simulated = " (a SIMULATION: it says nothing about a real model)" if test.evidence == "simulated" else ""
+        answers = describe_answers(workspace.store, id)
+        lines += [
+            f"{label(report, is_running=not report.verdict and is_locked(workspace.store.locks_path, id))}{simulated}",
+            *describe(report),
+            *bars(report),
+            *caveats(report),
+            f"answered by: {shown_origin(row.backend)} ({test.evidence} evidence{author})",
+            *describe_served(test.served),
+            *([f"handed in: {answers}"] if answers else []),
+        ]
+    lines += [*filter(None, [describe_leases(workspace, id)]), *own_work]
+
+    def step(consent: Consent) -> Step:
+        if own_work:
+            return NextStep(action="submit_work", arguments={"job_id": id}, why="its work is not handed in yet")
+        candidate = _tested_candidate(workspace, row)
+        return next_step(workspace, candidate, consent) if candidate else None
+
+    detail = None if workspace.is_agents else test
+    return Thing(id, "test", shown("\n".join(lines)), detail, step)
+
+
+def _test_row(workspace: Workspace, id: str) -> TestRow:
+    row = workspace.store.tests.find(id)
+    if row is None:
+        raise NotFound(f"no promotion test {quoted(id)}: use an id of evaluate_candidate, or begin it with submit_work")
+    return row
+
+
+def _tested_candidate(workspace: Workspace, row: TestRow) -> Candidate | None:
+    """Return the newest candidate with the text that a promotion test is of."""
+    versions = (row.base_version, row.version_id)
+    candidates = workspace.store.candidates.list_candidates(row.skill_id)
+    return next((each for each in reversed(candidates) if (each.base_version, each.version_id) == versions), None)
+
+
+# A run, an attempt, a piece of work
+
+
+def _run(workspace: Workspace, id: str) -> Thing:
+    text = shown(describe_run(workspace, id))
+    return Thing(id, "run", text, None, lambda _: resume_step(workspace, workspace.store.runs.get_run(id)))
+
+
+def _trajectory(workspace: Workspace, id: str) -> Thing:
+    store, number = workspace.store, _number(id)
+    if number is not None and (left := store.table(Erasing).get_tombstone(number)):
+        text = f"{id}, recorded at {left.recorded_at}, was erased by a person at {left.erased_at}: its text is gone"
+        gone = TrajectoryDetail(
+            id=id,
+            skill=store.skills.get_skill(left.skill_id).name,
+            version=short(left.version_id),
+            session=left.session_id or "",
+            held_out=False,
+            erased_at=left.erased_at,
+        )
+        return Thing(id, "trajectory", text, gone, lambda _: None)
+    found = None if number is None else store.trajectories.get_trajectory(number)
+    if number is None or found is None:
+        raise NotFound(f"no {quoted(id)}: ids of trajectories come from record_trajectory")
+    skill_id, attempt = found
+    skill, is_held_out = store.skills.get_skill(skill_id), store.tasks.is_held_out(skill_id, attempt.prompt)
+    detail = TrajectoryDetail(
+        id=id,
+        skill=skill.name,
+        version=short(store.trajectories.version_of(number)),
+        session=attempt.session,
+        held_out=is_held_out,
+    )
+    if is_held_out:
+        text = f"{id} attempted a held-out task: what was asked, answered and scored is not shown"
+        return Thing(id, "trajectory", text, detail, lambda _: None)
+    detail = detail.model_copy(
+        update={"task": attempt.prompt, "hard": attempt.hard, "soft": attempt.soft, "reason": attempt.reason,
+                "n_messages": len(attempt.messages)}
+    )  # fmt: skip
+    score = "unscored" if attempt.hard is None else f"hard {int(attempt.hard)}, soft {attempt.soft}"
+    lines = [
+        f"{id} ({score})",
+        f"task: {attempt.prompt}",
+        *(f"[{message.role}] {message.content}" for message in attempt.messages),
+        f"answer: {attempt.answer}",
+        f"reason: {attempt.reason}",
+    ]
+    arguments: dict[str, JsonValue] = {"skill": handle(store, skill), "task": id}
+    scoring = NextStep(action="record_trajectory", arguments=arguments, why="it has no score")
+    return Thing(id, "trajectory", shown("\n".join(lines)), detail, lambda _: scoring if attempt.hard is None else None)
+
+
+def _number(id: str) -> int | None:
+    """Return the number in a trajectory's id, None where no trajectory can have it."""
+    number = id.partition(":")[2]
+    return int(number) if number.isascii() and number.isdecimal() and len(number) < 19 else None
+
+
+def _work(workspace: Workspace, id: str) -> Thing:
+    """Return work that is handed out, which anyone who knows its secret id may read.
+
+    Its text stays as it is, hidden characters too: who attempts a task reads the very bytes that are tested.
+    """
+    lease = workspace.store.leases.find(id)
+    if lease is None or lease.state != "out":
+        raise NotFound(f"there is no work {quoted(id)} to do: take more with submit_work")
+    arguments: dict[str, JsonValue] = {"job_id": lease.scope, "replies": [{"work_id": id}]}
+    step = NextStep(action="submit_work", arguments=arguments, why="hand in the answer")
+    return Thing(id, "work", workspace.work_folders.text(id), None, lambda _: step)
+
+
+_KINDS: tuple[tuple[str, str, Callable[[Workspace, str], Thing]], ...] = (
+    ("c-[0-9a-f]{12}", "candidate", _candidate),
+    ("t-[0-9a-f]{12}", "test", _test),
+    ("r-[0-9a-f]{12}", "run", _run),
+    ("w-[0-9a-f]{32}", "work", _work),
+    ("trajectory:.*", "trajectory", _trajectory),
+)

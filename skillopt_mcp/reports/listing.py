@@ -1,0 +1,231 @@
+"""Listing: which skills there are, what has been gathered for each, and what to do next."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from pydantic import JsonValue
+
+from skillopt_mcp.actions.candidates import skill_states
+from skillopt_mcp.backends.owners import is_locked
+from skillopt_mcp.core.advice import advise
+from skillopt_mcp.core.candidates import Promotion
+from skillopt_mcp.core.errors import BadSkill
+from skillopt_mcp.core.evidence import ACCEPTED
+from skillopt_mcp.core.next_step import NextStep, SkillState
+from skillopt_mcp.core.results import History, HistoryRow, PromotedAway, SkillList, SkillRow, SplitCounts
+from skillopt_mcp.core.skills import Skill, short
+from skillopt_mcp.documents.diffs import unified_diff
+from skillopt_mcp.store.tasks import Retirement
+from skillopt_mcp.workspace.skill_folders import (  # fmt: skip
+    find_skill_folders,
+    handle,
+    is_as_shipped,
+    is_nowhere,
+    read_skill,
+    recover,
+    skill_name,
+)
+from skillopt_mcp.workspace.workspace import Workspace, page_start, shortened
+
+PAGE = 15
+PAGE_BYTES = 9_000
+TROUBLE_BYTES = 1_500
+# The actions that one skill has before another, the first first.
+_PRESSING = ("promote_skill", "submit_work", "inspect", "replay", "evaluate_candidate", "skills move", "check",
+             "record_trajectory", "propose_edits", "tasks review", "add_tasks")  # fmt: skip
+_NONE = NextStep(
+    action="record_trajectory", arguments={"skill": "PATH"}, why="no skill was found; give the path of a skill folder"
+)
+
+
+def list_skills(workspace: Workspace, cursor: str | None = None) -> SkillList:
+    """Return tracked skills, then those found in skill folders, a page at a time; no store is made. Raises BadInput.
+
+    The next step is that of the most pressing skill of all.
+    """
+    start = page_start(cursor)
+    rows = all_skills(workspace)
+    shown, n_bytes = list[SkillRow](), 0
+    for row in rows[start : start + PAGE]:
+        n_bytes += len(row.model_dump_json().encode())
+        if shown and n_bytes > PAGE_BYTES:
+            break
+        shown.append(row)
+    end = start + len(shown)
+    first = min(rows, key=lambda row: (not row.tracked, _PRESSING.index(row.next_step.action)), default=None)
+    return SkillList(
+        skills=shown,
+        cursor=str(end) if end < len(rows) else None,
+        next_step=first.next_step if first else _NONE,
+    )
+
+
+def all_skills(workspace: Workspace) -> list[SkillRow]:
+    """Return the rows of every page of `list_skills`."""
+    roots = workspace.roots()
+    tracked = workspace.store.skills.list_listed() if workspace.is_made else []
+    known = {skill.path for skill in tracked}
+    found = dict.fromkeys(Path(os.path.realpath(path)) for path in find_skill_folders(roots))
+    new = [path for path in found if str(path) not in known and not is_as_shipped(path)]
+    return [*skill_rows(workspace, tracked, roots), *(_untracked(workspace, path, roots) for path in new)]
+
+
+def skill_row(workspace: Workspace, skill: Skill) -> SkillRow:
+    """Return a tracked skill as it is listed."""
+    return skill_rows(workspace, [skill], workspace.roots())[0]
+
+
+def _untracked(workspace: Workspace, path: Path, roots: Sequence[Path]) -> SkillRow:
+    step = NextStep(action="record_trajectory", arguments={"skill": str(path)}, why="not tracked yet")
+    try:
+        read_skill(path)
+    except BadSkill as error:
+        why = shortened(f"cannot be read: {error}", TROUBLE_BYTES)
+        step = NextStep(action="check", arguments={"folder": str(path)}, why=why)
+    promotable = workspace.root_at(str(path), roots) is not None
+    return SkillRow(name=path.name, path=str(path), tracked=False, promotable=promotable, next_step=step)
+
+
+def skill_rows(workspace: Workspace, skills: Sequence[Skill], roots: Sequence[Path]) -> list[SkillRow]:
+    """Return a row for each tracked skill, as it is on disk now where it can be read."""
+    if not skills:
+        return []
+    store = workspace.store
+    recover(store)
+    changed = [skill for skill in skills if not _is_as_stored(skill)]
+    problems = {skill.id: workspace.trouble(skill) for skill in changed}
+    now = {skill.id: store.skills.get_skill(skill.id) for skill in changed}
+    skills = [now.get(skill.id, skill) for skill in skills]
+    states = skill_states(store, [skill.id for skill in skills])
+    n_named = Counter(skill.name for skill in store.skills.list_listed())
+    unseen = store.promotions.list_unseen()
+    rows = list[SkillRow]()
+    for skill in skills:
+        name = skill.path if n_named[skill.name] > 1 or skill.name.startswith("-") else skill.name
+        problem = shortened(problems.get(skill.id, ""), TROUBLE_BYTES)
+        state = replace(states[skill.id], skill=name, problem=problem, is_gone=bool(problem) and is_nowhere(skill.path))
+        run = state.stopped_run
+        state = replace(state, is_running=run is not None and is_locked(store.locks_path, run))
+        rows.append(_row(workspace, skill, state, roots, _away(workspace, skill, unseen.get(skill.id, []))))
+    return rows
+
+
+def _row(
+    workspace: Workspace, skill: Skill, state: SkillState, roots: Sequence[Path], away: PromotedAway | None
+) -> SkillRow:
+    return SkillRow(
+        name=skill.name,
+        path=skill.path,
+        tracked=True,
+        live_version=short(skill.live_version),
+        best_version=short(skill.best_version) if skill.best_version else None,
+        splits=SplitCounts(train=state.n_train, val=state.n_val, test=state.n_test),
+        n_trajectories=state.n_trajectories,
+        n_new=state.n_new,
+        n_unscored=state.n_unscored,
+        open_candidates=state.n_candidates,
+        approved=list(state.approved),
+        promotable=workspace.root_at(skill.path, roots) is not None,
+        away=away,
+        next_step=advise(state),
+    )
+
+
+def promoted_away(workspace: Workspace) -> dict[str, PromotedAway]:
+    """Return by name what a permission alone promoted of each skill since a person last looked."""
+    unseen = workspace.store.promotions.list_unseen()
+    listed = [skill for skill in workspace.store.skills.list_listed() if skill.id in unseen]
+    found = {handle(workspace.store, skill): _away(workspace, skill, unseen[skill.id]) for skill in listed}
+    return {name: away for name, away in found.items() if away}
+
+
+def _away(workspace: Workspace, skill: Skill, changes: Sequence[Promotion]) -> PromotedAway | None:
+    """Return what a permission alone promoted, all that no person has seen; None where there is none, or not now."""
+    is_promoted = any(each.kind == "promote" for each in changes)
+    if not is_promoted or changes[0].to_version == changes[-1].from_version:
+        return None
+    name, before = handle(workspace.store, skill), short(changes[-1].from_version)
+    undo = NextStep(action="rollback_skill", arguments={"skill": name, "version": before}, why="")
+    return PromotedAway(
+        at=changes[0].created_at,
+        version=short(changes[0].to_version),
+        previous_version=before,
+        diff=shlex.join(["skillopt-mcp", "diff", name, before]),
+        undo=undo.as_command(),
+    )
+
+
+def _is_as_stored(skill: Skill) -> bool:
+    """Return whether a skill's folder holds what the store has as its live version."""
+    path = Path(skill.path)
+    try:
+        same = read_skill(path).digest == skill.live_version and skill_name(path) == skill.name
+    except BadSkill:
+        return False
+    return same and os.path.realpath(path) == skill.path
+
+
+def history(workspace: Workspace, skill: str) -> History:
+    """Return the promotions and rollbacks of a skill, newest first. Raises NotFound."""
+    # To list skills takes none of what this imports.
+    from skillopt_mcp.actions.promotions.consent import declined_changes  # noqa: PLC0415
+
+    tracked = workspace.kept(skill)
+    rows = [
+        HistoryRow(
+            at=each.created_at,
+            kind=each.kind,
+            version=short(each.to_version),
+            previous_version=short(each.from_version),
+            candidate_id=each.candidate_id,
+            verdict="accepted" if workspace.is_agents and each.verdict in ACCEPTED else each.verdict,
+            by=each.agreed,
+        )
+        for each in workspace.store.promotions.list_promotions(tracked.id)
+    ]
+    gone = workspace.store.retirements.list_retired(tracked.id).values()
+    retired = [_retired(each) for each in gone if not (workspace.is_agents and each.split == "test")]
+    return History(
+        skill=tracked.name, rows=rows, retired=retired[::-1],
+        declined=declined_changes(workspace, tracked.id),
+        next_step=_undo(workspace, tracked, rows[0]) if rows else None,
+    )  # fmt: skip
+
+
+def _undo(workspace: Workspace, skill: Skill, last: HistoryRow) -> NextStep:
+    """Return what undoes the last change, or an edit that was made since; first of all what mends a broken folder."""
+    if workspace.trouble(skill):
+        return skill_row(workspace, skill).next_step
+    arguments: dict[str, JsonValue] = {"skill": handle(workspace.store, skill)}
+    if last.version != short(skill.live_version):
+        arguments |= {"version": last.version, "over_edit": True}
+        return NextStep(action="rollback_skill", arguments=arguments, why="the files were edited since")
+    # Without a version, a rollback after a rollback would go further back.
+    if last.kind == "rollback":
+        arguments["version"] = last.previous_version
+    return NextStep(action="rollback_skill", arguments=arguments, why="undoes the last change")
+
+
+def _retired(retirement: Retirement) -> str:
+    reason = f": {retirement.reason}" if retirement.reason else ""
+    return f"{retirement.at} task '{retirement.name}' ({retirement.split}){reason}"
+
+
+def diff_versions(workspace: Workspace, skill: str, old: str | None = None, new: str | None = None) -> str:
+    """Return the unified diff between two versions; by default from the last promotion's parent to the live file."""
+    tracked = workspace.kept(skill)
+    store = workspace.store
+    new_id = store.skills.get_version(tracked.id, new).id if new else tracked.live_version
+    if old:
+        old_id = store.skills.get_version(tracked.id, old).id
+    else:
+        changes = store.promotions.list_promotions(tracked.id)
+        old_id = changes[0].from_version if changes else tracked.live_version
+    files = (store.skills.get_files(tracked.id, old_id), store.skills.get_files(tracked.id, new_id))
+    return unified_diff(*files, tracked.name)

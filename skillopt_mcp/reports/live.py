@@ -1,0 +1,135 @@
+"""Live: the same pages on loopback, for the person who started it. It takes GET alone, and changes nothing.
+
+A page that shows commands to copy needs no way to send any: what an agent's shell could ask for, it could also type.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+import secrets
+import signal
+import socket
+import time
+from collections.abc import Callable
+from urllib.parse import quote, unquote
+
+import uvicorn
+from starlette.applications import Starlette
+from starlette.datastructures import Headers
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
+from starlette.routing import Route
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from skillopt_mcp.core.errors import BadInput, SkillOptError
+from skillopt_mcp.reports.facts import gather, gather_skills
+from skillopt_mcp.reports.rendering import SECTIONS, html_page, html_part
+from skillopt_mcp.workspace.workspace import Workspace
+
+EVERY_S = 1.0
+_SHARE = 4  # the part of the time in which the store is not read is so many times the other
+_HEADERS = {
+    "Cache-Control": "no-store",
+    "Content-Security-Policy": "frame-ancestors 'none'",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+}
+
+
+class Guarded:
+    """An application that answers GET alone, to its own name, from its own pages, and to who has the token."""
+
+    def __init__(self, app: ASGIApp, place: str, token: str) -> None:
+        self._app, self._place, self._token = app, place, token.encode()
+        self._cookie = f"skillopt-report-{place.partition(':')[2]}"  # cookies are those of all ports of a host
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http":
+            answer = self._refusal(scope) or self._welcome(scope)
+            if answer:
+                await answer(scope, receive, send)
+                return
+        await self._app(scope, receive, send)
+
+    def _refusal(self, scope: Scope) -> Response | None:
+        headers = Headers(scope=scope)
+        if headers.getlist("host") != [self._place]:
+            return PlainTextResponse("Wrong Host header.", 421)
+        if headers.get("origin", f"http://{self._place}") != f"http://{self._place}":
+            return PlainTextResponse("Other pages may not look here.", 403)
+        if scope["method"] not in ("GET", "HEAD"):
+            return PlainTextResponse("Read-only: use GET.", 405, {"Allow": "GET, HEAD"})
+        return None
+
+    def _welcome(self, scope: Scope) -> Response | None:
+        """Return None for who has the cookie, a redirect that sets it for who has the token, else a refusal."""
+        request = Request(scope)
+        if hmac.compare_digest(request.cookies.get(self._cookie, "").encode(), self._token):
+            return None
+        if not hmac.compare_digest(request.query_params.get("token", "").encode(), self._token):
+            return PlainTextResponse("Open the address that skillopt-mcp printed, with its token.", 401)
+        welcome = RedirectResponse(f"/{quote(scope['path'].lstrip('/'))}", 303, _HEADERS)
+        welcome.set_cookie(self._cookie, self._token.decode(), httponly=True, samesite="strict")
+        return welcome
+
+
+def live_app(workspace: Workspace, store: str | None) -> Starlette:
+    """Return the application that shows the pages, and sends the parts of them that change."""
+
+    def parts(path: str) -> dict[str, str]:
+        if path.startswith("/report/"):
+            facts = gather(workspace, unquote(path.removeprefix("/report/")))
+            values = {"each": facts, "prefix": "", "level": 2, "store": store}
+            return {f"{name}-part": html_part(name, **values) for name in SECTIONS}
+        return {"skills": html_part("skills", skills=gather_skills(workspace), store=store, is_live=True)}
+
+    def skills(_: Request) -> Response:
+        return HTMLResponse(html_page([], gather_skills(workspace), store, script="live"), headers=_HEADERS)
+
+    def report(request: Request) -> Response:
+        try:
+            facts = gather(workspace, request.path_params["id"])
+        except SkillOptError as error:
+            return PlainTextResponse(str(error), 404, _HEADERS)
+        return HTMLResponse(html_page([facts], (), store, script="live"), headers=_HEADERS)
+
+    def events(request: Request) -> Response:
+        """Return what changed since the last event that a page has seen. It asks again: a browser has few streams."""
+        started, seen, lines, ids = time.monotonic(), request.headers.get("last-event-id", ""), list[str](), list[str]()
+        try:
+            found = parts(request.query_params.get("path", "/"))
+        except SkillOptError:  # what was shown is gone, or the store: the page stays as it was
+            found = {}
+        for id, html in found.items():
+            data = json.dumps({"id": id, "html": html})
+            ids.append(hashlib.sha256(data.encode()).hexdigest()[:16])
+            lines += [] if ids[-1] in seen else [f"data: {data}\n\n"]
+        wait_s = max(EVERY_S, _SHARE * (time.monotonic() - started))
+        text = "".join([*lines, f"id: {' '.join(ids)}\nretry: {1000 * wait_s:.0f}\n\n"])
+        return Response(text, headers=_HEADERS, media_type="text/event-stream")
+
+    return Starlette(routes=[Route("/", skills), Route("/report/{id:path}", report), Route("/events", events)])
+
+
+def serve_live(workspace: Workspace, path: str, store: str | None, port: int, announce: Callable[[str], None]) -> None:
+    """Show the pages until the process is stopped; `announce` is given the address of the one at `path`.
+
+    Raises BadInput for a port in use.
+    """
+    try:
+        listening = socket.create_server(("127.0.0.1", port))
+    except (OSError, OverflowError) as error:
+        raise BadInput(f"cannot listen at port {port} ({error}): choose another with --port") from None
+    place, token = f"127.0.0.1:{listening.getsockname()[1]}", secrets.token_urlsafe(32)
+    announce(f"http://{place}{quote(path)}?token={token}")
+    config = uvicorn.Config(
+        Guarded(live_app(workspace, store), place, token), log_level="warning", access_log=False, server_header=False,
+        lifespan="off", timeout_graceful_shutdown=1,
+    )  # fmt: skip
+    # uvicorn ends in good order at these signals, and then raises them once more.
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: None)
+    uvicorn.Server(config).run(sockets=[listening])

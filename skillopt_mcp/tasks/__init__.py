@@ -1,0 +1,1 @@
+"""Tasks, their splits, judges, formats and environments."""

@@ -1,0 +1,274 @@
+"""Registry: environments by name, and the code of their owners, whose failures are reported in one line."""
+
+from __future__ import annotations
+
+import asyncio
+import difflib
+import inspect
+import re
+import traceback
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from importlib.metadata import EntryPoint, entry_points
+from inspect import getattr_static
+from pathlib import Path
+from typing import TypeVar, cast
+
+from skillopt_mcp.core import limits
+from skillopt_mcp.core.calls import storable
+from skillopt_mcp.core.errors import BadInput, SkillOptError
+from skillopt_mcp.core.judging import Judge
+from skillopt_mcp.core.redacting import Redactor
+from skillopt_mcp.core.tasks import SPLITS, NewTask, Split, TaskFile
+from skillopt_mcp.core.text import quoted
+from skillopt_mcp.tasks.environments.base import Environment, rolls_out
+from skillopt_mcp.tasks.formats.rows import parse_group
+from skillopt_mcp.tasks.judges.judging import check_judge, environment_of
+
+T = TypeVar("T")
+SHOWN = 200
+_OURS = str(Path(__file__).parents[2])
+_LIBRARY = str(Path(traceback.__file__).parent)
+_MAX_CHARACTERS = 500
+_REDACTOR = Redactor()
+
+
+@contextmanager
+def foreign(what: str) -> Iterator[None]:
+    """Enter to run an environment's own code. Raises BadInput that says what went wrong there, and where."""
+    try:
+        yield
+    except SkillOptError as error:
+        text = _REDACTOR.text(str(error))
+        if text == str(error):
+            raise
+        raise BadInput(text) from None
+    # The code is the user's own: whatever it raises is reported, an exit too.
+    except BaseException as error:
+        if isinstance(error, KeyboardInterrupt | GeneratorExit):
+            raise
+        raise BadInput(f"{what}: {raised(error)}; correct that and retry") from error
+
+
+def is_stop(error: BaseException) -> bool:
+    """Return whether what came out of awaited foreign code was sent there: Ctrl-C, or a cancellation asked for."""
+    if isinstance(error, asyncio.CancelledError):
+        task = asyncio.current_task()
+        return task is not None and task.cancelling() > 0
+    return isinstance(error, KeyboardInterrupt | GeneratorExit)
+
+
+def raised(error: BaseException, redactor: Redactor = _REDACTOR) -> str:
+    """Return what foreign code raised on one line, without secrets, with the place in that code."""
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if _is_foreign(frame.filename)]
+    # A syntax error names its own place.
+    has_place = frames and not isinstance(error, SyntaxError)
+    place = f" ({Path(frames[-1].filename).name}, line {frames[-1].lineno})" if has_place else ""
+    text = " ".join(said_by(error, redactor).split())
+    said = f"{type(error).__name__}: {text}" if text else type(error).__name__
+    return f"{said if len(said) <= _MAX_CHARACTERS else said[:_MAX_CHARACTERS] + '...'}{place}"
+
+
+def said_by(error: BaseException, redactor: Redactor = _REDACTOR) -> str:
+    """Return the text of what foreign code raised, without secrets."""
+    try:
+        return redactor.text(str(error))
+    except Exception as broken:  # noqa: BLE001 - to spell it out is the foreign code's own work, too
+        return f"its text cannot be read ({type(broken).__name__})"
+
+
+def _is_foreign(path: str) -> bool:
+    return "site-packages" in path or not path.startswith((_OURS, _LIBRARY, "<"))
+
+
+def tasks_of(environment: Environment) -> list[NewTask]:
+    """Return all tasks of an environment, each with its split. Raises BadInput naming the first that is none."""
+    called = f"the environment '{environment.name}'"
+    found: list[NewTask] = []
+    for split in SPLITS:
+        with foreign(f"{called} gave no {split} tasks"):
+            given: object = environment.tasks(split)
+            if not isinstance(given, Iterable) or isinstance(given, str):
+                raise BadInput(
+                    f"{called} gave {_kind(given)} for the split '{split}': its method 'tasks' is to return a list of "
+                    "skillopt_mcp.NewTask"
+                )
+            rows = list(given)
+        for n, row in enumerate(rows, 1):
+            try:
+                found.append(_task(row, split, environment))
+            except BadInput as error:
+                raise BadInput(f"{called}, {split} task {n}{_named(row)}: {error}") from None
+    if not found:
+        raise BadInput(f"{called} has no tasks")
+    if all(task.split != "train" for task in found):
+        raise BadInput(f"{called} has no train tasks: a run learns from them")
+    return found
+
+
+def _task(row: object, split: Split, environment: Environment) -> NewTask:
+    """Return a task as it is stored. Raises BadInput for what is none, or stands in the wrong split."""
+    if not isinstance(row, NewTask):
+        raise BadInput(f"it is {_kind(row)}: give skillopt_mcp.NewTask(prompt, parse_judge({{'kind': ...}}), id)")
+    if not isinstance(row.prompt, str) or not row.prompt.strip() or len(row.prompt) > limits.PROMPT_CHARACTERS:
+        raise BadInput(f"its prompt is to be a text of 1 to {limits.PROMPT_CHARACTERS:,} characters")
+    if not isinstance(row.judge, Judge):
+        raise BadInput(f"its judge is {_kind(row.judge)}: make it with skillopt_mcp.parse_judge({{'kind': ...}})")
+    check_judge(row.judge)
+    own = environment.name
+    if rolls_out(environment) and environment_of(row.judge) != own:
+        raise BadInput(
+            f"its judge is to be {{'kind': 'environment', 'name': '{own}'}}: 'rollout' scores its own attempts"
+        )
+    name = cast(object, row.name)
+    if name is not None and not (isinstance(name, str) and len(name) <= limits.NAME_CHARACTERS):
+        raise BadInput(f"its name is to be a text of up to {limits.NAME_CHARACTERS} characters, or None")
+    if row.split not in (None, split):
+        raise BadInput(f"its split is {quoted(str(row.split))}: tasks('{split}') is to give the {split} tasks alone")
+    tags, files = _all(row.tags, str, "tags"), _all(row.files, TaskFile, "files")
+    return replace(row, prompt=storable(row.prompt), split=split, tags=tags, files=files, group=parse_group(row.group))
+
+
+def _all(given: object, kind: type[T], name: str) -> tuple[T, ...]:
+    if isinstance(given, Sequence) and not isinstance(given, str) and all(isinstance(each, kind) for each in given):
+        return tuple(given)
+    raise BadInput(f"its {name} are to be a tuple of {kind.__name__}")
+
+
+def _named(row: object) -> str:
+    name: object = getattr(row, "name", None)
+    return f" {quoted(name)}" if isinstance(name, str) else ""
+
+
+def _kind(value: object) -> str:
+    return "None" if value is None else f"of type {type(value).__name__}"
+
+
+def names(group: str) -> list[str]:
+    """Return the names that are registered in a group, sorted."""
+    return sorted({point.name for point in entry_points(group=group)})
+
+
+def made(group: str, kind: str, name: str, options: str) -> object:
+    """Return what an entry point of this name makes, which is called with the options as one text.
+
+    Without any it is called with nothing where it takes that, and else with an empty text. Raises BadInput when there
+    is none of that name or there are several, or it takes no such arguments, and whatever it raises itself.
+    """
+    return _called(_found(group, kind, name).load(), options)
+
+
+def _called(factory: Callable[..., object], options: str) -> object:
+    """Return what an entry point makes. Raises BadInput when it cannot be called with the options."""
+    try:
+        signature = inspect.signature(factory)
+    except (TypeError, ValueError):
+        return factory(options)
+    given = [options] if options else next((each for each in ([], [""]) if _takes(signature, each)), [""])
+    if not _takes(signature, given):
+        takes = "no options" if _takes(signature, []) else "other arguments"
+        raise BadInput(
+            f"{quoted(getattr(factory, '__name__', 'it'), SHOWN)} takes {takes}: an entry point is called with one "
+            f"text, here {quoted(options, SHOWN)}; register a function that reads it and returns the object"
+        )
+    return factory(*given)
+
+
+def _takes(signature: inspect.Signature, given: Sequence[str]) -> bool:
+    try:
+        signature.bind(*given)
+    except TypeError:
+        return False
+    return True
+
+
+def _found(group: str, kind: str, name: str) -> EntryPoint:
+    points = [point for point in entry_points(group=group) if point.name == name]
+    if not points:
+        known = names(group)
+        near = difflib.get_close_matches(name, known, n=1, cutoff=0.0)
+        meant = f"did you mean {quoted(near[0])}? " if near else ""
+        raise BadInput(f"unknown {kind} {quoted(name)}: {meant}Registered: {', '.join(known) or 'none'}")
+    if len({point.value for point in points}) > 1:
+        places = ", ".join(sorted(point.value for point in points))
+        raise BadInput(f"the {kind} {quoted(name)} is registered more than once ({places}): uninstall one")
+    return points[0]
+
+
+GROUP = "skillopt_mcp.environments"
+_MEMBERS = ("name", "version", "task_types", "tasks")
+
+
+def environment_names() -> list[str]:
+    """Return the names under which environments are registered, sorted."""
+    return names(GROUP)
+
+
+def open_environment(spec: str) -> Environment:
+    """Return the environment of a spec, NAME or NAME:OPTIONS.
+
+    The entry point NAME of the group `skillopt_mcp.environments` is called with the options as one text; without any,
+    with nothing where it takes that, and else with an empty text. Raises BadInput when there is no such environment, or
+    it cannot be opened.
+    """
+    name, _, options = spec.strip().partition(":")
+    with foreign(f"the environment {quoted(spec, SHOWN)} cannot be opened"):
+        opened = made(GROUP, "environment", name, options)
+    return checked(opened, spec)
+
+
+def checked(value: object, spec: str = "") -> Environment:
+    """Return a value as the environment that it is. Raises BadInput when it is none."""
+    shown = quoted(spec or (value.__name__ if isinstance(value, type) else type(value).__name__), SHOWN)
+    # Looked up without being read: a version may take a data set to compute.
+    lacking = [name for name in _MEMBERS if getattr_static(value, name, None) is None]
+    if lacking:
+        raise BadInput(f"{shown} is not an environment, it has no '{lacking[0]}': see help(skillopt_mcp.Environment)")
+    if isinstance(value, type):
+        raise BadInput(f"{shown} is a class: give an environment made of it, {value.__name__}(...)")
+    with foreign(f"{shown} has no name"):
+        name: object = getattr(value, "name")  # noqa: B009
+    if not isinstance(name, str) or not name.strip():
+        raise BadInput(f"the name of {shown} is to be a text that is not empty, not {quoted(str(name))}")
+    return cast(Environment, value)
+
+
+_WHOLE = re.compile(r"[+-]?[0-9]{1,18}")
+_REAL = re.compile(r"[+-]?([0-9]{1,18}\.[0-9]{0,18}|\.[0-9]{1,18}|[0-9]{1,18}(?=[eE]))([eE][+-]?[0-9]{1,3})?")
+_WORDS: dict[str, bool | None] = {
+    "true": True, "yes": True, "on": True, "false": False, "no": False, "off": False, "null": None, "~": None, "": None,
+}  # fmt: skip
+Scalar = str | int | float | bool | None
+
+
+def plain_value(text: str) -> Scalar:
+    """Return what a text written without quotes means: a number, a truth value, nothing, or the text itself."""
+    if text.lower() in _WORDS:
+        return _WORDS[text.lower()]
+    if _WHOLE.fullmatch(text):
+        return int(text)
+    if _REAL.fullmatch(text):
+        return float(text)
+    return text
+
+
+def parse_options(text: str) -> dict[str, Scalar]:
+    """Return the settings of "name=value,name=value". Raises BadInput for a part that is none, or comes twice."""
+    found: dict[str, Scalar] = {}
+    for part in filter(None, (each.strip() for each in text.split(","))):
+        name, equals, value = part.partition("=")
+        if not equals or not name.strip() or name.strip() in found:
+            raise BadInput(f"cannot use {quoted(part)}: write each setting once, as name=value")
+        found[name.strip()] = plain_value(value.strip())
+    return found
+
+
+def accepted(given: Mapping[str, Scalar], known: Sequence[str], also: Sequence[str] = ()) -> dict[str, Scalar]:
+    """Return the settings that are given. Raises BadInput for an unknown one, naming the nearest that is known."""
+    names = (*known, *also)
+    for name in given:
+        if name not in names:
+            near = difflib.get_close_matches(name, names, n=1, cutoff=0.0)
+            raise BadInput(f"unknown setting {quoted(name)}{f': did you mean {quoted(near[0])}?' if near else ''}")
+    return dict(given)

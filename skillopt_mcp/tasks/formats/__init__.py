@@ -1,0 +1,1 @@
+"""The formats in which people keep their tasks."""

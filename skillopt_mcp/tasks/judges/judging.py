@@ -1,0 +1,173 @@
+"""Judging: from a judge as callers write it to the scores of many attempts, whose questions go out together."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+
+import skillopt_mcp.tasks.judges.kinds  # noqa: F401 - registers every kind
+from skillopt_mcp.core.calls import Ask, Message
+from skillopt_mcp.core.errors import BadInput
+from skillopt_mcp.core.evidence import Attempted
+from skillopt_mcp.core.judging import KINDS, Attempt, Combined, Judge, Outcome, Score, Unscored, judge_of
+from skillopt_mcp.core.tasks import Task
+from skillopt_mcp.tasks.judges.base import Asking, quoted
+from skillopt_mcp.tasks.judges.kinds.command import Command
+from skillopt_mcp.tasks.judges.kinds.reported import ByEnvironment
+
+MAX_JUDGES = 20
+MAX_DEPTH = 5
+# What numbers of an answer that are too large, and its depth, can make a checked judge raise; all else is our fault.
+_STUMBLES = (ArithmeticError, RecursionError)
+
+
+def parse_judge(value: object) -> Judge:
+    """Return the checked judge of a decoded JSON value. Raises BadInput, in one line."""
+    level, n_judges, depth = [value], 0, 0
+    while level:
+        n_judges, depth = n_judges + len(level), depth + 1
+        if n_judges > MAX_JUDGES or depth > MAX_DEPTH:
+            raise BadInput(f"a judge combines at most {MAX_JUDGES} judges on {MAX_DEPTH} levels; use fewer")
+        level = [inner for each in level for inner in _inner(each)]
+    judge = judge_of(value)
+    check_judge(judge)
+    return judge
+
+
+def _inner(value: object) -> list[object]:
+    """Return the judges inside what may be a judge."""
+    parts = value.get("judges") if isinstance(value, dict) else None
+    return [each.get("judge", each) for each in parts if isinstance(each, dict)] if isinstance(parts, list) else []
+
+
+def parse_judge_json(text: str) -> Judge:
+    """Return the judge of a JSON text that `judge_json` wrote."""
+    return judge_of(json.loads(text))
+
+
+def check_judge(judge: Judge) -> None:
+    """Raise BadInput if the judge, or one that it combines, could never judge sensibly."""
+    for part in judge.parts() if isinstance(judge, Combined) else ():
+        check_judge(part)
+    judge.check()
+
+
+def kinds() -> dict[str, str]:
+    """Return the help of every kind, by its name."""
+    return {kind: " ".join((KINDS[kind].__doc__ or "").split()) for kind in sorted(KINDS)}
+
+
+def usage() -> str:
+    """Return the parameters that each kind needs, in one line: `{kind: exact|contains, expected} | ...`."""
+    kinds_of: dict[str, list[str]] = {}
+    for kind in sorted(KINDS):
+        fields = [(field.alias or name, field) for name, field in KINDS[kind].model_fields.items()]
+        needed = [each for each in fields if each[1].is_required()] or fields
+        shown = [f"{name}: {field.description}" if field.description else name for name, field in needed]
+        kinds_of.setdefault(", ".join(shown), []).append(kind)
+    return " | ".join(f"{{kind: {'|'.join(kinds)}, {parameters}}}" for parameters, kinds in kinds_of.items())
+
+
+def leaves(judge: Judge) -> Iterator[Judge]:
+    """Yield the single judges of a judge, in order."""
+    if isinstance(judge, Combined):
+        for part in judge.parts():
+            yield from leaves(part)
+    else:
+        yield judge
+
+
+def missing_programs(judge: Judge, registered: Collection[str]) -> list[str]:
+    """Return the programs that a judge names and that are not registered, sorted: such a task cannot be judged."""
+    return sorted({leaf.name for leaf in leaves(judge) if isinstance(leaf, Command)} - set(registered))
+
+
+def score(judge: Judge, answer: str, messages: Sequence[Message] = ()) -> Outcome:
+    """Return the score of an answer under a checked judge that needs no model or program.
+
+    Judges look at the last 100,000 characters of the trimmed answer (numeric and choice at the last 20,000).
+    """
+    attempt = Attempt(answer, messages)
+    return _folded(judge, lambda leaf: _score(leaf, attempt))
+
+
+def judge_all(ask: Ask, attempts: Sequence[Attempted]) -> list[Outcome]:
+    """Return the score of each attempt under its task's judge, or why it has none.
+
+    The questions of all judges of one kind go out together. A judge that fails, a reply that stays missing or unusable,
+    and a score that is not in [0, 1] leave the attempt without a score: never with a made-up one.
+    """
+    looked_at = [_attempt(each) for each in attempts]
+    asking: dict[type[Asking], list[tuple[int, Asking]]] = {}
+    for n, each in enumerate(attempts):
+        for leaf in leaves(each.task.judge):
+            if isinstance(leaf, Asking):
+                asking.setdefault(type(leaf), []).append((n, leaf))
+    asked: list[list[tuple[Judge, Outcome]]] = [[] for _ in attempts]
+    for kind in sorted(asking, key=lambda kind: kind.kind):
+        outcomes = kind.score_all(ask, [(leaf, looked_at[n]) for n, leaf in asking[kind]])
+        for (n, leaf), outcome in zip(asking[kind], outcomes, strict=True):
+            asked[n].append((leaf, outcome))
+
+    return [
+        _guarded(each.task.judge, attempt, outcomes)
+        for each, attempt, outcomes in zip(attempts, looked_at, asked, strict=True)
+    ]
+
+
+def _attempt(attempted: Attempted) -> Attempt:
+    task = attempted.task
+    files = [(file.path, file.content) for file in task.files]
+    return Attempt(attempted.answer, attempted.messages, task.prompt, files, attempted.draw)
+
+
+def _guarded(judge: Judge, attempt: Attempt, asked: Sequence[tuple[Judge, Outcome]]) -> Outcome:
+    def outcome_of(leaf: Judge) -> Outcome:
+        if isinstance(leaf, Asking):
+            return _valid(next(outcome for other, outcome in asked if other is leaf))
+        return _valid(_score(leaf, attempt))
+
+    try:
+        return _valid(_folded(judge, outcome_of))
+    # What an answer causes was scored before (`_score`): this is a lack of memory, a library that is not there, a fault
+    # of a judge that asks. It is no verdict on the answer, and must not end the run either.
+    except Exception as error:  # noqa: BLE001
+        return Unscored(f"the judge failed: {type(error).__name__}: {error}")
+
+
+def _folded(judge: Judge, outcome_of: Callable[[Judge], Outcome]) -> Outcome:
+    """Return the outcome of a judge whose single judges have these outcomes, each asked once, in order."""
+    if isinstance(judge, Combined):
+        return judge.combine([_folded(part, outcome_of) for part in judge.parts()])
+    return outcome_of(judge)
+
+
+def _score(leaf: Judge, attempt: Attempt) -> Outcome:
+    """Return the score of a single judge: what an answer makes a judge stumble over has failed."""
+    try:
+        return leaf.score(attempt)
+    except _STUMBLES as error:
+        text = quoted(attempt.answer)
+        reason = f"the judge stumbled over {text}: {type(error).__name__}: {quoted(str(error))}"
+        return Score(hard=False, soft=0.0, reason=reason)
+
+
+def _valid(outcome: Outcome) -> Outcome:
+    if isinstance(outcome, Score) and not 0.0 <= outcome.soft <= 1.0:
+        return Unscored(f"the judge gave a score of {outcome.soft}, which is not between 0 and 1")
+    return outcome
+
+
+def is_form_alone(tasks: Sequence[Task]) -> bool:
+    """Return whether there are tasks, and each of them judges nothing but the form of an answer."""
+    return bool(tasks) and all(task.judge.is_form_only() for task in tasks)
+
+
+def environment_of(judge: Judge) -> str | None:
+    """Return the environment whose own score the judge takes over, or None."""
+    return next((leaf.name for leaf in leaves(judge) if isinstance(leaf, ByEnvironment)), None)
+
+
+def attemptable(tasks: Iterable[Task], environment: str | None) -> list[Task]:
+    """Return the tasks that a target can get a score for: an environment its own, any other target the rest."""
+    return [task for task in tasks if environment_of(task.judge) == environment]

@@ -1,0 +1,427 @@
+"""Programs: runs the programs that a person registered as judges, confined. Not pure: it starts processes.
+
+It answers questions of the stage `check` as a backend does. What it cannot run is missing, never a score.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict
+from functools import cache
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict
+
+from skillopt_mcp.core.calls import Call, Question, Reply, Usage
+from skillopt_mcp.core.commands import NAME, Limits, RegisteredCommand
+from skillopt_mcp.core.errors import BackendError, BadInput
+from skillopt_mcp.core.judging import Attempt
+from skillopt_mcp.core.replies import CheckReply
+from skillopt_mcp.tasks.judges.base import quoted
+from skillopt_mcp.tasks.judges.kinds.command import check_call, unregistered
+
+if sys.platform != "win32":
+    import pwd
+
+_ROOT = Path(__file__).parents[3]
+_START = (
+    "import sys; sys.path.insert(0, sys.argv[1]); "
+    "from skillopt_mcp.tasks.judges.supervisor import main; main(sys.argv[2])"
+)
+# What the supervisor may take on top of the program's time, and what it then has to end.
+_GRACE_S, _END_S = 1.5, 0.5
+# What shells and wrappers exit with when they may not run, or do not find, what they were to run.
+_NOT_STARTED = (126, 127)
+_MAX_ARGV_CHARS = 32_000
+_REPORT_BYTES = 1 << 20
+_FREE = Usage(usd=0.0)
+# The sets of programs that have started.
+_TRIED: set[str] = set()
+
+
+class _Material(BaseModel):
+    """The evidence of a check: the answer, and the task's files as [path, content]."""
+
+    model_config = ConfigDict(frozen=True)
+    answer: str
+    files: list[tuple[str, str]]
+
+
+class _Ending(BaseModel):
+    """What the supervisor reports."""
+
+    exit: int | None
+    limit: str | None
+    error: str | None
+    output: str
+
+
+def _together(prints: Iterable[str]) -> str:
+    return f"command:{hashlib.sha256(''.join(sorted(prints)).encode()).hexdigest()[:16]}"
+
+
+NO_COMMANDS = _together(())
+
+
+class CommandRunner:
+    """Runs registered commands, one private folder each; `clean` takes secrets out of what they print."""
+
+    name = "command"
+    deferred = False
+
+    def __init__(self, commands: Mapping[str, RegisteredCommand], clean: Callable[[str], str] = str) -> None:
+        self._commands = commands
+        self._clean = clean
+        self.fingerprint = _together(command.fingerprint for command in commands.values())
+
+    async def complete(self, call: Call) -> Reply:
+        """Return how the command ended, as the JSON of a CheckReply; a fault when it could not be run.
+
+        Raises BackendError when no such command is registered, its program is no longer the registered one, or nothing
+        can confine it.
+        """
+        if not isinstance(call.request, Question):
+            raise BackendError(f"stage '{call.stage}' is no question to a registered command")
+        command = await asyncio.to_thread(self.command, call.request.instructions)
+        material = _Material.model_validate_json(call.request.evidence)
+        folder = ""
+        try:
+            folder = tempfile.mkdtemp(prefix="judge-")
+            _lay_out(Path(folder), material)
+            ending = await _supervised(_job(command, folder), command.limits.time_s + _GRACE_S)
+        except OSError as error:
+            shutil.rmtree(folder, ignore_errors=True)
+            return _missing(f"it could not be run: {error}")
+        # It may have changed between that look and its start: then what ran is not what was registered.
+        await asyncio.to_thread(self.command, command.name)
+        is_started = ending.error is None and ending.exit not in _NOT_STARTED
+        cleaned = ending.model_copy(update={"output": self._clean(ending.output)})
+        return _reply(cleaned, confinement(command), "" if is_started else describe_barrier(command.argv))
+
+    async def try_all(self) -> None:
+        """Run each program on an empty answer, once in this process. Raises BackendError if one cannot start."""
+        if self.fingerprint in _TRIED:
+            return
+        for name in self._commands:
+            reply = await self.complete(check_call(name, Attempt("", draw="trial")))
+            if reply.missing:
+                raise BackendError(f'judge program "{name}" cannot start: {reply.text}')
+        _TRIED.add(self.fingerprint)
+
+    def command(self, name: str) -> RegisteredCommand:
+        """Return the command that a task names. Raises BackendError when it may not be run: see `complete`."""
+        command = self._commands.get(name)
+        if command is None:
+            raise BackendError(unregistered(name))
+        if has_changed(command):
+            raise BackendError(
+                f"the program of the judge command '{name}' has changed: look at it, and register it again with "
+                f"'skillopt-mcp tasks judges add {name} -- PROGRAM ARGS'"
+            )
+        if why := _unconfinable(command):
+            raise BackendError(why)
+        return command
+
+
+def _job(command: RegisteredCommand, folder: str) -> str:
+    wrapper = [] if command.unconfined else bwrap_line(folder, readable_paths(command.argv, command.reads))
+    job = {
+        "argv": command.argv,
+        "folder": folder,
+        "wrapper": wrapper,
+        "user": unprivileged_user(),
+        **asdict(command.limits),
+        "disk_bytes": command.limits.disk_bytes,
+    }
+    return json.dumps(job)
+
+
+def register_command(
+    name: str,
+    argv: Sequence[str],
+    limits: Limits | None = None,
+    reads: Sequence[str] = (),
+    *,
+    unconfined: bool = False,
+) -> RegisteredCommand:
+    """Return the command ready to be stored, its program found and hashed. Raises BadInput when it could not run."""
+    if not re.fullmatch(NAME, name):
+        raise BadInput(f"{quoted(name, 40)} cannot name a command: use a to z, digits and hyphens")
+    if not argv or sum(map(len, argv)) > _MAX_ARGV_CHARS or any("\0" in part for part in argv):
+        raise BadInput(f"the command line of '{name}' is empty or too long: give a program and its arguments")
+    program = shutil.which(argv[0])
+    if program is None:
+        raise BadInput(f"the program '{argv[0]}' is not found or not executable: give the path of a program")
+    for folder in reads:
+        if not os.path.isabs(folder) or not os.path.exists(folder) or os.path.realpath(folder) == "/":
+            raise BadInput(f"'{folder}' is no absolute path of a file or folder below /: name what '{name}' may read")
+    line = (os.path.abspath(program), *argv[1:])
+    made = RegisteredCommand(name, line, program_sha256(line), limits or Limits(), tuple(reads), unconfined)
+    if why := _unconfinable(made):
+        raise BadInput(why)
+    return made
+
+
+def confinement(command: RegisteredCommand) -> str:
+    """Return what keeps a command from the rest of the machine."""
+    return "none" if command.unconfined else "bwrap"
+
+
+def _unconfinable(command: RegisteredCommand) -> str:
+    """Return why a command may not be run here, and both ways out, or ""."""
+    fault = "" if command.unconfined else bwrap_fault()
+    return fault and (
+        f'judge program "{command.name}" needs bubblewrap, which {fault}: install it (apt-get install bubblewrap), '
+        "or register the program with --unconfined, with all your rights"
+    )
+
+
+# The digests of programs that are at rest, by path: an interpreter is too large to be hashed at every check.
+_KNOWN: dict[str, tuple[tuple[int, ...], bytes]] = {}
+_SETTLED_NS = 2_000_000_000
+
+
+def program_sha256(argv: Sequence[str]) -> str:
+    """Return the sha256 (hex) over the files that a command line names by absolute path: its program, its scripts."""
+    digest = hashlib.sha256()
+    for part in argv:
+        if os.path.isabs(part) and os.path.isfile(part):
+            digest.update(_file_sha256(part))
+    return digest.hexdigest()
+
+
+def _file_sha256(path: str) -> bytes:
+    with open(path, "rb") as file:
+        stat = os.fstat(file.fileno())
+        # Only the system sets ctime; a file that has just changed may change again without another one.
+        stamp = (stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns)
+        if time.time_ns() - stat.st_ctime_ns < _SETTLED_NS:
+            return hashlib.file_digest(file, "sha256").digest()
+        if _KNOWN.get(path, ((), b""))[0] != stamp:
+            _KNOWN[path] = (stamp, hashlib.file_digest(file, "sha256").digest())
+        return _KNOWN[path][1]
+
+
+def has_changed(command: RegisteredCommand) -> bool:
+    """Return whether its program is no longer the registered one, or cannot be read: then it is not run."""
+    try:
+        return program_sha256(command.argv) != command.sha256
+    except OSError:
+        return True
+
+
+def _lay_out(folder: Path, material: _Material) -> None:
+    """Write the working copy: the task's files, and the answer as answer.txt."""
+    work = folder / "work"
+    (folder / "tmp").mkdir()
+    work.mkdir()
+    for path, content in [*material.files, ("answer.txt", material.answer)]:
+        place = Path(os.path.normpath(work / path))
+        if not place.is_relative_to(work) or place == work:
+            raise OSError(f"the file '{path}' would lie outside of the working copy")
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_text(content, "utf-8", "replace", newline="")
+
+
+async def _supervised(job: str, patience_s: float) -> _Ending:
+    """Return what the supervisor reports. Raises OSError when it reports nothing."""
+    supervisor = await asyncio.create_subprocess_exec(
+        sys.executable, "-I", "-S", "-c", _START, str(_ROOT), job,
+        stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL,
+        env={"LANG": os.environ.get("LANG", "C.UTF-8")}, start_new_session=True, limit=_REPORT_BYTES,
+    )  # fmt: skip
+    assert supervisor.stdin
+    assert supervisor.stdout
+    report = b""
+    try:
+        async with asyncio.timeout(patience_s):
+            report = await supervisor.stdout.readline()
+            await supervisor.wait()
+    except TimeoutError:
+        if not report:
+            raise OSError("its supervisor did not answer in time") from None
+    finally:
+        # The end of its input is the order to end everything below it.
+        supervisor.stdin.close()
+        try:
+            await asyncio.wait_for(supervisor.wait(), _END_S)
+        except TimeoutError:
+            supervisor.kill()
+            await supervisor.wait()
+    if not report:
+        raise OSError(f"its supervisor ended with {supervisor.returncode}")
+    return _Ending.model_validate_json(report)
+
+
+def describe_barrier(argv: Sequence[str]) -> str:
+    """Return why a command line cannot work for the user that it runs as here, and what to do, or ""."""
+    user = unprivileged_user()
+    why = barred(argv, user)
+    if not why:
+        return ""
+    return (
+        f"{why}, and what root registers as a judge runs as '{name_of(user)}': put it where that user can reach it, or "
+        "run skillopt-mcp as another user than root"
+    )
+
+
+def _reply(ending: _Ending, confined: str, why: str) -> Reply:
+    """Return how a command ended; `why` is the reason that it may not have been started for."""
+    if ending.error is not None:
+        return _missing(f"it could not be started: {why or ending.error}")
+    if ending.limit == "abandoned":
+        return _missing("it was given up")
+    if ending.exit in _NOT_STARTED:
+        cause = f"{why}; " if why else ""
+        return _missing(
+            f"it could not be started (exit code {ending.exit}): {cause}{quoted(ending.output[-300:], 300)}"
+        )
+    check = CheckReply.model_validate({**ending.model_dump(exclude={"error"}), "confined": confined})
+    return Reply(check.model_dump_json(), usage=_FREE)
+
+
+def _missing(reason: str) -> Reply:
+    return Reply(reason, usage=_FREE, fault="internal")
+
+
+SYSTEM_FOLDERS = (
+    "/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/etc", "/nix/store", "/sys/devices/system/cpu",
+)  # fmt: skip
+# Not `share`: that of ~/.local holds what other programs keep, keyrings too.
+_PREFIX_PARTS = ("bin", "lib", "lib64", "libexec", "include", "pyvenv.cfg")
+_PROBE_S = 10
+_LINKS = 40
+_USE = {True: "run", False: "read"}
+
+
+def bwrap_fault() -> str:
+    """Return why bubblewrap cannot confine programs here, or "". It is run once to see."""
+    path = shutil.which("bwrap")
+    return _failure(path) if path else "is not installed"
+
+
+@cache
+def _failure(path: str) -> str:
+    """Return how the bubblewrap at this path fails, or ""."""
+    user = unprivileged_user()
+    try:
+        subprocess.run(
+            [path, *_ALONE, *_ro_binds(SYSTEM_FOLDERS), "--", "/bin/sh", "-c", ":"],
+            user=user[0] if user else None, group=user[1] if user else None, extra_groups=[] if user else None,
+            capture_output=True, timeout=_PROBE_S, check=True,
+        )  # fmt: skip
+    except subprocess.CalledProcessError as error:
+        return f"fails here ({quoted(error.stderr.decode('utf-8', 'replace').strip()[-200:], 200)})"
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return f"fails here ({error})"
+    return ""
+
+
+# Processes, network, users and devices of its own, and no files yet.
+_ALONE = (
+    "--unshare-all", "--die-with-parent", "--new-session", "--cap-drop", "ALL", "--proc", "/proc", "--dev", "/dev",
+)  # fmt: skip
+
+
+def _ro_binds(paths: Sequence[str]) -> list[str]:
+    return [part for path in paths for part in ("--ro-bind-try", path, path)]
+
+
+def bwrap_line(folder: str, reads: Sequence[str]) -> list[str]:
+    """Return the beginning of a command line that runs the rest with no files but `folder`, `reads` and devices.
+
+    It writes in `folder` alone, whose `tmp` is its /tmp and /dev/shm, too: what is there counts as its use of the disk.
+    """
+    tmp = os.path.join(folder, "tmp")
+    return [
+        shutil.which("bwrap") or "bwrap", *_ALONE, "--bind", tmp, "/tmp", "--bind", tmp, "/dev/shm", *_ro_binds(reads),
+        "--bind", folder, folder,
+        "--remount-ro", "/dev", "--remount-ro", "/", "--chdir", os.path.join(folder, "work"), "--",
+    ]  # fmt: skip
+
+
+def readable_paths(argv: Sequence[str], further: Sequence[str]) -> list[str]:
+    """Return what a command may read: the system, the installation of its program, the files its line names, `further`.
+
+    A program in PREFIX/bin reads PREFIX's lib and so on; other files of a home folder are not among them.
+    """
+    found: dict[str, None] = dict.fromkeys([*SYSTEM_FOLDERS, *further])
+    for part in argv:
+        path = Path(part)
+        if not path.is_absolute() or not path.is_file():
+            continue
+        # An interpreter next to the program, or a link, leads to another installation.
+        neighbour = path.parent / "python3" if path.parent.name == "bin" else path
+        for each in (path, Path(os.path.realpath(path)), neighbour, Path(os.path.realpath(neighbour))):
+            found[str(each)] = None
+            if each.parent.name == "bin":
+                found |= dict.fromkeys(str(each.parent.parent / name) for name in _PREFIX_PARTS)
+    inside = [path for path in found if any(str(parent) in found for parent in Path(path).parents)]
+    return [path for path in found if path not in inside and os.path.exists(path)]
+
+
+def unprivileged_user() -> list[int]:
+    """Return [user id, group id] of the user that programs run as when this process is root's, else []."""
+    if sys.platform == "win32" or os.geteuid() != 0:
+        return []
+    try:
+        user = pwd.getpwnam("nobody")
+    except KeyError:
+        return [65534, 65534]
+    return [user.pw_uid, user.pw_gid]
+
+
+def name_of(user: Sequence[int]) -> str:
+    """Return the name of a user ([user id, group id]), its number where it has none, "" where there is no user."""
+    if not user:
+        return ""
+    try:
+        return pwd.getpwuid(user[0]).pw_name
+    except KeyError:
+        return str(user[0])
+
+
+def barred(argv: Sequence[str], user: Sequence[int]) -> str:
+    """Return which file that a command line names a user ([user id, group id]) cannot reach, and why, or "".
+
+    A link is followed: what it leads through counts as well. Access lists, where there are any, are not looked at.
+    """
+    for part in filter(os.path.isabs, argv if user else ()):
+        for path in _led_through(part):
+            leads = f" leads to '{path}'" if str(path) != part else ""
+            closed = next((each for each in reversed(path.parents) if not _may(each, user, 0o1)), None)
+            if closed is not None:
+                return f"'{part}'{leads}: the user '{name_of(user)}' may not enter the folder '{closed}'"
+            if not path.is_symlink() and path.is_file() and not _may(path, user, 0o1 if part == argv[0] else 0o4):
+                return f"'{part}'{leads}: the user '{name_of(user)}' may not {_USE[part == argv[0]]} it"
+    return ""
+
+
+def _led_through(part: str) -> Iterator[Path]:
+    """Yield a path and what each link in its last place leads to, with the links in their folders resolved."""
+    for _ in range(_LINKS):
+        path = Path(os.path.realpath(os.path.dirname(part)), os.path.basename(part))
+        yield path
+        if not path.is_symlink():
+            return
+        part = os.path.join(path.parent, os.readlink(path))
+
+
+def _may(path: Path, user: Sequence[int], right: int) -> bool:
+    """Return whether the mode of a file or folder gives a user a right (1 to enter or run, 4 to read)."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return True
+    shift = 6 if found.st_uid == user[0] else 3 if found.st_gid == user[1] else 0
+    return bool(found.st_mode >> shift & right)

@@ -1,0 +1,183 @@
+"""Reflect: the optimizer reads what happened, in minibatches of a kind, and proposes changes.
+
+Minibatches hold failures, or successes, or pairs of a failed and a successful attempt at one task.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from skillopt_mcp.core.calls import Ask, Call
+from skillopt_mcp.core.edits import UNSHOWN, Edit, Patch
+from skillopt_mcp.core.evidence import Trajectory
+from skillopt_mcp.core.limits import PATCH_EDITS
+from skillopt_mcp.core.replies import AwareReply, EditReply, ProposalReply
+from skillopt_mcp.core.skills import MAIN_FILE, SkillFiles
+from skillopt_mcp.documents.edits import clean_note
+from skillopt_mcp.prompts.rendering import (
+    TRAJECTORY_LIMIT,
+    Brief,
+    Group,
+    Parsed,
+    ask_parsed,
+    render_contrasts,
+    render_trajectories,
+)
+
+MAX_PATTERNS = 8
+MAX_STRANGE = 8
+MAX_DIGITS = 12
+NotesFrom = Literal["both", "failure_only"]
+
+
+@dataclass(frozen=True, slots=True)
+class Reflection:
+    """The patches that came of a batch, and why some minibatches gave none.
+
+    `notes` point at rules that were passed over, each an edit of the appendix; `patterns` are the mistakes seen.
+    """
+
+    patches: tuple[Patch, ...]
+    unusable: tuple[str, ...]
+    notes: tuple[Edit, ...] = ()
+    patterns: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ReflectSettings:
+    """How to reflect: attempts per minibatch, characters per attempt, and what to ask.
+
+    With `aware`, analysts classify failures as lapses or defects; `notes_from` says which may write notes on lapses.
+    """
+
+    minibatch: int = 8
+    limit: int = TRAJECTORY_LIMIT
+    failure_only: bool = False
+    aware: bool = False
+    notes_from: NotesFrom = "both"
+
+
+@dataclass(frozen=True, slots=True)
+class _Minibatch:
+    group: Group
+    n: int
+    attempts: tuple[Trajectory, ...]
+
+
+def reflect(
+    ask: Ask, files: SkillFiles, evidence: Sequence[Trajectory], brief: Brief, settings: ReflectSettings
+) -> Reflection:
+    """Return a patch per minibatch of failures (hard is 0), successes and contrasts.
+
+    What has no score is neither. Minibatches are shuffled by the draw. Every edit carries the ids of its minibatch's
+    trajectories.
+    """
+    if brief.budget < 1:
+        return Reflection((), ())
+    minibatches = _minibatches(evidence, brief, settings)
+    calls = [_call(files, each, brief, settings) for each in minibatches]
+    _, model = brief.form.analyst_reply(aware=settings.aware)
+    replies = ask_parsed(ask, calls, model, lambda reply: brief.form.problem(files, reply))
+    outcomes = [_read(each, reply, brief, settings) for each, reply in zip(minibatches, replies, strict=True)]
+    return Reflection(
+        patches=tuple(patch for each in outcomes for patch in each.patches),
+        unusable=tuple(note for each in outcomes for note in each.unusable),
+        notes=tuple(note for each in outcomes for note in each.notes),
+        patterns=tuple(pattern for each in outcomes for pattern in each.patterns)[:MAX_PATTERNS],
+    )
+
+
+def _minibatches(evidence: Sequence[Trajectory], brief: Brief, settings: ReflectSettings) -> list[_Minibatch]:
+    pairs = _contrasts(evidence)
+    paired = {each.id for pair in pairs for each in pair}
+    rest = [each for each in evidence if each.id not in paired]
+    failures = [(each,) for each in rest if each.hard is False]
+    successes = [(each,) for each in rest if each.hard and not settings.failure_only]
+    groups: list[tuple[Group, Sequence[tuple[Trajectory, ...]], int]] = [
+        ("failure", failures, settings.minibatch),
+        ("success", successes, settings.minibatch),
+        ("contrast", pairs, max(1, settings.minibatch // 2)),
+    ]
+    found = []
+    for name, units, size in groups:
+        order = list(units)
+        random.Random(f"{brief.draw}/{name}").shuffle(order)
+        chunks = [order[start : start + size] for start in range(0, len(order), size)]
+        found += [_Minibatch(name, n, tuple(each for unit in chunk for each in unit)) for n, chunk in enumerate(chunks)]
+    return found
+
+
+def _contrasts(evidence: Sequence[Trajectory]) -> list[tuple[Trajectory, Trajectory]]:
+    """Return the first failed and the first successful attempt at each task that has both."""
+    firsts: dict[int, dict[bool, Trajectory]] = {}
+    for each in evidence:
+        if each.task_id is not None and each.hard is not None:
+            firsts.setdefault(each.task_id, {}).setdefault(each.hard, each)
+    return [(found[False], found[True]) for found in firsts.values() if len(found) == 2]
+
+
+def _is_aware(minibatch: _Minibatch, settings: ReflectSettings) -> bool:
+    return settings.aware and (minibatch.group != "success" or settings.notes_from == "both")
+
+
+def _call(files: SkillFiles, minibatch: _Minibatch, brief: Brief, settings: ReflectSettings) -> Call:
+    aware = _is_aware(minibatch, settings)
+    schema, _ = brief.form.analyst_reply(aware=aware)
+    failure, success, contrast = brief.form.analyst
+    prompt = {"failure": failure, "success": success, "contrast": contrast}[minibatch.group]
+    attempts = minibatch.attempts
+    if minibatch.group == "contrast":
+        body = render_contrasts(list(zip(attempts[::2], attempts[1::2], strict=True)), settings.limit)
+    else:
+        body = render_trajectories(attempts, settings.limit)
+    instructions = brief.instructions(prompt, "skill_aware") if aware else brief.instructions(prompt)
+    question = brief.question(files, instructions, body, schema, tuple(each.id for each in attempts))
+    return Call("optimizer", "reflect", question, f"{brief.draw}/{minibatch.group}{minibatch.n}")
+
+
+def _read(minibatch: _Minibatch, parsed: Parsed[ProposalReply], brief: Brief, settings: ReflectSettings) -> Reflection:
+    """Return the reflection that one analyst's reply is."""
+    reply, name = parsed.value, minibatch.group
+    if reply is None:
+        return Reflection((), (f"{name} analyst: {parsed.problem}",))
+    ids = tuple(each.id for each in minibatch.attempts)
+    patterns = (reply.reasoning,) if reply.reasoning and name != "success" else ()
+    proposals, notes, unusable = reply.proposals()[:PATCH_EDITS], tuple[Edit, ...](), tuple[str, ...]()
+    if isinstance(reply, AwareReply) and _is_aware(minibatch, settings):
+        failed = {each.id for each in minibatch.attempts if not each.hard}
+        lapses = {ids[each.trajectory - 1] for each in reply.classified if _is_lapse(each.kind, each.trajectory, ids)}
+        notes = _notes(reply, tuple(id for id in ids if id in lapses) or ids)
+        if proposals and failed and failed <= lapses:
+            unusable, proposals = (f"{name} analyst: changes without a defect behind them were left out",), []
+        ids = tuple(id for id in ids if id not in lapses)
+    # What is worked into a whole text later, or is one, rests on all that its author saw.
+    cited = [_cited(each, minibatch, ids) if brief.mode == "patch" else ids for each in proposals]
+    edits = tuple(
+        _edit(each, ids, named, from_failure=name != "success") for each, named in zip(proposals, cited, strict=True)
+    )
+    patches = (Patch(edits, reply.reasoning),) if edits else ()
+    return Reflection(patches, unusable, notes, patterns)
+
+
+def _is_lapse(kind: str, number: int, ids: tuple[str, ...]) -> bool:
+    return kind == "lapse" and 1 <= number <= len(ids)
+
+
+def _notes(reply: AwareReply, sources: tuple[str, ...]) -> tuple[Edit, ...]:
+    cleaned = [note for text in reply.notes if (note := clean_note(text))]
+    return tuple(Edit("append", None, note, MAIN_FILE, sources, cited=sources) for note in dict.fromkeys(cleaned))
+
+
+def _cited(reply: EditReply, minibatch: _Minibatch, ids: tuple[str, ...]) -> tuple[str, ...]:
+    """Return what an edit names of the attempts, and the first numbers that it gives and none of them has."""
+    shown = [each.id for each in minibatch.attempts]
+    named = {shown[number - 1] for number in reply.evidence if 1 <= number <= len(shown)}
+    strange = dict.fromkeys(str(number)[:MAX_DIGITS] for number in reply.evidence if not 1 <= number <= len(shown))
+    return (*(id for id in ids if id in named), *(f"{UNSHOWN}{each}" for each in list(strange)[:MAX_STRANGE]))
+
+
+def _edit(reply: EditReply, sources: tuple[str, ...], cited: tuple[str, ...], *, from_failure: bool) -> Edit:
+    return Edit(reply.op, reply.target, reply.content, reply.path, sources, from_failure, cited)

@@ -1,0 +1,1 @@
+"""Where things are, who answers in which role, lint of skills, and work for hosts."""

@@ -1,0 +1,166 @@
+"""Answering: which backends answer in a run, and what has changed of them since it began."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from itertools import pairwise
+from typing import NamedTuple
+
+from skillopt_mcp import __version__
+from skillopt_mcp.backends.base import Backend
+from skillopt_mcp.backends.owners import Lock, lock_run
+from skillopt_mcp.backends.registry import is_spec, without_options
+from skillopt_mcp.core.calls import Role
+from skillopt_mcp.core.errors import Busy, Refused
+from skillopt_mcp.core.runs import Answering, Run
+from skillopt_mcp.core.tasks import Task
+from skillopt_mcp.tasks.environments.registry import environment_names
+from skillopt_mcp.workspace.evidence import judge_named, shown_origin
+from skillopt_mcp.workspace.workspace import Workspace
+
+ALLOWED = "--allow-changed"
+
+
+def answering(backends: Mapping[Role, Backend], after: int = 0) -> Answering:
+    """Return who answers in a run from now on, when so many of its steps are finished."""
+    return Answering(after, {role: backend.fingerprint for role, backend in sorted(backends.items())}, __version__)
+
+
+def tasks_of(workspace: Workspace, run: Run) -> list[Task]:
+    """Return the tasks that a run was frozen with, in the order in which they were added."""
+    frozen = set(run.tasks)
+    return [task for task in workspace.store.tasks.list_tasks(run.skill_id) if task.id in frozen]
+
+
+def run_backends(workspace: Workspace, run: Run) -> dict[Role, Backend]:
+    """Return the backends that would answer in a run, as they are named now. Raises BackendError without one."""
+    return workspace.backends_for(tasks_of(workspace, run)) | {"optimizer": workspace.backend("optimizer")}
+
+
+class Names(NamedTuple):
+    """How target, optimizer and judge model of a run are spelled; the judge is empty where none is needed."""
+
+    target: str
+    optimizer: str
+    judge: str
+
+    @classmethod
+    def of(cls, backends: Mapping[Role, Backend]) -> Names:
+        """Return the names of backends."""
+        return cls(backends["target"].name, backends["optimizer"].name, judge_named(backends))
+
+    def fit(self, run: Run) -> bool:
+        """Return whether a run was begun with the same models, however they are asked; fingerprints show the rest."""
+        begun = (run.target, run.optimizer, run.judge)
+        return all(without_options(one) == without_options(other) for one, other in zip(begun, self, strict=True))
+
+
+def backends_of(workspace: Workspace, run: Run) -> dict[Role, Backend]:
+    """Return the backends that answer in a run. Raises Refused when it was begun with other models."""
+    backends = run_backends(workspace, run)
+    if not Names.of(backends).fit(run):
+        judge = f" and judge '{run.judge}'" if run.judge else ""
+        raise Refused(
+            f"run '{run.id}' has target '{run.target}' and optimizer '{run.optimizer}'{judge}: resume it with these"
+        )
+    return backends
+
+
+class Changed(NamedTuple):
+    """A role whose backend has another fingerprint than before."""
+
+    role: str
+    before: str
+    now: str
+
+    def __str__(self) -> str:
+        return f"the {self.role} was '{self.before}' and is '{self.now}' now"
+
+
+def changes(before: Answering, now: Answering) -> list[Changed]:
+    """Return the roles whose backends have changed."""
+    roles = sorted(before.fingerprints.keys() | now.fingerprints.keys())
+    origins = [[shown_origin(each.fingerprints.get(role, "none")) for each in (before, now)] for role in roles]
+    return [Changed(role, *pair) for role, pair in zip(roles, origins, strict=True) if pair[0] != pair[1]]
+
+
+def changed_since(workspace: Workspace, run: Run, now: Answering) -> list[Changed]:
+    """Return the roles whose backends have changed since the run so far.
+
+    A change after which no step was finished does not count: nothing of it stays.
+    """
+    others = changes(run.answering[-1], now)
+    if not others or run.status == "finished":
+        return others
+    return others if changes(_lasting(workspace, run)[-1], now) else []
+
+
+def describe_changes(run: Run) -> list[str]:
+    """Return which backends changed during a run, and after which of its steps."""
+    return [
+        f"{f'after step {now.after}' if now.after else 'before its first step'}, the {each.role} changed from "
+        f"'{each.before}' to '{each.now}'"
+        for before, now in pairwise(run.answering)
+        for each in changes(before, now)
+    ]
+
+
+def check_unchanged(
+    workspace: Workspace, run: Run, backends: Mapping[Role, Backend],
+    command: str = f"the same command with --resume {ALLOWED}",
+) -> None:  # fmt: skip
+    """Raise Refused when a backend of a run has changed; `command` is how a person allows that."""
+    if others := changed_since(workspace, run, answering(backends)):
+        then = "take its outcome as it is" if run.status == "finished" else "continue it and measure its versions again"
+        raise Refused(f"{describe_changed(run, others)}: start a new run, or {then}: {command}")
+
+
+def describe_changed(run: Run, others: Iterable[Changed]) -> str:
+    """Return that backends have changed since a run began."""
+    return f"run '{run.id}' began with another model, or another state of it: {'; '.join(map(str, others))}"
+
+
+def lock_of(workspace: Workspace, run: Run) -> Lock:
+    """Return the held lock of a run. Raises Busy when another process or thread holds it."""
+    lock = lock_run(workspace.store.locks_path, run.id)
+    if lock is None:
+        raise Busy(f"run '{run.id}' is locked by another process or thread: wait for it, or stop it")
+    return lock
+
+
+def note_answering(workspace: Workspace, run: Run, backends: Mapping[Role, Backend]) -> Run:
+    """Return a run whose lock is held, once it is stored who answers from now on, and how these are spelled.
+
+    After a change no answer of before is used: the current and the best version are measured again. Changes without a
+    finished step after them are forgotten.
+    """
+    runs = workspace.store.runs
+    lasting = _lasting(workspace, run)
+    now = answering(backends, len(runs.list_steps(run.id)))
+    noted = lasting if not changes(lasting[-1], now) else (*lasting, now)
+    if noted != run.answering:
+        runs.set_answering(run.id, noted)
+    names = Names.of(backends)
+    if names != (run.target, run.optimizer, run.judge):
+        runs.set_backends(run.id, *names)
+    return replace(run, answering=noted, **names._asdict())
+
+
+def _lasting(workspace: Workspace, run: Run) -> tuple[Answering, ...]:
+    """Return who answered first, and then in finished steps of a run, the latest last."""
+    n_steps = len(workspace.store.runs.list_steps(run.id)) if len(run.answering) > 1 else 0
+    return run.answering[:1] + tuple(each for each in run.answering[1:] if each.after < n_steps)
+
+
+def describe_own_backend(run: Run) -> str:
+    """Return how to resume a run that a program began with its own backend; "" where a command can name them all."""
+    own = next((name for name in (run.target, run.optimizer, run.judge) if name and not _can_be_named(name)), "")
+    if not own:
+        return ""
+    return f"{run.id} uses a program's own backend ('{own}'): call train(...) again with the same arguments"
+
+
+def _can_be_named(backend: str) -> bool:
+    name, _, rest = backend.strip().partition(":")
+    return is_spec(backend) and (name != "env" or rest.partition(":")[0] in environment_names())

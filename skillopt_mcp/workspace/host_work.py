@@ -1,0 +1,487 @@
+"""Host work: calls that a host's agents answer: leased in folders, received, checked; and who holds what until when."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import secrets
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import PureWindowsPath
+
+from pydantic import JsonValue
+
+from skillopt_mcp.backends.asking import Outstanding
+from skillopt_mcp.backends.spending import Budget
+from skillopt_mcp.backends.work import ANSWER, SCHEMA, SCORE, TOOL_CALLS, asked_for, kind_of, n_chars, work_of
+from skillopt_mcp.backends.wrappers import redacted
+from skillopt_mcp.core import limits
+from skillopt_mcp.core.budgets import Cost
+from skillopt_mcp.core.calls import NO_TOOL_CALL, TOOL_CALL, Call, Message, Reply, Role, Rollout, storable
+from skillopt_mcp.core.candidates import Candidate
+from skillopt_mcp.core.edits import Edit, Patch
+from skillopt_mcp.core.errors import BadInput
+from skillopt_mcp.core.limits import PATCH_EDITS
+from skillopt_mcp.core.next_step import NextStep
+from skillopt_mcp.core.replies import AwareReply, PatchReply
+from skillopt_mcp.core.results import Foreseen, Receipt, WorkEstimate, WorkItem
+from skillopt_mcp.core.skills import SkillFiles
+from skillopt_mcp.core.tasks import Task
+from skillopt_mcp.core.text import counted, quoted
+from skillopt_mcp.documents.edits import apply_patch
+from skillopt_mcp.prompts.parsing import parse_reply
+from skillopt_mcp.store.leases import Answered, Failing, GivenUp, Lease, Offer, Taken, Term
+from skillopt_mcp.store.opening import Store
+from skillopt_mcp.store.pending import Pending
+from skillopt_mcp.tasks.judges.judging import leaves
+from skillopt_mcp.tasks.judges.kinds.reported import ByHost, host_evaluation
+from skillopt_mcp.training.promotion_test import Test
+from skillopt_mcp.workspace.costs import default_tokens
+from skillopt_mcp.workspace.evidence import fewest_votes, is_attempted_by_host, is_host_run, is_judged_by_host, n_votes
+from skillopt_mcp.workspace.workspace import Workspace, shortened
+
+
+def leases_in_time(workspace: Workspace, scope: str) -> list[Lease]:
+    """Return the leases of a scope that have not expired and have no answer."""
+    now = workspace.lease_time()
+    return [lease for lease in workspace.store.leases.unanswered_of(scope) if lease.expires_at > now]
+
+
+def own_leases(workspace: Workspace, scope: str) -> list[Lease]:
+    """Return what of a scope the caller's own session has out, in time or overdue, in the order in which it took it."""
+    out = [lease for lease in workspace.store.leases.unanswered_of(scope) if lease.session == workspace.session]
+    # Of what came back to the session that had it before, the last lease.
+    return list({lease.call_id: lease for lease in sorted(out, key=lambda lease: lease.taken_at)}.values())
+
+
+def describe_leases(workspace: Workspace, scope: str) -> str:
+    """Return how much work of a scope is out and until when, or since when it is overdue; "" without any.
+
+    In points in time, not as what is left: a text that is read page by page must not change.
+    """
+    if out := leases_in_time(workspace, scope):
+        n = counted(len(out), "item of work is", "items of work are")
+        return f"{n} out until {minute_after(max(lease.expires_at for lease in out))}"
+    overdue = workspace.store.leases.unanswered_of(scope)
+    return f"work was out until {_minute(max(lease.expires_at for lease in overdue))}" if overdue else ""
+
+
+def describe_own_leases(workspace: Workspace, scope: str) -> list[str]:
+    """Return, a line each, the work of a scope that the caller's own session has out.
+
+    Only the session that took work knows its id.
+    """
+    out = own_leases(workspace, scope)
+    if not out:
+        return []
+    return [
+        f"this session has out, each in the folder of its name below {workspace.work_folders.root}:",
+        *(f"  {each.id} since {_minute(each.taken_at)}, until {minute_after(each.expires_at)}" for each in out),
+    ]
+
+
+def describe_answers(store: Store, scope: str) -> str:
+    """Return how many answers and judgements of a host are handed in; "" without any."""
+    n = store.leases.count_answered(scope)
+    n_judged = n.get("judge", 0)
+    parts = [(sum(n.values()) - n_judged, "answer"), (n_judged, "judgement")]
+    return " and ".join(counted(each, one) for each, one in parts if each)
+
+
+def minute_after(at: float) -> str:
+    """Return the first whole minute at or after a point in time, given in seconds since 1970."""
+    return _minute(math.ceil(at / 60) * 60)
+
+
+def _minute(at: float) -> str:
+    return f"{datetime.fromtimestamp(at, UTC):%Y-%m-%d %H:%M} UTC"
+
+
+MAX_ITEMS = 16
+DEFAULT_ITEMS = 4
+DEFAULT_CHARS = 400_000
+MAX_REPLIES = 64
+# Where the id of a lease names the server that handed it out; the rest is secret.
+_OWNER = slice(2, 18)
+_START_AGENTS = "start a fresh agent for each folder in `work`: it does what WORK.md there says; do not do it yourself"
+
+
+@dataclass(frozen=True, slots=True)
+class Capacity:
+    """How much a host takes at once: items (none: it only hands in), and characters of all it is to read for them."""
+
+    items: int = DEFAULT_ITEMS
+    chars: int = DEFAULT_CHARS
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.items <= MAX_ITEMS:
+            raise BadInput(f"max_items must be 0-{MAX_ITEMS}, got {self.items}")
+        if self.chars < 1:
+            raise BadInput(f"max_chars must be 1 or more, got {self.chars}")
+
+
+def hand_out(
+    workspace: Workspace, scope: str, outstanding: Outstanding, capacity: Capacity | None
+) -> tuple[list[WorkItem], NextStep]:
+    """Return work on calls that no session has, leased to the caller's session, and what to do with it or without any.
+
+    The order is random and reveals nothing; what is taken at once is for one version of the skill, or of one kind.
+    Without `capacity` a caller is given what its session has out already, if anything.
+    Raises CapReached when all that is left was handed out before, and to do so again would exceed a cap.
+    """
+    ids = [lease.id for lease in own_leases(workspace, scope) if lease.expires_at > workspace.lease_time()][:MAX_ITEMS]
+    again = "this session has these out already; where no agent works on one, "
+    if capacity is not None or not ids:
+        again, ids = "", [offer.id for offer in _leased(workspace, scope, outstanding.calls, capacity or Capacity())]
+    arguments: dict[str, JsonValue] = {"job_id": scope}
+    if ids:
+        work = [WorkItem(work_id=each, folder=str(workspace.work_folders.folder(each))) for each in ids]
+        return work, NextStep(action="submit_work", arguments=arguments, why=f"{again}{_START_AGENTS}")
+    why = "more work may be free"
+    if out := leases_in_time(workspace, scope):
+        until = minute_after(min(lease.expires_at for lease in out))
+        n_own = sum(lease.session == workspace.session for lease in out)
+        why = f"{len(out)} items are out ({n_own} to your agents): wait for those, or stop here and call it at {until}"
+    return [], NextStep(action="submit_work", arguments=arguments, why=why)
+
+
+def _leased(workspace: Workspace, scope: str, calls: Mapping[int, Call], capacity: Capacity) -> list[Offer]:
+    leases = workspace.store.leases
+    _release_of_ended_servers(workspace, scope)
+
+    def shuffled(call_id: int) -> bytes:
+        return hashlib.sha256(f"{scope} {call_id}".encode()).digest()
+
+    free = leases.free(sorted(calls, key=shuffled), workspace.lease_time())
+    taken = _take(workspace, scope, calls, _fitting(free, calls, capacity))
+    if taken.is_capped and not taken.offers:
+        # What was never handed out is paid for.
+        taken = _take(workspace, scope, calls, _fitting(leases.never_taken(free), calls, capacity))
+        if not taken.offers:
+            raise Budget(scope, workspace.caps).reached(workspace.store.budgets.get_spent(scope), Cost())
+    return taken.offers
+
+
+def _release_of_ended_servers(workspace: Workspace, scope: str) -> None:
+    """Release what other sessions took from a server that has ended. A late answer to it still counts if it is first.
+
+    Agents of the caller's own session may still work.
+    """
+    others = [lease for lease in workspace.store.leases.unanswered_of(scope) if lease.session != workspace.session]
+    alive = {owner: workspace.owner.is_alive(owner) for owner in {lease.id[_OWNER] for lease in others}}
+    if gone := [lease.id for lease in others if not alive[lease.id[_OWNER]]]:
+        workspace.store.leases.free_at(gone, workspace.lease_time())
+
+
+def _take(workspace: Workspace, scope: str, calls: Mapping[int, Call], call_ids: Sequence[int]) -> Taken:
+    """Write the folders of calls, and lease them to the session of the caller."""
+    leases, folders, now, offers = workspace.store.leases, workspace.work_folders, workspace.lease_time(), list[Offer]()
+    for call_id in call_ids:
+        request = calls[call_id].request
+        task_id = request.task.id if isinstance(request, Rollout) else None
+        offer = Offer(f"w-{workspace.owner.name}{secrets.token_hex(8)}", call_id, task_id)
+        try:
+            folders.make(offer.id, work_of(calls[call_id], offer.id))
+        except BadInput as reason:
+            # The same for every taker: the rest of the job goes on without it.
+            leases.rule_out(Reply(str(reason), fault="unsupported", id=call_id))
+        else:
+            offers.append(offer)
+    if not offers:
+        return Taken([], is_capped=False)
+    term = Term(scope, workspace.session, now, now + workspace.lease_s)
+    taken = leases.take(offers, term, workspace.caps)
+    folders.remove({offer.id for offer in offers} - {offer.id for offer in taken.offers})
+    # A process died before it could.
+    stale = folders.stale()
+    folders.remove(set(stale) - leases.in_time(stale, now))
+    return taken
+
+
+def _fitting(free: Sequence[int], calls: Mapping[int, Call], capacity: Capacity) -> list[int]:
+    chosen, left = list[int](), capacity.chars
+    for call_id in free:
+        if kind_of(calls[call_id]) != kind_of(calls[free[0]]):
+            continue
+        left -= n_chars(calls[call_id])
+        if len(chosen) == capacity.items or (chosen and left < 0):
+            break
+        chosen.append(call_id)
+    return chosen
+
+
+def withdraw(workspace: Workspace, scope: str) -> None:
+    """Take back the work of a scope that is still out: its verdict is reached."""
+    workspace.work_folders.remove(workspace.store.leases.withdraw(scope))
+
+
+def estimate_host_test(test: Test, store: Store, foreseen: Foreseen | None) -> WorkEstimate:
+    """Return what is left of a host's test: its shortest mean course and its longest, less what is done."""
+    n_done = 0 if test.foreseen else store.tests.count_attempts(test.row.id)
+    shortest = min((row.runs for row in foreseen.power), default=test.row.plan.most_runs) if foreseen else 1
+    attempts = max(1, shortest - n_done), max(1, test.row.plan.most_runs - n_done)
+    n_tasks = len(test.tasks)
+    votes = [math.ceil(n * sum(map(count, test.tasks)) / n_tasks) for n, count in zip(attempts, _VOTES, strict=True)]
+    return WorkEstimate(
+        attempts=attempts,
+        judgements=(votes[0], votes[1]),
+        tokens_each=default_tokens("host"),
+        by_host=[
+            *["target"] * is_attempted_by_host(test.row.backend),
+            *["judge"] * (votes[1] > 0 and is_judged_by_host(test.row.backend)),
+        ],
+    )
+
+
+_VOTES = (fewest_votes, n_votes)
+_FIELDS = ("work_id", "reply", "tool_calls", "score", "failed")
+_MAX_TOOL_CALLS = 1_000
+# A given-up task is evidence of the version: another agent would be a second chance. A judge or optimizer is none.
+_MOST_FAILURES: dict[Role, int] = {"target": 1, "optimizer": 3, "judge": 3}
+_SAID: dict[Answered, str] = {
+    "accepted": "",
+    "duplicate": "this work was submitted before; the first reply stays",
+    "late": "another agent answered it first",
+    "withdrawn": "it is no longer needed",
+}
+GIVEN_UP = "this work was given up as failed before"
+_MISSING = "it is missing already"
+_GIVEN_UP: dict[GivenUp, str] = {
+    "missing": "it is missing now",
+    "free": "it is handed out again",
+    "elsewhere": "its time ran out, and another agent has it",
+    "late": _SAID["late"],
+}
+
+
+def receive(workspace: Workspace, replies: Sequence[object]) -> tuple[list[Receipt], list[str]]:
+    """Return what became of each reply, and the scopes that they belong to, each once. Raises BadInput for too many."""
+    if len(replies) > MAX_REPLIES:
+        raise BadInput(f"replies must be at most {MAX_REPLIES}, got {len(replies):,}: submit them in parts")
+    receipts, scopes = [], dict[str, None]()
+    for given in replies:
+        receipt, scope = _received(workspace, given)
+        receipts.append(receipt)
+        if scope:
+            scopes[scope] = None
+    return receipts, list(scopes)
+
+
+def _received(workspace: Workspace, given: object) -> tuple[Receipt, str | None]:
+    fields = given if isinstance(given, Mapping) else {"work_id": given}
+    given_id = fields.get("work_id")
+    if not isinstance(given_id, str):
+        return Receipt(work_id="", status="refused", reason='a reply is {work_id, reply?}: "work_id" is missing'), None
+    # Some give the folder of the work, which is called by its id.
+    work_id = PureWindowsPath(given_id.strip()).name.lower()
+    lease = workspace.store.leases.find(storable(work_id))
+    if lease is None:
+        shown = shortened(given_id, 80)
+        return Receipt(work_id=shown, status="unknown", reason="unknown work_id"), None
+    try:
+        return _answered(workspace, lease, fields), lease.scope
+    except BadInput as error:
+        status, reason = _overtaken(workspace, lease), shortened(str(error), 300)
+        return Receipt(
+            work_id=lease.id, status=status or "refused", reason=_why(workspace, lease, status) if status else reason
+        ), lease.scope
+
+
+def _why(workspace: Workspace, lease: Lease, status: Answered) -> str:
+    if lease.state == "failed" and lease.role == "target":
+        return GIVEN_UP
+    # A question may have ended with a reply that could not be used, and was not given up.
+    if status in ("duplicate", "late") and workspace.store.leases.is_missing(lease.call_id):
+        return _MISSING
+    return GIVEN_UP if lease.state == "failed" else _SAID[status]
+
+
+def _overtaken(workspace: Workspace, lease: Lease) -> Answered | None:
+    """Return why nothing can be wrong with a reply any more: an earlier reply has removed the folder."""
+    if workspace.store.leases.unanswered([lease.call_id]):
+        return None
+    found = workspace.store.leases.find(lease.id)
+    return "duplicate" if found and found.state in ("answered", "failed") else "late"
+
+
+def _answered(workspace: Workspace, lease: Lease, fields: Mapping[object, object]) -> Receipt:
+    for name in fields:
+        if name not in _FIELDS:
+            raise BadInput(f"a reply has no field {quoted(str(name))}: it has {', '.join(_FIELDS)}")
+    failed = fields.get("failed") or None
+    if failed is not None and fields.get("reply"):
+        raise BadInput("give reply or failed, not both")
+    if lease.state == "failed" and failed is None:
+        raise BadInput(GIVEN_UP)
+    status: Answered
+    if lease.state != "out":
+        status = "withdrawn" if lease.state == "withdrawn" else "duplicate"
+        reason = _why(workspace, lease, status)
+    elif failed is not None:
+        became = _given_up(workspace, lease, str(failed))
+        status, reason = "accepted", _GIVEN_UP[became]
+        if became == "late":
+            status, reason = became, _why(workspace, lease, became)
+    else:
+        reply = _reply(workspace, lease, fields)
+        if problem := _problem(workspace, lease, reply):
+            status, reason = "accepted", _spoilt(workspace, lease, reply, problem)
+        else:
+            status = workspace.store.leases.answer(lease.id, reply, workspace.session)
+            reason = _why(workspace, lease, status)
+    workspace.work_folders.remove([lease.id])
+    return Receipt(work_id=lease.id, status=status, reason=reason)
+
+
+def _given_up(workspace: Workspace, lease: Lease, why: str) -> GivenUp:
+    said = workspace.redactor.text(storable(why[:1000]))
+    missing = Reply(f"the host could not do it: {said}", fault="internal", id=lease.call_id)
+    return workspace.store.leases.fail(_failing(workspace, lease, missing))
+
+
+def _failing(workspace: Workspace, lease: Lease, missing: Reply) -> Failing:
+    return Failing(lease.id, missing, _MOST_FAILURES[lease.role], workspace.lease_time())
+
+
+def _problem(workspace: Workspace, lease: Lease, reply: Reply) -> str:
+    """Return why the answer to a question cannot be used; "" where it can."""
+    schema = None if lease.role == "target" else workspace.work_folders.read(lease.id, SCHEMA)
+    model = asked_for(schema) if schema else None
+    if model is None:
+        return ""
+    parsed = parse_reply(reply.text, model)
+    if isinstance(parsed, str):
+        return parsed
+    if not isinstance(parsed, PatchReply):
+        return ""
+    # All questions of a proposal are about the version that it began on.
+    run = workspace.store.runs.get_run(lease.scope)
+    return _unplaced(parsed, workspace.store.skills.get_files(run.skill_id, run.base_version))
+
+
+def _unplaced(reply: PatchReply, files: SkillFiles) -> str:
+    """Return why none of the edits that a reply proposes applies; "" where one does, or none is proposed."""
+    proposals = reply.proposals()
+    if not proposals or (isinstance(reply, AwareReply) and reply.notes):
+        return ""
+    edits = tuple(Edit(each.op, each.target, each.content, each.path) for each in proposals[:PATCH_EDITS])
+    reports = apply_patch(files, Patch(edits)).reports
+    if any(report.status == "applied" for report in reports):
+        return ""
+    details = "; ".join(f"edits.{each.index} ({each.op}): {each.detail}" for each in reports[:3])
+    return f"no edit applies to the skill: {details}"
+
+
+def _spoilt(workspace: Workspace, lease: Lease, reply: Reply, problem: str) -> str:
+    """Return that a question is missing now, as its replies could not be used. Raises BadInput while tries are left.
+
+    The same reply twice, as after a lost connection, is one try.
+    """
+    note_id = f"w-{hashlib.sha256(f'{lease.id} {reply.text}'.encode()).hexdigest()[:32]}"
+    said = workspace.redactor.text(storable(problem[:1000]))
+    missing = Reply(f"no reply of the host could be used: {said}", fault="malformed", id=lease.call_id)
+    failing = _failing(workspace, lease, missing)
+    if not workspace.store.leases.note_unusable(failing, note_id):
+        raise BadInput(
+            f"the reply cannot be used ({said}): give one JSON object that is valid under the schema in WORK.md"
+        )
+    return f"it is missing now, after {failing.most} replies that could not be used ({shortened(said, 200)})"
+
+
+def _reply(workspace: Workspace, lease: Lease, fields: Mapping[object, object]) -> Reply:
+    """Return the reply to store: what was given, or else left in the folder of the work, without secrets."""
+    task = workspace.store.tasks.get_task(lease.task_id) if lease.task_id is not None else None
+    text = _text(workspace, lease, fields.get("reply"))
+    messages = (*_tool_calls(workspace, lease, fields.get("tool_calls")), *_score(workspace, lease, task, fields))
+    size = len(text) + sum(len(message.content) for message in messages)
+    if size > limits.TRAJECTORY_CHARACTERS:
+        raise BadInput(f"the reply has {size:,} characters, {limits.TRAJECTORY_CHARACTERS:,} are allowed: shorten it")
+    reply = Reply(text, tuple(messages), id=lease.call_id)
+    return redacted(workspace.redactor, reply, task)
+
+
+def _text(workspace: Workspace, lease: Lease, given: object) -> str:
+    if isinstance(given, Mapping):
+        given = _written(given)
+    if given is not None and not isinstance(given, str):
+        raise BadInput("reply must be a text or a JSON object")
+    text = given if given is not None else workspace.work_folders.read(lease.id, ANSWER)
+    if text is None:
+        raise BadInput(f"the work has no reply: write '{ANSWER}' in its folder, or give `reply`")
+    if not text.strip():
+        raise BadInput("the reply is empty: give the answer, or say why there is none as failed")
+    return storable(text)
+
+
+def _tool_calls(workspace: Workspace, lease: Lease, given: object) -> list[Message]:
+    """Return the calls of tools that a host says it made, from the reply or the file next to the answer.
+
+    None at all is something that it says, too; where neither is there, it says nothing.
+    """
+    if lease.task_id is None:
+        return []
+    if given is None:
+        text = workspace.work_folders.read(lease.id, TOOL_CALLS)
+        if text is None:
+            return []
+        given = [_json(TOOL_CALLS, line) for line in text.splitlines() if line.strip()]
+    if not isinstance(given, list) or len(given) > _MAX_TOOL_CALLS:
+        raise BadInput(f"tool_calls must be a list of at most {_MAX_TOOL_CALLS:,} objects {{name, arguments}}")
+    return [_tool_call(workspace, each) for each in given] or [NO_TOOL_CALL]
+
+
+def _tool_call(workspace: Workspace, value: object) -> Message:
+    name = value.get("name") if isinstance(value, Mapping) else None
+    if not isinstance(value, Mapping) or not isinstance(name, str) or not name:
+        raise BadInput("each of tool_calls must be an object {name, arguments}")
+    if len(name) > limits.NAME_CHARACTERS:
+        raise BadInput(f"the name of a tool has more than {limits.NAME_CHARACTERS} characters: give its name alone")
+    arguments = value.get("arguments")
+    written = _written(arguments if isinstance(arguments, Mapping) else {})
+    return Message(TOOL_CALL, storable(written), workspace.redactor.text(storable(name)))
+
+
+def _score(workspace: Workspace, lease: Lease, task: Task | None, fields: Mapping[object, object]) -> list[Message]:
+    """Return what a host thinks of its own attempt, where the task's judge asks it. Raises BadInput elsewhere."""
+    is_asked = task is not None and any(isinstance(leaf, ByHost) for leaf in leaves(task.judge))
+    given = fields.get("score")
+    if not is_asked:
+        if given is not None:
+            raise BadInput("a score is taken from a host only where the task's judge is of kind host: leave it out")
+        return []
+    if given is None:
+        given = _json(SCORE, workspace.work_folders.read(lease.id, SCORE) or "null")
+    if isinstance(given, bool) or not isinstance(given, int | float):
+        raise BadInput(f"the judge of this task asks for your own score: give a number from 0 to 1 in '{SCORE}'")
+    return [host_evaluation(given)]
+
+
+def _json(name: str, text: str) -> object:
+    try:
+        value: object = json.loads(text)
+    except (ValueError, RecursionError):
+        raise BadInput(f"{quoted(text[:60])} in '{name}' is not JSON: correct it") from None
+    return value
+
+
+def _written(value: object) -> str:
+    try:
+        return json.dumps(value, ensure_ascii=False)
+    except (ValueError, RecursionError):
+        raise BadInput("a value is nested too deep, or has too many digits: simplify it") from None
+
+
+def host_tests(workspace: Workspace, candidates: Sequence[Candidate]) -> dict[str, str]:
+    """Return, by version, that a host's test of a candidate is begun and undecided; all are made from one version."""
+    if not candidates:
+        return {}
+    first, names = candidates[0], {each.version_id: each.id for each in candidates}
+    found = workspace.store.table(Pending).list_begun(first.skill_id, first.base_version, list(names))
+    return {
+        each.version_id: f"the test of {names[each.version_id]} by a host ({each.id}) is under way, "
+        f"{counted(each.n_attempts, 'attempt')} done"
+        for each in found
+        if each.n_attempts and is_host_run(each.backend)
+    }

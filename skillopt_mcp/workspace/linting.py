@@ -1,0 +1,556 @@
+"""Linting: where skills on disk depart from the Agent Skills specification, or from what it recommends."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import stat
+import subprocess
+from bisect import bisect_left
+from collections import deque
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict
+
+from skillopt_mcp.core.errors import BadInput, BadSkill, NotFound, SkillOptError
+from skillopt_mcp.core.limits import FILE_BYTES, SKILL_BYTES, SKILL_FILES
+from skillopt_mcp.core.redacting import find_secrets
+from skillopt_mcp.core.skills import MAIN_FILE, MEMORY_FILES, SkillFile, SkillFiles, is_memory
+from skillopt_mcp.core.text import hidden_offsets, is_text, quoted, to_lf
+from skillopt_mcp.documents import frontmatter
+from skillopt_mcp.documents.lint import Problem, lint
+from skillopt_mcp.workspace.skill_folders import (
+    default_roots,
+    find_skill_folders,
+    known,
+    main_names,
+    read_skill,
+    skill_folder,
+)
+from skillopt_mcp.workspace.workspace import Workspace
+
+_TWINS_SHOWN = 3
+_ROOTS_SHOWN = 5
+
+
+class Linted(BaseModel):
+    """What is wrong with one skill: `skill` is what the caller called it, `name` that of its front matter."""
+
+    model_config = ConfigDict(frozen=True)
+    skill: str
+    skill_path: str
+    name: str | None = None
+    findings: list[Problem]
+
+
+class LintedFolder(Linted):
+    """What is wrong with a path that holds no skill."""
+
+
+class LintedAll(BaseModel):
+    """What is wrong with some skills, and with the folders that hold them, and how many findings of either severity."""
+
+    model_config = ConfigDict(frozen=True)
+    skills: list[Linted]
+    errors: int
+    advice: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """A skill as it was called, its resolved folder, and the folder of skills that was given; or why there is none."""
+
+    shown: str
+    folder: Path
+    missing: str = ""
+    root: _Place | None = None
+
+
+def lint_skills(workspace: Workspace, given: Sequence[str]) -> LintedAll:
+    """Return what is wrong with skills, and with all in a folder of skills, as they are on disk, each once.
+
+    The store is read for names alone: skills that are given by their path are neither tracked nor looked up.
+    """
+    places: dict[Path, _Place] = {}
+    for each in given:
+        for place in _places(workspace, each):
+            places.setdefault(place.folder, place)
+    linted = _with_twins([_linted(place) for place in places.values()])
+    roots = {place.root.folder: place.root for place in places.values() if place.root}
+    linted += [found for root in roots.values() for found in _overlooked(root, places)]
+    severities = [finding.severity for each in linted for finding in each.findings]
+    return LintedAll(skills=linted, errors=severities.count("error"), advice=severities.count("advice"))
+
+
+def folder_of(given: str, *, bare: bool = True) -> Path | None:
+    """Return the resolved folder that a path names, or None for a name.
+
+    With `bare`, the name of a folder in the working directory that holds a skill, or skills, is its path. Raises
+    NotFound, BadSkill for what is no path at all.
+    """
+    path = Path(os.path.expanduser(known(given)))
+    is_main = path.name.lower() == MAIN_FILE.lower()
+    if is_main and path.is_file():
+        return skill_folder(path.parent)
+    is_path = is_main or "/" in given or os.sep in given or given.startswith(("~", ".")) or given in MEMORY_FILES
+    has_skills = bare and (main_names(path) or _skills_in(path))
+    return skill_folder(path) if is_path or has_skills else None
+
+
+def _places(workspace: Workspace, given: str) -> list[_Place]:
+    """Return the skills that were meant: one, or all of a folder of skills. A file inside a skill means that skill."""
+    given = _around(given) or given
+    try:
+        folder = folder_of(given) or folder_named(workspace, given)
+    except SkillOptError as error:
+        return [_Place(given, Path(given), str(error))]
+    if is_memory(str(folder)) or main_names(folder):
+        return [_Place(given, folder)]
+    root = _Place(given, folder)
+    inside = [
+        _Place(os.path.join(given, each.name), Path(os.path.realpath(each)), root=root) for each in _skills_in(folder)
+    ]
+    if inside:
+        return inside
+    # A folder that is not a skill is reported when it is read.
+    nested = nested_roots(folder)
+    return [
+        replace(root, missing=f"it is no skill and holds none right inside; {_to_check(root, nested)}")
+        if nested
+        else root
+    ]
+
+
+def _around(given: str) -> str | None:
+    """Return the folder of the skill that a file lies in; None for a document, and for what is no such file."""
+    path = Path(os.path.expanduser(known(given)))
+    if path.name.lower() == MAIN_FILE.lower() or is_memory(str(path)) or not path.is_file():
+        return None
+    folder = skill_around(Path(os.path.abspath(path)).parent)
+    return None if folder is None else str(folder) if path.is_absolute() else near(folder)
+
+
+def near(folder: Path) -> str:
+    """Return the path of a folder from here; never what could be taken for a name."""
+    near = os.path.relpath(folder)
+    return near if near == "." or os.sep in near else os.path.join(".", near)
+
+
+def _overlooked(root: _Place, places: Collection[Path]) -> Iterator[LintedFolder]:
+    """Yield a finding for a folder with skills that lie deeper than hosts look."""
+    nested = {
+        inside: left
+        for inside, skills in nested_roots(root.folder).items()
+        if (left := [skill for skill in skills if skill not in places])
+    }
+    if nested:
+        n = sum(map(len, nested.values()))
+        lie, were = ("skills below lie", "were") if n > 1 else ("skill below lies", "was")
+        text = f"{n:,} {lie} deeper than hosts look, which is right inside a folder, and {were} not looked at; "
+        text += _to_check(root, nested)
+        finding = Problem(severity="advice", text=text)
+        yield LintedFolder(skill=root.shown, skill_path=str(root.folder), findings=[finding])
+
+
+def _to_check(root: _Place, nested: Collection[Path]) -> str:
+    """Return how to check the folders of skills that lie deep in another one."""
+    shown = [shlex.quote(os.path.join(root.shown, inside.relative_to(root.folder))) for inside in nested]
+    more = f" (and {len(shown) - _ROOTS_SHOWN} more)" if len(shown) > _ROOTS_SHOWN else ""
+    return f"to check those below: skillopt-mcp check {' '.join(shown[:_ROOTS_SHOWN])}{more}"
+
+
+def folder_named(workspace: Workspace, name: str) -> Path:
+    """Return the folder of a skill by its name; no store is made to look for it. Raises NotFound, BadSkill."""
+    hint = f"; for the folder {quoted(name)} here, write './{name}'" if os.path.isdir(name) else ""
+    if workspace.store_path.exists():
+        try:
+            return Path(workspace.skill(name).path)
+        except NotFound as error:
+            raise NotFound(f"{error}{hint}") from None
+    roots = default_roots(Path(os.path.expanduser("~")), Path.cwd(), os.environ)
+    found = [folder for folder in find_skill_folders(roots) if folder.name == name]
+    if len(found) != 1:
+        lie = f"{len(found)} skills called {quoted(name)} lie" if found else f"no skill {quoted(name)} lies"
+        raise NotFound(
+            f"{lie} in the skill folders of the hosts, and there is no store at '{workspace.store_path}' to ask: give "
+            f"the path of its folder{hint}"
+        )
+    return skill_folder(found[0])
+
+
+def _skills_in(root: Path) -> list[Path]:
+    """Return the folders right inside a folder that hold a SKILL.md, or cannot be looked into, by name."""
+    try:
+        names = sorted(os.listdir(root))
+    except OSError:
+        return []
+    folders = [root / name for name in names if not name.startswith(".")]
+    return [folder for folder in folders if folder.is_dir() and (main_names(folder) or _is_closed(folder))]
+
+
+def _is_closed(folder: Path) -> bool:
+    return not os.access(folder, os.R_OK | os.X_OK)
+
+
+def _linted(place: _Place) -> Linted:
+    name = None
+    if place.missing:
+        findings = [Problem(severity="error", text=place.missing)]
+    else:
+        try:
+            name, findings = _read(place.folder)
+        except BadSkill as error:
+            findings = [Problem(severity="error", text=f"could not be read: {error}")]
+    kind = LintedFolder if _is_none(place.folder) else Linted
+    return kind(skill=place.shown, skill_path=str(place.folder), name=name, findings=findings)
+
+
+def _is_none(folder: Path) -> bool:
+    """Return whether no skill is in a folder: it is not there, or can be looked into and holds none."""
+    return not os.path.lexists(folder) or (folder.is_dir() and not _is_closed(folder) and not main_names(folder))
+
+
+def _read(folder: Path) -> tuple[str | None, list[Problem]]:
+    """Return the name in the front matter and the findings of a skill. Raises BadSkill."""
+    written = main_names(folder)
+    if written and MAIN_FILE not in written:
+        text = f"the main file is called {quoted(written[0])}, and hosts look for {MAIN_FILE} alone: rename it"
+        return None, [Problem(severity="error", text=text)]
+    files = read_skill(folder)
+    front = frontmatter.read(files.main) if files.main_path == MAIN_FILE else None
+    problems = (*lint(files, folder.name), *dangers(files))
+    findings = list(problems)
+    if files.main_path == MAIN_FILE:
+        findings += _hidden(folder)
+    return front.name if front else None, findings
+
+
+_LINES_SHOWN = 5
+_BYTE_ORDER_MARK = "\ufeff"
+_PAGE_BREAK = "\f"
+_JOINERS = "\u200c\u200d"
+# Persian, Hindi and their like cannot be spelled without joiners.
+_JOINED = re.compile("[\u0600-\u0dff]")
+
+
+def dangers(files: SkillFiles) -> Iterator[Problem]:
+    """Yield secrets and unseen characters in the texts of a skill, with their lines; of a secret only its kind."""
+    for file in files.files:
+        if is_text(file.content):
+            yield from _dangers(file)
+
+
+def _dangers(file: SkillFile) -> Iterator[Problem]:
+    shown, content = quoted(file.path), to_lf(file.content)
+    text = content.decode()
+    breaks = [found.start() for found in re.finditer(b"\n", content)]
+    secrets = ((bisect_left(breaks, each.start), each.kind) for each in find_secrets(content))
+    if places := _lines(secrets):
+        cure = "take it out, revoke it, and write a made-up value such as <TOKEN>"
+        yield Problem("error", f"{shown} holds what looks like a secret: {places}; {cure}")
+    if not text.isascii():
+        breaks = [found.start() for found in re.finditer("\n", text)]
+    unseen = ((bisect_left(breaks, at), f"U+{ord(text[at]):04X}") for at in _unseen(text))
+    if places := _lines(unseen):
+        what = "characters that a reader does not see, or that turn text around"
+        yield Problem("error", f"{shown} holds {what}: {places}; remove them")
+
+
+def _lines(found: Iterable[tuple[int, str]]) -> str:
+    """Return what was found where, in order and each once; the last ones as a number."""
+    places = sorted(set(found))
+    shown = ", ".join(f"{what} in line {n_before + 1}" for n_before, what in places[:_LINES_SHOWN])
+    return f"{shown} and {len(places) - _LINES_SHOWN:,} more" if len(places) > _LINES_SHOWN else shown
+
+
+def _unseen(text: str) -> Iterator[int]:
+    """Yield where a text has hidden characters that it could do without."""
+    for at in hidden_offsets(text):
+        character = text[at]
+        is_first_mark = at == 0 and character == _BYTE_ORDER_MARK
+        is_spelling = character in _JOINERS and _JOINED.match(text, at - 1) and at
+        if not (is_first_mark or is_spelling or character == _PAGE_BREAK):
+            yield at
+
+
+def _hidden(folder: Path) -> Iterator[Problem]:
+    """Yield what is dangerous in the dot files of a skill's folder: they are shared with the folder."""
+    files, unread = hidden_files(folder)
+    for file in files.files:
+        found = list(dangers(SkillFiles((file,))))
+        if found and not is_ignored(folder / file.path):
+            yield from found
+    if unread:
+        text = (
+            f"not all hidden files were looked at for secrets, {quoted(unread[0])} for one: too many, large or closed"
+        )
+        yield Problem(severity="advice", text=text)
+
+
+def _with_twins(linted: Sequence[Linted]) -> list[Linted]:
+    """Return the same, and of skills of one name that there are others: a host that has both takes one of them."""
+    by_name: dict[str, list[str]] = {}
+    for each in linted:
+        if each.name:
+            by_name.setdefault(each.name, []).append(each.skill)
+    linted_with = []
+    for each in linted:
+        others = [f"'{other}'" for other in by_name.get(each.name or "", []) if other != each.skill]
+        if others:
+            text = f"the name {quoted(each.name or '')} is also that of {', '.join(others[:_TWINS_SHOWN])}"
+            twins = Problem(severity="advice", text=f"{text}: a host that finds both takes one of them")
+            each = each.model_copy(update={"findings": [*each.findings, twins]})
+        linted_with.append(each)
+    return linted_with
+
+
+class LintedChanged(LintedAll):
+    """What is wrong with the skills that differ from a base; `deleted` are the folders of those that are gone."""
+
+    deleted: list[str]
+
+
+def lint_changed(workspace: Workspace, base: str) -> LintedChanged:
+    """Return what is wrong with the skills of the checkout here that changed since it left `base`, as they are on disk.
+
+    Raises BadInput where git fails.
+    """
+    found = differing_skills(Path.cwd(), base)
+    linted = lint_skills(workspace, [near(folder) for folder in found.changed])
+    unseen = [_not_there(folder) for folder in found.unseen]
+    return LintedChanged(
+        skills=[*linted.skills, *unseen],
+        errors=linted.errors,
+        advice=linted.advice + len(unseen),
+        deleted=[os.path.relpath(folder) for folder in found.deleted],
+    )
+
+
+def _not_there(checkout: Path) -> LintedFolder:
+    text = "it has changed, but is empty here: git submodule update --init"
+    finding = Problem(severity="advice", text=text)
+    return LintedFolder(skill=near(checkout), skill_path=str(checkout), findings=[finding])
+
+
+# Finding skills and hidden files on disk
+
+_HOSTS = (".claude", ".agents", ".codex")
+_OF_OTHERS = ("node_modules", "site-packages", "__pycache__")
+_MAX_DEPTH = 6
+_MAX_FOLDERS = 5_000
+
+
+def nested_roots(folder: Path) -> dict[Path, list[Path]]:
+    """Return the folders below one that hold skills right inside, each with these skills; `folder` itself is none."""
+    roots: dict[Path, list[Path]] = {}
+    for skill in skills_below(folder):
+        if skill.parent != folder:
+            roots.setdefault(skill.parent, []).append(skill)
+    return roots
+
+
+def skills_below(folder: Path) -> Iterator[Path]:
+    """Yield the skills in a folder, at whatever depth; `folder` itself is none, and a skill holds no other.
+
+    Hidden folders but the hosts' own, links and what package managers unpack are passed over, and so is all that lies
+    very deep or behind thousands of folders.
+    """
+    waiting = deque([(folder, 0)])
+    for _ in range(_MAX_FOLDERS):
+        if not waiting:
+            break
+        inside, depth = waiting.popleft()
+        names, below = _listed(inside)
+        if depth and MAIN_FILE.lower() in names:
+            yield inside
+        elif depth < _MAX_DEPTH:
+            waiting.extend((inside / name, depth + 1) for name in below)
+
+
+def _listed(folder: Path) -> tuple[set[str], list[str]]:
+    """Return the names in a folder in lower case, and of its folders those to look into; a closed one has none."""
+    try:
+        with os.scandir(folder) as entries:
+            listed = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries]
+    except OSError:
+        return set(), []
+    folders = sorted(name for name, is_folder in listed if is_folder)
+    looked_into = [name for name in folders if name in _HOSTS or not (name.startswith(".") or name in _OF_OTHERS)]
+    return {name.lower() for name, is_folder in listed if not is_folder}, looked_into
+
+
+# A look takes no lock of the checkout's index, and starts no monitor. Filters that the user's own configuration defines
+# run all the same: git has to read files as it would commit them to compare them.
+_GIT = ("git", "--no-optional-locks", "-c", "core.fsmonitor=false")
+_SECONDS = 60.0
+_OF_ANOTHER = re.compile("dubious ownership in repository at '(.+)'")
+_NO_CHECKOUT = "not a git repository"
+
+
+@dataclass(frozen=True, slots=True)
+class Differing:
+    """The folders of the skills, and the memory files, that differ from a base: those there, and those no more.
+
+    `unseen` are the checkouts inside this one (submodules) that differ and are empty here.
+    """
+
+    changed: list[Path]
+    deleted: list[Path]
+    unseen: list[Path]
+
+
+def differing_skills(project: Path, base: str) -> Differing:
+    """Return the skills that differ, as they are on disk, from where the branch of a checkout left `base`.
+
+    What is not added yet counts, what git ignores does not. Of a checkout inside this one (a submodule) that differs,
+    all skills count: git shows no more of it. Raises BadInput where git fails.
+    """
+    if not base.strip():
+        raise BadInput("no base is given to compare with (a variable that is not set?): name a branch or commit")
+    top = Path(_asked(project, base, "rev-parse", "--show-toplevel").removesuffix("\n"))
+    commit = _asked(project, base, "rev-parse", "--verify", "--end-of-options", f"{base}^{{commit}}").strip()
+    left = _asked(project, base, "merge-base", commit, "HEAD").strip()
+    names = _asked(top, base, "diff", "--name-only", "--no-renames", "--ignore-submodules=none", "-z", left)
+    names += _asked(top, base, "ls-files", "--others", "--exclude-standard", "-z")
+    paths = [top / name for name in names.split("\0") if name]
+    around = [(path, skill_around(path, top)) for path in paths]
+    # What a link leads to differs by itself.
+    memory = {path for path, folder in around if folder is None and is_memory(str(path)) and not path.is_symlink()}
+    there = {path for path in memory if path.is_file()}
+    checkouts = [path for path, folder in around if folder is None and path.is_dir() and not path.is_symlink()]
+    inside = {found for checkout in checkouts for found in _inside_checkout(checkout)}
+    changed = sorted({folder for _, folder in around if folder} | there | inside)
+    gone = {path.parent for path, folder in around if folder is None and path.name == MAIN_FILE} | (memory - there)
+    return Differing(changed, sorted(gone), sorted(filter(_is_empty, checkouts)))
+
+
+def _inside_checkout(checkout: Path) -> list[Path]:
+    """Return the skills in a checkout, at whatever depth, and its memory files."""
+    return [*skills_below(checkout), *(path for name in MEMORY_FILES if (path := checkout / name).is_file())]
+
+
+def _is_empty(folder: Path) -> bool:
+    try:
+        return not os.listdir(folder)
+    except OSError:
+        return True
+
+
+def skill_around(path: Path, top: Path | None = None) -> Path | None:
+    """Return the folder of the skill that a path lies in, or is; None where there is none, in `top` if that is given.
+
+    A folder is one of a skill by its main file, whatever the case of that name is.
+    """
+    for folder in (path, *path.parents):
+        if main_names(folder):
+            return folder
+        if folder == top:
+            break
+    return None
+
+
+def is_ignored(path: Path) -> bool:
+    """Return whether git ignores a file or folder, so that it is not shared; False where git fails."""
+    try:
+        return run_git(path.parent, "check-ignore", "--quiet", "--", path.name).returncode == 0
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+
+
+def _asked(folder: Path, base: str, *arguments: str) -> str:
+    """Return what git says. Raises BadInput where it cannot, with its reason."""
+    try:
+        done = run_git(folder, *arguments)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise BadInput(f"git cannot be asked what has changed ({error}): name the skills") from error
+    if done.returncode:
+        said = os.fsdecode(done.stderr).strip().partition("\n")[0]
+        raise BadInput(
+            f"git cannot compare with {quoted(base)} ({quoted(said or 'no common ancestor', 200)}): "
+            f"{_cure(folder, said)}"
+        )
+    return os.fsdecode(done.stdout)
+
+
+def _cure(folder: Path, said: str) -> str:
+    """Return what to do where git gives this reason."""
+    if owned := _OF_ANOTHER.search(said):
+        return (
+            "the checkout is another user's. If you trust it: git config --global --add safe.directory "
+            f"{shlex.quote(owned[1])}"
+        )
+    if _NO_CHECKOUT in said:
+        return f"{quoted(str(folder), 500)} is no git checkout: go into one, or name the skills to check"
+    return (
+        "name a branch or commit that this checkout has, with its history (a CI job: actions/checkout with "
+        "fetch-depth: 0)"
+    )
+
+
+def run_git(folder: Path, *arguments: str) -> subprocess.CompletedProcess[bytes]:
+    """How a command of git ends in a folder. Raises OSError where there is no git."""
+    command = [*_GIT, "-C", str(folder), *arguments]
+    # Its reasons are looked at: they come in one language.
+    environ = {**os.environ, "LC_ALL": "C"}
+    return subprocess.run(command, capture_output=True, timeout=_SECONDS, check=False, env=environ)
+
+
+_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
+_OF_GIT = ".git"
+
+
+def hidden_files(folder: Path) -> tuple[SkillFiles, list[str]]:
+    """Return the dot files in a folder and all below its dot folders, and the paths of those that were not read.
+
+    As much is read as a skill may be large; what lies behind that is not even listed, but for its first. Links, folders
+    that git ignores and what it keeps for itself are passed over.
+    """
+    read, unread, n_bytes = list[SkillFile](), list[str](), 0
+    for path in islice(_dot_files(folder), SKILL_FILES + 1):
+        inner = path.relative_to(folder).as_posix()
+        content = _content(path) if len(read) < SKILL_FILES else None
+        n_bytes += len(content or b"")
+        if content is None or n_bytes > SKILL_BYTES:
+            unread.append(inner)
+            if n_bytes > SKILL_BYTES:
+                break
+        else:
+            read.append(SkillFile(inner, content, False))
+    return SkillFiles(tuple(read)), unread
+
+
+def _dot_files(folder: Path) -> Iterator[Path]:
+    for at, folders, names in os.walk(folder):
+        inside = Path(at).relative_to(folder)
+        is_hidden = any(part.startswith(".") for part in inside.parts)
+        folders[:] = sorted(name for name in folders if not _is_unshared(Path(at, name), is_hidden=is_hidden))
+        paths = (Path(at, name) for name in sorted(names) if (is_hidden or name.startswith(".")) and name != _OF_GIT)
+        yield from (path for path in paths if _is_file(path))
+
+
+def _is_unshared(folder: Path, *, is_hidden: bool) -> bool:
+    if folder.name == _OF_GIT:
+        return True
+    # Below a dot folder that is shared, one question each would take long.
+    return not is_hidden and folder.name.startswith(".") and is_ignored(folder)
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return stat.S_ISREG(path.lstat().st_mode)
+    except OSError:
+        return False
+
+
+def _content(path: Path) -> bytes | None:
+    """Return what a file holds, None where it is too large or cannot be read."""
+    try:
+        with os.fdopen(os.open(path, _FLAGS), "rb") as file:
+            content = file.read(FILE_BYTES + 1)
+    except OSError:
+        return None
+    return content if len(content) <= FILE_BYTES else None

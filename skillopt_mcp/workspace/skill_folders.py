@@ -1,0 +1,695 @@
+"""Skill folders and memory files: how they are read and found, and changes of them that were cut short."""
+
+from __future__ import annotations
+
+import difflib
+import errno
+import os
+import re
+import shlex
+import stat
+import time
+import unicodedata
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from skillopt_mcp.backends.owners import lock_run
+from skillopt_mcp.core.calls import storable
+from skillopt_mcp.core.candidates import Promotion
+from skillopt_mcp.core.errors import BadSkill, NotFound, Refused, StoreError
+from skillopt_mcp.core.limits import FILE_BYTES, MIB, SKILL_BYTES, SKILL_DEPTH, SKILL_FILES
+from skillopt_mcp.core.skills import MAIN_FILE, MEMORY_FILES, Skill, SkillFile, SkillFiles, is_memory, short
+from skillopt_mcp.core.text import is_passed_over, is_too_deep, is_unfit, quoted
+from skillopt_mcp.documents.live_files import find_file, replace_files, sweep
+from skillopt_mcp.store.opening import Store
+
+_FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+# Without O_NONBLOCK a pipe put in the place of a file would hang the server.
+_FILE_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
+# Where skills lie in a folder that is none: those of its hosts, and a folder of skills.
+_PLACES = (".claude/skills", ".agents/skills", ".codex/skills", "skills", "")
+_INSIDE_SHOWN = 3
+_OWN = Path(__file__).resolve().parents[1] / "packaging/plugin/skills"
+_SETTLED_LATER = "a change of it was cut short, and is settled once its files can be read"
+_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
+
+
+def skill_folder(path: Path | str) -> Path:
+    """Return the resolved folder of a skill, given the folder or its SKILL.md, and of a memory file itself.
+
+    Raises BadSkill for a useless path.
+    """
+    given = os.fspath(path)
+    if given.endswith(("/", "/.")):
+        given = str(Path(given))
+    if _CONTROL.search(given):
+        raise BadSkill(f"{quoted(given)} has control characters or is not text; rename the folder")
+    parent, name = os.path.split(given)
+    if is_memory(given):
+        return Path(os.path.realpath(parent), name)
+    return Path(os.path.realpath(parent if name == MAIN_FILE else given))
+
+
+def files_folder(path: Path) -> Path:
+    """Return the folder that the files of a skill lie in, given what `skill_folder` returned."""
+    return path.parent if is_memory(str(path)) else path
+
+
+def skill_name(path: Path) -> str:
+    """Return the name of a skill: that of its folder. Raises BadSkill when the folder has none.
+
+    A memory file is named after its folder and itself.
+    """
+    folder = skill_folder(path)
+    name = f"{folder.parent.name}:{folder.name}" if is_memory(str(path)) else folder.name
+    if not name:
+        raise BadSkill(f"{quoted(str(path))} is not a skill folder; give the folder that holds {MAIN_FILE}")
+    return name
+
+
+def read_skill(path: Path) -> SkillFiles:
+    """Return all files of a skill, given its folder or its SKILL.md; dot files and __pycache__ are left out.
+
+    A memory file is a skill of one file, without what lies next to it. Raises BadSkill when the folder cannot
+    be read, is too large, holds a link or a special file, or has no main document that is UTF-8 text.
+    """
+    folder = skill_folder(path)
+    if is_memory(str(folder)):
+        return _read_memory(folder)
+    files: list[SkillFile] = []
+    n_bytes = 0
+    with _opened_folder(folder) as opened:
+        _check_there(opened, folder)
+        for parent, entry, inner in _entries(opened, folder):
+            content, executable = _read_file(parent, entry.name, folder / inner)
+            n_bytes += len(content)
+            if n_bytes > SKILL_BYTES:
+                raise BadSkill(f"{quoted(str(folder))} is larger than {SKILL_BYTES // MIB} MiB; move large files out")
+            files.append(SkillFile(inner, content, executable))
+    skill = SkillFiles(tuple(files))
+    main = skill.get(MAIN_FILE)
+    if main is None:  # a folder of that name, or it has just been removed
+        raise _no_skill(folder)
+    _check_text(main, folder / MAIN_FILE)
+    return skill
+
+
+def stamp(path: Path) -> tuple[tuple[str, int, int, int, int, int], ...]:
+    """Return path, size, mtime and ctime (ns), inode and mode of each file of a skill, without reading any.
+
+    Equal stamps mean an unchanged folder, but for a change within the same tick of the disk's clock (some ms): before
+    a write, read again. Raises BadSkill as `read_skill` does.
+    """
+    return stamp_of(skill_folder(path))
+
+
+def stamp_of(folder: Path) -> tuple[tuple[str, int, int, int, int, int], ...]:
+    """Return the `stamp` of what `skill_folder` returned: a path that is resolved already."""
+    if is_memory(str(folder)):
+        with _opened_folder(folder.parent) as opened, _explained(folder):
+            return (_stamped(folder.name, os.stat(folder.name, dir_fd=opened, follow_symlinks=False)),)
+    rows = []
+    with _opened_folder(folder) as opened:
+        _check_there(opened, folder)
+        for _, entry, inner in _entries(opened, folder):
+            rows.append(_stamped(inner, entry.stat(follow_symlinks=False)))
+    return tuple(sorted(rows))
+
+
+def _stamped(inner: str, found: os.stat_result) -> tuple[str, int, int, int, int, int]:
+    return (inner, found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino, found.st_mode)
+
+
+def default_roots(home: Path, project: Path, environ: Mapping[str, str]) -> list[Path]:
+    """Return the folders in which Claude Code and Codex look for skills, the project's first; they need not exist."""
+    claude = project / (environ.get("CLAUDE_CONFIG_DIR") or home / ".claude")
+    codex = project / (environ.get("CODEX_HOME") or home / ".codex")
+    around = [root for folder in (project, *project_folders(project)[1:]) for root in project_roots(folder)]
+    return list(dict.fromkeys([*around, *(owner / "skills" for owner in (claude, codex, home / ".agents"))]))
+
+
+def project_roots(folder: Path) -> list[Path]:
+    """Return where hosts look for the skills of one folder of a project; they need not exist."""
+    return [folder / owner / "skills" for owner in (".claude", ".agents", ".codex")]
+
+
+def project_folders(project: Path) -> list[Path]:
+    """Return a folder, resolved, and those around it, up to that of the git checkout that it lies in.
+
+    Only a checkout of this user's own counts, as git has it: other users' skills further up are not theirs.
+    Nor does one of the whole machine.
+    """
+    here = Path(os.path.realpath(project))
+    around = [here, *here.parents][:-1]
+    for n, folder in enumerate(around, 1):
+        with suppress(OSError):
+            return around[:n] if os.lstat(folder / ".git").st_uid == os.geteuid() else [here]
+    return [here]
+
+
+def find_skill_folders(roots: Iterable[Path]) -> list[Path]:
+    """Return the folders right inside the roots that hold a SKILL.md, by root and name; each real folder once."""
+    found: dict[str, Path] = {}
+    for root in roots:
+        try:
+            names = sorted(os.listdir(root))
+        except OSError:
+            continue
+        for name in names:
+            folder = root / name
+            if not name.startswith(".") and not _CONTROL.search(name) and os.path.isfile(folder / MAIN_FILE):
+                found.setdefault(os.path.realpath(folder), folder)
+    return list(found.values())
+
+
+def main_names(folder: Path) -> list[str]:
+    """Return the names in a folder that are SKILL.md, or would be but for their case."""
+    try:
+        return [name for name in os.listdir(folder) if name.lower() == MAIN_FILE.lower()]
+    except OSError:
+        return []
+
+
+def is_as_shipped(folder: Path) -> bool:
+    """Return whether a skill is one that comes with this program, unchanged."""
+    try:
+        return (_OWN / folder.name / MAIN_FILE).read_bytes() == (folder / MAIN_FILE).read_bytes()
+    except OSError:
+        return False
+
+
+@contextmanager
+def _explained(path: Path) -> Iterator[None]:
+    """Turn the system's errors about `path` into BadSkill."""
+    try:
+        yield
+    except OSError as error:
+        raise BadSkill(f"{quoted(str(path), 200)} {_explanation(error)}") from None
+
+
+def _explanation(error: OSError) -> str:
+    if isinstance(error, FileNotFoundError):
+        return "does not exist; check the path"
+    if isinstance(error, NotADirectoryError):
+        return f"is not a folder; give the skill's folder or its {MAIN_FILE}"
+    if isinstance(error, PermissionError):
+        return "cannot be read; give this user permission to read it"
+    if error.errno == errno.ELOOP:
+        return "is a link; put the file itself in its place"
+    return f"cannot be read ({error.strerror}); check the path and the disk"
+
+
+@contextmanager
+def _opened_folder(folder: Path) -> Iterator[int]:
+    """Lend the descriptor of a folder; the system's errors about it are turned into BadSkill."""
+    with _explained(folder):
+        opened = os.open(folder, _FOLDER_FLAGS)
+        try:
+            yield opened
+        finally:
+            os.close(opened)
+
+
+def _entries(opened: int, folder: Path) -> Iterator[tuple[int, os.DirEntry[str], str]]:
+    """Yield every file as (descriptor of its folder, entry, path inside the skill)."""
+    for n_before, (parent, entry, inner) in enumerate(_walked(opened, folder, "")):
+        if n_before == SKILL_FILES:
+            raise BadSkill(
+                f"{quoted(str(folder))} has more than {SKILL_FILES} files; move those that are not the skill's"
+            )
+        yield parent, entry, inner
+
+
+def _walked(opened: int, folder: Path, prefix: str) -> Iterator[tuple[int, os.DirEntry[str], str]]:
+    with os.scandir(opened) as entries:
+        for entry in entries:
+            if is_passed_over(entry.name):
+                continue
+            inner = prefix + entry.name
+            if fault := _fault_of(entry):
+                raise BadSkill(f"{quoted(str(folder / inner), 200)} {fault}")
+            if entry.is_dir(follow_symlinks=False):
+                yield from _walked_below(opened, entry.name, folder, inner)
+            else:
+                yield opened, entry, inner
+
+
+def _fault_of(entry: os.DirEntry[str]) -> str | None:
+    """Return why a skill cannot hold what an entry is, if so."""
+    if is_unfit(entry.name):
+        return "has control characters, a backslash or no text as its name; rename it"
+    if entry.is_symlink():
+        return "is a link; put the file itself in its place"
+    if not (entry.is_dir(follow_symlinks=False) or entry.is_file(follow_symlinks=False)):
+        return "is not a regular file; remove it from the skill"
+    return None
+
+
+def _walked_below(parent: int, name: str, folder: Path, inner: str) -> Iterator[tuple[int, os.DirEntry[str], str]]:
+    if is_too_deep(f"{inner}/"):
+        raise BadSkill(f"{quoted(str(folder / inner), 200)} is nested too deep; {SKILL_DEPTH} levels are the most")
+    with _explained(folder / inner):
+        opened = os.open(name, _FOLDER_FLAGS, dir_fd=parent)
+    try:
+        yield from _walked(opened, folder, f"{inner}/")
+    finally:
+        os.close(opened)
+
+
+def _read_file(parent: int, name: str, path: Path) -> tuple[bytes, bool]:
+    shown = quoted(str(path), 200)
+    with _explained(path), os.fdopen(os.open(name, _FILE_FLAGS, dir_fd=parent), "rb") as file:
+        mode = os.fstat(file.fileno()).st_mode
+        if not stat.S_ISREG(mode):
+            raise BadSkill(f"{shown} is not a regular file; remove it from the skill")
+        content = file.read(FILE_BYTES + 1)
+    if len(content) > FILE_BYTES:
+        raise BadSkill(f"{shown} is larger than {FILE_BYTES // MIB} MiB; move it out of the skill")
+    return content, bool(mode & stat.S_IXUSR)
+
+
+def _read_memory(path: Path) -> SkillFiles:
+    with _opened_folder(path.parent) as opened:
+        content, executable = _read_file(opened, path.name, path)
+    memory = SkillFile(path.name, content, executable)
+    _check_text(memory, path)
+    return SkillFiles((memory,))
+
+
+def _check_there(opened: int, folder: Path) -> None:
+    """Raise BadSkill for a folder that is no skill, before all that lies in it is looked at."""
+    try:
+        os.stat(MAIN_FILE, dir_fd=opened, follow_symlinks=False)
+    except FileNotFoundError:
+        raise _no_skill(folder) from None
+
+
+def _no_skill(folder: Path) -> BadSkill:
+    if written := [name for name in main_names(folder) if name != MAIN_FILE]:
+        return BadSkill(f"{quoted(str(folder), 200)} has no {MAIN_FILE}, which hosts look for; rename {written[0]}")
+    inside = [quoted(str(each), 200) for each in find_skill_folders(folder / place for place in _PLACES)]
+    more = f" and {len(inside) - _INSIDE_SHOWN} more" if len(inside) > _INSIDE_SHOWN else ""
+    are = "are the skills" if len(inside) > 1 else "is the skill"
+    such = f" (inside it {are} {', '.join(inside[:_INSIDE_SHOWN])}{more})" if inside else ""
+    return BadSkill(f"{quoted(str(folder), 200)} has no {MAIN_FILE}; write one, or give the folder that has it{such}")
+
+
+def _check_text(main: SkillFile, path: Path) -> None:
+    shown = quoted(str(path), 200)
+    if b"\0" in main.content:
+        raise BadSkill(f"{shown} has a NUL byte, so it is no text; save it as UTF-8 text")
+    try:
+        main.content.decode()
+    except UnicodeDecodeError as error:
+        raise BadSkill(f"{shown} is not UTF-8 at byte {error.start}; save it as UTF-8 text") from None
+
+
+NAMES_SHOWN = 10
+_COMPARED, _ALIKE = 100, 0.6
+
+
+def skill_roots(store: Store | None, project: Path, environ: Mapping[str, str]) -> list[Path]:
+    """Return the skill roots, links resolved: the hosts' own folders that exist, and those that a person added.
+
+    Without a store, a person has added none.
+    """
+    home = Path(os.path.expanduser("~"))
+    hosts = [os.path.realpath(root) for root in default_roots(home, project, environ)]
+    # A registered root is pinned: a link that took its place since leads nowhere.
+    pinned = [path for path in store.permissions.list_roots() if os.path.realpath(path) == path] if store else []
+    # A memory file is a root of its own: it allows nothing next to it.
+    return [Path(root) for root in dict.fromkeys([*hosts, *pinned]) if os.path.isdir(root) or is_memory(root)]
+
+
+def find_folder(store: Store | None, roots: Sequence[Path], name: str, project: Path) -> Path:
+    """Return the folder of the one skill of this name that is tracked or lies in a root.
+
+    Where there are more, it is the nearest to the folder `project`. A forgotten one is it only where there is no other.
+    Raises NotFound when there is none, or more than one.
+    """
+    spelled = [name] if name.isascii() else [unicodedata.normalize(form, name) for form in ("NFC", "NFD")]
+    tracked = [path for each in spelled for path in store.skills.find_paths(each)] if store else []
+    forgotten = {path for each in spelled for path in store.skills.find_forgotten_paths(each)} if store else set[str]()
+    placed = [] if name.startswith(".") else [os.path.realpath(root / each) for root in roots for each in spelled]
+    known_places = list(dict.fromkeys([*tracked, *placed]))
+    listed = [place for place in known_places if place not in forgotten]
+    places = _found(listed, tracked) or _found(known_places, tracked)
+    near = _nearest(places, roots, project)
+    if len(near) == 1:
+        return Path(near[0])
+    if near:
+        paths = ", ".join(f"'{place}'" for place in near[:NAMES_SHOWN])
+        raise NotFound(f"{len(near)} skills are named {quoted(name)}: use the path, one of {paths}")
+    raise NotFound(
+        f"no skill {quoted(name)} is known or lies in a skill folder ({_names(store, roots, name)}): "
+        f"give the path of its folder once, and it is tracked from then on{_misspelt(placed)}"
+    )
+
+
+def _misspelt(places: Sequence[str]) -> str:
+    """Return how to let a skill be found whose main file is not called so that hosts find it; "" without one."""
+    found = next((os.path.join(place, name) for place in places for name in main_names(Path(place))), "")
+    return f"; hosts look for {MAIN_FILE} alone: rename {quoted(found, 500)}" if found else ""
+
+
+def folder_at(text: str) -> Path | None:
+    """Return the folder that a text is the path of, None where it looks like a name. Raises BadSkill."""
+    is_path = "/" in text or os.sep in text or text.startswith("~") or text in (".", "..", MAIN_FILE, *MEMORY_FILES)
+    return skill_folder(os.path.expanduser(text)) if is_path else None
+
+
+def check_recorded(store: Store | None, folder: Path) -> None:
+    """Raise NotFound for a skill without any record."""
+    path = str(folder)
+    if not os.path.isfile(main_path(path)):
+        return
+    skill = store.skills.find_at(path) if store else None
+    if store and skill and (store.skills.find_listed(path) or store.skills.count_recorded(skill.id)):
+        return
+    raise NotFound(
+        f"the skill has no train task, nor is anything else recorded of {quoted(path, 500)}: add tasks with add_tasks "
+        "or 'skillopt-mcp tasks add'"
+    )
+
+
+def root_for(path: str) -> str:
+    """Return what a person has to allow, so that a skill at this path may be promoted."""
+    return path if is_memory(path) else os.path.dirname(path)
+
+
+def describe_locked(path: str) -> str:
+    """Return why nothing may be promoted to a skill that lies in no skill root, and how a person allows it."""
+    return (
+        f"{quoted(path, 500)} lies in no skill root, so nothing can be promoted to it until a person allows it: "
+        f"skillopt-mcp skills add-root {shlex.quote(root_for(path))}"
+    )
+
+
+def handle(store: Store, skill: Skill) -> str:
+    """Return what to call a skill by: its name, or its path where another has that name, or it looks like an option."""
+    forgotten = store.skills.find_forgotten_paths(skill.name)
+    others = [path for path in store.skills.find_paths(skill.name) if path not in (skill.path, *forgotten)]
+    return skill.path if others or skill.name.startswith("-") else skill.name
+
+
+def called(store: Store, skill: Skill) -> str:
+    """Return the handle of a skill as one word of a shell's command."""
+    return shlex.quote(handle(store, skill))
+
+
+def find_tracked(store: Store, name_or_path: str) -> Skill | None:
+    """Return a tracked skill, whether or not its folder is there, or None. Raises NotFound for a shared name."""
+    path = os.path.abspath(os.path.expanduser(name_or_path))
+    # What has become a link since is tracked by its own path.
+    folder = os.path.dirname(path) if os.path.basename(path) == MAIN_FILE else path
+    places = (folder, os.path.realpath(folder))
+    return next(filter(None, map(store.skills.find_at, places)), None) or store.skills.find_skill(name_or_path)
+
+
+def _describe_unusable(store: Store, path: str, error: BadSkill) -> str:
+    """Return why a skill cannot be read, and what to do about it where it was tracked and is gone."""
+    skill, last = store.skills.find_at(path), store.promotions.last_begun(path)
+    why = str(error)
+    if skill and is_nowhere(path):
+        shown = shlex.quote(path)
+        why = (
+            f"{quoted(path, 500)} does not exist any more; if it was renamed or moved: skillopt-mcp skills move "
+            f"{shown} NEW-PATH; if it is gone for good: skillopt-mcp skills forget {shown}; if it was lost: "
+            f"{_restore(skill)}"
+        )
+    elif skill and is_gone(path):
+        why += f"; or, if it was lost: {_restore(skill)}"
+    return f"{why}; {_SETTLED_LATER}" if last and last.is_open else why
+
+
+def _restore(skill: Skill) -> str:
+    """Return how to have a skill's files back as they were last seen: the store holds every version of them."""
+    version = shlex.quote(f"{skill.path}@{short(skill.live_version)}")
+    # Only a folder that is new or empty is written to.
+    folder = "NEW-FOLDER" if is_memory(skill.path) or os.path.lexists(skill.path) else shlex.quote(skill.path)
+    return f"skillopt-mcp show {version} --out {folder}"
+
+
+def main_path(place: str) -> str:
+    """Return the path of the main document of a skill's folder, or of a memory file."""
+    return place if is_memory(place) else os.path.join(place, MAIN_FILE)
+
+
+def is_gone(place: str) -> bool:
+    """Return whether a skill is gone: its main document is not there."""
+    return is_nowhere(main_path(place))
+
+
+def is_nowhere(path: str) -> bool:
+    """Return whether a path does not exist; what cannot be looked at may exist."""
+    try:
+        os.stat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return True
+    except OSError:
+        return False
+    return False
+
+
+def _nearest(places: list[str], roots: Sequence[Path], project: Path) -> list[str]:
+    """Return the places that a folder has itself, else those deeper inside it, else those of the folders around it.
+
+    These are looked at up to the git checkout, the nearest first, and then all that lies in that. Where there is
+    nothing at all, all places are returned.
+    """
+    around = project_folders(project)
+    here, checkout = around[0], around[-1]
+    owned = [_own(places, roots, each) for each in around]
+    groups = [owned[0], _inside(places, here), *owned[1:], _inside(places, checkout)]
+    return next(filter(None, groups), places)
+
+
+def _own(places: Sequence[str], roots: Sequence[Path], folder: Path) -> list[str]:
+    """Return the places right inside a folder or one of its skill folders for hosts, and their equals.
+
+    Those are in other roots right inside it: which of such two is meant is not clear.
+    """
+    own = {str(folder), *map(os.path.realpath, project_roots(folder))}
+    if not any(os.path.dirname(place) in own for place in places):
+        return []
+    own |= {str(root) for root in roots if root.parent == folder}
+    return [place for place in places if os.path.dirname(place) in own]
+
+
+def _inside(places: Sequence[str], folder: Path) -> list[str]:
+    return [place for place in places if Path(place).is_relative_to(folder)]
+
+
+def _found(places: Sequence[str], tracked: Sequence[str]) -> list[str]:
+    """Return the places where a skill is; where there is none, those where one was tracked."""
+    return [place for place in places if os.path.isfile(main_path(place))] or [
+        place for place in places if place in tracked
+    ]
+
+
+def _names(store: Store | None, roots: Sequence[Path], name: str) -> str:
+    """Return the name that is most like `name`, or else the names that there are."""
+    tracked = {skill.name for skill in store.skills.list_listed()} if store else set[str]()
+    names = tracked | {path.name for path in find_skill_folders(roots) if not is_as_shipped(path)}
+    likeness = {each: _likeness(name, each) for each in names}
+    shown = sorted(names, key=lambda each: (-likeness[each], each))[:NAMES_SHOWN]
+    if shown and likeness[shown[0]]:
+        return f"did you mean {quoted(shown[0])}?"
+    more = f" and {len(names) - NAMES_SHOWN} more" if len(names) > NAMES_SHOWN else ""
+    return f"found: {', '.join(map(quoted, shown)) + more or 'none'}"
+
+
+def _likeness(one: str, other: str) -> float:
+    """Return how alike two names are, 0 where they are not."""
+    ratio = difflib.SequenceMatcher(None, one[:_COMPARED].casefold(), other[:_COMPARED].casefold()).ratio()
+    return ratio if ratio >= _ALIKE else 0.0
+
+
+_LONGEST = 4096
+_ID = re.compile(r"([ctrw])-\w*", re.IGNORECASE)
+_VERSION = re.compile(r"(.+)@(\w*)", re.DOTALL)
+_NAMED_VERSION = re.compile("(.+)@([0-9a-f]{8,64})", re.DOTALL)
+_VERSION_ALONE = re.compile("[0-9a-f]{8,64}")
+_TASK = re.compile("task-[0-9a-f]{8}")
+_KINDS = {"c": "candidate", "t": "promotion test", "r": "run", "w": "work"}
+
+
+def id_meant(text: str) -> str:
+    """Return what is wrong with a text that seems to be meant as an id, "" otherwise."""
+    if found := _ID.fullmatch(text):
+        return f"there is no {_KINDS[found[1].lower()]} {quoted(text)}"
+    if _TASK.fullmatch(text):
+        return f"{quoted(text)} seems to be a task: a person sees tasks by skillopt-mcp tasks list SKILL"
+    if is_version(text):
+        return f"{quoted(text)} is a version of no skill here"
+    found = _VERSION.fullmatch(text)
+    return f"{quoted(found[2])} is no version: give 8 to 64 digits of 0-9 and a-f" if found else ""
+
+
+def version_named(id: str) -> tuple[str, str] | None:
+    """Return the skill and the version that an id names, None when it names another thing."""
+    found = _NAMED_VERSION.fullmatch(id)
+    return (found[1], found[2]) if found else None
+
+
+def is_version(id: str) -> bool:
+    """Return whether an id may be that of a version alone, without its skill."""
+    return _VERSION_ALONE.fullmatch(id) is not None
+
+
+def known(name: str) -> str:
+    """Return an id, a name or a path as it was given, but for blanks around an id or a name.
+
+    Raises NotFound for a text that nothing can be called by.
+    """
+    name = name if "/" in name else name.strip()
+    if not name or "\0" in name or len(name) > _LONGEST or storable(name) != name:
+        raise NotFound(f"nothing is called {quoted(name)}: use an id, a name or a path as a result gave it")
+    return name
+
+
+def lock_name(skill_id: int) -> str:
+    """Return the name of the lock under which a skill's live files are changed."""
+    return f"skill-{skill_id}"
+
+
+def recover(store: Store) -> None:
+    """Settle every pending promotion whose process is gone; one that another process is making is left to it.
+
+    One that cannot be settled now, because its files cannot be read or written, stays pending until it can.
+    """
+    for skill_id in {promotion.skill_id for promotion in store.promotions.list_pending()}:
+        lock = lock_run(store.locks_path, lock_name(skill_id))
+        if lock is None:
+            continue
+        try:
+            with suppress(Refused):
+                settle(store, skill_id)
+        finally:
+            lock.release()
+
+
+def settle(store: Store, skill_id: int) -> None:
+    """Settle a skill's pending promotions, under the skill's lock.
+
+    Raises Refused when a file cannot be read or written; they stay pending.
+    A half-done one is rolled forward when every file is still its old or new self, unless it had failed: then it is
+    taken back. A file that is neither was edited by a person meanwhile: nothing is written any more. Files that cannot
+    be read may come back (a disk that is not there looks like a skill that is gone), so nothing is concluded from that.
+    """
+    for promotion in store.promotions.list_pending():
+        if promotion.skill_id != skill_id:
+            continue
+        if promotion.state == "undoing":
+            _write_back(store, promotion)
+            continue
+        place, old, new = _sides(store, promotion)
+        live = _read(place, old, new)
+        if live != old and _is_mixture(live, old, new):
+            replace_files(files_folder(place), live, new)
+            live = new
+        if live == new:
+            store.promotions.finish(promotion)
+        else:
+            store.promotions.undo(promotion)
+
+
+def take_back(store: Store, promotion: Promotion) -> None:
+    """Undo what a change that failed half-way has written, and nothing else.
+
+    Raises Refused when that fails, too, and is left to `settle`; StoreError when not even that could be noted.
+    """
+    unnoted: StoreError | None = None
+    try:
+        store.promotions.give_up(promotion)
+    except StoreError as error:
+        unnoted = error
+    try:
+        _write_back(store, promotion)
+    except Refused as error:
+        if unnoted:
+            raise StoreError(f"{error}; and {unnoted}: the change is finished or taken back later") from error
+        raise Refused(f"{error}; what is written already is taken back when the store is used next") from error
+
+
+def _write_back(store: Store, promotion: Promotion) -> None:
+    place, old, new = _sides(store, promotion)
+    live = _read(place, old, new)
+    written = {file.path: file for file in _written(files_folder(place), old, new)}
+    removed = {file.path for file in old.files if live.get(file.path) is None and new.get(file.path) is None}
+    kept = [file for file in live.files if file.path not in written]
+    back = [file for file in old.files if file.path in {*written, *removed}]
+    replace_files(files_folder(place), SkillFiles((*kept, *written.values())), SkillFiles((*kept, *back)))
+    store.promotions.undo(promotion)
+
+
+def _written(folder: Path, old: SkillFiles, new: SkillFiles) -> Iterator[SkillFile]:
+    """Yield what a change has written, as it is now: its disk may keep other run bits, and list it by another name."""
+    for file in new.files:
+        was = old.get(file.path)
+        found = find_file(folder, file.path) if file != was else None
+        if found and found.content == file.content and found != was:
+            yield found
+
+
+def _read(place: Path, old: SkillFiles, new: SkillFiles) -> SkillFiles:
+    """Return the live files, after removing what a killed process left. Raises Refused when they cannot be read."""
+    sweep(files_folder(place), (old, new))
+    try:
+        return read_skill(place)
+    except BadSkill as error:
+        raise Refused(f"{error}; {_SETTLED_LATER}") from error
+
+
+def _sides(store: Store, promotion: Promotion) -> tuple[Path, SkillFiles, SkillFiles]:
+    skill = store.skills.get_skill(promotion.skill_id)
+    old = store.skills.get_files(skill.id, promotion.from_version)
+    new = store.skills.get_files(skill.id, promotion.to_version)
+    return Path(skill.path), old, new
+
+
+def _is_mixture(live: SkillFiles, old: SkillFiles, new: SkillFiles) -> bool:
+    known: set[SkillFile] = {*old.files, *new.files}
+    missing = [file.path for file in old.files if live.get(file.path) is None and new.get(file.path) is not None]
+    return not missing and all(file in known for file in live.files)
+
+
+# A file changed twice within a tick of the disk's clock looks unchanged: so young a folder is read again each time.
+TICK_NS = 50_000_000
+
+
+class SkillCache:
+    """The skills as they were last read: a folder that has not changed since is not read again."""
+
+    def __init__(self) -> None:
+        self._seen: dict[str, object] = {}
+
+    def get(self, store: Store, folder: Path) -> Skill:
+        """Return the skill in a folder as it is now, tracked. Raises BadSkill, which says what to do about it."""
+        try:
+            return self._get(store, folder)
+        except BadSkill as error:
+            raise BadSkill(_describe_unusable(store, str(folder), error)) from None
+
+    def forget(self, path: str) -> None:
+        """Read the folder again the next time."""
+        self._seen.pop(path, None)
+
+    def _get(self, store: Store, folder: Path) -> Skill:
+        key, now = str(folder), stamp_of(folder)
+        seen = self._seen.get(key)
+        # Another process may have moved a skill to this path, or hidden the one that is here.
+        if seen == now and (listed := store.skills.find_listed(key)):
+            return listed
+        recover(store)
+        begun = store.promotions.last_begun(key)
+        clock_ns = time.time_ns()
+        now = stamp_of(folder)
+        files = read_skill(folder)
+        skill = store.skills.track(skill_name(folder), key, files, begun.id if begun else 0)
+        # While a change is made, or cannot be settled, what was read may be half of it: the store knows better.
+        is_whole = skill.live_version == files.digest
+        if is_whole and all(changed_ns < clock_ns - TICK_NS for _, _, _, changed_ns, *_ in now):
+            self._seen[key] = now
+        return skill
