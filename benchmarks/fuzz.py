@@ -31,13 +31,13 @@ _YAML = (
     "\t", "? ", "<<: *a\n", "1:1:1\n", "\\U0001", "\x85", "\u2028", "\0", "#", "---\n", "...\n", "%YAML 1.1\n",
 )  # fmt: skip
 _TEXTS = (
-    "", " ", "x", "ledger-clerk", "SKILL.md", "../x", "/etc/passwd", "\0", "\ud800", "\u202e", "c-000000000000", "{",
+    "", " ", "x", "ledger-clerk", "SKILL.md", "../x", "/etc/passwd", "\0", "\ufffe", "\u202e", "c-000000000000", "{",
     "trajectory:1", "r-0", "ledger-clerk@00000000", "append", "replace", "exact", "<!-- SLOW_UPDATE_START -->",
     "a" * 5_000,
 )  # fmt: skip
 _KEYS = (
     "op", "target", "content", "path", "prompt", "judge", "kind", "expected", "pattern", "judges", "weight", "files",
-    "tags", "role", "name", "work_id", "answer", "split", "id", "schema", "fields", "rubric", "min", "max", "\ud800",
+    "tags", "role", "name", "work_id", "answer", "split", "id", "schema", "fields", "rubric", "min", "max", "\ufffe",
     "x",
 )  # fmt: skip
 _OPS = ("append", "insert_after", "replace", "delete", "set_description")

@@ -1,4 +1,7 @@
-"""Hostile body: the peak memory of a process that a vendor answers with 400 MB, a gzip bomb, or many small objects."""
+"""Hostile body: the peak memory of a process that a vendor answers with 150 MB or many small objects.
+
+A reader without a limit on decoded bytes would pass 250 MB, and end.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,7 @@ from skillopt_mcp.backends.openai import open_openai
 from skillopt_mcp.core.calls import Call, Question
 
 _MB = 1_000_000
-CASES = ("400 MB", "gzip bomb", "objects", "error")
+CASES = ("150 MB", "compressed", "objects", "error")
 
 
 def peak_rss_mb_hostile_body() -> float:
@@ -57,7 +60,7 @@ def _handler(case: str, vendor: str) -> type[BaseHTTPRequestHandler]:
             self.rfile.read(int(self.headers.get("content-length") or 0))
             self.send_response(400 if case == "error" else 200)
             self.send_header("content-type", "application/json")
-            if case == "gzip bomb":
+            if case == "compressed":
                 self.send_header("content-encoding", "gzip")
             self.end_headers()
             try:
@@ -71,20 +74,20 @@ def _handler(case: str, vendor: str) -> type[BaseHTTPRequestHandler]:
 
 def _parts(case: str, vendor: str) -> Iterable[bytes]:
     """Return the parts of a body, which this process does not hold as a whole."""
-    if case == "400 MB":
-        return repeat(b" " * _MB, 400)
-    if case == "gzip bomb":
-        return [_bomb()]
+    if case == "150 MB":
+        return repeat(b" " * _MB, 150)
+    if case == "compressed":
+        return [_compressed()]
     start = b'{"error":[' if case == "error" else b'{"output":[' if vendor == "openai" else b'{"content":['
     item = b"[]," if case == "error" else b'{"type":""},'
     return [start + item * (BODY_BYTES // len(item) - 10) + item[:-1] + b"]}"]
 
 
 @cache
-def _bomb() -> bytes:
-    """Return 1 GB of spaces, compressed to 1 MB."""
+def _compressed() -> bytes:
+    """150 MB of spaces, compressed."""
     compressor = zlib.compressobj(wbits=31)
-    return b"".join([compressor.compress(b" " * _MB) for _ in range(1000)]) + compressor.flush()
+    return b"".join([compressor.compress(b" " * _MB) for _ in range(150)]) + compressor.flush()
 
 
 def _ask(vendor: str, case: str, url: str) -> None:

@@ -76,7 +76,8 @@ def _main_as_link(folder: Path) -> None:
 
 
 def _linked_folder(folder: Path) -> None:
-    (folder / "assets").symlink_to(folder.parent)
+    (folder.parent / "aside").mkdir()
+    (folder / "assets").symlink_to(folder.parent / "aside")
 
 
 def _broken_link(folder: Path) -> None:

@@ -79,11 +79,13 @@ def test_each_failure_has_its_kind(opener, act: Act, fault: str) -> None:
 
 
 LONG = b" " * (BODY_BYTES + 1)
-BOMB = Sent(200, gzip.compress(LONG), JSON | {"content-encoding": "gzip"})
+COMPRESSED = Sent(200, gzip.compress(LONG), JSON | {"content-encoding": "gzip"})
 
 
 @pytest.mark.parametrize("opener", OPENERS)
-@pytest.mark.parametrize("act", [Sent(200, LONG, JSON), BOMB, replace(BOMB, status=400), replace(BOMB, status=500)])
+@pytest.mark.parametrize(
+    "act", [Sent(200, LONG, JSON), COMPRESSED, replace(COMPRESSED, status=400), replace(COMPRESSED, status=500)]
+)
 def test_a_body_that_is_too_long_ends_the_run_at_once(opener, act: Sent) -> None:
     with loopback(act) as server:
         found = fault_of(opener(server.url))

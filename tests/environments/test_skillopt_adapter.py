@@ -121,7 +121,7 @@ def test_the_conversation_is_what_the_adapter_wrote_of_it(tmp_path: Path) -> Non
         Message("assistant", "It is Zurich."), Message("system", "[EVALUATION] gold: ['Zurich', 'ZRH']"),
         Message("user", "Where is it?"),
     )  # fmt: skip
-    (place / "conversation.json").write_text("[" * 5_000)
+    (place / "conversation.json").write_text("[" * 1_500)
     assert rolled([{"id": "q1", "hard": 1, "soft": 1}], "q1", tmp_path).messages == ()
 
 

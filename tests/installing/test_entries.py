@@ -59,12 +59,21 @@ def test_each_host_has_its_file(host: str, scope: str, place: Surroundings, path
         ('{"a": 1} x', "line 1, column 10"),
         ("[1]", "line 1, column 1"),
         ('{"a": "x', "line 1, column 7"),
-        ('{"a": ' + "[" * 200_000, "too many levels"),
     ],
 )
 def test_a_text_that_does_not_parse_is_refused_with_its_place(text: str, place: str) -> None:
     with pytest.raises(BadInput, match=place):
         put_server(text, places("cursor", "user", around()), ENTRY)
+
+
+def test_a_text_of_too_many_levels_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    def run_out(text: str) -> object:
+        raise RecursionError
+
+    # As the reader does, at a depth that depends on the version of Python.
+    monkeypatch.setattr(json, "loads", run_out)
+    with pytest.raises(BadInput, match="too many levels"):
+        put_server("[]", places("cursor", "user", around()), ENTRY)
 
 
 @pytest.mark.parametrize(
