@@ -179,6 +179,12 @@ def disk(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(autouse=True)
+def forecast(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Play few worlds where a test shows what it could find."""
+    disks.spare_the_forecast(monkeypatch)
+
+
+@pytest.fixture(autouse=True)
 def salts(monkeypatch: pytest.MonkeyPatch) -> None:
     """Draw the same salts in every run: up to one test in sixty accepts an edit that changes nothing."""
     numbers = count()

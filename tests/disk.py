@@ -1,4 +1,4 @@
-"""Disk: a process that waits for no disk, where only a power cut would show it."""
+"""Disk, and forecasts: what a process is spared of, where no test could tell the difference."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import os
 
 import pytest
 
+from skillopt_mcp.gates import power
 from skillopt_mcp.store import driver
 
 
@@ -14,6 +15,11 @@ def spare_the_disk(patch: pytest.MonkeyPatch) -> None:
     settings = (setting.replace("synchronous = full", "synchronous = off") for setting in driver._SETTINGS)
     patch.setattr(driver, "_SETTINGS", tuple(settings))
     patch.setattr(os, "fsync", _fsync)
+
+
+def spare_the_forecast(patch: pytest.MonkeyPatch) -> None:
+    """Let a forecast of a promotion test play the fewest worlds that it ever does: a fifth."""
+    patch.setattr(power, "_WORK", 1)
 
 
 def _fsync(descriptor: int) -> None:

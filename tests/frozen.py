@@ -1,11 +1,14 @@
 """Frozen: imported last of all, it spares every process forked from here what the first use of a thing would do.
 
-Models and patterns are built, and what was imported is not looked through for garbage.
+Models, patterns and templates are built, the driver is loaded, and what was imported is not looked through for garbage.
 """
 
 import gc
 
 from pydantic import BaseModel, TypeAdapter
+
+from skillopt_mcp.reports import rendering
+from skillopt_mcp.store import driver
 
 
 def _build(model: type[BaseModel]) -> None:
@@ -18,4 +21,10 @@ def _build(model: type[BaseModel]) -> None:
 _build(BaseModel)
 for adapter in [each for each in gc.get_objects() if type(each) is TypeAdapter]:
     adapter.rebuild()
+driver.sqlite()
+for templates in (rendering._environment(), rendering._environment(is_html=False)):
+    ending = ".html.j2" if templates.autoescape else ".md.j2"
+    for name in templates.list_templates():
+        if name.endswith(ending):
+            templates.get_template(name)
 gc.freeze()

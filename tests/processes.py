@@ -23,7 +23,7 @@ import pytest
 
 from skillopt_mcp.cli.command import module_path, modules
 from skillopt_mcp.cli.main import main
-from tests.disk import spare_the_disk
+from tests.disk import spare_the_disk, spare_the_forecast
 
 _CONTEXT = multiprocessing.get_context("forkserver")
 IMPORTED = [
@@ -41,6 +41,11 @@ IMPORTED = [
     "anyio._backends._asyncio",
     "httpcore2",
     "truststore",
+    "rich.console",
+    "rich.live",
+    "rich.logging",
+    "rich.progress",
+    "rich.table",
     "tests.frozen",
 ]
 _CAPABILITIES = 0x20080522
@@ -230,6 +235,7 @@ def as_script(
     os.environ.update(environ)
     sys.argv = argv
     spare_the_disk(pytest.MonkeyPatch())
+    spare_the_forecast(pytest.MonkeyPatch())
     if prepare:
         prepare()
     try:

@@ -29,7 +29,8 @@ def test_a_command_that_runs_by_loading_waits_for_a_person_at_a_terminal(tmp_pat
     (tmp_path / "tasks.jsonl").write_text("\n".join(map(json.dumps, rows)))
     assert run_forked(["skills", "track", str(folder)], tmp_path).returncode == 0
     assert run_forked(["tasks", "add", "desk", "tasks.jsonl"], tmp_path).returncode == 0
-    command = ["evaluate", "desk", "--file", "new.md", "--target", f"claude-code:m,binary={host.path}", "--yes"]
+    target = f"claude-code:m,binary={host.path}"
+    command = ["evaluate", "desk", "--file", "new.md", "--target", target, "--max-pairs", "6", "--yes"]
     script = run_forked(command, tmp_path)
     assert script.returncode != 0
     assert not (host.path.parent / "seen.json").exists(), "the host was started without a person"

@@ -84,7 +84,7 @@ def everything(around: Surroundings) -> set[str]:
         b'{"a":1}',
         b"",
         b"\n",
-        b'{"history": "%s"}' % (b"x" * 2 * MIB),
+        b'{"history": "%s"}' % (b"x" * (MIB // 4)),
     ],
 )
 def test_a_file_is_restored_byte_for_byte_however_it_was_written(around: Surroundings, text: bytes) -> None:
