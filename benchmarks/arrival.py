@@ -23,7 +23,7 @@ from typing import Any
 
 from benchmarks.doors import parser, show
 from skillopt_mcp.backends.agents import backend as agents
-from skillopt_mcp.backends.agents.arrival import Asked, first_request, serving
+from skillopt_mcp.backends.agents.arrival import HostRequests, first_request, serving
 from skillopt_mcp.backends.agents.backend import AgentBackend
 from skillopt_mcp.backends.agents.processes import Ended, Line, run
 from skillopt_mcp.backends.base import BackendFault
@@ -149,7 +149,7 @@ async def measure(host: str, name: str, text: bytes, home: Path, figures: Count)
         figures.wrong.append(f"{host}: {name}: the folder's name")
 
 
-def results_of(asked: Asked) -> str:
+def results_of(asked: HostRequests) -> str:
     """What the model was shown after it had asked for the skill."""
     parts: list[Any] = []
     for body in asked.bodies:
@@ -187,7 +187,7 @@ def opened(host: str, home: Path, address: str) -> AgentBackend:
 def watch(figures: Count) -> None:
     """Count the checks in which a value of the person's reaches the host, or its server."""
 
-    async def requested(asked: Asked, running: asyncio.Task[Any]) -> bool:
+    async def requested(asked: HostRequests, running: asyncio.Task[Any]) -> bool:
         found = await first_request(asked, running)
         await asyncio.wait([running])
         figures["environment_leaked"] += CANARY in json.dumps([asked.bodies, asked.headers])

@@ -35,14 +35,14 @@ from skillopt_mcp.core.tracing import span
 from skillopt_mcp.gates.promotion import GATE
 from skillopt_mcp.gates.search import mean_score
 from skillopt_mcp.prompts.loading import load_prompts
-from skillopt_mcp.store.decisions import Discarding, Standing
+from skillopt_mcp.store.decisions import Discarding, EarlierVerdict
 from skillopt_mcp.store.erasing import Erasing
 from skillopt_mcp.store.opening import Store
 from skillopt_mcp.tasks.splits import stratified
 from skillopt_mcp.training.config import Config
 from skillopt_mcp.training.loop import MAX_REJECTED, Turn, guard_findings, step_work
-from skillopt_mcp.training.outcome import Work, what_failed
-from skillopt_mcp.training.plan import Plan, State, Step
+from skillopt_mcp.training.outcome import StepWork, what_failed
+from skillopt_mcp.training.plan import RunPlan, State, Step
 from skillopt_mcp.training.progress import Notify, silent
 from skillopt_mcp.training.stages.rollout import Evaluation
 from skillopt_mcp.workspace.costs import add_up, check_caps, default_tokens
@@ -99,7 +99,7 @@ def advance_proposal(
     outcome, erased = job.result.result()
     if erased_of(workspace.store, run) != erased:
         return advance_proposal(workspace, run, wait_s, capacity, notify)
-    if isinstance(outcome, Work):
+    if isinstance(outcome, StepWork):
         return as_it_stands(workspace, skill, _finished(workspace, skill, run, outcome))
     if capacity is None and not workspace.store.leases.list_of(run.id):
         estimate = _estimate(workspace, run)
@@ -231,7 +231,7 @@ def _work(workspace: Workspace, run: Run, notify: Notify) -> Outcome:
         lock.release()
 
 
-def _attempted(workspace: Workspace, run: Run, plan: Plan) -> dict[int, str]:
+def _attempted(workspace: Workspace, run: Run, plan: RunPlan) -> dict[int, str]:
     """Return the draws of the attempts at a plan's tasks that earlier proposals made on the same text, by task id."""
     if not plan.train:
         return {}
@@ -251,12 +251,12 @@ def _attempted(workspace: Workspace, run: Run, plan: Plan) -> dict[int, str]:
     return draws
 
 
-def _start(plan: Plan) -> State:
+def _start(plan: RunPlan) -> State:
     nothing = Evaluation((), mean_score(()), 0.0)
     return State(0, plan.base, nothing, plan.base, nothing)
 
 
-def _finished(workspace: Workspace, skill: Skill, run: Run, work: Work) -> Proposed:
+def _finished(workspace: Workspace, skill: Skill, run: Run, work: StepWork) -> Proposed:
     """Return the outcome, stored with the run: a candidate, or why there is none."""
     base = workspace.store.skills.get_files(skill.id, run.base_version)
     made = _candidate(workspace, run, base, work) if work.applied.files != base else None
@@ -304,7 +304,7 @@ def _is_lost(store: Store, run: Run) -> bool:
     return 0 < asked.n_missing == asked.n_calls - asked.n_again
 
 
-def _candidate(workspace: Workspace, run: Run, base: SkillFiles, work: Work) -> Candidate:
+def _candidate(workspace: Workspace, run: Run, base: SkillFiles, work: StepWork) -> Candidate:
     made = Candidate(
         id=candidate_id(run.skill_id, base.digest, work.applied.files.digest),
         skill_id=run.skill_id,
@@ -347,7 +347,7 @@ def discarded_before(store: Store, run: Run) -> tuple[DiscardedEdit, ...]:
     return tuple(found.values())[:MAX_REJECTED]
 
 
-def _became(standing: Standing, undone: frozenset[str]) -> str:
+def _became(standing: EarlierVerdict, undone: frozenset[str]) -> str:
     """Return how a candidate was discarded; "" for any other."""
     if standing.version_id in undone:
         return "promoted, then rolled back by a person"
@@ -357,7 +357,7 @@ def _became(standing: Standing, undone: frozenset[str]) -> str:
 class Outcome(NamedTuple):
     """The work of a proposal, and which of its attempts were erased before it read them."""
 
-    value: Work | Outstanding
+    value: StepWork | Outstanding
     erased: frozenset[int]
 
 

@@ -50,11 +50,11 @@ from skillopt_mcp.store.opening import Store
 from skillopt_mcp.training.config import Config
 from skillopt_mcp.training.gating import measured
 from skillopt_mcp.training.loop import train
-from skillopt_mcp.training.plan import Plan, check_splits, search_splits
+from skillopt_mcp.training.plan import RunPlan, check_splits, search_splits
 from skillopt_mcp.training.progress import Notify, pause_reporter, silent
 from skillopt_mcp.training.promotion_test import Asked, Test, run_test, stored_test
 from skillopt_mcp.workspace.answering import (
-    Changed,
+    ChangedBackend,
     Names,
     answering,
     backends_of,
@@ -168,7 +168,7 @@ def furthest(workspace: Workspace, new: Run, *, allow_changed: bool) -> Run | No
     return max(runs, key=lambda run: workspace.store.budgets.get_spent(run.id).calls, default=None)
 
 
-def left_changed(workspace: Workspace, new: Run) -> tuple[Run, list[Changed]] | None:
+def left_changed(workspace: Workspace, new: Run) -> tuple[Run, list[ChangedBackend]] | None:
     """Return the newest unfinished run that differs by its backends' fingerprints alone, and how; None without one."""
     runs = _alike(workspace, new, is_finished=False, allow_changed=True)
     others = ((run, changed_since(workspace, run, new.answering[-1])) for run in runs)
@@ -302,7 +302,7 @@ def _kept_caps(workspace: Workspace, run: Run, backends: Mapping[Role, Backend])
     return caps
 
 
-def planned(workspace: Workspace, run: Run) -> Plan:
+def planned(workspace: Workspace, run: Run) -> RunPlan:
     """Return the plan that a run was frozen to. Raises BadInput when it cannot be trained on."""
     store = workspace.store
     by_id = {task.id: task for task in store.tasks.list_tasks(run.skill_id)}
@@ -310,7 +310,7 @@ def planned(workspace: Workspace, run: Run) -> Plan:
     config = Config.of_run(run.config)
     train_tasks, val_tasks = search_splits(tasks, config) if run.kind == "replay" else (tuple(tasks), ())
     found = (store.trajectories.get_trajectory(trajectory_id) for trajectory_id in run.sessions)
-    plan = Plan(
+    plan = RunPlan(
         run_id=run.id,
         skill_id=run.skill_id,
         base=store.skills.get_files(run.skill_id, run.base_version),
@@ -334,7 +334,7 @@ class Best(NamedTuple):
     score: float
 
 
-def finish(workspace: Workspace, run: Run, plan: Plan, best: Best, try_test: Callable[[Test], Standing]) -> Replayed:
+def finish(workspace: Workspace, run: Run, plan: RunPlan, best: Best, try_test: Callable[[Test], Standing]) -> Replayed:
     """Return the outcome: the best version becomes a candidate, and the promotion gate looks at it once."""
     store, skill = workspace.store, workspace.store.skills.get_skill(run.skill_id)
     made, outcome = None, why_none(store.runs.list_steps(run.id))

@@ -18,7 +18,7 @@ from skillopt_mcp.actions.trajectories import (
     record_trajectory,
     recorded_itself,
 )
-from skillopt_mcp.actions.transcripts import Attempt, Use, attempts, is_host_line
+from skillopt_mcp.actions.transcripts import SessionAttempt, Use, attempts, is_host_line
 from skillopt_mcp.core.errors import BadInput, SkillOptError
 from skillopt_mcp.core.next_step import NextStep
 from skillopt_mcp.core.results import Result
@@ -74,7 +74,7 @@ REASON_BYTES = 300
 OPENED = "opened"
 
 
-class Problem(BaseModel):
+class SessionProblem(BaseModel):
     """A transcript, or an attempt in it, that could not be used, and why."""
 
     path: str
@@ -90,19 +90,19 @@ class Harvested(Result):
     known: int
     open: int
     skills: dict[str, int]
-    problems: list[Problem]
+    problems: list[SessionProblem]
     n_problems: int
     dry_run: bool = False
 
 
-class Harvest:
+class Harvester:
     """Takes the attempts out of one transcript after the other. With `dry_run` it counts them and stores nothing."""
 
     def __init__(self, workspace: Workspace, *, dry_run: bool = False) -> None:
         self._workspace = workspace
         self._dry_run = dry_run
         self._finder = _Finder(workspace.store.skills.list_skills() if workspace.is_made else [])
-        self._problems: list[Problem] = []
+        self._problems: list[SessionProblem] = []
         self._skills: Counter[str] = Counter()
         self._n_files = self._n_bytes = self._known = self._open = 0
 
@@ -153,7 +153,7 @@ class Harvest:
         [(skill, n)] = self._skills.most_common(1)
         return NextStep(action="record_trajectory", arguments={"skill": skill}, why=f"{n} attempts have no score")
 
-    def _keep(self, path: Path, session: str, attempt: Attempt, skill: Skill) -> None:
+    def _keep(self, path: Path, session: str, attempt: SessionAttempt, skill: Skill) -> None:
         try:
             known = self._is_known(session, attempt, skill)
         except SkillOptError as error:
@@ -164,7 +164,7 @@ class Harvest:
         else:
             self._skills[skill.name] += 1
 
-    def _is_known(self, session: str, attempt: Attempt, skill: Skill) -> bool:
+    def _is_known(self, session: str, attempt: SessionAttempt, skill: Skill) -> bool:
         """Return whether an attempt was recorded before, by the agent itself or by another reading; else record it."""
         is_placed = self._workspace.store.trajectories.is_placed(skill.id, session, attempt.index)
         recording = _recording(session, attempt, skill)
@@ -178,7 +178,7 @@ class Harvest:
         return record_trajectory(self._workspace, skill.path, recording).duplicate
 
     def _problem(self, path: Path, error: Exception) -> None:
-        self._problems.append(Problem(path=str(path), reason=shortened(str(error), REASON_BYTES)))
+        self._problems.append(SessionProblem(path=str(path), reason=shortened(str(error), REASON_BYTES)))
 
 
 def harvest(
@@ -189,7 +189,7 @@ def harvest(
     advance: Callable[[int], None] = lambda _: None,
 ) -> Harvested:
     """Record every attempt with a tracked skill that these transcripts hold, each once however often it is read."""
-    work = Harvest(workspace, dry_run=dry_run)
+    work = Harvester(workspace, dry_run=dry_run)
     for path in files:
         work.read(path, finished=True, advance=advance)
     return work.result()
@@ -225,7 +225,7 @@ class _Finder:
     def is_empty(self) -> bool:
         return not self._by_path
 
-    def skills(self, attempt: Attempt) -> list[Skill]:
+    def skills(self, attempt: SessionAttempt) -> list[Skill]:
         """Return the tracked skills that were opened in an attempt, each once."""
         found = [self._skill(use, attempt.folder) for use in attempt.uses]
         return list({skill.id: skill for skill in found if skill}.values())
@@ -240,7 +240,7 @@ class _Finder:
         return here[0] if len(here) == 1 else None
 
 
-def _recording(session: str, attempt: Attempt, skill: Skill) -> Recording:
+def _recording(session: str, attempt: SessionAttempt, skill: Skill) -> Recording:
     messages: list[object] = [{"role": "skill", "content": OPENED, "name": skill.name}]
     messages += [message._asdict() for message in attempt.messages]
     if attempt.reaction is not None:
@@ -260,7 +260,7 @@ def capture(store_path: Path, event: HookEvent) -> Harvested | None:
     if not store_path.exists():
         return None
     with Workspace(store_path, project=Path(event.cwd or ".")) as workspace:
-        work = Harvest(workspace)
+        work = Harvester(workspace)
         for each in transcripts:
             work.read(each, finished=event.has_ended)
         return work.result()

@@ -46,7 +46,7 @@ from skillopt_mcp.tasks.formats.rows import (
 )
 from skillopt_mcp.tasks.judges.checking import asked_in_train, check_tasks
 from skillopt_mcp.tasks.judges.judging import judge_all, leaves, missing_programs, parse_judge
-from skillopt_mcp.tasks.judges.kinds.command import Command, unregistered
+from skillopt_mcp.tasks.judges.kinds.command import CommandJudge, unregistered
 from skillopt_mcp.tasks.judges.kinds.reported import ByEnvironment, ByHost
 from skillopt_mcp.tasks.judges.kinds.rubric import Rubric
 from skillopt_mcp.tasks.judges.kinds.tool_called import ToolCalled
@@ -493,7 +493,7 @@ def trivial_programs(store: Store, tasks: Iterable[Task]) -> Iterator[tuple[str,
 def _needs_programs_alone(judge: Judge) -> bool:
     found = list(leaves(judge))
     others = any(isinstance(leaf, Rubric | ToolCalled | ByEnvironment | ByHost) for leaf in found)
-    return not others and any(isinstance(leaf, Command) for leaf in found)
+    return not others and any(isinstance(leaf, CommandJudge) for leaf in found)
 
 
 async def _asked(backend: Backend, calls: Sequence[Call]) -> list[Reply]:

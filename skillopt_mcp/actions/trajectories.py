@@ -21,7 +21,7 @@ from skillopt_mcp.core.redacting import Redactor
 from skillopt_mcp.core.results import Recorded, RecordOutcome
 from skillopt_mcp.core.skills import Skill, short
 from skillopt_mcp.core.text import or_more, quoted
-from skillopt_mcp.store.erasing import Choice, Erasing
+from skillopt_mcp.store.erasing import Erasing, ErasureFilter
 from skillopt_mcp.store.trajectories import MOST_COUNTED, NewTrajectory
 from skillopt_mcp.workspace.skill_folders import handle
 from skillopt_mcp.workspace.workspace import Workspace
@@ -181,7 +181,7 @@ def find_attempts(workspace: Workspace, wanted: AttemptQuery) -> list[int]:
         )
     before = _moment(wanted.before, workspace.clock()) if wanted.before is not None else None
     skill = workspace.kept(wanted.names[0])
-    return workspace.store.table(Erasing).choose(skill.id, Choice(session=wanted.session, before=before))
+    return workspace.store.table(Erasing).choose(skill.id, ErasureFilter(session=wanted.session, before=before))
 
 
 def _there(workspace: Workspace, number: int) -> int:

@@ -42,7 +42,7 @@ class Said(Event):
     folder: str = ""
 
 
-class Dialect(Protocol):
+class SessionFormat(Protocol):
     """How one host writes its sessions."""
 
     def keeps(self, line: bytes) -> bool:
@@ -62,12 +62,12 @@ class Dialect(Protocol):
         ...
 
 
-class _Content(Event):
+class _LineContent(Event):
     content: JsonValue = None
 
 
 class _ClaudeLine(Event):
-    message: _Content = _Content()
+    message: _LineContent = _LineContent()
     cwd: str = ""
     meta: bool = Field(default=False, alias="isMeta")
     summary: bool = Field(default=False, alias="isCompactSummary")
@@ -101,7 +101,7 @@ class Claude:
         return read_claude(lines)
 
 
-class _Item(Event):
+class _SessionItem(Event):
     type: str = ""
     content: JsonValue = None
 
@@ -110,14 +110,14 @@ class _CodexPayload(Event):
     type: str = ""
     message: str = ""
     cwd: str = ""
-    item: _Item = _Item()
+    item: _SessionItem = _SessionItem()
 
 
 class _CodexLine(Event):
     payload: _CodexPayload = _CodexPayload()
 
 
-class Codex:
+class CodexSessions:
     """Codex: a line is an event with a payload; what a person typed is an event of its own."""
 
     def keeps(self, line: bytes) -> bool:
@@ -155,9 +155,9 @@ def is_host_line(line: bytes) -> bool:
     return row is not None and (isinstance(row.type, str) or isinstance(row.payload, dict))
 
 
-def dialect_of(line: bytes) -> Dialect:
+def dialect_of(line: bytes) -> SessionFormat:
     """Return the dialect of a file by its first line."""
-    return Codex() if b'"payload"' in line else Claude()
+    return CodexSessions() if b'"payload"' in line else Claude()
 
 
 OWN_TOOL = re.compile(r"(?:mcp__)?(?:plugin_\w+_)?skillopt(?:__|\.)\w+")
@@ -262,7 +262,7 @@ PART_BYTES = MIB
 
 
 @dataclass(frozen=True, slots=True)
-class Attempt:
+class SessionAttempt:
     """One turn in which skills were opened: `index` counts what the person said before it in the session.
 
     `reaction` is what the person said next, None while they have not: then the turn may still be going on. `recorded`
@@ -280,7 +280,7 @@ class Attempt:
 
 
 @dataclass(slots=True)
-class _Turn:
+class _OpenTurn:
     """A turn while its lines come in: both its ends are kept, in bounded memory."""
 
     index: int
@@ -307,10 +307,10 @@ class _Turn:
             self.n_left_out += 1
 
 
-def attempts(lines: Iterable[bytes]) -> Iterator[Attempt]:
+def attempts(lines: Iterable[bytes]) -> Iterator[SessionAttempt]:
     """Yield the attempts of a session, in order; a line that is unknown, torn or not JSON is passed over."""
-    dialect: Dialect | None = None
-    turn: _Turn | None = None
+    dialect: SessionFormat | None = None
+    turn: _OpenTurn | None = None
     folder, n = "", 0
     for line in lines:
         dialect = dialect or dialect_of(line)
@@ -326,13 +326,13 @@ def attempts(lines: Iterable[bytes]) -> Iterator[Attempt]:
             continue  # written twice, as an older and a newer event
         if turn:
             yield from _attempt(turn, dialect, said.text)
-        turn = _Turn(n, said, said.folder or folder, line, marked=marks(line))
+        turn = _OpenTurn(n, said, said.folder or folder, line, marked=marks(line))
         n += 1
     if turn and dialect:
         yield from _attempt(turn, dialect, None)
 
 
-def _attempt(turn: _Turn, dialect: Dialect, reaction: str | None) -> Iterator[Attempt]:
+def _attempt(turn: _OpenTurn, dialect: SessionFormat, reaction: str | None) -> Iterator[SessionAttempt]:
     """Yield the attempt that a turn is, if a skill was opened in it."""
     if not turn.marked:
         return
@@ -349,7 +349,7 @@ def _attempt(turn: _Turn, dialect: Dialect, reaction: str | None) -> Iterator[At
     answers = [message for message in messages if message.role == "assistant" and message.name is None]
     answer = answers[-1].content if answers else ""
     recorded = self_recorded(events.messages)
-    yield Attempt(turn.index, turn.said.text, turn.folder, tuple(messages), answer, reaction, uses, recorded)
+    yield SessionAttempt(turn.index, turn.said.text, turn.folder, tuple(messages), answer, reaction, uses, recorded)
 
 
 def _foreign(events: AgentEvents, *, torn: bool) -> list[Message]:

@@ -37,7 +37,7 @@ class BackedUp(Result):
     head: str
 
 
-class Lost(BaseModel):
+class BackupGap(BaseModel):
     """What the store has and a backup lacks; `alpha` is the error rate that a promotion test has spent."""
 
     kind: Literal["promotion test", "promote", "rollback", "erasure"]
@@ -59,7 +59,7 @@ class Restored(Result):
     skills: list[str]
     missing: list[str]
     allows: list[str]
-    lost: list[Lost] | None
+    lost: list[BackupGap] | None
     n_events: int
     last_event_at: str
 
@@ -119,11 +119,11 @@ def _describe(store_path: Path, copy: Path, file: Path, found: Verified) -> Rest
             *(f"the judge program {each.name}" for each in store.commands.list_commands()),
         ]
         last = store.events.last()
-    lost: list[Lost] | None = [] if not store_path.exists() else None
+    lost: list[BackupGap] | None = [] if not store_path.exists() else None
     with suppress(SkillOptError):
         if is_database(store_path):
             rows = read_lost(store_path, copy)
-            lost = [Lost(kind=kind, which=which, skill=skill, alpha=alpha) for kind, which, skill, alpha in rows]  # type: ignore[arg-type]
+            lost = [BackupGap(kind=kind, which=which, skill=skill, alpha=alpha) for kind, which, skill, alpha in rows]  # type: ignore[arg-type]
     there = any(os.path.exists(f"{store_path}{end}") for end in ("", *SIDE_FILES))
     kept = str(_dated(store_path)) if there else ""
     missing = [each.path for each in skills if each.id not in hidden and is_gone(each.path)]

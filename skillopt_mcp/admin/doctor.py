@@ -18,7 +18,7 @@ from pydantic import BaseModel, ConfigDict
 
 from skillopt_mcp import __version__
 from skillopt_mcp.admin.install.hosts import surroundings
-from skillopt_mcp.admin.install.installing import Connection, connections
+from skillopt_mcp.admin.install.installing import HostConnection, connections
 from skillopt_mcp.backends.wrappers import check_backend
 from skillopt_mcp.core.errors import SkillOptError, StoreError, UnsafeStore
 from skillopt_mcp.store import driver
@@ -89,7 +89,7 @@ class Diagnosis(BaseModel):
     backends: dict[str, bool]
     checked: dict[str, str | None] = {}
     hosts: dict[str, str | None]
-    connections: list[Connection] = []
+    connections: list[HostConnection] = []
     roots: list[Root]
     roots_unread: str = ""
     problems: list[str]

@@ -11,7 +11,7 @@ import anthropic
 import httpx2
 from pydantic import Field
 
-from skillopt_mcp.backends.api.answers import Answer, Wire, body_of, counted, reply_of
+from skillopt_mcp.backends.api.answers import Answer, VendorPart, body_of, counted, reply_of
 from skillopt_mcp.backends.api.clients import Sdk, http_client, rejection_of, time_limits
 from skillopt_mcp.backends.api.faults import Endpoint, find_endpoint
 from skillopt_mcp.backends.api.prices import Price, PricedOptions, Tokens, find_price, parse_options
@@ -66,13 +66,13 @@ def _text(text: str, *, cached: bool) -> Body:
     return block | ({"cache_control": {"type": "ephemeral"}} if cached else {})
 
 
-class _Block(Wire):
+class _AnthropicBlock(VendorPart):
     type: str
     text: str | None = None
     thinking: str | None = None
 
 
-class _Usage(Wire):
+class _Usage(VendorPart):
     input_tokens: int | None = None
     output_tokens: int | None = None
     cache_read_input_tokens: int | None = None
@@ -87,10 +87,10 @@ class _Usage(Wire):
         return Tokens(fresh=fresh, cached=cached, cache_write=written, output=output)
 
 
-class MessageBody(Wire):
+class MessageBody(VendorPart):
     """A response of the Messages API."""
 
-    content: list[_Block]
+    content: list[_AnthropicBlock]
     stop_reason: str | None = None
     usage: _Usage | None = None
     model: object = None

@@ -14,13 +14,13 @@ from urllib.parse import urlsplit
 
 from pydantic import Field
 
-from skillopt_mcp.backends.agents.arrival import CHECK_S, Asked, read_messages, serving
+from skillopt_mcp.backends.agents.arrival import CHECK_S, HostRequests, read_messages, serving
 from skillopt_mcp.backends.agents.backend import AgentBackend, Program, find_program
 from skillopt_mcp.backends.agents.claude_events import read_claude, read_commands
 from skillopt_mcp.backends.agents.events import AgentEvents
 from skillopt_mcp.backends.agents.places import (
     MADE_UP_KEY,
-    Place,
+    FolderPaths,
     current_model,
     made_up,
     passed_on,
@@ -95,7 +95,7 @@ class ClaudeCode:
         # It looks at its bill between two turns: the last one may go above.
         self.max_usage = Usage(usd=options.max_usd) if options.max_usd else None
 
-    def line(self, call: Call, place: Place, address: str = "") -> Line:
+    def line(self, call: Call, place: FolderPaths, address: str = "") -> Line:
         """Return the command line for a call: a rollout has the tools and the working copy, a question has neither."""
         request = call.request
         common = [self._path, "-p", "--output-format", "stream-json", "--verbose"]
@@ -113,7 +113,7 @@ class ClaudeCode:
         asked = ["--setting-sources", "", "--tools", "", "--disable-slash-commands", "--system-prompt", prompt.system]
         return Line(common + asked, {**environ, "CLAUDE_CODE_DISABLE_CLAUDE_MDS": "1"}, prompt.user)
 
-    def record(self, place: Place) -> str:
+    def record(self, place: FolderPaths) -> str:
         return ""
 
     def read(self, ended: Ended) -> AgentEvents:
@@ -129,7 +129,7 @@ class ClaudeCode:
         line = ["--setting-sources", "project", "--permission-mode", "acceptEdits", "--tools", ",".join(tools)]
         return [*line, "--allowedTools", ",".join(allowed)] if allowed else line
 
-    def _settings(self, place: Place) -> str:
+    def _settings(self, place: FolderPaths) -> str:
         above = [*place.work.parents, *Path(os.path.realpath(place.work)).parents]
         settings: dict[str, object] = {
             "disableAllHooks": True,
@@ -147,13 +147,13 @@ class ClaudeCode:
             }
         return json.dumps(settings)
 
-    def arrival(self, ended: Ended, asked: Asked, folder: str, text: str) -> Arrival:
+    def arrival(self, ended: Ended, asked: HostRequests, folder: str, text: str) -> Arrival:
         found = read_messages(asked, folder, text)
         if found is None and (events := self.read(ended)).by_itself:
             return Arrival("refused", events.answer or events.reason or "it answered by itself, and gave no reason")
         return found or Arrival("unchecked", "the host has no tool Skill to open it by")
 
-    def _variables(self, place: Place, address: str) -> dict[str, str]:
+    def _variables(self, place: FolderPaths, address: str) -> dict[str, str]:
         """The variables of a call; with the `address` of a server of ours, none of the person's but the model."""
         if address:
             own = {**made_up(self._path, place), "ANTHROPIC_BASE_URL": address, "ANTHROPIC_API_KEY": MADE_UP_KEY}

@@ -9,11 +9,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import ClassVar, Literal
 
-from skillopt_mcp.backends.agents.arrival import Asked, read_responses
+from skillopt_mcp.backends.agents.arrival import HostRequests, read_responses
 from skillopt_mcp.backends.agents.backend import AgentBackend, Program, find_program
 from skillopt_mcp.backends.agents.codex_events import read_codex
 from skillopt_mcp.backends.agents.events import AgentEvents
-from skillopt_mcp.backends.agents.places import MADE_UP_KEY, Place, current_model, made_up, passed_on, secrets_of
+from skillopt_mcp.backends.agents.places import MADE_UP_KEY, FolderPaths, current_model, made_up, passed_on, secrets_of
 from skillopt_mcp.backends.agents.processes import Ended, Line, text_of
 from skillopt_mcp.backends.api.faults import find_endpoint
 from skillopt_mcp.backends.api.prices import AgentOptions, ApiOptions, parse_options
@@ -68,7 +68,7 @@ class Codex:
         self._key = next((environ[name] for name in names if environ.get(name)), None)
         self.timeout = options.timeout
 
-    def line(self, call: Call, place: Place, address: str = "") -> Line:
+    def line(self, call: Call, place: FolderPaths, address: str = "") -> Line:
         """Return the command line for a call. Raises BackendFault (auth) when there is neither key nor login."""
         request = call.request
         home = place.home / ".codex"
@@ -96,7 +96,7 @@ class Codex:
             line += ["--output-schema", str(schema)]
         return Line(line, environ, f"{prompt.system}\n\n{prompt.user}")
 
-    def record(self, place: Place) -> str:
+    def record(self, place: FolderPaths) -> str:
         # Those of subagents come later.
         kept = sorted(place.home.glob(".codex/sessions/**/rollout-*.jsonl"))
         return text_of(kept[0]) if kept else ""
@@ -107,7 +107,7 @@ class Codex:
     def secrets(self) -> Mapping[str, str]:
         return secrets_of(self._environ, [self._login])
 
-    def arrival(self, ended: Ended, asked: Asked, folder: str, text: str) -> Arrival:
+    def arrival(self, ended: Ended, asked: HostRequests, folder: str, text: str) -> Arrival:
         return read_responses(asked, folder, text, ended.errors)
 
     def _config(self, *, at_work: bool, address: str = "") -> str:

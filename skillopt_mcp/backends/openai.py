@@ -12,7 +12,7 @@ import httpx2
 import openai
 from pydantic import Field, ValidationError
 
-from skillopt_mcp.backends.api.answers import Answer, Wire, body_of, counted, reply_of
+from skillopt_mcp.backends.api.answers import Answer, VendorPart, body_of, counted, reply_of
 from skillopt_mcp.backends.api.clients import Sdk, http_client, rejection_of, time_limits
 from skillopt_mcp.backends.api.faults import Endpoint, Rejection, find_endpoint
 from skillopt_mcp.backends.api.prices import Price, PricedOptions, Tokens, find_price, parse_options
@@ -94,44 +94,44 @@ def simpler_dialect(dialect: Dialect, rejected: Rejection, *, may_chat: bool, ha
     return None
 
 
-class _TextPart(Wire):
+class _OutputText(VendorPart):
     type: str = ""
     text: str | None = None
     refusal: str | None = None
 
 
-class _Item(Wire):
+class _OutputItem(VendorPart):
     type: str
-    content: list[_TextPart] | None = None
-    summary: list[_TextPart] | None = None
+    content: list[_OutputText] | None = None
+    summary: list[_OutputText] | None = None
 
 
-class _Details(Wire):
+class _Details(VendorPart):
     cached_tokens: int | None = None
     cache_write_tokens: int | None = None
 
 
-class _Error(Wire):
+class _OpenAIError(VendorPart):
     code: str | int | None = None
     message: str | None = None
 
 
-class _Reason(Wire):
+class _Reason(VendorPart):
     reason: str | None = None
 
 
-class _ResponsesUsage(Wire):
+class _ResponsesUsage(VendorPart):
     input_tokens: int | None = None
     output_tokens: int | None = None
     input_tokens_details: _Details | None = None
 
 
-class ResponsesBody(Wire):
+class ResponsesBody(VendorPart):
     """A response of the Responses API."""
 
-    output: list[_Item]
+    output: list[_OutputItem]
     status: str | None = None
-    error: _Error | None = None
+    error: _OpenAIError | None = None
     incomplete_details: _Reason | None = None
     usage: _ResponsesUsage | None = None
     model: object = None
@@ -160,34 +160,34 @@ class ResponsesBody(Wire):
         if self.status == "incomplete":
             reason = (self.incomplete_details.reason if self.incomplete_details else None) or "no reason given"
             return _CUT.get(reason, "truncated"), f"the answer is incomplete: {reason}"
-        error = self.error or _Error()
+        error = self.error or _OpenAIError()
         return _error_fault(str(error.code)), f"the response is '{self.status}': {error.code} {error.message or ''}"
 
 
-class _ChatMessage(Wire):
-    content: str | list[_TextPart] | None = None
+class _ChatMessage(VendorPart):
+    content: str | list[_OutputText] | None = None
     refusal: str | None = None
     reasoning_content: str | None = None
     reasoning: str | None = None
 
 
-class _Choice(Wire):
+class _Choice(VendorPart):
     message: _ChatMessage
     finish_reason: str | None = None
 
 
-class _ChatUsage(Wire):
+class _ChatUsage(VendorPart):
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
     prompt_tokens_details: _Details | None = None
     prompt_cache_hit_tokens: int | None = None
 
 
-class ChatBody(Wire):
+class ChatBody(VendorPart):
     """A response of the Chat Completions API; some servers send an error with status 200."""
 
     choices: list[_Choice] | None = None
-    error: _Error | None = None
+    error: _OpenAIError | None = None
     usage: _ChatUsage | None = None
     model: object = None
     system_fingerprint: object = None
@@ -198,7 +198,7 @@ class ChatBody(Wire):
         details = usage.prompt_tokens_details or _Details(cached_tokens=usage.prompt_cache_hit_tokens)
         tokens = _tokens(usage.prompt_tokens, usage.completion_tokens, details)
         if not self.choices:
-            error = self.error or _Error(message="the response has no choices")
+            error = self.error or _OpenAIError(message="the response has no choices")
             return Answer("", "", tokens, _error_fault(str(error.code)), f"{error.code or ''} {error.message or ''}")
         message = self.choices[0].message
         ending = self.choices[0].finish_reason or "stop"

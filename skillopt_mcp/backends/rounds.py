@@ -16,7 +16,7 @@ from skillopt_mcp.core import tracing
 from skillopt_mcp.core.budgets import Cost, Spent
 from skillopt_mcp.core.calls import NOTHING, Call, Fault, Reply, Usage, served_name, storable, storable_messages
 from skillopt_mcp.core.errors import Outage, TurnedDown
-from skillopt_mcp.store.calls import Attempt, Calls, Claim, Settled, Settlement
+from skillopt_mcp.store.calls import Calls, Claim, FailedSend, Settled, Settlement
 
 REJECTIONS: frozenset[Fault] = frozenset({"rate_limit", "overloaded"})
 # A task or a skill causes these itself: they are not an outage, and gates deal with missing replies.
@@ -260,7 +260,7 @@ class Round:
         self._landed: list[Sent] = []
         self._foreign: dict[bytes, tuple[Open, Lane, Claim]] = {}
         self._done: list[tuple[Open, Reply]] = []
-        self._attempts: list[Attempt] = []
+        self._attempts: list[FailedSend] = []
         self._unsent: list[Sent] = []
         self._replies: dict[bytes, Reply] = {}
         self._is_traced = tracing.is_on()
@@ -326,7 +326,7 @@ class Round:
         detail = storable(str(fault))
         # Where it may have been paid and is not reported, its price is unknown.
         usage = fault.usage or (Usage() if POLICIES[fault.fault].may_be_paid else NOTHING)
-        self._attempts.append(Attempt(sent.call_id, fault.fault, detail, usage))
+        self._attempts.append(FailedSend(sent.call_id, fault.fault, detail, usage))
         self._terms.budget.failed(sent.cost, sent.item.call, fault.fault, fault.usage)
         sent.n_failed += 1
         if fault.fault in FATAL:

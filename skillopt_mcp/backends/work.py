@@ -43,14 +43,14 @@ class WorkFile:
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
+class HandedWork:
     """What a host is handed of one call: the order, in words, and its files."""
 
     order: str
     files: tuple[WorkFile, ...]
 
 
-def work_of(call: Call, lease_id: str) -> Work:
+def work_of(call: Call, lease_id: str) -> HandedWork:
     """Return what a host is handed of a call under this id."""
     request = call.request
     return _rollout(request, lease_id) if isinstance(request, Rollout) else _question(request, lease_id)
@@ -80,7 +80,7 @@ def _schema(model: type[BaseModel] | None) -> str:
     return json.dumps(lenient_schema(model) if model else {}, indent=1)
 
 
-def _rollout(request: Rollout, lease_id: str) -> Work:
+def _rollout(request: Rollout, lease_id: str) -> HandedWork:
     folder = f"{_SKILL_FOLDER}/{folder_name(request)}"
     alone = request.files.main_path if is_memory(request.files.main_path) else None
     memory = request.memory or alone
@@ -118,7 +118,7 @@ def _rollout(request: Rollout, lease_id: str) -> Work:
         *texts,
         f"## The task\n\n{storable(request.task.prompt)}",
     ]
-    return Work("\n\n".join(lines) + "\n", tuple(files))
+    return HandedWork("\n\n".join(lines) + "\n", tuple(files))
 
 
 def _scoring(request: Rollout) -> list[str]:
@@ -129,7 +129,7 @@ def _scoring(request: Rollout) -> list[str]:
     return [f"5. Say how far your answer is right ({criteria}): a number from 0 to 1, alone in `{SCORE}`."]
 
 
-def _question(request: Question, lease_id: str) -> Work:
+def _question(request: Question, lease_id: str) -> HandedWork:
     schema = _schema(SCHEMAS.get(request.schema))
     order = "\n\n".join(
         [
@@ -148,4 +148,4 @@ def _question(request: Question, lease_id: str) -> Work:
         ]
     )
     # Not for the agent: what it writes is checked by this.
-    return Work(order + "\n", (WorkFile(SCHEMA, schema.encode()),))
+    return HandedWork(order + "\n", (WorkFile(SCHEMA, schema.encode()),))

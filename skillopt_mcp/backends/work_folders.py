@@ -12,7 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from skillopt_mcp.backends.agents.working_copy import Unusable, write_inside
-from skillopt_mcp.backends.work import ORDER, TASK_FOLDER, Work
+from skillopt_mcp.backends.work import ORDER, TASK_FOLDER, HandedWork
 from skillopt_mcp.core import limits
 from skillopt_mcp.core.errors import BadInput, StoreError
 from skillopt_mcp.prompts.rendering import fence
@@ -43,7 +43,7 @@ class WorkFolders:
         """Return the folder of a lease, whether it is there or not."""
         return self.root / lease_id
 
-    def make(self, lease_id: str, work: Work) -> Path:
+    def make(self, lease_id: str, work: HandedWork) -> Path:
         """Return the new folder of a lease with all that belongs to the work. Raises StoreError, BadInput."""
         folder = self.folder(lease_id)
         try:

@@ -208,7 +208,7 @@ def _nearest(word: str, names: Sequence[str]) -> str:
 
 
 @dataclass(frozen=True)
-class Parsed:
+class ParsedCommand:
     """A command with its fields, and what `main` alone knows."""
 
     command: Command
@@ -223,7 +223,7 @@ class _Parser(argparse.ArgumentParser):
         raise WrongUsage(f"{message} ({self.prog} --help)")
 
 
-def parse(arguments: Sequence[str]) -> Parsed:
+def parse(arguments: Sequence[str]) -> ParsedCommand:
     """Return the command that was asked for. Raises SystemExit for --help and --version, WrongUsage."""
     end = arguments.index("--") if "--" in arguments else len(arguments)
     store, as_json, words = _take_common(arguments[:end])
@@ -240,7 +240,7 @@ def parse(arguments: Sequence[str]) -> Parsed:
     if unknown:
         options = [option for action in parser._actions for option in action.option_strings]
         parser.error(f"unknown argument {unknown[0]!r}{_nearest(unknown[0], options)}")
-    return Parsed(cls(**values, **vars(known)), store, as_json)
+    return ParsedCommand(cls(**values, **vars(known)), store, as_json)
 
 
 def _take_common(arguments: Sequence[str]) -> tuple[str | None, bool, list[str]]:

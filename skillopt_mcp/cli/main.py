@@ -13,7 +13,7 @@ import sys
 from collections.abc import Sequence
 from contextlib import suppress
 
-from skillopt_mcp.cli.command import Parsed, WrongUsage, parse
+from skillopt_mcp.cli.command import ParsedCommand, WrongUsage, parse
 from skillopt_mcp.cli.streams import Unwritable, drop_output, open_streams, output, results_apart
 from skillopt_mcp.core.errors import SkillOptError
 from skillopt_mcp.core.text import quoted
@@ -70,7 +70,7 @@ def _run(arguments: Sequence[str]) -> int:
             sys.stdout.flush()
 
 
-def _finish(parsed: Parsed) -> int:
+def _finish(parsed: ParsedCommand) -> int:
     # What opens a store is imported after the arguments were parsed: --help and a typo need none of it.
     from skillopt_mcp.cli.terminal import Declined, Terminal  # noqa: PLC0415
 

@@ -39,14 +39,14 @@ _BAR_WIDTH = 16
 _ASK_S = 0.1
 
 
-class Show(Protocol):
+class ProgressDisplay(Protocol):
     """Shows that `n_done` of `n_total` parts of some work are done."""
 
     def __call__(self, what: str, n_done: int, n_total: int) -> None: ...
 
 
 @contextmanager
-def working(terminal: Terminal) -> Iterator[Show]:
+def working(terminal: Terminal) -> Iterator[ProgressDisplay]:
     """Show work on a terminal alone, and take it away at the end."""
     console = None if terminal.is_json else _console()
     if console is None:

@@ -146,7 +146,7 @@ class Gain(BaseModel):
     high: float
 
 
-class Runs(BaseModel):
+class RunCounts(BaseModel):
     """Attempts made, those beyond the deciding unit among them."""
 
     candidate: int = 0
@@ -185,7 +185,7 @@ class Standing(BaseModel):
     attempts_per_arm: int
     solved: Solved | None = None
     gain: Gain | None = None
-    runs: Runs
+    runs: RunCounts
     lost: Lost
     opened: Opened | None = None
     models: list[str] = Field(default_factory=list)

@@ -42,7 +42,7 @@ class Unscored:
 Outcome = Score | Unscored
 
 
-class Recorded(Protocol):
+class RecordedMessage(Protocol):
     """A message of an attempt, as its backend recorded it."""
 
     @property
@@ -58,7 +58,7 @@ class Attempt:
     """What a judge looks at: the answer, what was recorded of its making, and the task's prompt and (path, text)."""
 
     answer: str
-    messages: Sequence[Recorded] = ()
+    messages: Sequence[RecordedMessage] = ()
     prompt: str = ""
     files: Sequence[tuple[str, str]] = ()
     draw: str = ""

@@ -23,8 +23,8 @@ from skillopt_mcp.core.secret_shapes import (  # fmt: skip
     LATIN1,
     SHAPES,
     UTF8,
-    Pattern,
-    Span,
+    SecretPattern,
+    SecretSpan,
     is_code,
     is_expression,
     is_kind_of_value,
@@ -191,7 +191,7 @@ CONTEXT_SIGN = (
     r"|://"
 )
 """What stands before every secret that shows by its context."""
-_HINT: Pattern = re2.compile(CONTEXT_SIGN, UTF8)
+_HINT: SecretPattern = re2.compile(CONTEXT_SIGN, UTF8)
 _COOKIE = re.compile(rb"(?i)(?:set-)?cookie\W+\Z")
 # What may stand between the sign and the value: a type, the prefix of a string, its quote, the scheme of a header.
 _LEAD = re.compile(
@@ -238,7 +238,7 @@ _SESSION = re.compile(rb"(?i)sess|sid\Z|token|auth|jwt|csrf|xsrf|key|secret|reme
 _PORT = re.compile(rb"\d{1,5}\Z")
 
 
-def find_contexts(text: bytes) -> Iterator[Span]:
+def find_contexts(text: bytes) -> Iterator[SecretSpan]:
     """Yield the secrets that show by what stands before them."""
     runs = _Runs(text)
     done = line_end = 0
@@ -274,7 +274,7 @@ class _Runs:
         return self._end
 
 
-def _value_after(runs: _Runs, start: int, end: int) -> Span | None:
+def _value_after(runs: _Runs, start: int, end: int) -> SecretSpan | None:
     """Return the secret that the name from `start` to `end`, its sign included, is given, if it is one."""
     text = runs.text
     before = _NAME_BEFORE.search(text, max(start - 40, 0), start)
@@ -298,7 +298,7 @@ def _value_after(runs: _Runs, start: int, end: int) -> Span | None:
     is_stated = closes and _is_stated(before_it, sign, between, value, quoted=quote is not None)
     if not (is_stated or _is_secret(name, value, quoted=quote is not None)):
         return None
-    return Span(value_start, value_end, "password" if _LOOSE.search(name) else "credential")
+    return SecretSpan(value_start, value_end, "password" if _LOOSE.search(name) else "credential")
 
 
 def _end_of_value(runs: _Runs, start: int, quote: bytes | None) -> int:
@@ -358,25 +358,25 @@ def _is_user_and_password(value: bytes) -> bool:
     return bool(colon and user.isascii() and password.isascii() and is_password(password))
 
 
-def _cookies(text: bytes, start: int, end: int) -> Iterator[Span]:
+def _cookies(text: bytes, start: int, end: int) -> Iterator[SecretSpan]:
     for pair in _PAIR.finditer(text, start, end):
         name, value = pair.groups()
         if is_stand_in(value[:_LOOKED_AT]):
             continue
         if is_random(value) or (_SESSION.search(name) and is_random(value, 8)):
-            yield Span(pair.start(2), pair.end(2), "cookie")
+            yield SecretSpan(pair.start(2), pair.end(2), "cookie")
 
 
-def _user_info(text: bytes, start: int) -> Iterator[Span]:
+def _user_info(text: bytes, start: int) -> Iterator[SecretSpan]:
     match = _USER_INFO.match(text, start, start + _USER_INFO_BYTES)
     if match is None:
         return
     user, password, alone = match.groups()
     if alone is not None:
         if is_random(alone):
-            yield Span(match.start(3), match.end(3), "url-password")
+            yield SecretSpan(match.start(3), match.end(3), "url-password")
     elif len(password) >= 4 and password != user and not (_PORT.match(password) or is_stand_in(password)):
-        yield Span(match.start(2), match.end(2), "url-password")
+        yield SecretSpan(match.start(2), match.end(2), "url-password")
 
 
 MIN_BYTES = 8
@@ -401,19 +401,19 @@ class KnownSecrets:
     def __len__(self) -> int:
         return len(self._kinds)
 
-    def find(self, text: bytes) -> Iterator[Span]:
+    def find(self, text: bytes) -> Iterator[SecretSpan]:
         """Yield where a value stands, not as a part of a longer word."""
         if not self._kinds:
             return
         for match in self._pattern.finditer(text):
             start, end = match.start(), match.end()
             if not (_goes_on(text, start) or _goes_on(text, end)):
-                yield Span(start, end, self._kinds[text[start:end]])
+                yield SecretSpan(start, end, self._kinds[text[start:end]])
 
     @cached_property
-    def _pattern(self) -> Pattern:
+    def _pattern(self) -> SecretPattern:
         longest_first = sorted(self._kinds, key=len, reverse=True)[:_MAX_KNOWN]
-        pattern: Pattern = re2.compile(b"|".join(map(re2.escape, longest_first)), LATIN1)
+        pattern: SecretPattern = re2.compile(b"|".join(map(re2.escape, longest_first)), LATIN1)
         return pattern
 
 
@@ -439,7 +439,7 @@ def known_secrets(environ: Mapping[str, str], files: Iterable[str] = ()) -> Know
     return KnownSecrets(kinds)
 
 
-def _found_in(text: bytes) -> Iterator[Span]:
+def _found_in(text: bytes) -> Iterator[SecretSpan]:
     for look in (find_contexts, *SHAPES.values()):
         yield from look(text)
 
@@ -454,7 +454,7 @@ def _goes_on(text: bytes, at: int) -> bool:
     return bool(0 < at < len(text) and _WORD_BYTE.match(text, at - 1) and _WORD_BYTE.match(text, at))
 
 
-Look = Callable[[bytes], Iterable[Span]]
+Look = Callable[[bytes], Iterable[SecretSpan]]
 # Most texts hold no sign: they are read once, where each way to look would read them once more. A sign of a context may
 # be longer than its limits in characters: it is sought in bytes.
 _LOOKS: dict[str, Look] = {**SHAPES, CONTEXT_SIGN.replace("{0,80}?", "*").replace("{1,64}", "+"): find_contexts}

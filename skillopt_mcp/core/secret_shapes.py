@@ -123,7 +123,7 @@ def _counts_up(value: bytes) -> bool:
     return (steps.count(0) + steps.count(1)) * 2 > len(begin)
 
 
-class Span(NamedTuple):
+class SecretSpan(NamedTuple):
     """A secret: where it starts and ends, in bytes, and its kind."""
 
     start: int
@@ -141,7 +141,7 @@ class Match(Protocol):
     def span(self) -> tuple[int, int]: ...
 
 
-class Pattern(Protocol):
+class SecretPattern(Protocol):
     """What is used of a compiled RE2 pattern."""
 
     def finditer(self, text: bytes) -> Iterator[Match]: ...
@@ -259,9 +259,9 @@ _LONGER_HINT = {b"pat": r"pat[A-Za-z0-9]{14}\.", b"SK": "SK[0-9a-f]{8}", b"EAA":
 _LONGER_PREFIX = {prefix[:2]: prefix for prefix in _LONGER_HINT}
 _HINTS = (_LONGER_HINT.get(prefix, re2.escape(prefix.decode())) for prefix in sorted(_RULES, key=len, reverse=True))
 _ANY_HINT = "|".join((*(pattern for _, pattern in _WHOLE), rf"(?:\b|_)(?:{'|'.join(_HINTS)})"))
-_HINT: Pattern = re2.compile(_ANY_HINT)
+_HINT: SecretPattern = re2.compile(_ANY_HINT)
 _UNDERSCORE = ord("_")
-_LONG_RUN: Pattern = re2.compile("[A-Za-z0-9+/_-]{32,}={0,2}")
+_LONG_RUN: SecretPattern = re2.compile("[A-Za-z0-9+/_-]{32,}={0,2}")
 # A run of a length that `_long_runs` looks at.
 _KEY_LONG = (
     r"(?:\A|[^A-Za-z0-9+/_-])(?:[A-Za-z0-9+/]{32}|[A-Za-z0-9+/]{39}[A-Za-z0-9+/=]|[A-Za-z0-9+/]{86}==)"
@@ -281,7 +281,7 @@ _KEY_RUN = re.compile(rb"[A-Za-z0-9+/]{24}")
 _PEM_BYTES = 16_384
 
 
-def _hinted(text: bytes) -> Iterator[Span]:
+def _hinted(text: bytes) -> Iterator[SecretSpan]:
     for match in _HINT.finditer(text):
         start, end = match.span()
         start += text[start] == _UNDERSCORE
@@ -289,18 +289,18 @@ def _hinted(text: bytes) -> Iterator[Span]:
         yield from _prefixed(text, start, prefix) if prefix else _whole(text, start, end)
 
 
-def _prefixed(text: bytes, start: int, prefix: bytes) -> Iterator[Span]:
+def _prefixed(text: bytes, start: int, prefix: bytes) -> Iterator[SecretSpan]:
     # Looked at from each "eyJ" of it, one long run would be read again and again.
     if prefix == b"eyJ" and text[start - 1 : start] in (b"-", b"."):
         return
     for kind, pattern in _compiled(prefix):
         end = _end_of_rest(text, start + len(prefix), kind, pattern)
         if end:
-            yield Span(start, end, kind)
+            yield SecretSpan(start, end, kind)
             return
 
 
-def _end_of_rest(text: bytes, start: int, kind: str, pattern: Pattern) -> int:
+def _end_of_rest(text: bytes, start: int, kind: str, pattern: SecretPattern) -> int:
     """Return where the key ends whose prefix ends at `start`, or 0 when none is there."""
     match = pattern.match(text, start, start + _LONGEST_OF.get(kind, _LONGEST))
     if match is None:
@@ -315,17 +315,17 @@ def _end_of_rest(text: bytes, start: int, kind: str, pattern: Pattern) -> int:
 
 
 @cache
-def _compiled(prefix: bytes) -> list[tuple[str, Pattern]]:
+def _compiled(prefix: bytes) -> list[tuple[str, SecretPattern]]:
     return [(kind, re2.compile(rest)) for kind, rest in _RULES[prefix]]
 
 
-def _whole(text: bytes, start: int, end: int) -> Iterator[Span]:
+def _whole(text: bytes, start: int, end: int) -> Iterator[SecretSpan]:
     value = text[start:end]
     if is_drawn(value) and not text[end : end + 1].isalnum():
-        yield Span(start, end, next(kind for kind, pattern in _WHOLE if re2.match(pattern, value)))
+        yield SecretSpan(start, end, next(kind for kind, pattern in _WHOLE if re2.match(pattern, value)))
 
 
-def _long_runs(text: bytes) -> Iterator[Span]:
+def _long_runs(text: bytes) -> Iterator[SecretSpan]:
     """Yield runs of base64 characters that stand alone and are as long as some keys are."""
     for match in _LONG_RUN.finditer(text):
         start, end = match.span()
@@ -336,21 +336,21 @@ def _long_runs(text: bytes) -> Iterator[Span]:
         if (kind == "azure-key") != value.endswith(b"==") or _DASH.search(value):
             continue
         if is_mixed(value) and not base64.b64decode(value).isascii():
-            yield Span(start, end, kind)
+            yield SecretSpan(start, end, kind)
 
 
-def _private_keys(text: bytes) -> Iterator[Span]:
+def _private_keys(text: bytes) -> Iterator[SecretSpan]:
     for match in _PEM.finditer(text):
         limit = match.end() + _PEM_BYTES
         body = _PEM_BODY.match(text, match.end(), limit) or _PEM_CUT.match(text, match.end(), limit)
         if body and _KEY_RUN.search(text, match.end(), body.end()):
-            yield Span(match.start(), body.end(), "private-key")
+            yield SecretSpan(match.start(), body.end(), "private-key")
     for match in _PEM_TAIL.finditer(text):
         if _KEY_RUN.search(text, *match.span()):
-            yield Span(match.start(), match.end(), "private-key")
+            yield SecretSpan(match.start(), match.end(), "private-key")
 
 
-SHAPES: dict[str, Callable[[bytes], Iterator[Span]]] = {
+SHAPES: dict[str, Callable[[bytes], Iterator[SecretSpan]]] = {
     _ANY_HINT: _hinted,
     _KEY_LONG: _long_runs,
     "PRIVATE KEY": _private_keys,

@@ -15,7 +15,7 @@ from typing import Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from skillopt_mcp.core.evidence import Arm, Gain, Lost, Opened, Runs, Solved, Standing, TestAttempt, Units
+from skillopt_mcp.core.evidence import Arm, Gain, Lost, Opened, RunCounts, Solved, Standing, TestAttempt, Units
 from skillopt_mcp.gates.rounds import MAX_PAIRS, SMALL_SUITE_PAIRS, read_rounds
 
 GATE = "promotion"  # as decisions name promotion tests
@@ -333,7 +333,7 @@ def _standing(
         units=_units(nets, plan.n_units),
         attempts_per_arm=plan.attempts,
         solved=Solved(before=_mean(before), after=_mean(after)) if after else None,
-        runs=Runs(candidate=n["candidate"], base=n["base"]),
+        runs=RunCounts(candidate=n["candidate"], base=n["base"]),
         lost=Lost(
             target=sum(each.cause == "target" for each in attempts),
             asked_again=sum(each.n_again for each in attempts),

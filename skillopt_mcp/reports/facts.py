@@ -100,7 +100,7 @@ class StepFacts:
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class RunProgress:
     """Where a run is that goes on; `seconds_left` is by the time that its steps took so far."""
 
     stage: str
@@ -119,7 +119,7 @@ class RunFacts:
     base: float | None
     settings: dict[str, object]
     caps: str
-    progress: Progress | None
+    progress: RunProgress | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -344,11 +344,11 @@ def wilson(score: float, mean: Mean | None) -> tuple[float, float] | None:
     return (middle - half) / (1 + z2 / n), (middle + half) / (1 + z2 / n)
 
 
-def _progress(workspace: Workspace, run: Run, n_done: int, seconds: float) -> Progress:
+def _progress(workspace: Workspace, run: Run, n_done: int, seconds: float) -> RunProgress:
     n_total, tests = planned(workspace, run).n_rows, workspace.store.runs.list_finishes(run.id)
     left = seconds / n_done * (n_total - n_done) if n_done and not tests else None
     stage = "promotion test" if tests else workspace.store.calls.latest_stage(run.id) or "baseline"
-    return Progress(stage, n_done, n_total, left)
+    return RunProgress(stage, n_done, n_total, left)
 
 
 def _is_advanced(workspace: Workspace, run: Run) -> bool:

@@ -108,7 +108,7 @@ class Services:
     approver: Approver | None = None
 
 
-class Watch:
+class CallWatch:
     """One call of a tool as its host sees it: progress out, cancellation in."""
 
     def __init__(self, report: Callable[[Progress], None] | None) -> None:
@@ -142,7 +142,7 @@ class Watch:
             report(progress)
 
 
-_CURRENT: ContextVar[Watch | None] = ContextVar("watch", default=None)
+_CURRENT: ContextVar[CallWatch | None] = ContextVar("watch", default=None)
 
 
 def watcher() -> Notify:
@@ -274,7 +274,7 @@ class SkillOptServer(MCPServer[dict[str, Any]]):
         from skillopt_mcp.workspace.workspace import SESSION  # noqa: PLC0415
 
         variables.run(SESSION.set, _session_of(context.request_context.meta if context else None))
-        watch = Watch(_reporter(context))
+        watch = CallWatch(_reporter(context))
         try:
             work = partial(variables.run, watch.run, partial(tool.fn, **given))
             is_read = tool.annotations and tool.annotations.read_only_hint

@@ -16,7 +16,7 @@ from mcp_types import ClientCapabilities, ElicitationCapability, InputRequiredRe
 from pydantic import BaseModel, ConfigDict, Field
 
 from skillopt_mcp.actions.promotions.consent import Consent, agree, decline, disagree, note_unheard
-from skillopt_mcp.actions.promotions.review import Question, question_of_promotion, question_of_rollback
+from skillopt_mcp.actions.promotions.review import ConsentQuestion, question_of_promotion, question_of_rollback
 from skillopt_mcp.core.candidates import Approval
 from skillopt_mcp.core.next_step import NextStep
 from skillopt_mcp.core.results import Promoted
@@ -44,7 +44,7 @@ class Agreement(BaseModel):
     )
 
 
-class Answer(NamedTuple):
+class DialogAnswer(NamedTuple):
     """The outcome of a dialog, in a few words; a yes is an approval with an id, which serves this call alone."""
 
     text: str
@@ -62,12 +62,12 @@ class DialogApprover:
 
     async def ask(
         self, tool: str, given: Mapping[str, Any], context: Context[dict[str, Any], Any]
-    ) -> InputRequiredResult | Answer | None:
+    ) -> InputRequiredResult | DialogAnswer | None:
         """Return what the host has to ask first (in the newer era), or the person's answer; None: no one was asked.
 
         A yes is kept as an approval of exactly what was shown, which the tool then finds.
         """
-        asked: Question | None = None
+        asked: ConsentQuestion | None = None
 
         # Runs when the call comes, and again when it comes back with the answer.
         def question(context: Context[dict[str, Any], Any]) -> Elicit[Agreement] | Agreement:
@@ -82,25 +82,27 @@ class DialogApprover:
         except ToolError:
             if asked is None:
                 raise
-            return Answer("the host was asked, and its answer had not the form that was asked for", asked.approval)
+            return DialogAnswer(
+                "the host was asked, and its answer had not the form that was asked for", asked.approval
+            )
         # A host may say that it can ask, and then not be able to: the person's command serves there as well.
         except MCPError as error:
             if asked is None:
                 raise
             why = f"{error.error.code}, {quoted(error.error.message, _SHOWN_ERROR)}"
-            return Answer(f"the host was asked, and answered with an error ({why})", asked.approval)
+            return DialogAnswer(f"the host was asked, and answered with an error ({why})", asked.approval)
         if isinstance(resolved, InputRequiredResult):
             return resolved
         # A write may wait for another process: not in the loop.
         return await anyio.to_thread.run_sync(self._settle, asked, resolved["answer"]) if asked else None
 
-    async def close(self, answer: Answer) -> None:
+    async def close(self, answer: DialogAnswer) -> None:
         """Take back what a person agreed to, unless the call that they were asked for has made the change."""
         if answer.approval_id is not None:
             with anyio.CancelScope(shield=True):  # also of a call that the host has cancelled
                 await anyio.to_thread.run_sync(disagree, self._workspace, answer.approval, answer.approval_id)
 
-    def with_answer(self, result: BaseModel, answer: Answer) -> BaseModel:
+    def with_answer(self, result: BaseModel, answer: DialogAnswer) -> BaseModel:
         """Return the result of a tool that lacks an approval, with the person's answer."""
         if not isinstance(result, Promoted) or result.status != "needs_approval":
             return result
@@ -111,14 +113,14 @@ class DialogApprover:
         step = NextStep(action="propose_edits", arguments={"skill": result.skill}, why=why)
         return result.model_copy(update={"next_step": step})
 
-    def _question(self, tool: str, given: Mapping[str, Any]) -> Question | None:
+    def _question(self, tool: str, given: Mapping[str, Any]) -> ConsentQuestion | None:
         """Return what to ask a person before this call changes a file."""
         if tool == "promote_skill":
             consent = replace(self._consent, unproven=bool(given.get("unproven")))
             return question_of_promotion(self._workspace, given["candidate_id"], consent)
         return question_of_rollback(self._workspace, given["skill"], given.get("version") or None, self._consent)
 
-    def _settle(self, asked: Question, given: ElicitationResult[Agreement]) -> Answer:
+    def _settle(self, asked: ConsentQuestion, given: ElicitationResult[Agreement]) -> DialogAnswer:
         """Keep a yes as an approval, a no as a decline."""
         approval = asked.approval
         if not isinstance(given, AcceptedElicitation):
@@ -127,8 +129,8 @@ class DialogApprover:
             if given.action == "decline" and approval not in self._unheard:
                 self._unheard.add(approval)  # one that declines everything is noted once
                 note_unheard(self._workspace, approval, text)
-            return Answer(text, approval)
+            return DialogAnswer(text, approval)
         if not given.data.write:
             decline(self._workspace, approval)
-            return Answer("the person was asked, and said no", approval, is_no=True)
-        return Answer("the person said yes", approval, agree(self._workspace, approval))
+            return DialogAnswer("the person was asked, and said no", approval, is_no=True)
+        return DialogAnswer("the person said yes", approval, agree(self._workspace, approval))

@@ -14,7 +14,7 @@ GRACE_S = 2.0
 ANSWERS_S = 30.0
 
 
-class Ending:
+class Shutdown:
     """The one way out: open requests get the time to be answered, then the process ends, whatever still runs.
 
     That time is short when the host is gone or sends a signal, and as long as a call may take when it has only closed

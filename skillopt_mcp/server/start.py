@@ -11,7 +11,7 @@ import sys
 from concurrent.futures import Future
 from typing import TYPE_CHECKING
 
-from skillopt_mcp.server.lifecycle import Ending, Setup
+from skillopt_mcp.server.lifecycle import Setup, Shutdown
 
 if TYPE_CHECKING:
     from skillopt_mcp.server.app import Services
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def serve(setup: Setup) -> int:
     """Return 0 when the host has gone; until then, serve MCP over the process's stdin and stdout."""
     parent = os.getppid()
-    ending = Ending()
+    ending = Shutdown()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, ending.begin)
     pipes = claim_pipes()

@@ -38,7 +38,7 @@ from mcp_types import (
 from pydantic import ValidationError
 
 from skillopt_mcp.server.app import SkillOptServer
-from skillopt_mcp.server.lifecycle import Ending
+from skillopt_mcp.server.lifecycle import Shutdown
 
 _CHUNK_BYTES = 1 << 16
 # So many messages wait for the loop; a flood of more stays in the pipe.
@@ -246,7 +246,7 @@ class Wire:
 
 
 async def serve_pipes(
-    server: SkillOptServer, pipes: tuple[int, int], ending: Ending, leaving: Future[None], parent: int
+    server: SkillOptServer, pipes: tuple[int, int], ending: Shutdown, leaving: Future[None], parent: int
 ) -> None:
     """Serve the host at the other end of `pipes` until `ending` begins, or the process `parent` is gone.
 
@@ -269,7 +269,7 @@ async def serve_pipes(
     ending.begin()
 
 
-async def _watch_host(parent: int, wire: Wire, ending: Ending) -> None:
+async def _watch_host(parent: int, wire: Wire, ending: Shutdown) -> None:
     """End the server when its host is gone: its parent has died, or it does not read the answers any more.
 
     Something else may still hold its stdin open.

@@ -90,7 +90,7 @@ _INTO_ATTEMPT = (
 )
 
 
-class Attempt(NamedTuple):
+class FailedSend(NamedTuple):
     """An attempt at a call that gave no reply, and what it used; its price is None where that is not known."""
 
     call_id: int
@@ -148,7 +148,7 @@ class Settlement(NamedTuple):
     """
 
     replies: Sequence[Reply]
-    attempts: Sequence[Attempt]
+    attempts: Sequence[FailedSend]
     n_again: int
     fresh: Sequence[tuple[bytes, Call]]
     scope: str

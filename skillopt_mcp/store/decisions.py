@@ -120,7 +120,7 @@ _REJECTED = (
 )
 
 
-class Standing(NamedTuple):
+class EarlierVerdict(NamedTuple):
     """A candidate, and a gate's verdict on it when a run began; None where it had none that counts for the run."""
 
     candidate_id: str
@@ -134,9 +134,9 @@ class Discarding:
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
 
-    def list_standing(self, run_id: str, gate: str) -> list[Standing]:
+    def list_standing(self, run_id: str, gate: str) -> list[EarlierVerdict]:
         """Return the candidates that were there when a run began, the newest first."""
-        return [Standing(*row) for row in self._pool.rows(_MADE, [run_id, gate])]  # type: ignore[arg-type]
+        return [EarlierVerdict(*row) for row in self._pool.rows(_MADE, [run_id, gate])]  # type: ignore[arg-type]
 
     def list_rejected(self, skill_id: int, gate: str, n: int) -> list[str]:
         """Return the `n` newest candidates of a skill that a gate did not accept with a real model, newest first."""

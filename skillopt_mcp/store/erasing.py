@@ -73,7 +73,7 @@ class Shown(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class ErasureFilter:
     """Which attempts of a skill are meant: all of them that meet each of these."""
 
     session: str | None = None
@@ -95,7 +95,7 @@ class Erasing:
         )
         return Tombstone(*row) if row else None  # type: ignore[arg-type]
 
-    def choose(self, skill_id: int, choice: Choice) -> list[int]:
+    def choose(self, skill_id: int, choice: ErasureFilter) -> list[int]:
         """Return the attempts of a skill that are meant, and not erased yet."""
         where = ["skill_id = ?", "id not in (select trajectory_id from erased)"]
         values: list[Value] = [skill_id]

@@ -84,7 +84,7 @@ _EVENT = "select seq, at, kind, key, row_sha256, hash from event"
 _PAGE = 1000
 
 
-class Event(NamedTuple):
+class ChainLink(NamedTuple):
     """One link of the chain."""
 
     seq: int
@@ -105,18 +105,18 @@ class Events:
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
 
-    def walk(self) -> Iterator[Event]:
+    def walk(self) -> Iterator[ChainLink]:
         """Yield every event in order."""
         after = 0
         while page := self._pool.rows(f"{_EVENT} where seq > ? order by seq limit ?", [after, _PAGE]):
-            events = [Event(*row) for row in page]  # type: ignore[arg-type]
+            events = [ChainLink(*row) for row in page]  # type: ignore[arg-type]
             yield from events
             after = events[-1].seq
 
-    def last(self) -> Event | None:
+    def last(self) -> ChainLink | None:
         """Return the newest event, or None."""
         row = self._pool.row(f"{_EVENT} order by seq desc limit 1")
-        return Event(*row) if row else None  # type: ignore[arg-type]
+        return ChainLink(*row) if row else None  # type: ignore[arg-type]
 
     def digest(self, table: str, key: str) -> str:
         """Return the digest of a row as it is now."""

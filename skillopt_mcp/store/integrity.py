@@ -17,7 +17,7 @@ from pydantic import BaseModel, ConfigDict
 from skillopt_mcp.core.skills import files_digest
 from skillopt_mcp.core.tasks import task_digest
 from skillopt_mcp.store import driver
-from skillopt_mcp.store.events import KINDS, Event, Events
+from skillopt_mcp.store.events import KINDS, ChainLink, Events
 from skillopt_mcp.store.marks import Mark
 from skillopt_mcp.store.pool import Pool, Row, Value, prepare
 
@@ -135,7 +135,7 @@ class Integrity:
     def check_chain(self, events: Events) -> Iterator[Damage]:
         """Yield where the chain of events is broken, and which rows are not what their last event recorded."""
         previous_hash, seq = "", 0
-        last = dict[tuple[str, str], Event]()
+        last = dict[tuple[str, str], ChainLink]()
         for event in events.walk():
             seq += 1
             if event.seq != seq or event.kind not in KINDS or not event.follows(previous_hash):

@@ -13,7 +13,7 @@ from skillopt_mcp.core.tasks import Task
 from skillopt_mcp.gates.recompute import StrictInputs, search_comparison
 from skillopt_mcp.gates.search import Comparison, TaskScore, fallen
 from skillopt_mcp.training.config import Config
-from skillopt_mcp.training.plan import Plan, State
+from skillopt_mcp.training.plan import RunPlan, State
 from skillopt_mcp.training.stages.rollout import Evaluation, evaluate, task_scores
 
 TOP = 1.0
@@ -42,7 +42,7 @@ class Gated:
         return self.looked.candidate if self.looked else None
 
 
-def gate(plan: Plan, ask: Ask, state: State, candidate: SkillFiles) -> Gated:
+def gate(plan: RunPlan, ask: Ask, state: State, candidate: SkillFiles) -> Gated:
     """Return what becomes of a candidate; without a gate it is evaluated all the same, to know the best one."""
     if candidate == state.current:
         return Gated("no_change")
@@ -53,7 +53,7 @@ def gate(plan: Plan, ask: Ask, state: State, candidate: SkillFiles) -> Gated:
     return Gated(verdict, looked)
 
 
-def advanced(plan: Plan, ask: Ask, state: State, candidate: SkillFiles, gated: Gated) -> State:
+def advanced(plan: RunPlan, ask: Ask, state: State, candidate: SkillFiles, gated: Gated) -> State:
     """Return the state after the verdict: a rejection leaves both versions where they are."""
     n = state.n + 1
     if gated.looked is None or gated.verdict not in ("accept_best", "accept"):
@@ -66,7 +66,7 @@ def advanced(plan: Plan, ask: Ask, state: State, candidate: SkillFiles, gated: G
     return State(n, candidate, evaluation, state.best, state.best_evaluation)
 
 
-def look(plan: Plan, ask: Ask, state: State, files: SkillFiles) -> Looked:
+def look(plan: RunPlan, ask: Ask, state: State, files: SkillFiles) -> Looked:
     """Return what the run's search gate makes of a candidate, whatever further rollouts it needs for that."""
     config, gate = plan.config, _gate(plan.config)
     if gate == "paired_se":
@@ -85,7 +85,7 @@ def look(plan: Plan, ask: Ask, state: State, files: SkillFiles) -> Looked:
     return Looked(search_comparison(gate, inputs), evaluation, inputs, further)
 
 
-def _paired(plan: Plan, ask: Ask, state: State, files: SkillFiles) -> Looked:
+def _paired(plan: RunPlan, ask: Ask, state: State, files: SkillFiles) -> Looked:
     """Return the verdict on rollouts of both arms that this step alone makes."""
     draw, config = f"{plan.run_id}/val/{state.n + 1}", plan.config
     theirs, ours = (_evaluated(plan, ask, arm, draw) for arm in (state.current, files))
@@ -100,7 +100,7 @@ def _paired(plan: Plan, ask: Ask, state: State, files: SkillFiles) -> Looked:
 
 
 def _second_look(
-    plan: Plan, ask: Ask, state: State, files: SkillFiles, inputs: StrictInputs
+    plan: RunPlan, ask: Ask, state: State, files: SkillFiles, inputs: StrictInputs
 ) -> tuple[tuple[Trial, ...], StrictInputs]:
     """Return second rollouts of both arms on the tasks that fell, and the inputs with them."""
     fell = set(fallen(inputs.candidate, inputs.current, inputs.metric, inputs.mixed_weight))
@@ -113,13 +113,15 @@ def _second_look(
     return (*ours.trials, *theirs.trials), inputs.model_copy(update={"again": again})
 
 
-def _evaluated(plan: Plan, ask: Ask, files: SkillFiles, draw: str, tasks: Sequence[Task] | None = None) -> Evaluation:
+def _evaluated(
+    plan: RunPlan, ask: Ask, files: SkillFiles, draw: str, tasks: Sequence[Task] | None = None
+) -> Evaluation:
     config = plan.config
     chosen = plan.val if tasks is None else tasks
     return evaluate(ask, files, chosen, config.metric, draw=draw, mixed_weight=config.mixed_weight)
 
 
-def measured(plan: Plan, ask: Ask, files: SkillFiles, *, is_current: bool) -> Evaluation:
+def measured(plan: RunPlan, ask: Ask, files: SkillFiles, *, is_current: bool) -> Evaluation:
     """Return the evaluation that a version is compared by.
 
     Under the fresh gate what was accepted is measured once more: the trials that it was accepted for came out well,

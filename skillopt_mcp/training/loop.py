@@ -27,13 +27,13 @@ from skillopt_mcp.training.outage import (
     raise_if_unanswered,
     rollout_with_retries,
 )
-from skillopt_mcp.training.outcome import Work, step_outcome
-from skillopt_mcp.training.plan import Plan, State, Step, steps
+from skillopt_mcp.training.outcome import StepWork, step_outcome
+from skillopt_mcp.training.plan import RunPlan, State, Step, steps
 from skillopt_mcp.training.progress import Notify, Progress, silent
 from skillopt_mcp.training.stages.aggregate import aggregate
-from skillopt_mcp.training.stages.longitudinal import Comparison, compare_versions, meta_skill, slow_update
+from skillopt_mcp.training.stages.longitudinal import VersionComparison, compare_versions, meta_skill, slow_update
 from skillopt_mcp.training.stages.reflect import ReflectSettings, reflect
-from skillopt_mcp.training.stages.rollout import Attempt, rollout, trajectories
+from skillopt_mcp.training.stages.rollout import PlannedRollout, rollout, trajectories
 from skillopt_mcp.training.stages.select import autonomous_budget, select
 from skillopt_mcp.training.stages.update import NOTED, annotate, update
 
@@ -45,7 +45,7 @@ MAX_LEFT_OUT = 12
 class Turn:
     """A step, the state that it starts from, and the ways to the store, to the models and to the callbacks."""
 
-    plan: Plan
+    plan: RunPlan
     store: Store
     ask: Ask
     notify: Notify
@@ -88,21 +88,23 @@ class Turn:
             edits = tuple(each for each in edits if apply_patch(current, Patch((each,))).files != current)
         return [Patch(edits, "left out by the step before")] if edits else []
 
-    def attempts(self) -> list[Attempt]:
+    def attempts(self) -> list[PlannedRollout]:
         """Return the rollouts of the step: a further batch, or a further attempt at a task, has a draw of its own.
 
         An attempt that was made before on the same text (`Step.draws`) is used again.
         """
         draw, before = self.step.draw, self.step.draws
         return [
-            Attempt(self.state.current, task, before.get(task.id) or draw + f"/b{b}" * (b > 0) + f"/r{r}" * (r > 0))
+            PlannedRollout(
+                self.state.current, task, before.get(task.id) or draw + f"/b{b}" * (b > 0) + f"/r{r}" * (r > 0)
+            )
             for b, batch in enumerate(self.step.batches)
             for task in batch
             for r in range(self.plan.config.repeats)
         ]
 
 
-def step_work(turn: Turn) -> Work:
+def step_work(turn: Turn) -> StepWork:
     """Return what the first five stages of SkillOpt's loop (Yang et al., 2026) make of a step's batches."""
     ask, config, current, brief = turn.ask, turn.plan.config, turn.state.current, turn.brief()
     # 1. Rollout: the current version attempts the batches of train tasks.
@@ -129,13 +131,13 @@ def step_work(turn: Turn) -> Work:
     turn.report("update", trials)
     made = annotate(update(ask, current, selection.patch, brief), reflection.notes, config.appendix_limit)
     unusable = (*unusable, *selection.unusable, *made.unusable)
-    return Work(
+    return StepWork(
         tuple(trials), brief.budget, len(pool.edits), made.patch, made.applied, unusable, reflection.patterns,
         left_out=selection.left_out[:MAX_LEFT_OUT],
     )  # fmt: skip
 
 
-def train(plan: Plan, store: Store, ask: Ask, notify: Notify = silent, *, stop_when_perfect: bool = False) -> State:
+def train(plan: RunPlan, store: Store, ask: Ask, notify: Notify = silent, *, stop_when_perfect: bool = False) -> State:
     """Return the state after the last step. Finished steps are in the store: a call after a crash resumes there.
 
     Raises Outage where none of the attempts of a step has a score.
@@ -173,7 +175,7 @@ def train(plan: Plan, store: Store, ask: Ask, notify: Notify = silent, *, stop_w
     return state
 
 
-def restored(plan: Plan, store: Store, ask: Ask) -> State:
+def restored(plan: RunPlan, store: Store, ask: Ask) -> State:
     """Return the state after the last stored step, or the base version's when there is none."""
     n, current, best = 0, plan.base, plan.base
     if finished := store.runs.list_steps(plan.run_id):
@@ -185,30 +187,30 @@ def restored(plan: Plan, store: Store, ask: Ask) -> State:
     return State(n, current, evaluation, best, best_evaluation)
 
 
-def guard_findings(plan: Plan, work: Work) -> tuple[str, ...]:
+def guard_findings(plan: RunPlan, work: StepWork) -> tuple[str, ...]:
     """Return what the guard finds in a candidate against the live version, and in what its edits rest on."""
     edits = tuple(zip(work.selected.edits, work.applied.reports, strict=True))
     evidence = (*trajectories(work.trials), *plan.sessions)
     return (*findings(plan.base, work.applied.files, plan.known), *unsupported(edits, evidence, plan.base))
 
 
-def _finished(plan: Plan, step: StepRecord) -> Progress:
+def _finished(plan: RunPlan, step: StepRecord) -> Progress:
     """Return the news of a step: its verdict, and the scores after it."""
     return Progress(
         "step", step.epoch, step.n, plan.n_rows, step.current, step.best, step.verdict, step.candidate, record=step
     )
 
 
-def slow_work(turn: Turn) -> Work:
+def slow_work(turn: Turn) -> StepWork:
     """Return the work of a slow update: new guidance, made of the same tasks before and after the epoch."""
     turn.report("slow")
     compared = _compared(turn, turn.state.current)
     raise_if_all_failed(turn.store, turn.plan.run_id, compared.trials, "the train tasks")
     made = slow_update(turn.ask, compared, turn.brief(), turn.plan.config.trajectory_chars)
-    return Work(compared.trials, 1, len(made.patch.edits), made.patch, made.applied, made.unusable)
+    return StepWork(compared.trials, 1, len(made.patch.edits), made.patch, made.applied, made.unusable)
 
 
-def meta_work(turn: Turn) -> Work:
+def meta_work(turn: Turn) -> StepWork:
     """Return the work of a meta note: text for the optimizer alone. The rollouts of the slow update serve it again."""
     turn.report("meta")
     plan, store, compared = turn.plan, turn.store, None
@@ -216,10 +218,10 @@ def meta_work(turn: Turn) -> Work:
         if record.kind == "slow":
             compared = _compared(turn, store.skills.get_files(plan.skill_id, record.parent_version))
     note, unusable = meta_skill(turn.ask, turn.state.current, compared, turn.brief(), plan.config.trajectory_chars)
-    return Work((), 0, 0, Patch(()), Applied(turn.state.current, ()), unusable, note=note)
+    return StepWork((), 0, 0, Patch(()), Applied(turn.state.current, ()), unusable, note=note)
 
 
-def _compared(turn: Turn, current: SkillFiles) -> Comparison:
+def _compared(turn: Turn, current: SkillFiles) -> VersionComparison:
     """Return `current` with the version that the epoch before this one ended with."""
     plan, epoch = turn.plan, turn.step.epoch
     before = turn.store.runs.list_steps(plan.run_id, epoch - 1)[-1]
@@ -233,7 +235,7 @@ def _compared(turn: Turn, current: SkillFiles) -> Comparison:
 _WORK = {"step": step_work, "slow": slow_work, "meta": meta_work}
 
 
-def _rescued(turn: Turn, work: Work) -> Work:
+def _rescued(turn: Turn, work: StepWork) -> StepWork:
     """Return the work with the good part of a rejected bundle, when the gate accepts that; else as it was.
 
     Notes in the appendix are no part of a bundle: they are not edits of the text.
@@ -268,7 +270,7 @@ def rescue(ask: Ask, base: SkillFiles, edits: Sequence[Edit], tasks: Sequence[Ta
         if files == base:
             return False
         own = f"{draw}/{'+'.join(map(str, part))}"
-        trials = rollout_with_retries(ask, [Attempt(arm, task, own) for arm in (files, base) for task in tasks])
+        trials = rollout_with_retries(ask, [PlannedRollout(arm, task, own) for arm in (files, base) for task in tasks])
         ours, theirs = _scores(trials[: len(tasks)]), _scores(trials[len(tasks) :])
         return paired_se(ours, theirs, theirs, "hard").verdict != "reject"
 

@@ -8,10 +8,10 @@ from skillopt_mcp.core.calls import LOST, Ask
 from skillopt_mcp.core.errors import Outage
 from skillopt_mcp.core.evidence import Trial
 from skillopt_mcp.store.opening import Store
-from skillopt_mcp.training.stages.rollout import MAX_TRIES, Attempt, judged_again, rollout
+from skillopt_mcp.training.stages.rollout import MAX_TRIES, PlannedRollout, judged_again, rollout
 
 
-def rollout_with_retries(ask: Ask, attempts: Sequence[Attempt]) -> list[Trial]:
+def rollout_with_retries(ask: Ask, attempts: Sequence[PlannedRollout]) -> list[Trial]:
     """One trial per attempt, as `rollout` makes them; an answer that no judge scored is judged again, the same answer,
     three times in all.
     """

@@ -13,11 +13,11 @@ from skillopt_mcp.core.runs import StepOutcome, StepRecord
 from skillopt_mcp.core.text import counted
 from skillopt_mcp.gates.search import mean_score
 from skillopt_mcp.training.gating import Gated
-from skillopt_mcp.training.plan import Plan, State, Step
+from skillopt_mcp.training.plan import RunPlan, State, Step
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
+class StepWork:
     """What the stages of one step made, and why some of it was made without the model.
 
     `note` is for the optimizer, `left_out` are edits beyond the budget, `findings` hold the candidate at promotion.
@@ -36,7 +36,7 @@ class Work:
     gated: Gated = field(default=Gated("no_change"))
 
 
-def step_outcome(plan: Plan, step: Step, before: State, after: State, work: Work) -> StepOutcome:
+def step_outcome(plan: RunPlan, step: Step, before: State, after: State, work: StepWork) -> StepOutcome:
     """Return what to store of a step that led from the state `before` to `after`."""
     gated = work.gated
     candidate = _candidate(plan, before, work) if gated.verdict != "no_change" else None
@@ -92,7 +92,7 @@ def _by_type(trials: Sequence[Trial]) -> dict[str, Mean]:
     return {tag: mean_score(group) for tag, group in sorted(groups.items())}
 
 
-def what_failed(work: Work) -> str:
+def what_failed(work: StepWork) -> str:
     """Return how many of the attempts that a step's edits cite failed, by kind of task, and what an analyst saw."""
     cited = {id for edit in work.selected.edits for id in (edit.cited or edit.sources) if not id.startswith(UNSHOWN)}
     own = {f"trial:{trial.reply.id}": trial for trial in work.trials}
@@ -106,7 +106,7 @@ def what_failed(work: Work) -> str:
     return ". ".join(filter(None, (kinds_failed, seen)))
 
 
-def _candidate(plan: Plan, before: State, work: Work) -> NewCandidate:
+def _candidate(plan: RunPlan, before: State, work: StepWork) -> NewCandidate:
     base, version = before.current.digest, work.applied.files.digest
     made = Candidate(
         id=candidate_id(plan.skill_id, base, version),
@@ -122,7 +122,7 @@ def _candidate(plan: Plan, before: State, work: Work) -> NewCandidate:
     return NewCandidate(made, work.applied.files, edits)
 
 
-def _decision(plan: Plan, step: Step, before: State, gated: Gated, version: str | None) -> Decision | None:
+def _decision(plan: RunPlan, step: Step, before: State, gated: Gated, version: str | None) -> Decision | None:
     looked = gated.looked
     if looked is None or version is None:
         return None

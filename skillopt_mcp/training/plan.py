@@ -19,7 +19,7 @@ from skillopt_mcp.training.stages.rollout import Evaluation
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class RunPlan:
     """All that a run depends on, frozen when it began; `note` is what earlier runs left for the optimizer,
     and `discarded` the edits of earlier candidates that it is shown.
 
@@ -64,7 +64,7 @@ def search_splits(tasks: Sequence[Task], config: Config) -> tuple[tuple[Task, ..
     return tuple(task for task in train if task.id not in chosen), tuple(task for task in train if task.id in chosen)
 
 
-def check_splits(plan: Plan) -> None:
+def check_splits(plan: RunPlan) -> None:
     """Raise BadInput when a plan has nothing to train on, or nothing to choose by."""
     if not (plan.train and plan.val):
         n = f"{len(plan.train)} train and {len(plan.val)} val"
@@ -118,7 +118,7 @@ def epoch_ends(config: Config) -> tuple[StepKind, ...]:
     return tuple(ends)
 
 
-def steps(plan: Plan, *, after: int) -> Iterator[Step]:
+def steps(plan: RunPlan, *, after: int) -> Iterator[Step]:
     """Yield the steps that are still to do after the first `after`.
 
     Every epoch takes all train tasks, in an order of its own; from the second on, slow update and meta note end it.
@@ -126,7 +126,7 @@ def steps(plan: Plan, *, after: int) -> Iterator[Step]:
     return (step for step in _all_steps(plan) if step.n > after)
 
 
-def _all_steps(plan: Plan) -> Iterator[Step]:
+def _all_steps(plan: RunPlan) -> Iterator[Step]:
     config, n, ordinal = plan.config, 0, 0
     for epoch in range(1, config.epochs + 1):
         for positions in epoch_batches(len(plan.train), config, epoch):
@@ -151,7 +151,7 @@ def epoch_batches(n_tasks: int, config: Config, epoch: int) -> list[list[list[in
     return [chosen[start : start + config.accumulation] for start in range(0, len(chosen), config.accumulation)]
 
 
-def _budget(plan: Plan, ordinal: int) -> int:
+def _budget(plan: RunPlan, ordinal: int) -> int:
     config = plan.config
     kind = "constant" if config.schedule == "autonomous" else config.schedule
     return edit_budget(ordinal, plan.n_steps, kind, config.max_edits, config.min_edits)

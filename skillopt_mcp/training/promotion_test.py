@@ -25,7 +25,7 @@ from skillopt_mcp.store.promotion_tests import Draft, NewTest, TestRow
 from skillopt_mcp.tasks.judges.checking import families
 from skillopt_mcp.training.outage import rollout_with_retries
 from skillopt_mcp.training.progress import Notify, Progress, silent
-from skillopt_mcp.training.stages.rollout import Attempt
+from skillopt_mcp.training.stages.rollout import PlannedRollout
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,7 +182,7 @@ class _Wave:
         test = self._test
         asked = sorted(wanted, key=lambda each: (each[1], each[2], self._coin(*each)))
         calls = [
-            Attempt(test.files(arm), test.tasks[unit], f"{test.row.id}/{unit}/{arm}/{number}")
+            PlannedRollout(test.files(arm), test.tasks[unit], f"{test.row.id}/{unit}/{arm}/{number}")
             for arm, unit, number in asked
         ]
         trials, waiting = self._answered(calls)
@@ -204,7 +204,7 @@ class _Wave:
         """Return what orders the two arms of an attempt: neither is always first."""
         return hashlib.sha256(f"{self._test.row.salt}/{unit}/{number}/{arm}".encode()).digest()
 
-    def _answered(self, calls: Sequence[Attempt]) -> tuple[list[Trial | None], Waiting | None]:
+    def _answered(self, calls: Sequence[PlannedRollout]) -> tuple[list[Trial | None], Waiting | None]:
         try:
             return [*rollout_with_retries(self._ask, calls)], None
         except Waiting as error:
@@ -217,14 +217,14 @@ class _Wave:
                 trials.append(None)
         return trials, waiting
 
-    def _scored(self, arm: Arm, unit: int, number: int, call: Attempt, trial: Trial) -> TestAttempt | None:
+    def _scored(self, arm: Arm, unit: int, number: int, call: PlannedRollout, trial: Trial) -> TestAttempt | None:
         """Return an attempt with its score; None where it is lost, and asked again when the test resumes."""
         n_again = self._n_lost(trial)
         while trial.missing and trial.reply.missing and trial.reply.fault not in OF_THE_TARGET | LOST:
             n_again += 1
             if n_again > self._n_left:
                 break
-            again = Attempt(call.files, call.task, f"{call.draw}/again{n_again}")
+            again = PlannedRollout(call.files, call.task, f"{call.draw}/again{n_again}")
             trial = rollout_with_retries(self._ask, [again])[0]
             n_again += self._n_lost(trial)
         cause: Literal["", "target", "bounded"] = ""

@@ -67,7 +67,7 @@ def backends_of(workspace: Workspace, run: Run) -> dict[Role, Backend]:
     return backends
 
 
-class Changed(NamedTuple):
+class ChangedBackend(NamedTuple):
     """A role whose backend has another fingerprint than before."""
 
     role: str
@@ -78,14 +78,14 @@ class Changed(NamedTuple):
         return f"the {self.role} was '{self.before}' and is '{self.now}' now"
 
 
-def changes(before: Answering, now: Answering) -> list[Changed]:
+def changes(before: Answering, now: Answering) -> list[ChangedBackend]:
     """Return the roles whose backends have changed."""
     roles = sorted(before.fingerprints.keys() | now.fingerprints.keys())
     origins = [[shown_origin(each.fingerprints.get(role, "none")) for each in (before, now)] for role in roles]
-    return [Changed(role, *pair) for role, pair in zip(roles, origins, strict=True) if pair[0] != pair[1]]
+    return [ChangedBackend(role, *pair) for role, pair in zip(roles, origins, strict=True) if pair[0] != pair[1]]
 
 
-def changed_since(workspace: Workspace, run: Run, now: Answering) -> list[Changed]:
+def changed_since(workspace: Workspace, run: Run, now: Answering) -> list[ChangedBackend]:
     """Return the roles whose backends have changed since the run so far.
 
     A change after which no step was finished does not count: nothing of it stays.
@@ -116,7 +116,7 @@ def check_unchanged(
         raise Refused(f"{describe_changed(run, others)}: start a new run, or {then}: {command}")
 
 
-def describe_changed(run: Run, others: Iterable[Changed]) -> str:
+def describe_changed(run: Run, others: Iterable[ChangedBackend]) -> str:
     """Return that backends have changed since a run began."""
     return f"run '{run.id}' began with another model, or another state of it: {'; '.join(map(str, others))}"
 

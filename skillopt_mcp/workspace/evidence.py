@@ -18,7 +18,7 @@ from skillopt_mcp.core.evidence import EvidenceKind
 from skillopt_mcp.core.tasks import Task
 from skillopt_mcp.store.opening import Store
 from skillopt_mcp.tasks.judges.judging import leaves, missing_programs
-from skillopt_mcp.tasks.judges.kinds.command import Command
+from skillopt_mcp.tasks.judges.kinds.command import CommandJudge
 from skillopt_mcp.tasks.judges.kinds.rubric import Rubric
 from skillopt_mcp.tasks.judges.programs import NO_COMMANDS, CommandRunner
 
@@ -36,7 +36,7 @@ def judges_for(
     program is no longer the registered one.
     """
     needed = [leaf for task in tasks for leaf in leaves(task.judge)]
-    names = sorted({leaf.name for leaf in needed if isinstance(leaf, Command)})
+    names = sorted({leaf.name for leaf in needed if isinstance(leaf, CommandJudge)})
     has_rubric = any(isinstance(leaf, Rubric) for leaf in needed)
     if not names and not has_rubric:
         return None

@@ -21,7 +21,7 @@ from loopback import KEY, Act, Request, Said, Sent, loopback
 from skillopt_mcp.backends import spending as retrying
 from skillopt_mcp.backends.anthropic import AnthropicBackend
 from skillopt_mcp.backends.api.clients import BODY_BYTES, sdk_faults
-from skillopt_mcp.backends.api.faults import Endpoint, Origin, Secret, retry_after_s
+from skillopt_mcp.backends.api.faults import ApiKey, Endpoint, Origin, retry_after_s
 from skillopt_mcp.backends.asking import Asker
 from skillopt_mcp.backends.base import FATAL, BackendFault
 from skillopt_mcp.backends.openai import OpenAIBackend
@@ -29,7 +29,7 @@ from skillopt_mcp.backends.spending import POLICIES
 from skillopt_mcp.core.calls import Usage
 from skillopt_mcp.store.opening import Store
 
-ORIGIN = Origin("m", Endpoint("http://h/v1", Secret("SOME_KEY", KEY), "h", "h/v1"))
+ORIGIN = Origin("m", Endpoint("http://h/v1", ApiKey("SOME_KEY", KEY), "h", "h/v1"))
 REQUEST = httpx2.Request("POST", "http://h/v1/x")
 SEAMS = {
     "openai": (openai, partial(sdk_faults, OpenAIBackend.sdk)),

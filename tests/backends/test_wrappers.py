@@ -11,7 +11,7 @@ from api_calls import ENVIRON
 from loopback import KEY as API_KEY
 from loopback import Sent, loopback
 
-from skillopt_mcp.backends.agents.places import Place
+from skillopt_mcp.backends.agents.places import FolderPaths
 from skillopt_mcp.backends.agents.working_copy import lay_out
 from skillopt_mcp.backends.base import BackendFault, is_deferred, worst_case
 from skillopt_mcp.backends.plugin import Plugged
@@ -58,7 +58,7 @@ def test_name_and_fingerprint_include_the_companion() -> None:
 
 
 def test_a_host_finds_the_memory_where_its_work_begins_and_the_skill_where_skills_are(tmp_path: Path) -> None:
-    both, alone = Place(tmp_path / "both"), Place(tmp_path / "alone")
+    both, alone = FolderPaths(tmp_path / "both"), FolderPaths(tmp_path / "alone")
     whole = SkillFiles((*FILES.files, *MEMORY.files))
     assert lay_out(both, Rollout(whole, TASK, "CLAUDE.md"), ".claude/skills") == "skill"
     assert (both.work / "CLAUDE.md").read_text() == "# Memory\n"

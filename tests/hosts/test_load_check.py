@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from skillopt_mcp.backends.agents import arrival
-from skillopt_mcp.backends.agents.arrival import Asked
+from skillopt_mcp.backends.agents.arrival import HostRequests
 from skillopt_mcp.backends.base import Loading
 from skillopt_mcp.backends.registry import open_backend
 from skillopt_mcp.core.calls import Arrival, Rollout
@@ -86,10 +86,10 @@ def test_nothing_of_the_person_reaches_the_host(target: Loading, home: Path, mon
         return made
 
     monkeypatch.setattr(type(host), "line", noted)
-    asked_by: list[Asked] = []
+    asked_by: list[HostRequests] = []
     first = arrival.first_request
 
-    async def watched(asked: Asked, running: asyncio.Task[object]) -> bool:
+    async def watched(asked: HostRequests, running: asyncio.Task[object]) -> bool:
         asked_by.append(asked)
         return await first(asked, running)
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from skillopt_mcp.admin.install.hosts import Scope, Surroundings
-from skillopt_mcp.admin.install.installing import Connection, Request, apply_plan, connections, plan_install
+from skillopt_mcp.admin.install.installing import HostConnection, Request, apply_plan, connections, plan_install
 from tests.fake_claude import put_claude
 
 
@@ -36,7 +36,7 @@ def install(
     return program, Path(apply_plan(plan)[0].path)
 
 
-def found(around: Surroundings, store: str = "") -> list[Connection]:
+def found(around: Surroundings, store: str = "") -> list[HostConnection]:
     return connections(around, Path(store or around.environ["SKILLOPT_STORE"]))
 
 

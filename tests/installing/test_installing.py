@@ -21,7 +21,7 @@ from skillopt_mcp.admin.install.installing import (
     PLUGIN,
     SHIPPED,
     SKILL,
-    Plan,
+    InstallPlan,
     Request,
     apply_plan,
     check_server,
@@ -59,13 +59,13 @@ def whole(host: str, scope: str = "user", **more: object) -> Request:
     return asked(host, scope=scope, hooks=bool(files.hooks), skill=bool(files.skills), **more)
 
 
-def install(around: Surroundings, request: Request) -> Plan:
+def install(around: Surroundings, request: Request) -> InstallPlan:
     plan = plan_install(request, around)
     apply_plan(plan)
     return plan
 
 
-def uninstall(around: Surroundings, request: Request) -> Plan:
+def uninstall(around: Surroundings, request: Request) -> InstallPlan:
     plan = plan_uninstall(request, around)
     apply_plan(plan)
     return plan

@@ -11,7 +11,7 @@ from workshop import LESSONS, Place, as_if_real, use
 from skillopt_mcp.actions.candidates import propose_edits
 from skillopt_mcp.actions.promotion_tests import evaluate_candidate
 from skillopt_mcp.actions.promotions import promoting
-from skillopt_mcp.actions.promotions.consent import Change, Consent, Ready
+from skillopt_mcp.actions.promotions.consent import Consent, LiveChange, Ready
 from skillopt_mcp.actions.promotions.promoting import promote_skill, rollback_skill
 from skillopt_mcp.admin.verify import verify_store
 from skillopt_mcp.backends.owners import lock_run
@@ -126,7 +126,7 @@ def test_files_that_cannot_be_read_while_a_change_waits_refuse_the_next_one(
     place: Place, workspace: Workspace, candidate: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     killed(workspace, candidate, monkeypatch, half=True)
-    change = Change(workspace.store.skills.get_skill(1), "ledger-clerk", "rollback", "0" * 64, "1" * 64)
+    change = LiveChange(workspace.store.skills.get_skill(1), "ledger-clerk", "rollback", "0" * 64, "1" * 64)
     a_link(place)
     with pytest.raises(Refused, match=r"is a link.*a change of it was cut short"):
         promoting._write(workspace, Ready(change, Consent.PERSON, ""))

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from skillopt_mcp.backends import work_folders
-from skillopt_mcp.backends.work import Work
+from skillopt_mcp.backends.work import HandedWork
 from skillopt_mcp.backends.work_folders import WorkFolders
 from skillopt_mcp.core.errors import StoreError
 
-WORK = Work("# Work\n", ())
+WORK = HandedWork("# Work\n", ())
 
 
 def places(tmp_path: Path, store: str = "a.db") -> WorkFolders:

@@ -10,14 +10,14 @@ from skillopt_mcp.actions.runs import list_runs
 from skillopt_mcp.actions.sessions import harvest
 from skillopt_mcp.actions.tasks import add_tasks
 from skillopt_mcp.core.errors import BadSkill, NotFound
-from skillopt_mcp.core.evidence import Lost, Runs, Standing, Units
+from skillopt_mcp.core.evidence import Lost, RunCounts, Standing, Units
 from skillopt_mcp.reports.inspecting import inspect
 from skillopt_mcp.reports.listing import list_skills
 from skillopt_mcp.training.config import Config
 from skillopt_mcp.training.progress import Notify
 from skillopt_mcp.workspace.workspace import Jobs
 
-VERDICT = Standing(verdict="better", alpha=0.05, units=Units(), attempts_per_arm=5, runs=Runs(), lost=Lost())
+VERDICT = Standing(verdict="better", alpha=0.05, units=Units(), attempts_per_arm=5, runs=RunCounts(), lost=Lost())
 
 
 def test_a_workspace_that_is_not_used_makes_no_store(place: Place, home: Path) -> None:

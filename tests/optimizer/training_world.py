@@ -23,7 +23,7 @@ from skillopt_mcp.tasks.judges.kinds.text import Exact
 from skillopt_mcp.tasks.splits import DEFAULT_SHARES
 from skillopt_mcp.training.config import Config
 from skillopt_mcp.training.loop import train
-from skillopt_mcp.training.plan import Plan, State
+from skillopt_mcp.training.plan import RunPlan, State
 from skillopt_mcp.training.progress import Progress
 
 RUN = "r-test"
@@ -72,7 +72,7 @@ class Bench:
     def __exit__(self, *_: object) -> None:
         self.store.close()
 
-    def plan(self, config: Config, sessions: tuple[Trajectory, ...] = ()) -> Plan:
+    def plan(self, config: Config, sessions: tuple[Trajectory, ...] = ()) -> RunPlan:
         """Return the plan of the run."""
         return plan_of(self.base, self.tasks, config, sessions, skill_id=self.skill.id)
 
@@ -87,10 +87,10 @@ class Bench:
 
 def plan_of(
     base: SkillFiles, tasks: Sequence[Task], config: Config, sessions: tuple[Trajectory, ...] = (), *, skill_id: int = 1
-) -> Plan:
+) -> RunPlan:
     """Return a plan over the tasks' own splits."""
     train, val = (tuple(task for task in tasks if task.split == split) for split in ("train", "val"))
-    return Plan(RUN, skill_id, base, config, PROMPTS, train, val, sessions)
+    return RunPlan(RUN, skill_id, base, config, PROMPTS, train, val, sessions)
 
 
 class MemoryRuns:

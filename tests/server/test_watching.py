@@ -19,7 +19,7 @@ from skillopt_mcp.core import tracing
 from skillopt_mcp.core.errors import SkillOptError, Stopped
 from skillopt_mcp.core.results import SkillList
 from skillopt_mcp.server import app as watching
-from skillopt_mcp.server.app import Services, SkillOptServer, Watch, watcher
+from skillopt_mcp.server.app import CallWatch, Services, SkillOptServer, watcher
 from skillopt_mcp.training.progress import Progress
 
 ERAS = pytest.mark.parametrize("era", ["auto", "legacy"])
@@ -56,12 +56,12 @@ def test_a_host_that_asks_for_progress_is_shown(monkeypatch: pytest.MonkeyPatch,
 
 def test_progress_is_shown_a_few_times_a_second_at_most_and_not_after_the_call() -> None:
     reported: list[Progress] = []
-    watch = Watch(reported.append)
+    watch = CallWatch(reported.append)
     for n in range(1000):
         watch.notify(at(n))
     watch.close()
     assert reported == [at(0)]
-    unwatched = Watch(None)
+    unwatched = CallWatch(None)
     unwatched.notify(at(1))
 
 
@@ -92,7 +92,7 @@ def test_a_cancelled_call_stops_its_work_at_the_next_sign_of_progress(era: str) 
 def test_a_cancelled_promotion_test_goes_on_from_where_it_stopped(tmp_path: Path) -> None:
     world = World(tmp_path)
     candidate_id = world.propose()
-    watch = Watch(None)
+    watch = CallWatch(None)
 
     def cancel_after(progress: Progress) -> None:
         if progress.n_done:

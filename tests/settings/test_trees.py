@@ -82,7 +82,7 @@ def test_a_file_in_toml_is_refused_with_what_to_write(tmp_path: Path) -> None:
             with pytest.raises(BadInput) as error:
                 load_settings(path, [], {})
             assert str(error.value).endswith(
-                f'{name}" is TOML, and settings are YAML: write them as key: value in a .yaml or .yml file'
+                '" is TOML, and settings are YAML: write them as key: value in a .yaml or .yml file'
             )
 
 

@@ -15,7 +15,7 @@ from skillopt_mcp.core.skills import MAIN_FILE, SkillFile
 from skillopt_mcp.core.tasks import Task
 from skillopt_mcp.documents.edits import region_text
 from skillopt_mcp.tasks.judges.kinds.text import Exact
-from skillopt_mcp.training.stages.longitudinal import KEPT, Comparison, compare_versions, meta_skill, slow_update
+from skillopt_mcp.training.stages.longitudinal import KEPT, VersionComparison, compare_versions, meta_skill, slow_update
 
 OLD = SKILL
 NEW = SKILL.replaced(SkillFile(MAIN_FILE, SKILL.main + b"- New.\n"))
@@ -38,7 +38,7 @@ def target(call: Call) -> str:
     return "yes" if version in PASSES[call.request.task.prompt.rpartition(" ")[2]].split() else "no"
 
 
-def compared(ask: MemoryAsk, given: list[Task], policy: PairPolicy = "mixed", n: int = 4) -> Comparison:
+def compared(ask: MemoryAsk, given: list[Task], policy: PairPolicy = "mixed", n: int = 4) -> VersionComparison:
     return compare_versions(ask, (OLD, NEW), given, policy, n=n, draw="r/e2slow")
 
 

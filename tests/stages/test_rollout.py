@@ -18,7 +18,7 @@ from skillopt_mcp.tasks.judges.kinds.combined import All
 from skillopt_mcp.tasks.judges.kinds.numeric import Numeric
 from skillopt_mcp.tasks.judges.kinds.regex import Regex
 from skillopt_mcp.tasks.judges.kinds.text import Contains, Exact
-from skillopt_mcp.training.stages.rollout import Attempt, Evaluation, evaluate, rollout, trajectories
+from skillopt_mcp.training.stages.rollout import Evaluation, PlannedRollout, evaluate, rollout, trajectories
 
 WORD = "zyzzyva"
 JUDGES: list[Judge] = [
@@ -37,9 +37,9 @@ def task(n: int, judge: Judge | None = None) -> Task:
     return Task(n, 1, f"t{n}", f"say {n}", judge or Exact(expected=str(n)), "train", f"d{n}")
 
 
-def attempts(*tasks: Task) -> list[Attempt]:
+def attempts(*tasks: Task) -> list[PlannedRollout]:
     """Return one attempt per task."""
-    return [Attempt(SKILL, each, "r/1") for each in tasks]
+    return [PlannedRollout(SKILL, each, "r/1") for each in tasks]
 
 
 def prompt(call: Call) -> str:

@@ -13,7 +13,7 @@ from memory_ask import BRIEF, SKILL, MemoryAsk, adds, question, silent
 from skillopt_mcp.core.calls import Reply
 from skillopt_mcp.core.edits import Patch
 from skillopt_mcp.core.evidence import Mean
-from skillopt_mcp.training.stages.select import Budget, Selection, autonomous_budget, select
+from skillopt_mcp.training.stages.select import EditBudget, Selection, autonomous_budget, select
 
 POOL = Patch(
     (
@@ -81,14 +81,14 @@ RULES = Patch(tuple(adds(f"rule {n}", f"trial:{n}") for n in range(3)))
 
 
 def test_nothing_is_asked_when_there_is_nothing_to_decide() -> None:
-    assert autonomous_budget(MemoryAsk(silent), SKILL, Patch(()), BRIEF, TRAIN, fallback=2) == Budget(0)
+    assert autonomous_budget(MemoryAsk(silent), SKILL, Patch(()), BRIEF, TRAIN, fallback=2) == EditBudget(0)
 
 
 @given(said=st.integers(-9, 99), n_edits=st.integers(1, 6))
 def test_the_number_stays_between_nothing_and_what_pool_and_budget_allow(said: int, n_edits: int) -> None:
     pool = Patch(tuple(adds(f"rule {n}") for n in range(n_edits)))
     decided = autonomous_budget(MemoryAsk(lambda call: json.dumps({"n": said})), SKILL, pool, BRIEF, TRAIN, fallback=2)
-    assert decided == Budget(max(0, min(said, n_edits, BRIEF.budget)))
+    assert decided == EditBudget(max(0, min(said, n_edits, BRIEF.budget)))
 
 
 @pytest.mark.parametrize("reply", ["four", '{"n": "many"}', '{"n": 1.5}', Reply("", fault="server")])

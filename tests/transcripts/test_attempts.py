@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skillopt_mcp.actions.transcripts import PART_BYTES, Attempt, Use, attempts
+from skillopt_mcp.actions.transcripts import PART_BYTES, SessionAttempt, Use, attempts
 from skillopt_mcp.core.calls import Message
 from skillopt_mcp.core.limits import MIB
 from tests.session_lines import (
@@ -28,7 +28,7 @@ CLERK = f"{FOLDER}/.claude/skills/clerk"
 CLERK_USE = Use(path=f"{CLERK}/SKILL.md")
 
 
-def read(*parts: object) -> list[Attempt]:
+def read(*parts: object) -> list[SessionAttempt]:
     return list(attempts(joined(*parts)))  # type: ignore[arg-type]
 
 
@@ -37,7 +37,7 @@ def test_a_turn_of_claude_code_in_which_a_skill_was_opened_is_an_attempt() -> No
         claude_user("Close March"), claude_said("I look."), claude_skill(CLERK), claude_said("The sum is 42."),
         claude_user("Thanks"), claude_said("Welcome."),
     )  # fmt: skip
-    assert found == Attempt(
+    assert found == SessionAttempt(
         index=0,
         prompt="Close March",
         folder=FOLDER,
@@ -58,7 +58,7 @@ def test_a_turn_of_codex_in_which_a_skill_was_read_is_an_attempt() -> None:
         codex_meta(), codex_user("Hello"), codex_said("Hello."), codex_user("Close March"),
         codex_shell("cat .agents/skills/clerk/SKILL.md", "Always sum."), codex_said("The sum is 42."),
     )  # fmt: skip
-    assert found == Attempt(
+    assert found == SessionAttempt(
         index=1,
         prompt="Close March",
         folder=FOLDER,

@@ -77,7 +77,7 @@ Consent.DEMO = Consent("none", "rule", simulated=True)
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class LiveChange:
     """A requested change of a live skill (`handle` names it in commands), with its candidate and its evidence."""
 
     skill: Skill
@@ -114,7 +114,7 @@ class Change:
 class Ready:
     """A change that may be made: who agreed to it, and by which approval or permission."""
 
-    change: Change
+    change: LiveChange
     consent: Consent
     login: str = ""
     approval_id: int | None = None
@@ -134,7 +134,7 @@ Check = Ready | NeedsPerson | Promoted
 
 def answer(
     workspace: Workspace,
-    change: Change,
+    change: LiveChange,
     status: Status,
     reason: str = "",
     next_step: NextStep | None = None,
@@ -157,7 +157,7 @@ def answer(
     return fitted(result, "diff")
 
 
-def stale(workspace: Workspace, change: Change) -> Promoted:
+def stale(workspace: Workspace, change: LiveChange) -> Promoted:
     """Return the answer to a change whose base is no longer what is live."""
     files, store = workspace.live(change.skill), workspace.store
     live, before = files.digest, store.skills.get_files(change.skill.id, change.from_version)
@@ -177,7 +177,7 @@ def stale(workspace: Workspace, change: Change) -> Promoted:
 # Checking
 
 
-def check_consent(workspace: Workspace, change: Change, consent: Consent) -> Check:
+def check_consent(workspace: Workspace, change: LiveChange, consent: Consent) -> Check:
     """Return whether the folder may be written, and whether somebody agreed."""
     if workspace.root_of(change.skill) is None:
         why = f"'{change.skill.path}' lies in no skill folder that may be written"
@@ -199,7 +199,7 @@ def check_consent(workspace: Workspace, change: Change, consent: Consent) -> Che
     return Ready(change, consent, signature(workspace.login))
 
 
-def _check_tool(workspace: Workspace, change: Change, consent: Consent) -> Check:
+def _check_tool(workspace: Workspace, change: LiveChange, consent: Consent) -> Check:
     """Return whether an approval of exactly this change, or a standing permission, covers a tool call."""
     store = workspace.store
     if found := store.approvals.find_unused(change.approval):
@@ -228,7 +228,7 @@ def _check_tool(workspace: Workspace, change: Change, consent: Consent) -> Check
 
 
 def _needs_person(
-    workspace: Workspace, change: Change, status: Status, why: str, permit: NextStep | None = None
+    workspace: Workspace, change: LiveChange, status: Status, why: str, permit: NextStep | None = None
 ) -> NeedsPerson:
     flags = {"simulated": change.simulated and change.candidate is not None, "unproven": change.verdict == UNPROVEN}
     step = change.step("a person has to agree", **flags)
@@ -239,7 +239,7 @@ def _needs_person(
 # What a standing permission covers
 
 
-def _missing(workspace: Workspace, change: Change, permission: Permission | None) -> str:
+def _missing(workspace: Workspace, change: LiveChange, permission: Permission | None) -> str:
     """Return what the standing permission of a skill lacks for a change, or an empty string."""
     if permission is None:
         return "no person has agreed to this change"
@@ -248,7 +248,7 @@ def _missing(workspace: Workspace, change: Change, permission: Permission | None
     return ""
 
 
-def _beyond_any_permission(workspace: Workspace, change: Change) -> list[str]:
+def _beyond_any_permission(workspace: Workspace, change: LiveChange) -> list[str]:
     """Return why no standing permission covers a change."""
     store, skill = workspace.store, change.skill
     files = (store.skills.get_files(skill.id, change.from_version), store.skills.get_files(skill.id, change.to_version))

@@ -15,9 +15,9 @@ from pydantic import JsonValue
 from skillopt_mcp.actions.candidates import advise_skill, bring_back, is_reason_to_promote, was_live
 from skillopt_mcp.actions.promotions.consent import (
     UNPROVEN,
-    Change,
     Check,
     Consent,
+    LiveChange,
     NeedsPerson,
     Ready,
     answer,
@@ -81,7 +81,7 @@ def check_promotion(workspace: Workspace, candidate_id: str, consent: Consent) -
     decision = store.decisions.latest(skill.id, GATE, candidate.base_version, candidate.version_id)
     verdict = decision.verdict if decision else ""
     is_proven = is_reason_to_promote(store, candidate, verdict)
-    change = Change(
+    change = LiveChange(
         skill=skill,
         handle=handle(store, skill),
         kind="promote",
@@ -100,7 +100,9 @@ def check_promotion(workspace: Workspace, candidate_id: str, consent: Consent) -
     return check_consent(workspace, change, consent)
 
 
-def _unproven(workspace: Workspace, change: Change, candidate: Candidate, verdict: str, consent: Consent) -> Promoted:
+def _unproven(
+    workspace: Workspace, change: LiveChange, candidate: Candidate, verdict: str, consent: Consent
+) -> Promoted:
     """Return that nothing is proven yet; an agent learns of a test that it did not accept, and nothing else."""
     if not verdict:
         test = NextStep(
@@ -133,7 +135,7 @@ def check_rollback(
     """
     store, tracked = workspace.store, workspace.recorded(skill)
     target = rollback_target(workspace, tracked, version)
-    change = Change(tracked, handle(store, tracked), "rollback", tracked.live_version, target)
+    change = LiveChange(tracked, handle(store, tracked), "rollback", tracked.live_version, target)
     if target == tracked.live_version:
         return answer(workspace, change, "refused", f"version {short(target)} is live already")
     if consent.is_of_a_tool and not store.promotions.list_promotions(tracked.id):
@@ -237,7 +239,7 @@ def _write(workspace: Workspace, ready: Ready) -> Promoted:
     return done.model_copy(update={"undo": NextStep(action="rollback_skill", arguments=arguments, why="takes it back")})
 
 
-def _begin(workspace: Workspace, change: Change, consent: Consent) -> Promotion | Promoted:
+def _begin(workspace: Workspace, change: LiveChange, consent: Consent) -> Promotion | Promoted:
     """Return the journal row of a change, or what it answers instead: an agreement may have been taken back meanwhile.
 
     Only agreement is checked again here, under the skill's lock.

@@ -143,14 +143,14 @@ _UNDONE = "a person rolled this back"
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class ConsentQuestion:
     """What a host may ask a person, the change in full, and the approval that a yes to it is."""
 
     text: str
     approval: Approval
 
 
-def question_of_promotion(workspace: Workspace, candidate_id: str, consent: Consent) -> Question | None:
+def question_of_promotion(workspace: Workspace, candidate_id: str, consent: Consent) -> ConsentQuestion | None:
     """Return what to ask about a promotion; None when no person is to be asked, or not in a dialog."""
     check = check_promotion(workspace, candidate_id, consent)
     if not _may_be_asked(check):
@@ -168,7 +168,9 @@ def question_of_promotion(workspace: Workspace, candidate_id: str, consent: Cons
     return _question(workspace, check.approval, review, f"show {candidate_id}", mind)
 
 
-def question_of_rollback(workspace: Workspace, skill: str, version: str | None, consent: Consent) -> Question | None:
+def question_of_rollback(
+    workspace: Workspace, skill: str, version: str | None, consent: Consent
+) -> ConsentQuestion | None:
     """Return what to ask about a rollback; None when no person is to be asked, or not in a dialog."""
     check = check_rollback(workspace, skill, version, consent)
     if not _may_be_asked(check):
@@ -184,7 +186,7 @@ def _may_be_asked(check: Check) -> TypeGuard[NeedsPerson]:
 
 def _question(
     workspace: Workspace, approval: Approval, review: Review, look: str, mind: Sequence[str] = ()
-) -> Question | None:
+) -> ConsentQuestion | None:
     """Return what to ask about a change, which the command `look` shows in full; None: a dialog cannot hold it."""
     what = "this" if approval.kind == "promote" else "an earlier version"
     versions = f"{short(review.from_version)} -> {short(review.to_version)}"
@@ -211,7 +213,7 @@ def _question(
     rows += [*_first_of_the_change(workspace, approval, look, FIRST_ROWS - len(rows)), *rest]
     for shown in ([*rows, *named], rows):  # the change has to fit, the names of tasks need not
         if sum(-(-_width(row) // COLUMNS) or 1 for row in shown) <= DIALOG_ROWS:
-            return Question("\n".join(shown), approval)
+            return ConsentQuestion("\n".join(shown), approval)
     return None
 
 

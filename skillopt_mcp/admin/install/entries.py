@@ -195,7 +195,7 @@ def _no_constant(name: str) -> JsonValue:
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class HostSettings:
     """What of ours is in a host's settings, or is to be: the line that hooks run (empty: no hooks), and the rules."""
 
     line: str = ""
@@ -212,10 +212,10 @@ class Settings:
         return remove_rules(text) if self.rules else text
 
 
-def find_settings(text: str, *, hooks: bool = True, rules: bool = True) -> Settings:
+def find_settings(text: str, *, hooks: bool = True, rules: bool = True) -> HostSettings:
     """Return what of ours is in a host's settings. Raises BadInput."""
     line = next(iter(find_hooks(text).values()), "") if hooks else ""
-    return Settings(line, find_rules(text) if rules else ())
+    return HostSettings(line, find_rules(text) if rules else ())
 
 
 def hook_line(command: str, store: str | None) -> str:

@@ -29,9 +29,9 @@ from skillopt_mcp.actions.hook_events import END, EVENTS
 from skillopt_mcp.admin.install.entries import (
     HOOK_SECONDS,
     NAME,
+    HostSettings,
     NotRewritten,
     Server,
-    Settings,
     find_hooks,
     find_server,
     find_settings,
@@ -68,7 +68,7 @@ _CACHES = frozenset({"archive-v0", "builds-v0", "environments-v2"})
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class FileChange:
     """One file before and after, None where there is none; `path` is resolved.
 
     No backup is kept of a `shipped` file, which comes with this program, nor of what install alone wrote (`is_ours`).
@@ -144,13 +144,13 @@ def _mask(word: str) -> str:
 
 
 @dataclass(slots=True)
-class Plan:
+class InstallPlan:
     """The changes to make, what a person should know, and the backups and empty folders that go afterwards.
 
     `by_hand` is what a person has to do; `commands` are run first, so that nothing is changed where one fails.
     """
 
-    changes: list[Change] = field(default_factory=list)
+    changes: list[FileChange] = field(default_factory=list)
     commands: list[HostCommand] = field(default_factory=list)
     by_hand: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
@@ -171,7 +171,7 @@ class Request:
     skill: bool = False
 
 
-class Changed(BaseModel):
+class ChangedFile(BaseModel):
     """A file that was written or removed, or would be."""
 
     path: str
@@ -193,7 +193,7 @@ class Installed(Result):
     status: Status
     host: str
     scope: Scope
-    files: list[Changed]
+    files: list[ChangedFile]
     tools: list[str]
     notes: list[str]
     commands: list[str] = Field(default_factory=list)
@@ -202,9 +202,9 @@ class Installed(Result):
     backups: list[str] = Field(default_factory=list)
 
 
-def plan_install(request: Request, around: Surroundings) -> Plan:
+def plan_install(request: Request, around: Surroundings) -> InstallPlan:
     """Return what installing would change; nothing is written. Raises BadInput when a file cannot be changed safely."""
-    where, plan = places_of(request, around), Plan()
+    where, plan = places_of(request, around), InstallPlan()
     if not _CACHES.isdisjoint(Path(request.command).parts):
         plan.notes.append(f"'{request.command}' is in a cache that may be cleared; install the program permanently.")
     plan.notes += _shared(where.config, request, around)
@@ -216,7 +216,7 @@ def plan_install(request: Request, around: Surroundings) -> Plan:
         part = _ServerPart(where)
         _edit(plan, where.config, part, lambda text: put_server(text, where, server | _own_env(text, where)))
     settings = _settings(where, request, around)
-    if where.hooks and settings != Settings():
+    if where.hooks and settings != HostSettings():
         seconds, is_new = _seconds(where), not where.hooks.exists()
         _edit(plan, where.hooks, _SettingsPart(where), lambda text: settings.put(text, seconds))
         if is_new and where.hooks.name == PERSONAL:
@@ -226,15 +226,15 @@ def plan_install(request: Request, around: Surroundings) -> Plan:
         if link := _foreign(folder, name):
             plan.notes.append(f"{link}; nothing was written there. The file is '{source}'.")
         elif not target.exists():
-            plan.changes.append(Change(_real(target), None, source.read_bytes(), shipped=True))
+            plan.changes.append(FileChange(_real(target), None, source.read_bytes(), shipped=True))
         elif _content(target) != source.read_bytes():
             plan.notes.append(f"'{target}' was trained or edited, and stays; remove it to get the one that we ship.")
     return plan
 
 
-def plan_uninstall(request: Request, around: Surroundings) -> Plan:
+def plan_uninstall(request: Request, around: Surroundings) -> InstallPlan:
     """Return what uninstalling would change; nothing is written. Raises BadInput when it cannot be done safely."""
-    where, plan = places_of(request, around), Plan()
+    where, plan = places_of(request, around), InstallPlan()
     store = server_store(request.host, where, around)
     if where.host.form == "command":
         _command(plan, where, request, around, None)
@@ -250,7 +250,7 @@ def plan_uninstall(request: Request, around: Surroundings) -> Plan:
         elif target.exists() and _content(target) != source.read_bytes():
             plan.notes.append(f"'{target}' was trained or edited, and stays.")
         elif target.exists():
-            plan.changes.append(Change(_real(target), source.read_bytes(), None, shipped=True))
+            plan.changes.append(FileChange(_real(target), source.read_bytes(), None, shipped=True))
     for change in plan.changes:
         if change.after is None:
             plan.folders += [each for each in change.path.parents if _is_below(each, around)]
@@ -263,16 +263,16 @@ def plan_uninstall(request: Request, around: Surroundings) -> Plan:
     return plan
 
 
-def apply_plan(plan: Plan) -> list[Changed]:
+def apply_plan(plan: InstallPlan) -> list[ChangedFile]:
     """Write the changes of a plan, in order. Raises Stale or Refused; what was written before that stays."""
     written = []
     for command in plan.commands:
         backup = command.run()
-        written.append(Changed(path=str(command.config), diff="", backup=str(backup) if backup else None))
+        written.append(ChangedFile(path=str(command.config), diff="", backup=str(backup) if backup else None))
     for change in plan.changes:
         backup = change.write()
         kept = str(backup) if backup else None
-        written.append(Changed(path=str(change.path), diff=change.diff, backup=kept, removed=change.after is None))
+        written.append(ChangedFile(path=str(change.path), diff=change.diff, backup=kept, removed=change.after is None))
     for file in plan.obsolete:
         with suppress(OSError):
             file.unlink()
@@ -341,7 +341,7 @@ class _SettingsPart:
     def take_out(self, text: str) -> str | None:
         """Return the text as it was before install, None where there was no file."""
         ours = find_settings(text, hooks=self.hooks, rules=self.rules)
-        if ours == Settings() or self.where.hooks is None:
+        if ours == HostSettings() or self.where.hooks is None:
             return text
         seconds = _seconds(self.where)
         is_alone = ours.take(text).strip() in ("", "{}")
@@ -349,7 +349,7 @@ class _SettingsPart:
 
 
 def _edit(
-    plan: Plan, named: Path, part: _ServerPart | _SettingsPart, edit: Callable[[str], str | None],
+    plan: InstallPlan, named: Path, part: _ServerPart | _SettingsPart, edit: Callable[[str], str | None],
     whole: _SettingsPart | None = None,
 ) -> None:  # fmt: skip
     """Add the change of a text file by an edit to a plan; `whole` is all of ours that it may hold.
@@ -375,11 +375,11 @@ def _edit(
     except BadInput as error:
         raise BadInput(f"'{path}': {error}; nothing was changed") from error
     old, new = (None if text is None else text.encode() for text in (before, after))
-    plan.changes.append(Change(path, old, new, before is not None and os.access(path, os.X_OK), is_ours=is_ours))
+    plan.changes.append(FileChange(path, old, new, before is not None and os.access(path, os.X_OK), is_ours=is_ours))
     plan.obsolete += [backup for backup in _backups(path) if new is not None and _content(backup) == new]
 
 
-def _command(plan: Plan, where: Places, request: Request, around: Surroundings, server: Server | None) -> None:
+def _command(plan: InstallPlan, where: Places, request: Request, around: Surroundings, server: Server | None) -> None:
     """Add the commands by which the host puts our server into its configuration, or takes it out, to a plan."""
     there = find_server(read_text(where.config) or "", where)
     if _essence(there) == _essence(server):
@@ -498,7 +498,7 @@ def _installed(where: Places) -> Iterator[tuple[str, str]]:
         if find_server(read_text(where.config) or "", where) is not None:
             yield str(where.config), ""
     with suppress(BadInput):
-        ours = find_settings(read_text(where.hooks) or "") if where.hooks else Settings()
+        ours = find_settings(read_text(where.hooks) or "") if where.hooks else HostSettings()
         yield from [(str(where.hooks), "--hooks")] if ours.line else []
         yield from [(str(where.hooks), "--skill")] if ours.rules else []
     for source, folder, name in _shipped(where):
@@ -509,7 +509,7 @@ def _installed(where: Places) -> Iterator[tuple[str, str]]:
 # What is written
 
 
-def _settings(where: Places, request: Request, around: Surroundings) -> Settings:
+def _settings(where: Places, request: Request, around: Surroundings) -> HostSettings:
     """Return what was asked for besides the server: hooks, and with the skill the rules for its work."""
     line, rules = "", tuple[str, ...]()
     if request.hooks and where.hooks:
@@ -518,7 +518,7 @@ def _settings(where: Places, request: Request, around: Surroundings) -> Settings
     if request.skill and where.host.has_rules and not is_shipped:
         environ = _server_environment(request.host, find_server(read_text(where.config) or "", where), around)
         rules = work_rules(WorkFolders(store_path(request.store, environ), environ).root)
-    return Settings(line, rules)
+    return HostSettings(line, rules)
 
 
 def _seconds(where: Places) -> dict[str, int]:
@@ -650,7 +650,7 @@ class HostEntry(BaseModel):
     other_store: str | None = None
 
 
-class Connection(BaseModel):
+class HostConnection(BaseModel):
     """What a host has of us, and what is missing; `mend` are the commands that install what is missing or wrong.
 
     `unread` says which of its files cannot be read; `skilled` are the scopes with the skill that we ship; `ruled` says
@@ -681,12 +681,12 @@ class Connection(BaseModel):
         return f"{self.host} asks you at every file of every work item; run: {'; '.join(self.mend)}"
 
 
-def connections(around: Surroundings, store: Path) -> list[Connection]:
+def connections(around: Surroundings, store: Path) -> list[HostConnection]:
     """Return how each host that is found here is connected to this store; no host is started, nothing is written."""
     return [found for host in HOSTS if (found := _connection(host, around, store))]
 
 
-def _connection(host: str, around: Surroundings, store: Path) -> Connection | None:
+def _connection(host: str, around: Surroundings, store: Path) -> HostConnection | None:
     scopes = _scopes(host, around)
     kinds: list[Kind] = ["server", *(["hooks"] if scopes["user"].hooks else [])]  # type: ignore[list-item]
     parts, unread, unknown = list[HostEntry](), list[str](), set[Kind]()
@@ -722,7 +722,9 @@ def _connection(host: str, around: Surroundings, store: Path) -> Connection | No
     # What cannot be read is not written either.
     mend = [] if unread else list(_commands(host, parts, missing, store, around, has_work=has_work))
     ruled = has_work and "hooks" not in unknown and "rules" not in missing
-    return Connection(host=host, parts=parts, missing=missing, unread=unread, mend=mend, skilled=skilled, ruled=ruled)
+    return HostConnection(
+        host=host, parts=parts, missing=missing, unread=unread, mend=mend, skilled=skilled, ruled=ruled
+    )
 
 
 def _scopes(host: str, around: Surroundings) -> dict[Scope, Places]:

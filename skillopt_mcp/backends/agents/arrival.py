@@ -33,7 +33,7 @@ _SHOWN = 3
 Json = dict[str, Any]
 
 
-class Asked(NamedTuple):
+class HostRequests(NamedTuple):
     """What the host sent: its requests, in order, and the headers of each."""
 
     bodies: list[Json]
@@ -42,7 +42,7 @@ class Asked(NamedTuple):
 
 class _Server(ThreadingHTTPServer):
     daemon_threads = True
-    asked: Asked
+    asked: HostRequests
     folder: str
     parts: Sequence[str]
 
@@ -134,7 +134,7 @@ _MESSAGE: Json = {
 
 
 @contextmanager
-def serving(folder: str, text: str, skills_path: str) -> Iterator[tuple[str, Asked]]:
+def serving(folder: str, text: str, skills_path: str) -> Iterator[tuple[str, HostRequests]]:
     """Serve on loopback; enter with the address, and what is asked there. Without a `folder` no skill is opened."""
     server = _Server(("127.0.0.1", 0), _Api)
     path = shlex.quote(f"{skills_path}/{folder}/SKILL.md")
@@ -147,7 +147,7 @@ def serving(folder: str, text: str, skills_path: str) -> Iterator[tuple[str, Ask
             size = 0
     # Hosts cut long output: a part at a time.
     server.parts = [f"sed -n {start + 1},{end}p {path}" for start, end in pairwise(ends)]
-    server.asked, server.folder = Asked([], []), folder
+    server.asked, server.folder = HostRequests([], []), folder
     threading.Thread(target=server.serve_forever, args=[0.05], daemon=True).start()
     try:
         yield f"http://127.0.0.1:{server.server_port}", server.asked
@@ -156,7 +156,7 @@ def serving(folder: str, text: str, skills_path: str) -> Iterator[tuple[str, Ask
         server.server_close()
 
 
-async def first_request(asked: Asked, running: asyncio.Task[Any]) -> bool:
+async def first_request(asked: HostRequests, running: asyncio.Task[Any]) -> bool:
     """Whether a request came within a minute, or before the host ended."""
     for _ in range(int(CHECK_S * 10)):
         if asked.bodies or running.done():
@@ -165,7 +165,7 @@ async def first_request(asked: Asked, running: asyncio.Task[Any]) -> bool:
     return bool(asked.bodies)
 
 
-def read_messages(asked: Asked, folder: str, text: str) -> Arrival | None:
+def read_messages(asked: HostRequests, folder: str, text: str) -> Arrival | None:
     """What came of a skill in requests of the Messages API; None where the host says nothing of it."""
     for body in asked.bodies:
         for shown in _texts(body.get("messages")):
@@ -182,7 +182,7 @@ def read_messages(asked: Asked, folder: str, text: str) -> Arrival | None:
     return Arrival("refused", errors[0]) if errors else None
 
 
-def read_responses(asked: Asked, folder: str, text: str, errors: str) -> Arrival:
+def read_responses(asked: HostRequests, folder: str, text: str, errors: str) -> Arrival:
     """What came of a skill in requests of the Responses API: its listing, and its file."""
     failed = re.search(r"failed to load skill\b.*", errors, re.IGNORECASE)
     if failed or not any(_listed(body, folder) for body in asked.bodies):

@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from skillopt_mcp.backends.agents.arrival import CHECK_S, Asked, first_request, serving
+from skillopt_mcp.backends.agents.arrival import CHECK_S, HostRequests, first_request, serving
 from skillopt_mcp.backends.agents.events import AgentEvents
-from skillopt_mcp.backends.agents.places import Place, private_place, sweep_places
+from skillopt_mcp.backends.agents.places import FolderPaths, private_place, sweep_places
 from skillopt_mcp.backends.agents.processes import MAX_OUTPUT_BYTES, Ended, Line, run
 from skillopt_mcp.backends.agents.working_copy import Unusable, lay_out
 from skillopt_mcp.backends.api.faults import FIXES
@@ -101,7 +101,7 @@ _SAID_CHARACTERS = 250
 _NOT_LOADED = re.compile(r"failed to load skill\b.*", re.IGNORECASE)
 
 
-class Host(Protocol):
+class HostProgram(Protocol):
     """A command line: `skills_path` is where in a project it looks for skills; `mark` stands before the name of one in
     a prompt that has it pasted, and is empty where none does.
 
@@ -114,18 +114,18 @@ class Host(Protocol):
     timeout: float
     max_usage: Usage | None
 
-    def line(self, call: Call, place: Place, address: str = "") -> Line:
+    def line(self, call: Call, place: FolderPaths, address: str = "") -> Line:
         """Return the command line for a call. Raises BackendFault when the user has no account that can be reached.
 
         With the `address` of a server of ours it has nothing of the person's: no login, no variable.
         """
         ...
 
-    def arrival(self, ended: Ended, asked: Asked, folder: str, text: str) -> Arrival:
+    def arrival(self, ended: Ended, asked: HostRequests, folder: str, text: str) -> Arrival:
         """What came of a skill's text, by what the host asked of that server."""
         ...
 
-    def record(self, place: Place) -> str:
+    def record(self, place: FolderPaths) -> str:
         """Return what it kept of its work in a file of its own, empty where it keeps none."""
         ...
 
@@ -145,7 +145,7 @@ class AgentBackend:
     loads = True
     concurrency: int | None = CONCURRENCY
 
-    def __init__(self, host: Host, name: str, fingerprint: str) -> None:
+    def __init__(self, host: HostProgram, name: str, fingerprint: str) -> None:
         self._host = host
         self.name, self.fingerprint = name, fingerprint
         sweep_places()
@@ -221,7 +221,7 @@ class AgentBackend:
         return ended.replaced({**here, **secrets}), skill
 
 
-def _failure(ended: Ended, events: AgentEvents, host: Host) -> BackendFault | None:
+def _failure(ended: Ended, events: AgentEvents, host: HostProgram) -> BackendFault | None:
     program = host.program
     if ended.exit is None:
         return program.fault("timeout", f"no answer within {host.timeout:g} s", events.usage)

@@ -20,7 +20,7 @@ _FAILED = re.compile(r"\[exit code -?\d+\]$")
 _OUTPUT = "Output:\n"
 
 
-class Tokens(Event):
+class CodexTokens(Event):
     """Tokens as Codex counts them; the cached ones are among those that went in."""
 
     input_tokens: int = 0
@@ -34,7 +34,7 @@ class Tokens(Event):
 
 
 class _Totals(Event):
-    total_token_usage: Tokens = Tokens()
+    total_token_usage: CodexTokens = CodexTokens()
 
 
 class _TextPart(Event):
@@ -166,7 +166,7 @@ class _Completed(Event):
 
 
 class _Turn(Event):
-    usage: Tokens = Tokens()
+    usage: CodexTokens = CodexTokens()
 
 
 class _Error(Event):

@@ -20,7 +20,7 @@ from pydantic import JsonValue
 PREFIX = "skillopt-agent-"
 
 
-class Place:
+class FolderPaths:
     """The paths in a private folder.
 
     `work`, where the command line runs, lies in what looks like a `repository`: hosts look for instructions and skills
@@ -34,14 +34,14 @@ class Place:
 
 
 @contextmanager
-def private_place() -> Iterator[Place]:
+def private_place() -> Iterator[FolderPaths]:
     """Enter with a new place that only this user can open; it is removed at the end, whatever lies in it then."""
     lock = None
     while lock is None:
         folder = Path(tempfile.mkdtemp(prefix=PREFIX))
         lock = _lock(folder)
     try:
-        place = Place(folder)
+        place = FolderPaths(folder)
         git = place.repository / ".git"
         for path in (place.work, place.home, place.tmp, git / "objects", git / "refs"):
             path.mkdir(parents=True)
@@ -106,7 +106,7 @@ _SECRET_CHARACTERS = 8
 _TOKEN_CHARACTERS = 20
 
 
-def passed_on(environ: Mapping[str, str], more: str, place: Place) -> dict[str, str]:
+def passed_on(environ: Mapping[str, str], more: str, place: FolderPaths) -> dict[str, str]:
     """Return the variables that are passed on: the common ones, and those that the pattern `more` matches whole."""
     wanted = re.compile(more)
     kept = {name: value for name, value in environ.items() if _COMMON.fullmatch(name) or wanted.fullmatch(name)}
@@ -116,7 +116,7 @@ def passed_on(environ: Mapping[str, str], more: str, place: Place) -> dict[str, 
 MADE_UP_KEY = "sk-made-up-for-a-server-on-loopback"
 
 
-def made_up(program: str, place: Place) -> dict[str, str]:
+def made_up(program: str, place: FolderPaths) -> dict[str, str]:
     """The variables of a load check: none of the person's, and what finds the program's own interpreter."""
     folders = [os.path.dirname(os.path.realpath(path)) for path in (program, shutil.which("node") or "") if path]
     path = ":".join([os.path.dirname(program), *folders, "/usr/local/bin", "/usr/bin", "/bin"])

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from skillopt_mcp.backends.agents.places import Place
+from skillopt_mcp.backends.agents.places import FolderPaths
 from skillopt_mcp.core.calls import storable
 
 MAX_OUTPUT_BYTES = 64 << 20
@@ -50,7 +50,7 @@ class Ended:
         return Ended(self.exit, *texts)
 
 
-async def run(line: Line, place: Place, timeout_s: float) -> Ended:
+async def run(line: Line, place: FolderPaths, timeout_s: float) -> Ended:
     """Return how the command line ended, once nothing of it is left. Raises OSError when it could not be supervised."""
     place.prompt.write_text(storable(line.prompt), "utf-8")
     files = [str(path) for path in (place.prompt, place.output, place.errors)]

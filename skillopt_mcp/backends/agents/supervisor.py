@@ -24,7 +24,7 @@ NOT_STARTED = 127
 _SET_DEATH_SIGNAL, _SET_SUBREAPER = 1, 36
 
 
-class Job(TypedDict):
+class AgentJob(TypedDict):
     """What to run: `folder` is where, `files` its standard input, output and error."""
 
     argv: list[str]
@@ -34,7 +34,7 @@ class Job(TypedDict):
 
 def main(text: str) -> None:
     """Run a job and write how it ended: the exit code, negative for a signal."""
-    job: Job = json.loads(text)
+    job: AgentJob = json.loads(text)
     libc = ctypes.CDLL(None) if sys.platform == "linux" else None
     if libc:
         libc.prctl(_SET_SUBREAPER, ctypes.c_ulong(1), 0, 0, 0)
@@ -60,7 +60,7 @@ def _end_with_input(leader: int, over: threading.Event) -> None:
         over.wait(GRACE_S)
 
 
-def _become(job: Job, libc: ctypes.CDLL | None) -> NoReturn:
+def _become(job: AgentJob, libc: ctypes.CDLL | None) -> NoReturn:
     try:
         os.setsid()
         if libc:

@@ -7,7 +7,7 @@ import os
 import re
 from pathlib import Path
 
-from skillopt_mcp.backends.agents.places import Place
+from skillopt_mcp.backends.agents.places import FolderPaths
 from skillopt_mcp.core.calls import Rollout
 from skillopt_mcp.core.skills import is_memory
 from skillopt_mcp.documents.frontmatter import read
@@ -24,7 +24,7 @@ class Unusable(Exception):
     """A file of the task or of the skill cannot be laid out."""
 
 
-def lay_out(place: Place, request: Rollout, skills_path: str) -> str | None:
+def lay_out(place: FolderPaths, request: Rollout, skills_path: str) -> str | None:
     """Return the name that the skill is installed by, None when there is no skill. Raises Unusable.
 
     A memory file lies where the host begins its work.

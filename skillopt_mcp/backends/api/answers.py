@@ -20,13 +20,13 @@ _MAX_TOKENS = 10**9
 _THOUGHTS = re.compile(r"\s*<think>(.*?)</think>", re.DOTALL)
 
 
-class Wire(BaseModel):
+class VendorPart(BaseModel):
     """A part of a vendor's response; what we do not read may be anything."""
 
     model_config = ConfigDict(extra="ignore", frozen=True)
 
 
-W = TypeVar("W", bound=Wire)
+W = TypeVar("W", bound=VendorPart)
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,8 +32,8 @@ class ClientPool:
         self._make = make
         self._clients: list[Any] = []
         self._n_calls: list[int] = []
-        self.probe = Turn(PROBE_S)
-        self._warming: dict[str, Turn] = {}
+        self.probe = FirstCall(PROBE_S)
+        self._warming: dict[str, FirstCall] = {}
 
     @asynccontextmanager
     async def client(self) -> AsyncIterator[Any]:
@@ -48,9 +48,9 @@ class ClientPool:
         finally:
             self._n_calls[n] -= 1
 
-    def warming(self, prefix: str) -> Turn:
+    def warming(self, prefix: str) -> FirstCall:
         """Return the turn to write the cache of a prefix; one that is too short to be cached waits for no other."""
-        turn = Turn(None, WARM_S)
+        turn = FirstCall(None, WARM_S)
         return turn if len(prefix) < LEAST_CHARACTERS else self._warming.setdefault(prefix, turn)
 
     async def close(self) -> None:
@@ -140,7 +140,7 @@ AFTER_FAILURE_S = 10.0
 PROBE_S = 5.0
 
 
-class Turn:
+class FirstCall:
     """Lets one call go first where the others can use what it finds out or writes.
 
     They wait for it, at most `patience_s` where that is given. After a call that failed all go ahead for a while: a

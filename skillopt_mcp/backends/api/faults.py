@@ -26,7 +26,7 @@ _VENDORS = re.compile(r"\.(?:openai|anthropic|azure)\.com$")
 
 
 @dataclass(frozen=True, slots=True)
-class Secret:
+class ApiKey:
     """A secret and the environment variable that it came from; `value` is NO_KEY where none is needed."""
 
     name: str
@@ -45,7 +45,7 @@ class Endpoint:
     """A checked base URL with the secret for it; `host` is host and port, `place` adds the path."""
 
     base_url: str
-    secret: Secret
+    secret: ApiKey
     host: str
     place: str
 
@@ -83,7 +83,7 @@ def _address(base_url: str) -> SplitResult:
     return parts
 
 
-def _secret(options: ApiOptions, names: tuple[str, ...], environ: Mapping[str, str], *, needed: bool) -> Secret:
+def _secret(options: ApiOptions, names: tuple[str, ...], environ: Mapping[str, str], *, needed: bool) -> ApiKey:
     candidates = (options.key_env,) if options.key_env else names
     for name in candidates:
         value = environ.get(name, "").strip()
@@ -93,12 +93,12 @@ def _secret(options: ApiOptions, names: tuple[str, ...], environ: Mapping[str, s
             raise BackendError(
                 f"${name} holds a character that no key has: set it again, without quotes or line breaks"
             )
-        return Secret(name, value)
+        return ApiKey(name, value)
     if needed or options.key_env:
         raise Unset(
             f"'{options.provider}:{options.model}' needs a key: set {' or '.join(candidates)} in the environment"
         )
-    return Secret(candidates[0], NO_KEY)
+    return ApiKey(candidates[0], NO_KEY)
 
 
 def _is_loopback(host: str) -> bool:

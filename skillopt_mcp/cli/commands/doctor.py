@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import Annotated
 
 from skillopt_mcp.admin.doctor import Diagnosis, diagnose
-from skillopt_mcp.admin.install.installing import Connection, HostEntry
+from skillopt_mcp.admin.install.installing import HostConnection, HostEntry
 from skillopt_mcp.backends.resolved import resolve_spec
 from skillopt_mcp.cli.command import Command, Flag, command
 from skillopt_mcp.cli.terminal import Declined, Terminal
@@ -82,7 +82,7 @@ def _lines(found: Diagnosis) -> Iterator[str]:
         yield "Skill roots: none found. Register one with: skillopt-mcp skills add-root PATH"
 
 
-def _host(host: Connection) -> str:
+def _host(host: HostConnection) -> str:
     """Return in one line what a host has of us, and how it gets what it lacks."""
     skill = [f"skill ({', '.join(host.skilled)})"] if host.skilled else []
     rules = ["rules"] if host.ruled else []

@@ -15,9 +15,9 @@ from typing import Annotated, Literal
 
 from skillopt_mcp.admin.install.hosts import surroundings
 from skillopt_mcp.admin.install.installing import (
-    Changed,
+    ChangedFile,
     Installed,
-    Plan,
+    InstallPlan,
     Request,
     Status,
     apply_plan,
@@ -70,7 +70,9 @@ class Installation(Command):
             skill=self.skill,
         )
 
-    def carry_out(self, terminal: Terminal, plan: Plan, again: Callable[[], Plan], *, done: Status) -> Installed:
+    def carry_out(
+        self, terminal: Terminal, plan: InstallPlan, again: Callable[[], InstallPlan], *, done: Status
+    ) -> Installed:
         """Show the changes and, if the person agrees, write them. Raises Declined.
 
         They are planned `again` before they are written: a host that runs meanwhile writes to its own files.
@@ -91,7 +93,7 @@ class Installation(Command):
             terminal.note(note)
         is_change = bool(plan.changes or plan.commands)
         status: Status = "shown" if is_change or plan.by_hand else "unchanged"
-        files = [Changed(path=str(each.path), diff=each.diff, removed=each.after is None) for each in plan.changes]
+        files = [ChangedFile(path=str(each.path), diff=each.diff, removed=each.after is None) for each in plan.changes]
         if is_change and not self.dry_run:
             terminal.ask(f"Write this for {self.host}?", yes=self.yes)
             status, files = done, apply_plan(again())

@@ -12,7 +12,7 @@ from skillopt_mcp.core.evidence import Attempted
 from skillopt_mcp.core.judging import KINDS, Attempt, Combined, Judge, Outcome, Score, Unscored, judge_of
 from skillopt_mcp.core.tasks import Task
 from skillopt_mcp.tasks.judges.base import Asking, quoted
-from skillopt_mcp.tasks.judges.kinds.command import Command
+from skillopt_mcp.tasks.judges.kinds.command import CommandJudge
 from skillopt_mcp.tasks.judges.kinds.reported import ByEnvironment
 
 MAX_JUDGES = 20
@@ -79,7 +79,7 @@ def leaves(judge: Judge) -> Iterator[Judge]:
 
 def missing_programs(judge: Judge, registered: Collection[str]) -> list[str]:
     """Return the programs that a judge names and that are not registered, sorted: such a task cannot be judged."""
-    return sorted({leaf.name for leaf in leaves(judge) if isinstance(leaf, Command)} - set(registered))
+    return sorted({leaf.name for leaf in leaves(judge) if isinstance(leaf, CommandJudge)} - set(registered))
 
 
 def score(judge: Judge, answer: str, messages: Sequence[Message] = ()) -> Outcome:

@@ -57,7 +57,7 @@ class _Material(BaseModel):
     files: list[tuple[str, str]]
 
 
-class _Ending(BaseModel):
+class _ProgramEnding(BaseModel):
     """What the supervisor reports."""
 
     exit: int | None
@@ -233,7 +233,7 @@ def _lay_out(folder: Path, material: _Material) -> None:
         place.write_text(content, "utf-8", "replace", newline="")
 
 
-async def _supervised(job: str, patience_s: float) -> _Ending:
+async def _supervised(job: str, patience_s: float) -> _ProgramEnding:
     """Return what the supervisor reports. Raises OSError when it reports nothing."""
     supervisor = await asyncio.create_subprocess_exec(
         sys.executable, "-I", "-S", "-c", _START, str(_ROOT), job,
@@ -260,7 +260,7 @@ async def _supervised(job: str, patience_s: float) -> _Ending:
             await supervisor.wait()
     if not report:
         raise OSError(f"its supervisor ended with {supervisor.returncode}")
-    return _Ending.model_validate_json(report)
+    return _ProgramEnding.model_validate_json(report)
 
 
 def describe_barrier(argv: Sequence[str]) -> str:
@@ -275,7 +275,7 @@ def describe_barrier(argv: Sequence[str]) -> str:
     )
 
 
-def _reply(ending: _Ending, confined: str, why: str) -> Reply:
+def _reply(ending: _ProgramEnding, confined: str, why: str) -> Reply:
     """Return how a command ended; `why` is the reason that it may not have been started for."""
     if ending.error is not None:
         return _missing(f"it could not be started: {why or ending.error}")

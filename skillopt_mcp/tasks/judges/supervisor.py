@@ -32,7 +32,7 @@ _SET_DEATH_SIGNAL, _SET_SUBREAPER, _NO_NEW_PRIVILEGES = 1, 36, 38
 _LIBC = ctypes.CDLL(None) if sys.platform == "linux" else None
 
 
-class Job(TypedDict):
+class ProgramJob(TypedDict):
     """What to run: `folder` holds `work` and `tmp`; `wrapper` is bwrap's part of the command line, [] without it.
 
     `user` is [user id, group id] to become first, [] to stay who one is: the kernel counts no processes of root.
@@ -61,7 +61,7 @@ class Ending(TypedDict):
 
 def main(text: str) -> None:
     """Run a job and write how it ended."""
-    job: Job = json.loads(text)
+    job: ProgramJob = json.loads(text)
     _prctl(_SET_SUBREAPER, 1)
     deadline = time.monotonic() + job["time_s"]
     ending = _run(job, deadline)
@@ -79,7 +79,7 @@ def main(text: str) -> None:
         time.sleep(0.001)
 
 
-def _run(job: Job, deadline: float) -> Ending:
+def _run(job: ProgramJob, deadline: float) -> Ending:
     """Return how the program ended, once nothing of it is left."""
     if job["user"]:
         _give(job["folder"], job["user"])
@@ -122,7 +122,7 @@ def _run(job: Job, deadline: float) -> Ending:
     return _ending(job, program.returncode, _read_left(status), limit, output.decode("utf-8", "replace"))
 
 
-def _started(job: Job, out: int, status: int) -> subprocess.Popen[bytes]:
+def _started(job: ProgramJob, out: int, status: int) -> subprocess.Popen[bytes]:
     """Start the program in a session of its own. Raises OSError when it cannot be started."""
     work, tmp = os.path.join(job["folder"], "work"), os.path.join(job["folder"], "tmp")
     path = f"{os.path.dirname(job['argv'][0])}:/usr/local/bin:/usr/bin:/bin"
@@ -137,7 +137,7 @@ def _started(job: Job, out: int, status: int) -> subprocess.Popen[bytes]:
         )  # fmt: skip
 
 
-def _limit(job: Job) -> None:
+def _limit(job: ProgramJob) -> None:
     """Limit this process, which is about to become the program."""
     _prctl(_SET_DEATH_SIGNAL, signal.SIGKILL)
     if not job["wrapper"]:
@@ -173,7 +173,7 @@ def _n_of_user() -> int:
     return n
 
 
-def _ending(job: Job, code: int | None, status: bytes, limit: str | None, output: str) -> Ending:
+def _ending(job: ProgramJob, code: int | None, status: bytes, limit: str | None, output: str) -> Ending:
     """Return how the program ended, by the code of the process that was started and what bubblewrap says of its own."""
     error = None
     if limit is None and code is not None and code >= 0 and job["wrapper"]:

@@ -108,7 +108,7 @@ class Setting:
 
 
 @dataclass(slots=True)
-class Layer:
+class SettingsLayer:
     """The settings of one source, by the name they have here, and what is to be said of others."""
 
     values: dict[str, Setting] = field(default_factory=dict)
@@ -128,23 +128,23 @@ class Layer:
         self.notes.setdefault(text, []).append(said)
 
 
-def read_tree(tree: Tree) -> Layer:
+def read_tree(tree: Tree) -> SettingsLayer:
     """Return the settings of a file: SkillOpt's keys, structured or flat, and the names of this program.
 
     Raises BadInput for a key that neither has, naming the nearest, and for a value that cannot be honoured.
     """
-    layer = Layer()
+    layer = SettingsLayer()
     for section, key, value in _leaves(tree):
         _put(layer, section, key, value)
     return layer
 
 
-def read_pairs(texts: Sequence[str]) -> Layer:
+def read_pairs(texts: Sequence[str]) -> SettingsLayer:
     """Return the settings of pairs, the later over the earlier of the same name.
 
     Raises BadInput as `read_pair` does, and where two names of one setting disagree.
     """
-    layer = Layer()
+    layer = SettingsLayer()
     for text in texts:
         pair = read_pair(text)
         for name, given in pair.values.items():
@@ -156,13 +156,13 @@ def read_pairs(texts: Sequence[str]) -> Layer:
     return layer
 
 
-def read_pair(text: str) -> Layer:
+def read_pair(text: str) -> SettingsLayer:
     """Return the setting of "section.key=value" or "key=value". Raises BadInput as `read_tree` does."""
     path, equals, value = text.partition("=")
     section, dot, key = path.strip().rpartition(".")
     if not equals or not key:
         raise BadInput(f"cannot use {quoted(text)}: write --set section.key=value, or --set key=value")
-    layer = Layer()
+    layer = SettingsLayer()
     _check_section(section) if dot else None
     _put(layer, section, key, plain_value(value.strip()))
     if not value.strip() and layer.values.keys() & Config.model_fields.keys():
@@ -170,12 +170,12 @@ def read_pair(text: str) -> Layer:
     return layer
 
 
-def read_mapping(values: Mapping[object, object]) -> Layer:
+def read_mapping(values: Mapping[object, object]) -> SettingsLayer:
     """Return the settings of a dict that a program gives: by the names of files, "section.key" too.
 
     Raises BadInput as `read_tree` does, and for a key that nothing here goes by: a program has no notes to read.
     """
-    layer = Layer()
+    layer = SettingsLayer()
     for name, value in values.items():
         section, _, key = str(name).rpartition(".")
         if isinstance(value, Mapping):
@@ -186,11 +186,11 @@ def read_mapping(values: Mapping[object, object]) -> Layer:
     return layer
 
 
-def _put_alone(layer: Layer, section: object, key: object, value: object) -> None:
+def _put_alone(layer: SettingsLayer, section: object, key: object, value: object) -> None:
     if not isinstance(section, str) or not isinstance(key, str) or not isinstance(value, str | int | float | None):
         raise BadInput(f"{quoted(str(key))} must have one value: a number, a text, true, false or None")
     _check_section(section) if section else None
-    alone = Layer()
+    alone = SettingsLayer()
     _put(alone, section, key, value)
     if alone.notes and not alone.values:
         raise BadInput(f"{quoted(key)}: {next(iter(alone.notes))}")
@@ -217,7 +217,7 @@ def _check_section(name: str) -> None:
         raise BadInput(f"unknown section {quoted(name)}{meant} Known: {', '.join(SECTIONS)}")
 
 
-def _put(layer: Layer, section: str, key: str, value: Value) -> None:
+def _put(layer: SettingsLayer, section: str, key: str, value: Value) -> None:
     said = f"{section}.{key}" if section else key
     if _is_later(layer, said, value):
         return
@@ -244,7 +244,7 @@ def _put(layer: Layer, section: str, key: str, value: Value) -> None:
         layer.note(_VENDORS, said)
 
 
-def _is_later(layer: Layer, said: str, value: Value) -> bool:
+def _is_later(layer: SettingsLayer, said: str, value: Value) -> bool:
     """Return whether a key belongs to a switch of a later version, and so is dealt with."""
     for switch, instead in OFF_ONLY.items():
         stem = switch.rpartition("_")[0] if switch.startswith("train.") else switch.partition(".")[0]
@@ -262,7 +262,7 @@ def _is_of_an_environment(section: str, key: str) -> bool:
     return section == "env" and not difflib.get_close_matches(key, known, n=1, cutoff=0.85)
 
 
-def _flat(layer: Layer, section: str, key: str, said: str) -> str:
+def _flat(layer: SettingsLayer, section: str, key: str, said: str) -> str:
     """Return a key's flat name. Raises BadInput for an unknown one, naming the nearest, or its right section."""
     flat = IN_SECTION.get(section, {}).get(key, key)
     for old, new in RENAMED.items():

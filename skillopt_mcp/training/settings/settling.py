@@ -18,8 +18,8 @@ from skillopt_mcp.core.text import quoted
 from skillopt_mcp.training.config import Config
 from skillopt_mcp.training.settings.reading import (
     ENDPOINTS,
-    Layer,
     Setting,
+    SettingsLayer,
     SplitPlan,
     Tree,
     parse_yaml,
@@ -76,8 +76,8 @@ def load_settings(path: Path | None, pairs: Sequence[str], flags: Mapping[str, o
     return settle([*layers, read_pairs(pairs), _flagged(flags)], len(layers))
 
 
-def _flagged(flags: Mapping[str, object]) -> Layer:
-    layer = Layer()
+def _flagged(flags: Mapping[str, object]) -> SettingsLayer:
+    layer = SettingsLayer()
     for name, value in flags.items():
         if isinstance(value, str | int | float):
             layer.put(name, Setting(value, f"--{name.replace('_', '-')}"))
@@ -124,7 +124,7 @@ def _parsed(path: Path) -> Tree:
         raise BadInput(f"{where} cannot be read ({error.strerror}): check the path") from error
 
 
-def settle(layers: Sequence[Layer], n_files: int = 0) -> Settings:
+def settle(layers: Sequence[SettingsLayer], n_files: int = 0) -> Settings:
     """The settings of all layers together, `n_files` of files first. Raises BadInput for a value that cannot be."""
     values: dict[str, Setting] = {}
     notes: dict[str, list[str]] = {}
@@ -156,7 +156,7 @@ def settle(layers: Sequence[Layer], n_files: int = 0) -> Settings:
     )
 
 
-def settled_config(layer: Layer) -> Config:
+def settled_config(layer: SettingsLayer) -> Config:
     """Return the config of one layer. Raises BadInput for a setting that is none of a config, or cannot be."""
     for name, given in layer.values.items():
         if name not in (*Config.model_fields, *_OF_CONFIG):

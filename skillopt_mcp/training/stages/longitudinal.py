@@ -17,7 +17,7 @@ from skillopt_mcp.documents.diffs import unified_diff
 from skillopt_mcp.documents.edits import region_text, with_region
 from skillopt_mcp.prompts.history import render_longitudinal
 from skillopt_mcp.prompts.rendering import Brief, ask_parsed, fence
-from skillopt_mcp.training.stages.rollout import Attempt, rollout, trajectories
+from skillopt_mcp.training.stages.rollout import PlannedRollout, rollout, trajectories
 
 GUIDED = "written into the block of guidance"
 KEPT: dict[PairPolicy, tuple[Change, ...]] = {
@@ -28,7 +28,7 @@ KEPT: dict[PairPolicy, tuple[Change, ...]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class VersionComparison:
     """Two versions on the same tasks: the pairs that the policy keeps, and the trials of all that were tried."""
 
     previous: SkillFiles
@@ -48,7 +48,7 @@ class Guidance:
 
 def compare_versions(
     ask: Ask, versions: tuple[SkillFiles, SkillFiles], tasks: Sequence[Task], policy: PairPolicy, *, n: int, draw: str
-) -> Comparison:
+) -> VersionComparison:
     """Return pairs on `n` tasks that the draw picks, both versions asked together on one draw.
 
     With the policy "changed" further tasks are tried, `n` at a time, until there are `n` pairs or no task is left. A
@@ -59,15 +59,15 @@ def compare_versions(
     trials: list[Trial] = []
     for start in range(0, len(order), n):
         chunk = order[start : start + n]
-        found = rollout(ask, [Attempt(files, task, draw) for task in chunk for files in versions])
+        found = rollout(ask, [PlannedRollout(files, task, draw) for task in chunk for files in versions])
         trials += found
         pairs += _pairs(found, policy)
         if policy != "changed" or len(pairs) >= n:
             break
-    return Comparison(*versions, tuple(pairs[:n]), tuple(trials))
+    return VersionComparison(*versions, tuple(pairs[:n]), tuple(trials))
 
 
-def slow_update(ask: Ask, compared: Comparison, brief: Brief, limit: int) -> Guidance:
+def slow_update(ask: Ask, compared: VersionComparison, brief: Brief, limit: int) -> Guidance:
     """Return the current version with new guidance in its region; each pair is shown in `limit` characters."""
     files, pairs = compared.current, compared.pairs
     unchanged = Guidance(Applied(files, ()), Patch(()))
@@ -92,7 +92,7 @@ def slow_update(ask: Ask, compared: Comparison, brief: Brief, limit: int) -> Gui
 
 
 def meta_skill(
-    ask: Ask, files: SkillFiles, compared: Comparison | None, brief: Brief, limit: int
+    ask: Ask, files: SkillFiles, compared: VersionComparison | None, brief: Brief, limit: int
 ) -> tuple[str, tuple[str, ...]]:
     """Return the optimizer's new notes (empty: those so far stay), and why there are none if a reply was unusable."""
     body = _body(compared, limit) if compared else "The versions before and after this epoch were not compared."
@@ -110,7 +110,7 @@ def _pairs(trials: Sequence[Trial], policy: PairPolicy) -> list[Longitudinal]:
     return [pair for pair in pairs if pair.change in KEPT[policy]]
 
 
-def _body(compared: Comparison, limit: int) -> str:
+def _body(compared: VersionComparison, limit: int) -> str:
     diff = unified_diff(compared.previous, compared.current, "skill") or "nothing"
     guidance = region_text(compared.current, "SLOW_UPDATE") or "none"
     parts = [f"What the epoch changed:\n{fence(diff, 'diff')}", f"The guidance so far:\n{fence(guidance, 'guidance')}"]

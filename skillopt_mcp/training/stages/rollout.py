@@ -15,7 +15,7 @@ from skillopt_mcp.tasks.judges.judging import judge_all
 
 
 @dataclass(frozen=True, slots=True)
-class Attempt:
+class PlannedRollout:
     """One rollout to make: which files, which task, on whose draw."""
 
     files: SkillFiles
@@ -26,7 +26,7 @@ class Attempt:
 MAX_TRIES = 3
 
 
-def rollout(ask: Ask, attempts: Sequence[Attempt]) -> list[Trial]:
+def rollout(ask: Ask, attempts: Sequence[PlannedRollout]) -> list[Trial]:
     """One judged trial per attempt, in order; what was lost on the way is asked again, three times in all.
 
     A reply that never came is asked for on a draw of its own, and without one the trial has no score. What the target
@@ -44,7 +44,7 @@ def rollout(ask: Ask, attempts: Sequence[Attempt]) -> list[Trial]:
     return trials
 
 
-def _rolled_out(ask: Ask, attempts: Sequence[Attempt]) -> list[Trial]:
+def _rolled_out(ask: Ask, attempts: Sequence[PlannedRollout]) -> list[Trial]:
     calls = [Call("target", "rollout", Rollout(each.files, each.task), each.draw) for each in attempts]
     rolled = list(zip(attempts, ask(calls), strict=True))
     answered = [
@@ -107,7 +107,7 @@ def evaluate(
     ask: Ask, files: SkillFiles, tasks: Sequence[Task], metric: Metric, *, draw: str, mixed_weight: float = EVEN
 ) -> Evaluation:
     """Return a version's evaluation; under the same draw it is paid once and serves again."""
-    trials = tuple(rollout(ask, [Attempt(files, task, draw) for task in tasks]))
+    trials = tuple(rollout(ask, [PlannedRollout(files, task, draw) for task in tasks]))
     mean = mean_score(trials)
     return Evaluation(trials, mean, metric_value(mean, metric, mixed_weight))
 

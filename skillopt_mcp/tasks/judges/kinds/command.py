@@ -29,7 +29,7 @@ _LIMITS = {
 
 
 @judge("command")
-class Command(Asking):
+class CommandJudge(Asking):
     """The registered command `name` exits with 0 in a private folder that holds the task's files and `answer.txt`.
 
     A person registers commands at a terminal; a task can only name one. The answer also is its standard input.
