@@ -31,7 +31,7 @@ ONE_ROOM = {
     "mcp": {"server/"},
     "openai": {"backends/"},
     "anthropic": {"backends/"},
-    "filelock": {"backends/owners.py"},
+    "filelock": {"store/owners.py"},
     "zstandard": {"actions/hook_events.py"},
     "platformdirs": {"store/files.py"},
     "argparse": {"cli/"},

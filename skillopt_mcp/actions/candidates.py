@@ -8,18 +8,18 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import NamedTuple, cast, get_args
 
-from skillopt_mcp.backends.owners import is_locked
+from skillopt_mcp.actions.next_steps import advise_skill, bring_back, is_reason_to_promote, was_live
 from skillopt_mcp.core import limits
-from skillopt_mcp.core.advice import advise, promotion
+from skillopt_mcp.core.advice import promotion
 from skillopt_mcp.core.calls import storable
 from skillopt_mcp.core.candidates import Approval, Candidate, NewCandidate, candidate_id, rolled_back
 from skillopt_mcp.core.edits import Applied, Edit, EditReport, Op, Patch
 from skillopt_mcp.core.errors import BadInput, Refused
 from skillopt_mcp.core.limits import PATCH_EDITS
-from skillopt_mcp.core.next_step import NextStep, SkillState
+from skillopt_mcp.core.next_step import NextStep
 from skillopt_mcp.core.redacting import Redactor
 from skillopt_mcp.core.results import EditOutcome, Proposed
-from skillopt_mcp.core.skills import MAIN_FILE, Skill, SkillFiles, short
+from skillopt_mcp.core.skills import MAIN_FILE, SkillFiles, short
 from skillopt_mcp.core.text import quoted
 from skillopt_mcp.documents.diffs import edits_between, first_and_last, unified_diff
 from skillopt_mcp.documents.edits import apply_patch
@@ -27,10 +27,8 @@ from skillopt_mcp.documents.lint import introduced
 from skillopt_mcp.gates.guard.capabilities import findings
 from skillopt_mcp.gates.guard.evidence import carried, copied
 from skillopt_mcp.gates.promotion import GATE
-from skillopt_mcp.gates.rounds import DEFAULT_MARGIN
 from skillopt_mcp.store.decisions import Discarding, Refusals
 from skillopt_mcp.store.opening import Store
-from skillopt_mcp.store.pending import Pending
 from skillopt_mcp.workspace.skill_folders import handle, known
 from skillopt_mcp.workspace.skills import check_merged
 from skillopt_mcp.workspace.workspace import Workspace, fitted, shortened
@@ -189,7 +187,7 @@ def with_past(store: Store, result: Proposed, made: Candidate) -> Proposed:
         pass  # a person rolled it back
     elif was_live(store, made):
         why = f"what {made.id} leads to was live before; this brings it back"
-        arguments = {"skill": _handle(store, made), "version": short(made.version_id)}
+        arguments = {"skill": handle(store, store.skills.get_skill(made.skill_id)), "version": short(made.version_id)}
         step = NextStep(action="rollback_skill", arguments=arguments, why=why)
     elif verdict and not is_reason_to_promote(store, made, verdict):
         status, step = "rejected", advise_skill(store, store.skills.get_skill(made.skill_id))
@@ -208,24 +206,6 @@ def with_past(store: Store, result: Proposed, made: Candidate) -> Proposed:
 def _is_declined(store: Store, candidate: Candidate) -> bool:
     asked = Approval(candidate.skill_id, "promote", candidate.base_version, candidate.version_id)
     return store.table(Refusals).last_refusal(asked) is not None
-
-
-def was_live(store: Store, candidate: Candidate) -> bool:
-    """Return whether a candidate was ever promoted, or its version rolled back to."""
-    changes = store.promotions.list_promotions(candidate.skill_id)
-    return any(each.to_version == candidate.version_id for each in changes)
-
-
-def bring_back(store: Store, candidate: Candidate) -> NextStep | None:
-    """Return how a person has a candidate again that a person rolled back; None for any other candidate."""
-    if candidate.version_id not in rolled_back(store.promotions.list_promotions(candidate.skill_id)):
-        return None
-    arguments = {"skill": _handle(store, candidate), "version": short(candidate.version_id)}
-    return NextStep.at_terminal("rollback_skill", arguments, "a person rolled it back; only a person brings it back")
-
-
-def _handle(store: Store, candidate: Candidate) -> str:
-    return handle(store, store.skills.get_skill(candidate.skill_id))
 
 
 # Rebasing
@@ -294,41 +274,8 @@ def _files(store: Store, candidate: Candidate) -> tuple[SkillFiles, SkillFiles]:
     return files(candidate.skill_id, candidate.base_version), files(candidate.skill_id, candidate.version_id)
 
 
-# What is accepted, and what comes next
-
 NOT_PROVEN = "not proven alone; it may be part of a larger edit"
 """Of an edit that a promotion test did not accept: what whoever writes edits learns."""
-LEAST_SHORTENING = 0.05
-
-
-def is_reason_to_promote(store: Store, candidate: Candidate, verdict: str) -> bool:
-    """Whether a verdict is a reason to promote: better, or no worse by the default margin and 5 % shorter."""
-    if verdict != "no_worse":
-        return verdict == "better"
-    tests = [
-        row
-        for row in store.tests.list_of(candidate.skill_id, candidate.base_version, candidate.version_id)
-        if (decided := store.decisions.latest_in(row.id)) and decided.verdict == "no_worse"
-    ]
-    is_close = any(row.plan.margin is not None and row.plan.margin <= DEFAULT_MARGIN for row in tests)
-    before, after = (len(files.text) for files in _files(store, candidate))
-    return is_close and 1 - after / max(1, before) >= LEAST_SHORTENING
-
-
-def skill_states(store: Store, skill_ids: Sequence[int]) -> dict[int, SkillState]:
-    """The state of each of these skills, by which its next step is advised."""
-
-    def is_accepted(id: str, verdict: str) -> bool:
-        return is_reason_to_promote(store, store.candidates.get_candidate(id), verdict)
-
-    return store.table(Pending).skill_states(skill_ids, GATE, is_accepted)
-
-
-def advise_skill(store: Store, skill: Skill) -> NextStep:
-    """The next step of a skill whose folder can be read."""
-    state = skill_states(store, [skill.id])[skill.id]
-    is_running = state.stopped_run is not None and is_locked(store.locks_path, state.stopped_run)
-    return advise(replace(state, skill=handle(store, skill), is_running=is_running))
 
 
 # Repeating what was rolled back or rejected, on whatever version it is based

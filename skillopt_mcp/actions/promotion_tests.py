@@ -14,14 +14,13 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Literal, NamedTuple
 
-from skillopt_mcp.actions.candidates import advise_skill, bring_back, is_reason_to_promote
+from skillopt_mcp.actions.next_steps import advise_skill, bring_back, is_reason_to_promote
 from skillopt_mcp.actions.permitted import permission_gaps
 from skillopt_mcp.actions.tasks import near_train_tasks
 from skillopt_mcp.backends.arrivals import check_arrivals
 from skillopt_mcp.backends.asking import Asker, Outstanding, run_or_wait
 from skillopt_mcp.backends.base import Backend, environment_name
 from skillopt_mcp.backends.host import is_host
-from skillopt_mcp.backends.owners import lock_run
 from skillopt_mcp.backends.spending import Budget
 from skillopt_mcp.core.advice import promotion
 from skillopt_mcp.core.budgets import Caps
@@ -41,6 +40,7 @@ from skillopt_mcp.gates.guard.capabilities import findings
 from skillopt_mcp.gates.power import power_of
 from skillopt_mcp.gates.promotion import ENOUGH_UNITS, GATE
 from skillopt_mcp.store.opening import Store
+from skillopt_mcp.store.owners import lock_run
 from skillopt_mcp.tasks.judges.checking import families
 from skillopt_mcp.tasks.judges.judging import attemptable, is_form_alone
 from skillopt_mcp.tasks.splits import stratified

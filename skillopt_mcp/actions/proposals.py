@@ -18,7 +18,6 @@ from skillopt_mcp.actions.runs import planned
 from skillopt_mcp.backends.asking import Asker, Outstanding, run_or_wait
 from skillopt_mcp.backends.base import Backend
 from skillopt_mcp.backends.host import is_host
-from skillopt_mcp.backends.owners import lock_run
 from skillopt_mcp.backends.spending import Budget
 from skillopt_mcp.core.advice import rebasing
 from skillopt_mcp.core.calls import Call, Question, Role, Rollout
@@ -38,6 +37,7 @@ from skillopt_mcp.prompts.loading import load_prompts
 from skillopt_mcp.store.decisions import Discarding, EarlierVerdict
 from skillopt_mcp.store.erasing import Erasing
 from skillopt_mcp.store.opening import Store
+from skillopt_mcp.store.owners import lock_run
 from skillopt_mcp.tasks.splits import stratified
 from skillopt_mcp.training.config import Config
 from skillopt_mcp.training.loop import MAX_REJECTED, Turn, guard_findings, step_work

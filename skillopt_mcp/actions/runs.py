@@ -26,7 +26,6 @@ from skillopt_mcp.actions.promotion_tests import (
 from skillopt_mcp.backends.asking import Asker, Outstanding, run_or_wait
 from skillopt_mcp.backends.base import Backend
 from skillopt_mcp.backends.host import is_host
-from skillopt_mcp.backends.owners import is_locked
 from skillopt_mcp.backends.rounds import OnReply
 from skillopt_mcp.backends.spending import Budget
 from skillopt_mcp.core.advice import BACKENDS, resuming
@@ -47,6 +46,7 @@ from skillopt_mcp.gates.promotion import GATE
 from skillopt_mcp.gates.search import metric_value
 from skillopt_mcp.prompts.loading import Prompts, load_prompts, stored_prompts
 from skillopt_mcp.store.opening import Store
+from skillopt_mcp.store.owners import is_locked
 from skillopt_mcp.training.config import Config
 from skillopt_mcp.training.gating import measured
 from skillopt_mcp.training.loop import train

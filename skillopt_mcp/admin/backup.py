@@ -14,7 +14,6 @@ from typing import Literal
 from pydantic import BaseModel
 
 from skillopt_mcp.admin.verify import Advance, Verified, silent, verify_store
-from skillopt_mcp.backends.owners import held_locks
 from skillopt_mcp.core.errors import BadInput, Busy, NotFound, Refused, SkillOptError, UnsafeStore
 from skillopt_mcp.core.next_step import NextStep
 from skillopt_mcp.core.results import Result
@@ -24,6 +23,7 @@ from skillopt_mcp.store.copying import copy_store, is_database, read_lost, repla
 from skillopt_mcp.store.files import SIDE_FILES, refuse_network_file_system, remove_store
 from skillopt_mcp.store.marks import read_mark
 from skillopt_mcp.store.opening import Store
+from skillopt_mcp.store.owners import held_locks
 from skillopt_mcp.workspace.skill_folders import is_gone
 
 

@@ -13,12 +13,12 @@ from pydantic import BaseModel
 
 from skillopt_mcp.actions.sessions import session_files, session_folders, session_id
 from skillopt_mcp.backends.asking import HOST
-from skillopt_mcp.backends.owners import lock_run
 from skillopt_mcp.core.errors import Busy
 from skillopt_mcp.core.next_step import NextStep
 from skillopt_mcp.core.results import Result
 from skillopt_mcp.core.text import counted
 from skillopt_mcp.store.erasing import Doomed, Erasing, Shown
+from skillopt_mcp.store.owners import lock_run
 from skillopt_mcp.workspace.workspace import Workspace
 
 ERASED_SHOWN = 20

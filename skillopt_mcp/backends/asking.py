@@ -14,7 +14,6 @@ from typing import Self, TypeVar
 
 from skillopt_mcp.backends.arrivals import check_arrivals
 from skillopt_mcp.backends.base import Backend, is_deferred, no_backend, shown
-from skillopt_mcp.backends.owners import Owner
 from skillopt_mcp.backends.rounds import Lane, OnPause, OnReply, Open, Round, Terms, open_lane
 from skillopt_mcp.backends.spending import Budget
 from skillopt_mcp.core.calls import Call, Reply, Role, Rollout
@@ -22,6 +21,7 @@ from skillopt_mcp.core.errors import BadInput, Waiting
 from skillopt_mcp.core.limits import MAX_CONCURRENCY
 from skillopt_mcp.store.calls import Settlement
 from skillopt_mcp.store.opening import Store
+from skillopt_mcp.store.owners import Owner
 
 # The owner of calls that a deferred backend left open: not a process, so without a lock.
 HOST = "host"

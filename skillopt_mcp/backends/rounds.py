@@ -10,13 +10,13 @@ from heapq import heappop, heappush
 from typing import NamedTuple
 
 from skillopt_mcp.backends.base import FATAL, Backend, BackendFault, concurrency_of
-from skillopt_mcp.backends.owners import Owner
 from skillopt_mcp.backends.spending import MAX_PAUSE_S, ONE_CHANCE, POLICIES, Budget, Pause, too_long, wait_before_next
 from skillopt_mcp.core import tracing
 from skillopt_mcp.core.budgets import Cost, Spent
 from skillopt_mcp.core.calls import NOTHING, Call, Fault, Reply, Usage, served_name, storable, storable_messages
 from skillopt_mcp.core.errors import Outage, TurnedDown
 from skillopt_mcp.store.calls import Calls, Claim, FailedSend, Settled, Settlement
+from skillopt_mcp.store.owners import Owner
 
 REJECTIONS: frozenset[Fault] = frozenset({"rate_limit", "overloaded"})
 # A task or a skill causes these itself: they are not an outage, and gates deal with missing replies.

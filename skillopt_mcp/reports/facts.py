@@ -18,7 +18,6 @@ from skillopt_mcp.actions.promotion_tests import report_of, unit_rows, verdict_f
 from skillopt_mcp.actions.promotions.consent import Consent
 from skillopt_mcp.actions.promotions.promoting import next_step
 from skillopt_mcp.actions.runs import planned, resume_step, unusual
-from skillopt_mcp.backends.owners import is_locked
 from skillopt_mcp.core.candidates import Candidate
 from skillopt_mcp.core.errors import NotFound
 from skillopt_mcp.core.evidence import Mean, TestReport
@@ -35,6 +34,7 @@ from skillopt_mcp.reports.inspecting import describe_sources
 from skillopt_mcp.reports.listing import history, skill_row, skill_rows
 from skillopt_mcp.reports.run_report import served_rows
 from skillopt_mcp.store.ledger import Servings
+from skillopt_mcp.store.owners import is_locked
 from skillopt_mcp.store.promotion_tests import TestAnswer, TestRow
 from skillopt_mcp.training.config import Config
 from skillopt_mcp.training.promotion_test import Test, stored_test

@@ -9,12 +9,11 @@ from dataclasses import asdict, dataclass
 
 from pydantic import JsonValue
 
-from skillopt_mcp.actions.candidates import is_reason_to_promote
+from skillopt_mcp.actions.next_steps import is_reason_to_promote
 from skillopt_mcp.actions.promotion_tests import report_of, unit_rows, verdict_for_agents
 from skillopt_mcp.actions.promotions.consent import UNPROVEN, Consent, describe_declined, unused_approvals
 from skillopt_mcp.actions.promotions.promoting import next_step, restore_version
 from skillopt_mcp.actions.runs import resume_step
-from skillopt_mcp.backends.owners import is_locked
 from skillopt_mcp.core import limits
 from skillopt_mcp.core.candidates import Candidate, Decision, Promotion, rolled_back
 from skillopt_mcp.core.edits import UNSHOWN, Edit
@@ -49,6 +48,7 @@ from skillopt_mcp.reports.listing import skill_row
 from skillopt_mcp.reports.run_report import describe_run, describe_served, served_rows
 from skillopt_mcp.store.erasing import Erasing
 from skillopt_mcp.store.ledger import Servings
+from skillopt_mcp.store.owners import is_locked
 from skillopt_mcp.store.permissions import Permission
 from skillopt_mcp.store.promotion_tests import TestRow
 from skillopt_mcp.training.promotion_test import stored_test

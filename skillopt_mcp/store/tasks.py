@@ -13,7 +13,6 @@ from skillopt_mcp.store.driver import Connection
 from skillopt_mcp.store.events import append, now
 from skillopt_mcp.store.permissions import Commands
 from skillopt_mcp.store.pool import Pool, Row
-from skillopt_mcp.tasks.judges.judging import missing_programs, parse_judge_json
 from skillopt_mcp.tasks.splits import Placed, StoredTask, default_name, files_json, place
 
 _ASKED, _GIVEN = (f"trim({text}, char(9, 10, 11, 12, 13, 32))" for text in ("prompt", "?2"))
@@ -100,7 +99,9 @@ class Tasks:
 
 
 def _seen_digest(digest: str, group: str, judge: Judge, programs: Mapping[str, str]) -> str:
-    """Return the digest of what a person looks at: all of a task that can change a verdict."""
+    """The digest of what a person looks at: all of a task that can change a verdict."""
+    from skillopt_mcp.tasks.judges.judging import missing_programs  # noqa: PLC0415 (see `_task`)
+
     used = sorted((name, programs.get(name)) for name in missing_programs(judge, ()))
     return hashlib.sha256(json.dumps([digest, group, used]).encode()).hexdigest()
 
@@ -134,6 +135,9 @@ _PLACED = (
 
 def _task(row: Row, programs: Mapping[str, str]) -> Task:
     task_id, skill_id, name, prompt, judge, split, digest, tags, files, group, folder, waits, at, seen = row
+    # Loads every kind of judge, of which listing skills and rolling back need none.
+    from skillopt_mcp.tasks.judges.judging import parse_judge_json  # noqa: PLC0415
+
     parsed = parse_judge_json(str(judge))
     return Task(
         id=cast(int, task_id),

@@ -14,7 +14,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from skillopt_mcp.backends.owners import lock_run
 from skillopt_mcp.core.calls import storable
 from skillopt_mcp.core.candidates import Promotion
 from skillopt_mcp.core.errors import BadSkill, NotFound, Refused, StoreError
@@ -23,6 +22,7 @@ from skillopt_mcp.core.skills import MAIN_FILE, MEMORY_FILES, Skill, SkillFile, 
 from skillopt_mcp.core.text import is_passed_over, is_too_deep, is_unfit, quoted
 from skillopt_mcp.documents.live_files import find_file, replace_files, sweep
 from skillopt_mcp.store.opening import Store
+from skillopt_mcp.store.owners import lock_run
 
 _FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 # Without O_NONBLOCK a pipe put in the place of a file would hang the server.

@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any, Generic, Self, TypeVar, cast
 
 from skillopt_mcp.backends.base import Backend, no_backend
-from skillopt_mcp.backends.owners import Owner
 from skillopt_mcp.backends.registry import check_no_secret, open_backend
 from skillopt_mcp.backends.work_folders import WorkFolders
 from skillopt_mcp.backends.wrappers import Redacting, WithCompanion
@@ -34,6 +33,7 @@ from skillopt_mcp.core.tasks import Task
 from skillopt_mcp.core.text import quoted
 from skillopt_mcp.documents.diffs import truncate_middle
 from skillopt_mcp.store.opening import Store
+from skillopt_mcp.store.owners import Owner
 from skillopt_mcp.tasks.judges.judging import missing_programs
 from skillopt_mcp.training.progress import Notify, Progress, silent
 from skillopt_mcp.workspace.callers import Caller

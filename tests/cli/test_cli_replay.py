@@ -9,8 +9,8 @@ import pytest
 from console import BACKENDS, TARGET, parsed
 
 from skillopt_mcp.actions.runs import start_run
-from skillopt_mcp.backends.owners import lock_run
 from skillopt_mcp.backends.scripted import Scripted
+from skillopt_mcp.store.owners import lock_run
 from skillopt_mcp.training.config import Config
 from skillopt_mcp.workspace.workspace import Workspace
 

@@ -14,12 +14,12 @@ from skillopt_mcp.actions.promotions import promoting
 from skillopt_mcp.actions.promotions.consent import Consent, LiveChange, Ready
 from skillopt_mcp.actions.promotions.promoting import promote_skill, rollback_skill
 from skillopt_mcp.admin.verify import verify_store
-from skillopt_mcp.backends.owners import lock_run
 from skillopt_mcp.core.errors import BadSkill, NotFound, Refused, StoreError
 from skillopt_mcp.core.skills import SkillFile, SkillFiles
 from skillopt_mcp.documents import live_files as livefiles
 from skillopt_mcp.reports.inspecting import inspect
 from skillopt_mcp.reports.listing import history
+from skillopt_mcp.store.owners import lock_run
 from skillopt_mcp.workspace import skill_folders as looking
 from skillopt_mcp.workspace.skill_folders import lock_name, read_skill, recover
 from skillopt_mcp.workspace.workspace import Workspace

@@ -20,11 +20,11 @@ from skillopt_mcp.actions.trajectories import AttemptQuery, Recording, find_atte
 from skillopt_mcp.admin.backup import back_up, restore_store
 from skillopt_mcp.admin.erase import Erasure, erase, review_erasure
 from skillopt_mcp.admin.verify import verify_store
-from skillopt_mcp.backends.owners import lock_run
 from skillopt_mcp.backends.scripted import Scripted
 from skillopt_mcp.core.calls import Call, Question
 from skillopt_mcp.core.errors import BadInput, Busy
 from skillopt_mcp.core.runs import Run
+from skillopt_mcp.store.owners import lock_run
 from skillopt_mcp.training.config import Config
 from skillopt_mcp.training.progress import Notify
 from skillopt_mcp.workspace.workspace import Workspace

@@ -15,12 +15,12 @@ from skillopt_mcp.actions.proposals import propose_from_evidence
 from skillopt_mcp.actions.runs import replay, start_run
 from skillopt_mcp.actions.submitting import submit_work
 from skillopt_mcp.admin import erase as erasing
-from skillopt_mcp.backends.owners import Lock, lock_run
 from skillopt_mcp.backends.scripted import Scripted
 from skillopt_mcp.backends.work_folders import WorkFolders
 from skillopt_mcp.core.calls import Call, Question
 from skillopt_mcp.core.errors import Busy
 from skillopt_mcp.store.erasing import Erasing
+from skillopt_mcp.store.owners import Lock, lock_run
 from skillopt_mcp.training.config import Config
 from skillopt_mcp.workspace.host_work import hand_out
 from skillopt_mcp.workspace.workspace import Workspace

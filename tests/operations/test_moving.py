@@ -13,11 +13,11 @@ from skillopt_mcp.actions.runs import list_runs
 from skillopt_mcp.actions.tasks import add_tasks
 from skillopt_mcp.actions.trajectories import Recording, record_trajectory
 from skillopt_mcp.admin.verify import verify_store
-from skillopt_mcp.backends.owners import lock_run
 from skillopt_mcp.core.errors import BadInput, BadSkill, Busy, NotFound, Refused
 from skillopt_mcp.core.results import SkillRow
 from skillopt_mcp.reports.inspecting import inspect
 from skillopt_mcp.reports.listing import diff_versions, history, list_skills
+from skillopt_mcp.store.owners import lock_run
 from skillopt_mcp.workspace.skill_folders import lock_name
 from skillopt_mcp.workspace.skills import forget_skill, move_skill
 from skillopt_mcp.workspace.workspace import Workspace

@@ -15,11 +15,11 @@ from skillopt_mcp.actions.candidates import propose_edits
 from skillopt_mcp.actions.promotion_tests import evaluate_candidate
 from skillopt_mcp.actions.promotions.consent import Consent
 from skillopt_mcp.actions.promotions.promoting import promote_skill, rollback_skill
-from skillopt_mcp.backends.owners import lock_run
 from skillopt_mcp.backends.world import make_skill
 from skillopt_mcp.core.errors import BadInput, BadSkill, Busy, Refused
 from skillopt_mcp.documents import live_files as livefiles
 from skillopt_mcp.reports.listing import history
+from skillopt_mcp.store.owners import lock_run
 from skillopt_mcp.workspace.skill_folders import lock_name, read_skill, recover
 from skillopt_mcp.workspace.workspace import Workspace
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from pydantic import JsonValue
 
-from skillopt_mcp.actions.candidates import advise_skill, bring_back, is_reason_to_promote, was_live
+from skillopt_mcp.actions.next_steps import advise_skill, bring_back, is_reason_to_promote, was_live
 from skillopt_mcp.actions.promotions.consent import (
     UNPROVEN,
     Check,
@@ -24,7 +24,6 @@ from skillopt_mcp.actions.promotions.consent import (
     check_consent,
     stale,
 )
-from skillopt_mcp.backends.owners import lock_run
 from skillopt_mcp.core.advice import promotion
 from skillopt_mcp.core.candidates import Candidate, Promotion, edited_on_top
 from skillopt_mcp.core.errors import BadInput, BadSkill, Busy, NotFound, Refused, Stale
@@ -36,6 +35,7 @@ from skillopt_mcp.documents.live_files import check_replaceable, replace_files
 from skillopt_mcp.gates.guard.capabilities import secrets_added
 from skillopt_mcp.gates.promotion import GATE
 from skillopt_mcp.store.opening import Store
+from skillopt_mcp.store.owners import lock_run
 from skillopt_mcp.workspace.skill_folders import (
     files_folder,
     handle,

@@ -10,7 +10,8 @@ from unicodedata import east_asian_width
 
 from pydantic import BaseModel, ConfigDict
 
-from skillopt_mcp.actions.candidates import describe_rolled_back_repeat, is_reason_to_promote, repeated
+from skillopt_mcp.actions.candidates import describe_rolled_back_repeat, repeated
+from skillopt_mcp.actions.next_steps import is_reason_to_promote
 from skillopt_mcp.actions.promotion_tests import report_of, unit_rows
 from skillopt_mcp.actions.promotions.consent import Check, Consent, NeedsPerson, describe_earlier_answer
 from skillopt_mcp.actions.promotions.promoting import (

@@ -1,0 +1,69 @@
+"""Next steps: which candidates a verdict lets a person promote, and what a skill needs next."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from skillopt_mcp.core.advice import advise
+from skillopt_mcp.core.candidates import Candidate, rolled_back
+from skillopt_mcp.core.next_step import NextStep, SkillState
+from skillopt_mcp.core.skills import Skill, short
+from skillopt_mcp.gates.promotion import GATE
+from skillopt_mcp.gates.rounds import DEFAULT_MARGIN
+from skillopt_mcp.store.opening import Store
+from skillopt_mcp.store.owners import is_locked
+from skillopt_mcp.store.pending import Pending
+from skillopt_mcp.workspace.skill_folders import handle
+
+LEAST_SHORTENING = 0.05
+
+
+def is_reason_to_promote(store: Store, candidate: Candidate, verdict: str) -> bool:
+    """Whether a verdict is a reason to promote: better, or no worse by the default margin and 5 % shorter."""
+    if verdict != "no_worse":
+        return verdict == "better"
+    tests = [
+        row
+        for row in store.tests.list_of(candidate.skill_id, candidate.base_version, candidate.version_id)
+        if (decided := store.decisions.latest_in(row.id)) and decided.verdict == "no_worse"
+    ]
+    is_close = any(row.plan.margin is not None and row.plan.margin <= DEFAULT_MARGIN for row in tests)
+    before, after = (
+        len(store.skills.get_files(candidate.skill_id, version).text)
+        for version in (candidate.base_version, candidate.version_id)
+    )
+    return is_close and 1 - after / max(1, before) >= LEAST_SHORTENING
+
+
+def skill_states(store: Store, skill_ids: Sequence[int]) -> dict[int, SkillState]:
+    """The state of each of these skills, by which its next step is advised."""
+
+    def is_accepted(id: str, verdict: str) -> bool:
+        return is_reason_to_promote(store, store.candidates.get_candidate(id), verdict)
+
+    return store.table(Pending).skill_states(skill_ids, GATE, is_accepted)
+
+
+def advise_skill(store: Store, skill: Skill) -> NextStep:
+    """The next step of a skill whose folder can be read."""
+    state = skill_states(store, [skill.id])[skill.id]
+    is_running = state.stopped_run is not None and is_locked(store.locks_path, state.stopped_run)
+    return advise(replace(state, skill=handle(store, skill), is_running=is_running))
+
+
+def was_live(store: Store, candidate: Candidate) -> bool:
+    """Return whether a candidate was ever promoted, or its version rolled back to."""
+    changes = store.promotions.list_promotions(candidate.skill_id)
+    return any(each.to_version == candidate.version_id for each in changes)
+
+
+def bring_back(store: Store, candidate: Candidate) -> NextStep | None:
+    """Return how a person has a candidate again that a person rolled back; None for any other candidate."""
+    if candidate.version_id not in rolled_back(store.promotions.list_promotions(candidate.skill_id)):
+        return None
+    arguments = {
+        "skill": handle(store, store.skills.get_skill(candidate.skill_id)),
+        "version": short(candidate.version_id),
+    }
+    return NextStep.at_terminal("rollback_skill", arguments, "a person rolled it back; only a person brings it back")
