@@ -17,7 +17,6 @@ from skillopt_mcp.core.edits import Applied, Edit, EditReport, Op, Patch
 from skillopt_mcp.core.errors import BadInput, Refused
 from skillopt_mcp.core.limits import PATCH_EDITS
 from skillopt_mcp.core.next_step import NextStep
-from skillopt_mcp.core.redacting import Redactor
 from skillopt_mcp.core.results import EditOutcome, Proposed
 from skillopt_mcp.core.skills import MAIN_FILE, SkillFiles, short
 from skillopt_mcp.core.text import quoted
@@ -55,14 +54,21 @@ def propose_edits(workspace: Workspace, skill: str, edits: Sequence[object], rea
     if not edits:
         raise BadInput("no edit was given: an edit is {op, target?, content?, path?}")
     patch = Patch(tuple(_edit(n, value) for n, value in enumerate(edits)), storable(reasoning))
-    _check_size(patch)
+    size = len(patch.reasoning) + sum(len(f"{edit.target}{edit.content}{edit.path}") for edit in patch.edits)
+    if size > limits.TRAJECTORY_CHARACTERS:
+        raise BadInput(
+            f"the edits have {size:,} characters, {limits.TRAJECTORY_CHARACTERS:,} are allowed: make them smaller"
+        )
     tracked = workspace.skill(skill)
     base = workspace.store.skills.get_files(tracked.id, tracked.live_version)
     check_merged(base)
     applied = apply_patch(base, patch)
     made = None
     if applied.files != base:
-        version = applied.files.digest
+        version, stored = applied.files.digest, workspace.store.trajectories
+        # The host that wrote the edits has read the newest sessions, and what tools returned in them.
+        newest = (stored.get_trajectory(id) for id in stored.recent_trajectories(tracked.id, NEWEST_SESSIONS))
+        repeats = copied(list(enumerate(patch.edits)), [found[1] for found in newest if found], base, alone=False)
         new = Candidate(
             id=candidate_id(tracked.id, base.digest, version),
             skill_id=tracked.id,
@@ -70,10 +76,10 @@ def propose_edits(workspace: Workspace, skill: str, edits: Sequence[object], rea
             version_id=version,
             origin="host",
             reasoning=patch.reasoning,
-            findings=(*findings(base, applied.files, workspace.known), *_copied(workspace, tracked.id, patch, base)),
+            findings=(*findings(base, applied.files, workspace.known), *repeats),
         )
         made = kept(workspace, new, patch, applied)
-        workspace.store.trajectories.mark_seen(tracked.id)
+        stored.mark_seen(tracked.id)
     result = proposed(tracked.name, base, applied, made)
     result = with_past(workspace.store, result, made) if made else result
     diff = first_and_last(result.diff, DIFF_LINES, f"inspect {made.id} shows all" if made else "")
@@ -98,40 +104,24 @@ def _edit(n: int, value: object) -> Edit:
     return Edit(cast(Op, op), texts["target"], texts["content"], texts["path"] or MAIN_FILE)
 
 
-def _check_size(patch: Patch) -> None:
-    size = len(patch.reasoning) + sum(len(f"{edit.target}{edit.content}{edit.path}") for edit in patch.edits)
-    if size > limits.TRAJECTORY_CHARACTERS:
-        raise BadInput(
-            f"the edits have {size:,} characters, {limits.TRAJECTORY_CHARACTERS:,} are allowed: make them smaller"
-        )
-
-
-def _copied(workspace: Workspace, skill_id: int, patch: Patch, base: SkillFiles) -> tuple[str, ...]:
-    """Return which edits repeat what a tool returned in the newest sessions: the host that wrote them has read it."""
-    stored = workspace.store.trajectories
-    newest = (stored.get_trajectory(id) for id in stored.recent_trajectories(skill_id, NEWEST_SESSIONS))
-    return copied(list(enumerate(patch.edits)), [found[1] for found in newest if found], base, alone=False)
-
-
 def kept(workspace: Workspace, made: Candidate, patch: Patch, applied: Applied) -> Candidate:
     """Return a candidate as the store has it now, with what became of each edit.
 
     Its files are kept as they are, and so are the edits that make them; secrets are taken out of all other text.
     """
     redactor = workspace.redactor
-    reported = zip(patch.edits, applied.reports, strict=True)
-    edits = tuple(each if each[1].status == "applied" else _redacted(redactor, *each) for each in reported)
+    edits = list[tuple[Edit, EditReport]]()
+    for edit, report in zip(patch.edits, applied.reports, strict=True):
+        if report.status != "applied":
+            texts = [edit.target or "", edit.content or "", edit.path, report.detail]
+            target, content, path, detail = redactor.texts(texts)
+            edit = replace(edit, target=edit.target and target, content=edit.content and content, path=path)
+            report = replace(report, path=path, detail=detail)
+        edits.append((edit, report))
     made = replace(made, reasoning=redactor.text(made.reasoning))
-    stored = workspace.store.candidates.add_candidate(NewCandidate(made, applied.files, edits))
+    stored = workspace.store.candidates.add_candidate(NewCandidate(made, applied.files, tuple(edits)))
     workspace.see(stored)
     return stored
-
-
-def _redacted(redactor: Redactor, edit: Edit, report: EditReport) -> tuple[Edit, EditReport]:
-    """Return an edit that did not apply without secrets."""
-    target, content, path, detail = redactor.texts([edit.target or "", edit.content or "", edit.path, report.detail])
-    edit = replace(edit, target=edit.target and target, content=edit.content and content, path=path)
-    return edit, replace(report, path=path, detail=detail)
 
 
 def proposed(skill_name: str, base: SkillFiles, applied: Applied, made: Candidate | None) -> Proposed:
@@ -191,7 +181,9 @@ def with_past(store: Store, result: Proposed, made: Candidate) -> Proposed:
         step = NextStep(action="rollback_skill", arguments=arguments, why=why)
     elif verdict and not is_reason_to_promote(store, made, verdict):
         status, step = "rejected", advise_skill(store, store.skills.get_skill(made.skill_id))
-    elif verdict and _is_declined(store, made):
+    elif verdict and store.table(Refusals).last_refusal(
+        Approval(made.skill_id, "promote", made.base_version, made.version_id)
+    ):
         why = f"{made.id} was accepted before, and a person said no to it: ask what they want changed"
         step = NextStep(action="propose_edits", arguments=propose, why=why)
     elif verdict:
@@ -199,13 +191,13 @@ def with_past(store: Store, result: Proposed, made: Candidate) -> Proposed:
     elif store.tests.list_of(made.skill_id, made.base_version, made.version_id):
         why = "it was proposed before, and its test has not decided"
         step = NextStep(action="evaluate_candidate", arguments={"candidate_id": made.id}, why=why)
-    again = describe_rolled_back_repeat(store, made) or ("" if step else describe_rejected_repeat(store, made))
+    again = describe_rolled_back_repeat(store, made)
+    if not again and not step:
+        # What a promotion test with a real model did not accept.
+        ids = store.table(Discarding).list_rejected(made.skill_id, GATE, NEWEST_REJECTED)
+        earlier = _repeat(store, made, (id for id in ids if id != made.id))
+        again = f"it {earlier.what}, which was {NOT_PROVEN}" if earlier else ""
     return result.model_copy(update={"status": status, "next_step": step or result.next_step, "repeats": again})
-
-
-def _is_declined(store: Store, candidate: Candidate) -> bool:
-    asked = Approval(candidate.skill_id, "promote", candidate.base_version, candidate.version_id)
-    return store.table(Refusals).last_refusal(asked) is not None
 
 
 # Rebasing
@@ -229,7 +221,10 @@ def rebase_candidate(workspace: Workspace, id: str) -> Proposed:
         raise Refused(f"'{id}' was promoted, and '{skill.name}' was edited on top of it: it is in what is live already")
     live = store.skills.get_files(skill.id, skill.live_version)
     check_merged(live)
-    patch = Patch(_edits(workspace, old), f"{old.id}, rebased onto {short(skill.live_version)}: {old.reasoning}")
+    edits = edits_of(store, old)
+    if not edits or len(edits) > PATCH_EDITS:
+        raise Refused(f"{quoted(old.id)} changes too much to be rebased edit by edit; propose it again")
+    patch = Patch(edits, f"{old.id}, rebased onto {short(skill.live_version)}: {old.reasoning}")
     applied = apply_patch(live, patch)
     made = None
     if applied.files != live:
@@ -246,14 +241,6 @@ def rebase_candidate(workspace: Workspace, id: str) -> Proposed:
         made = kept(workspace, new, patch, applied)
     result = proposed(skill.name, live, applied, made)
     return with_past(store, result, made) if made else result
-
-
-def _edits(workspace: Workspace, candidate: Candidate) -> tuple[Edit, ...]:
-    """Return the edits of a candidate. Raises Refused where they are more than one patch holds."""
-    found = edits_of(workspace.store, candidate)
-    if not found or len(found) > PATCH_EDITS:
-        raise Refused(f"{quoted(candidate.id)} changes too much to be rebased edit by edit; propose it again")
-    return found
 
 
 def edits_of(store: Store, candidate: Candidate) -> tuple[Edit, ...]:
@@ -307,13 +294,6 @@ def describe_rolled_back_repeat(store: Store, candidate: Candidate) -> str:
     """Return that a candidate makes an edit again that a person rolled back; else ""."""
     again = repeated(store, candidate)
     return f"it {again.what}, which a person rolled back" if again else ""
-
-
-def describe_rejected_repeat(store: Store, candidate: Candidate) -> str:
-    """Return that a candidate makes an edit again that a promotion test with a real model did not accept; else ""."""
-    ids = store.table(Discarding).list_rejected(candidate.skill_id, GATE, NEWEST_REJECTED)
-    again = _repeat(store, candidate, (id for id in ids if id != candidate.id))
-    return f"it {again.what}, which was {NOT_PROVEN}" if again else ""
 
 
 def _repeat(store: Store, candidate: Candidate, ids: Iterable[str]) -> Repeat | None:

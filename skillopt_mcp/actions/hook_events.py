@@ -29,11 +29,6 @@ def marks(line: bytes) -> bool:
     return any(mark in line for mark in _MARKS) or _CALLED.search(line) is not None
 
 
-def companions(path: Path) -> list[Path]:
-    """Return the transcripts of the sub-agents that a session of Claude Code had."""
-    return sorted((path.with_suffix("") / "subagents").glob("*.jsonl"))
-
-
 def lines_of(path: Path, advance: Callable[[int], None]) -> Iterator[bytes]:
     """Yield the lines of a transcript, packed or plain; `advance` hears how many bytes of the file were read.
 
@@ -119,7 +114,7 @@ def transcripts_of(event: HookEvent) -> list[Path]:
     path = Path(os.path.expanduser(event.transcript_path))
     if not path.is_file():
         raise BadInput(f"the transcript '{path}' is not there: nothing of this session is recorded")
-    return [path, *(companions(path) if event.has_ended else ())]
+    return [path, *(sorted((path.with_suffix("") / "subagents").glob("*.jsonl")) if event.has_ended else ())]
 
 
 def may_record(store_path: Path, event: HookEvent) -> bool:

@@ -12,10 +12,8 @@ from skillopt_mcp.actions.promotion_tests import candidate_of_job, evaluate_cand
 from skillopt_mcp.actions.proposals import advance_proposal
 from skillopt_mcp.core.errors import BadInput, Busy, NotFound, SkillOptError
 from skillopt_mcp.core.next_step import NextStep
-from skillopt_mcp.core.results import Evaluated, Proposed, Receipt, Submitted
-from skillopt_mcp.core.runs import Run
+from skillopt_mcp.core.results import Evaluated, Proposed, Submitted
 from skillopt_mcp.core.text import quoted
-from skillopt_mcp.store.opening import Store
 from skillopt_mcp.training.progress import Notify, silent
 from skillopt_mcp.workspace.host_work import Capacity, receive
 from skillopt_mcp.workspace.skill_folders import known
@@ -40,8 +38,17 @@ def submit_work(
     receipts, scopes = receive(workspace, replies)
     failing = [each.work_id for each in receipts if each.status in ("refused", "unknown")]
     refused = f"{len(failing)} of {len(receipts)} replies were not taken" if failing else ""
-    mend = _mend(failing, refused) if failing else None
-    receipts = _without_repeats(receipts)
+    mend = None
+    if failing:
+        mended: list[JsonValue] = [{"work_id": each} for each in failing]
+        why = f"{refused}: correct what their receipts say"
+        mend = NextStep(action="submit_work", arguments={"replies": mended}, why=why)
+    # A reason that an earlier receipt has is shortened, as 64 long ones are more than an answer.
+    said = set[str]()
+    for n, each in enumerate(receipts):
+        if each.reason in said:
+            receipts[n] = each.model_copy(update={"reason": "as above"})
+        said |= {each.reason} - {""}
     job = job_id or next(iter(scopes), "")
     if not job:
         return Submitted(status="stopped", job_id="", receipts=receipts, reason=refused, next_step=mend)
@@ -59,28 +66,20 @@ def submit_work(
     return answer.model_copy(update={"reason": refused}) if mend and answer.work else answer
 
 
-def _mend(failing: list[str], refused: str) -> NextStep:
-    replies: list[JsonValue] = [{"work_id": each} for each in failing]
-    why = f"{refused}: correct what their receipts say"
-    return NextStep(action="submit_work", arguments={"replies": replies}, why=why)
-
-
-def _without_repeats(receipts: Sequence[Receipt]) -> list[Receipt]:
-    """Return the receipts; a reason that an earlier one has is shortened, as 64 long ones are more than an answer."""
-    seen, brief = set[str](), []
-    for each in receipts:
-        brief.append(each.model_copy(update={"reason": "as above"}) if each.reason in seen else each)
-        seen |= {each.reason} - {""}
-    return brief
-
-
 def _advance(workspace: Workspace, job: str, capacity: Capacity, wait_s: float | None, notify: Notify) -> Submitted:
     """Return where a job stands, advanced as far as its backends answer: work, its result, or why it stopped."""
     store, again = workspace.store, dict[str, JsonValue](job_id=job)
     outcome: Evaluated | Proposed
     try:
         if job.startswith(_PROPOSAL):
-            outcome = advance_proposal(workspace, _proposal(store, known(job)), wait_s, capacity, notify)
+            run_id = known(job)
+            try:
+                run = store.runs.get_run(run_id)
+            except NotFound:
+                run = None
+            if run is None or run.kind != "proposal":
+                raise NotFound(f"unknown job {quoted(run_id)}: use the job_id that came with the work")
+            outcome = advance_proposal(workspace, run, wait_s, capacity, notify)
         else:
             outcome = evaluate_candidate(
                 workspace, candidate_of_job(workspace, known(job)), wait_s, notify, capacity=capacity
@@ -120,13 +119,3 @@ def _after_stop(workspace: Workspace, job: str) -> NextStep:
         if candidate.base_version == skill.live_version:
             return go_on
     return NextStep(action="propose_edits", arguments={"skill": skill.name}, why="the live file has changed")
-
-
-def _proposal(store: Store, job: str) -> Run:
-    try:
-        run = store.runs.get_run(job)
-    except NotFound:
-        run = None
-    if run is None or run.kind != "proposal":
-        raise NotFound(f"unknown job {quoted(job)}: use the job_id that came with the work")
-    return run

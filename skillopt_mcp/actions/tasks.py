@@ -22,7 +22,7 @@ from skillopt_mcp.core.calls import Call, Question, Reply, storable
 from skillopt_mcp.core.commands import RegisteredCommand
 from skillopt_mcp.core.errors import BackendError, BadInput, NotFound, Refused
 from skillopt_mcp.core.evidence import Attempted
-from skillopt_mcp.core.judging import Judge, Score, judge_json
+from skillopt_mcp.core.judging import Score, judge_json
 from skillopt_mcp.core.next_step import NextStep, SkillState
 from skillopt_mcp.core.notes import Note
 from skillopt_mcp.core.redacting import KnownSecrets, find_secrets, redact
@@ -102,26 +102,20 @@ def parse_rows(
     plan = TaskPlan(len(rows), {}, {})
     for position, value in enumerate(rows):
         try:
-            plan.tasks[position] = _usable(
-                value if isinstance(value, NewTask) else parse_row(value), registered, secrets
-            )
+            task = value if isinstance(value, NewTask) else parse_row(value)
+            files = (text for file in task.files for text in (file.path, file.content))
+            text = "\n".join((task.prompt, task.name or "", task.group, *task.tags, *files, judge_json(task.judge)))
+            if found := find_secrets(text.encode("utf-8", "replace"), secrets):
+                raise BadInput(f"contains a secret ({found[0].kind}): use a made-up value")
+            if lacking := missing_programs(task.judge, registered):
+                raise BadInput(unregistered(lacking[0]))
+            plan.tasks[position] = task
         except BadInput as error:
             plan.rejected[position] = redact(str(error), secrets)
     if splits is not None and splits.mode == "ratio":
         plan.shares, tasks = splits.shares, list(plan.tasks.items())
         plan.tasks = dict(tasks[at] for at in shuffled([task.digest for _, task in tasks], splits.seed))
     return plan
-
-
-def _usable(task: NewTask, registered: Collection[str], secrets: KnownSecrets) -> NewTask:
-    """Return the task. Raises BadInput where it contains a secret, or its judge program is not registered."""
-    files = (text for file in task.files for text in (file.path, file.content))
-    text = "\n".join((task.prompt, task.name or "", task.group, *task.tags, *files, judge_json(task.judge)))
-    if found := find_secrets(text.encode("utf-8", "replace"), secrets):
-        raise BadInput(f"contains a secret ({found[0].kind}): use a made-up value")
-    if lacking := missing_programs(task.judge, registered):
-        raise BadInput(unregistered(lacking[0]))
-    return task
 
 
 def parse_row(value: object) -> NewTask:
@@ -148,21 +142,18 @@ def parse_task(value: object) -> NewTask:
         raise BadInput(f"id must be a text of 1 to {limits.NAME_CHARACTERS} characters")
     if split is not None and split not in SPLITS:
         raise BadInput(f"split must be one of {', '.join(SPLITS)}, got {quoted(str(split))}")
+    judge, tags = parse_judge(value.get("judge")), value.get("tags") or ()
+    if not isinstance(tags, Sequence) or isinstance(tags, str) or not all(isinstance(each, str) for each in tags):
+        raise BadInput("tags must be a list of texts")
     return NewTask(
         prompt=storable(prompt),
-        judge=parse_judge(value.get("judge")),
+        judge=judge,
         name=None if name is None else storable(str(name)),
         split=cast(Split | None, split),
-        tags=_tags(value.get("tags") or ()),
+        tags=tuple(map(storable, tags)),
         files=_files(value.get("files") or {}),
         group=parse_group(value.get("group")),
     )
-
-
-def _tags(value: object) -> tuple[str, ...]:
-    if isinstance(value, Sequence) and not isinstance(value, str) and all(isinstance(each, str) for each in value):
-        return tuple(storable(str(each)) for each in value)
-    raise BadInput("tags must be a list of texts")
 
 
 def _files(value: object) -> tuple[TaskFile, ...]:
@@ -360,7 +351,15 @@ def check_file(workspace: Workspace, skill: str, path: Path, splits: SplitPlan |
     rows = read_data_set(path, splits)
     store = workspace.store if workspace.store_path.exists() else None
     plan = parse_rows(rows, store, workspace.known, splits)
-    tasks, removed = _tasks_of(workspace, store, skill)
+    # A skill that is given by its path stays untracked.
+    folder = folder_of(skill, bare=store is None) or (folder_named(workspace, skill) if store is None else None)
+    if folder is None:
+        tracked: Skill | None = workspace.skill(skill)
+    else:
+        read_skill(folder)
+        tracked = store.skills.find_skill(str(folder)) if store else None
+    tasks = store.tasks.list_tasks(tracked.id) if store and tracked else []
+    removed: Collection[int] = store.retirements.list_retired(tracked.id) if store and tracked else ()
     ids = {position: task.name or "" for position, task in plan.tasks.items()}
     stored = [_stored(task, is_removed=task.id in removed) for task in tasks]
     waits = _must_wait(workspace, tasks[0].skill_id) if tasks else workspace.is_agents
@@ -396,19 +395,6 @@ def check_stored(workspace: Workspace, skill: str) -> Checked:
     problems, alike = _problems(workspace.store, tasks, {task.name for task in tasks}, skill)
     shown = [TaskProblem(task=name, id=name, reason=why) for name, why in problems]
     return Checked(n_tasks=len(tasks), problems=shown, notes=[*alike, *_few(tasks)])
-
-
-def _tasks_of(workspace: Workspace, store: Store | None, skill: str) -> tuple[list[Task], Collection[int]]:
-    """Return the tasks of a skill, and the ids of those that were removed; one given by its path stays untracked."""
-    folder = folder_of(skill, bare=store is None) or (folder_named(workspace, skill) if store is None else None)
-    if folder is None:
-        tracked: Skill | None = workspace.skill(skill)
-    else:
-        read_skill(folder)
-        tracked = store.skills.find_skill(str(folder)) if store else None
-    if store is None or tracked is None:
-        return [], ()
-    return store.tasks.list_tasks(tracked.id), store.retirements.list_retired(tracked.id).keys()
 
 
 def _few(tasks: Sequence[Task]) -> list[Note]:
@@ -474,7 +460,12 @@ def trivial_programs(store: Store, tasks: Iterable[Task]) -> Iterator[tuple[str,
 
     Tasks that need a model or a recorded attempt are passed over. Raises BackendError when a program cannot be run.
     """
-    tried = [task for task in tasks if _needs_programs_alone(task.judge)]
+    tried = []
+    for task in tasks:
+        kinds = list(leaves(task.judge))
+        needs_others = any(isinstance(leaf, Rubric | ToolCalled | ByEnvironment | ByHost) for leaf in kinds)
+        if not needs_others and any(isinstance(leaf, CommandJudge) for leaf in kinds):
+            tried.append(task)
     judges = judges_for(store, tried, _no_model)
     if judges is None:
         return
@@ -488,12 +479,6 @@ def trivial_programs(store: Store, tasks: Iterable[Task]) -> Iterator[tuple[str,
             yield task.name, "an empty answer passes: the program expects too little"
         elif isinstance(parrot, Score) and parrot.hard:
             yield task.name, "the prompt itself passes as an answer"
-
-
-def _needs_programs_alone(judge: Judge) -> bool:
-    found = list(leaves(judge))
-    others = any(isinstance(leaf, Rubric | ToolCalled | ByEnvironment | ByHost) for leaf in found)
-    return not others and any(isinstance(leaf, CommandJudge) for leaf in found)
 
 
 async def _asked(backend: Backend, calls: Sequence[Call]) -> list[Reply]:

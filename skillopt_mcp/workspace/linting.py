@@ -80,8 +80,18 @@ def lint_skills(workspace: Workspace, given: Sequence[str]) -> LintedAll:
         for place in _places(workspace, each):
             places.setdefault(place.folder, place)
     linted = _with_twins([_linted(place) for place in places.values()])
-    roots = {place.root.folder: place.root for place in places.values() if place.root}
-    linted += [found for root in roots.values() for found in _overlooked(root, places)]
+    for root in {place.root.folder: place.root for place in places.values() if place.root}.values():
+        nested = {
+            inside: left
+            for inside, skills in nested_roots(root.folder).items()
+            if (left := [skill for skill in skills if skill not in places])
+        }
+        if nested:
+            n = sum(map(len, nested.values()))
+            lie, were = ("skills below lie", "were") if n > 1 else ("skill below lies", "was")
+            text = f"{n:,} {lie} deeper than hosts look, which is right inside a folder, and {were} not looked at; "
+            finding = Problem(severity="advice", text=text + _to_check(root, nested))
+            linted.append(LintedFolder(skill=root.shown, skill_path=str(root.folder), findings=[finding]))
     severities = [finding.severity for each in linted for finding in each.findings]
     return LintedAll(skills=linted, errors=severities.count("error"), advice=severities.count("advice"))
 
@@ -103,7 +113,11 @@ def folder_of(given: str, *, bare: bool = True) -> Path | None:
 
 def _places(workspace: Workspace, given: str) -> list[_Place]:
     """Return the skills that were meant: one, or all of a folder of skills. A file inside a skill means that skill."""
-    given = _around(given) or given
+    path = Path(os.path.expanduser(known(given)))
+    if path.name.lower() != MAIN_FILE.lower() and not is_memory(str(path)) and path.is_file():
+        around = skill_around(Path(os.path.abspath(path)).parent)
+        if around:
+            given = str(around) if path.is_absolute() else near(around)
     try:
         folder = folder_of(given) or folder_named(workspace, given)
     except SkillOptError as error:
@@ -125,35 +139,10 @@ def _places(workspace: Workspace, given: str) -> list[_Place]:
     ]
 
 
-def _around(given: str) -> str | None:
-    """Return the folder of the skill that a file lies in; None for a document, and for what is no such file."""
-    path = Path(os.path.expanduser(known(given)))
-    if path.name.lower() == MAIN_FILE.lower() or is_memory(str(path)) or not path.is_file():
-        return None
-    folder = skill_around(Path(os.path.abspath(path)).parent)
-    return None if folder is None else str(folder) if path.is_absolute() else near(folder)
-
-
 def near(folder: Path) -> str:
     """Return the path of a folder from here; never what could be taken for a name."""
     near = os.path.relpath(folder)
     return near if near == "." or os.sep in near else os.path.join(".", near)
-
-
-def _overlooked(root: _Place, places: Collection[Path]) -> Iterator[LintedFolder]:
-    """Yield a finding for a folder with skills that lie deeper than hosts look."""
-    nested = {
-        inside: left
-        for inside, skills in nested_roots(root.folder).items()
-        if (left := [skill for skill in skills if skill not in places])
-    }
-    if nested:
-        n = sum(map(len, nested.values()))
-        lie, were = ("skills below lie", "were") if n > 1 else ("skill below lies", "was")
-        text = f"{n:,} {lie} deeper than hosts look, which is right inside a folder, and {were} not looked at; "
-        text += _to_check(root, nested)
-        finding = Problem(severity="advice", text=text)
-        yield LintedFolder(skill=root.shown, skill_path=str(root.folder), findings=[finding])
 
 
 def _to_check(root: _Place, nested: Collection[Path]) -> str:
@@ -205,13 +194,12 @@ def _linted(place: _Place) -> Linted:
             name, findings = _read(place.folder)
         except BadSkill as error:
             findings = [Problem(severity="error", text=f"could not be read: {error}")]
-    kind = LintedFolder if _is_none(place.folder) else Linted
-    return kind(skill=place.shown, skill_path=str(place.folder), name=name, findings=findings)
-
-
-def _is_none(folder: Path) -> bool:
-    """Return whether no skill is in a folder: it is not there, or can be looked into and holds none."""
-    return not os.path.lexists(folder) or (folder.is_dir() and not _is_closed(folder) and not main_names(folder))
+    folder = place.folder
+    # It is not there, or can be looked into and holds no skill.
+    is_none = not os.path.lexists(folder) or (folder.is_dir() and not _is_closed(folder) and not main_names(folder))
+    return (LintedFolder if is_none else Linted)(
+        skill=place.shown, skill_path=str(place.folder), name=name, findings=findings
+    )
 
 
 def _read(folder: Path) -> tuple[str | None, list[Problem]]:
@@ -222,10 +210,20 @@ def _read(folder: Path) -> tuple[str | None, list[Problem]]:
         return None, [Problem(severity="error", text=text)]
     files = read_skill(folder)
     front = frontmatter.read(files.main) if files.main_path == MAIN_FILE else None
-    problems = (*lint(files, folder.name), *dangers(files))
-    findings = list(problems)
-    if files.main_path == MAIN_FILE:
-        findings += _hidden(folder)
+    findings = [*lint(files, folder.name), *dangers(files)]
+    if files.main_path != MAIN_FILE:
+        return None, findings
+    # Dot files are shared with the folder.
+    hidden, unread = hidden_files(folder)
+    for file in hidden.files:
+        found = list(dangers(SkillFiles((file,))))
+        if found and not is_ignored(folder / file.path):
+            findings += found
+    if unread:
+        text = (
+            f"not all hidden files were looked at for secrets, {quoted(unread[0])} for one: too many, large or closed"
+        )
+        findings.append(Problem(severity="advice", text=text))
     return front.name if front else None, findings
 
 
@@ -240,24 +238,19 @@ _JOINED = re.compile("[\u0600-\u0dff]")
 def dangers(files: SkillFiles) -> Iterator[Problem]:
     """Yield secrets and unseen characters in the texts of a skill, with their lines; of a secret only its kind."""
     for file in files.files:
-        if is_text(file.content):
-            yield from _dangers(file)
-
-
-def _dangers(file: SkillFile) -> Iterator[Problem]:
-    shown, content = quoted(file.path), to_lf(file.content)
-    text = content.decode()
-    breaks = [found.start() for found in re.finditer(b"\n", content)]
-    secrets = ((bisect_left(breaks, each.start), each.kind) for each in find_secrets(content))
-    if places := _lines(secrets):
-        cure = "take it out, revoke it, and write a made-up value such as <TOKEN>"
-        yield Problem("error", f"{shown} holds what looks like a secret: {places}; {cure}")
-    if not text.isascii():
-        breaks = [found.start() for found in re.finditer("\n", text)]
-    unseen = ((bisect_left(breaks, at), f"U+{ord(text[at]):04X}") for at in _unseen(text))
-    if places := _lines(unseen):
-        what = "characters that a reader does not see, or that turn text around"
-        yield Problem("error", f"{shown} holds {what}: {places}; remove them")
+        if not is_text(file.content):
+            continue
+        shown, content = quoted(file.path), to_lf(file.content)
+        text = content.decode()
+        breaks = [found.start() for found in re.finditer(b"\n", content)]
+        if places := _lines((bisect_left(breaks, each.start), each.kind) for each in find_secrets(content)):
+            cure = "take it out, revoke it, and write a made-up value such as <TOKEN>"
+            yield Problem("error", f"{shown} holds what looks like a secret: {places}; {cure}")
+        if not text.isascii():
+            breaks = [found.start() for found in re.finditer("\n", text)]
+        if places := _lines((bisect_left(breaks, at), f"U+{ord(text[at]):04X}") for at in _unseen(text)):
+            what = "characters that a reader does not see, or that turn text around"
+            yield Problem("error", f"{shown} holds {what}: {places}; remove them")
 
 
 def _lines(found: Iterable[tuple[int, str]]) -> str:
@@ -275,20 +268,6 @@ def _unseen(text: str) -> Iterator[int]:
         is_spelling = character in _JOINERS and _JOINED.match(text, at - 1) and at
         if not (is_first_mark or is_spelling or character == _PAGE_BREAK):
             yield at
-
-
-def _hidden(folder: Path) -> Iterator[Problem]:
-    """Yield what is dangerous in the dot files of a skill's folder: they are shared with the folder."""
-    files, unread = hidden_files(folder)
-    for file in files.files:
-        found = list(dangers(SkillFiles((file,))))
-        if found and not is_ignored(folder / file.path):
-            yield from found
-    if unread:
-        text = (
-            f"not all hidden files were looked at for secrets, {quoted(unread[0])} for one: too many, large or closed"
-        )
-        yield Problem(severity="advice", text=text)
 
 
 def _with_twins(linted: Sequence[Linted]) -> list[Linted]:
@@ -319,21 +298,16 @@ def lint_changed(workspace: Workspace, base: str) -> LintedChanged:
 
     Raises BadInput where git fails.
     """
-    found = differing_skills(Path.cwd(), base)
-    linted = lint_skills(workspace, [near(folder) for folder in found.changed])
-    unseen = [_not_there(folder) for folder in found.unseen]
+    changed, deleted, unseen = differing_skills(Path.cwd(), base)
+    linted = lint_skills(workspace, [near(folder) for folder in changed])
+    finding = Problem(severity="advice", text="it has changed, but is empty here: git submodule update --init")
+    empty = [LintedFolder(skill=near(each), skill_path=str(each), findings=[finding]) for each in unseen]
     return LintedChanged(
-        skills=[*linted.skills, *unseen],
+        skills=[*linted.skills, *empty],
         errors=linted.errors,
-        advice=linted.advice + len(unseen),
-        deleted=[os.path.relpath(folder) for folder in found.deleted],
+        advice=linted.advice + len(empty),
+        deleted=[os.path.relpath(folder) for folder in deleted],
     )
-
-
-def _not_there(checkout: Path) -> LintedFolder:
-    text = "it has changed, but is empty here: git submodule update --init"
-    finding = Problem(severity="advice", text=text)
-    return LintedFolder(skill=near(checkout), skill_path=str(checkout), findings=[finding])
 
 
 # Finding skills and hidden files on disk
@@ -391,21 +365,11 @@ _OF_ANOTHER = re.compile("dubious ownership in repository at '(.+)'")
 _NO_CHECKOUT = "not a git repository"
 
 
-@dataclass(frozen=True, slots=True)
-class Differing:
-    """The folders of the skills, and the memory files, that differ from a base: those there, and those no more.
+def differing_skills(project: Path, base: str) -> tuple[list[Path], list[Path], list[Path]]:
+    """The skills that differ, as they are on disk, from where the branch of a checkout left `base`.
 
-    `unseen` are the checkouts inside this one (submodules) that differ and are empty here.
-    """
-
-    changed: list[Path]
-    deleted: list[Path]
-    unseen: list[Path]
-
-
-def differing_skills(project: Path, base: str) -> Differing:
-    """Return the skills that differ, as they are on disk, from where the branch of a checkout left `base`.
-
+    First the folders of skills, and the memory files, that are there; then those no more; then the checkouts inside
+    this one (submodules) that differ and are empty here.
     What is not added yet counts, what git ignores does not. Of a checkout inside this one (a submodule) that differs,
     all skills count: git shows no more of it. Raises BadInput where git fails.
     """
@@ -422,15 +386,11 @@ def differing_skills(project: Path, base: str) -> Differing:
     memory = {path for path, folder in around if folder is None and is_memory(str(path)) and not path.is_symlink()}
     there = {path for path in memory if path.is_file()}
     checkouts = [path for path, folder in around if folder is None and path.is_dir() and not path.is_symlink()]
-    inside = {found for checkout in checkouts for found in _inside_checkout(checkout)}
+    inside = {skill for checkout in checkouts for skill in skills_below(checkout)}
+    inside |= {path for checkout in checkouts for name in MEMORY_FILES if (path := checkout / name).is_file()}
     changed = sorted({folder for _, folder in around if folder} | there | inside)
     gone = {path.parent for path, folder in around if folder is None and path.name == MAIN_FILE} | (memory - there)
-    return Differing(changed, sorted(gone), sorted(filter(_is_empty, checkouts)))
-
-
-def _inside_checkout(checkout: Path) -> list[Path]:
-    """Return the skills in a checkout, at whatever depth, and its memory files."""
-    return [*skills_below(checkout), *(path for name in MEMORY_FILES if (path := checkout / name).is_file())]
+    return changed, sorted(gone), sorted(filter(_is_empty, checkouts))
 
 
 def _is_empty(folder: Path) -> bool:
@@ -462,33 +422,28 @@ def is_ignored(path: Path) -> bool:
 
 
 def _asked(folder: Path, base: str, *arguments: str) -> str:
-    """Return what git says. Raises BadInput where it cannot, with its reason."""
+    """The output of git. Raises BadInput where it fails, with its reason and what to do about it."""
     try:
         done = run_git(folder, *arguments)
     except (OSError, subprocess.TimeoutExpired) as error:
         raise BadInput(f"git cannot be asked what has changed ({error}): name the skills") from error
     if done.returncode:
         said = os.fsdecode(done.stderr).strip().partition("\n")[0]
-        raise BadInput(
-            f"git cannot compare with {quoted(base)} ({quoted(said or 'no common ancestor', 200)}): "
-            f"{_cure(folder, said)}"
-        )
+        if owned := _OF_ANOTHER.search(said):
+            cure = (
+                "the checkout is another user's. If you trust it: git config --global --add safe.directory "
+                f"{shlex.quote(owned[1])}"
+            )
+        elif _NO_CHECKOUT in said:
+            cure = f"{quoted(str(folder), 500)} is no git checkout: go into one, or name the skills to check"
+        else:
+            cure = (
+                "name a branch or commit that this checkout has, with its history (a CI job: actions/checkout with "
+                "fetch-depth: 0)"
+            )
+        reason = quoted(said or "no common ancestor", 200)
+        raise BadInput(f"git cannot compare with {quoted(base)} ({reason}): {cure}")
     return os.fsdecode(done.stdout)
-
-
-def _cure(folder: Path, said: str) -> str:
-    """Return what to do where git gives this reason."""
-    if owned := _OF_ANOTHER.search(said):
-        return (
-            "the checkout is another user's. If you trust it: git config --global --add safe.directory "
-            f"{shlex.quote(owned[1])}"
-        )
-    if _NO_CHECKOUT in said:
-        return f"{quoted(str(folder), 500)} is no git checkout: go into one, or name the skills to check"
-    return (
-        "name a branch or commit that this checkout has, with its history (a CI job: actions/checkout with "
-        "fetch-depth: 0)"
-    )
 
 
 def run_git(folder: Path, *arguments: str) -> subprocess.CompletedProcess[bytes]:
@@ -527,16 +482,14 @@ def _dot_files(folder: Path) -> Iterator[Path]:
     for at, folders, names in os.walk(folder):
         inside = Path(at).relative_to(folder)
         is_hidden = any(part.startswith(".") for part in inside.parts)
-        folders[:] = sorted(name for name in folders if not _is_unshared(Path(at, name), is_hidden=is_hidden))
+        # Below a dot folder that is shared, one question each to git would take long.
+        folders[:] = sorted(
+            name
+            for name in folders
+            if name != _OF_GIT and (is_hidden or not name.startswith(".") or not is_ignored(Path(at, name)))
+        )
         paths = (Path(at, name) for name in sorted(names) if (is_hidden or name.startswith(".")) and name != _OF_GIT)
         yield from (path for path in paths if _is_file(path))
-
-
-def _is_unshared(folder: Path, *, is_hidden: bool) -> bool:
-    if folder.name == _OF_GIT:
-        return True
-    # Below a dot folder that is shared, one question each would take long.
-    return not is_hidden and folder.name.startswith(".") and is_ignored(folder)
 
 
 def _is_file(path: Path) -> bool:
