@@ -95,7 +95,14 @@ def restore_store(
     """
     if store_path.exists() and file.exists() and os.path.samefile(store_path, file):
         raise BadInput(f"'{file}' is the store itself: name a backup")
-    _check_backup(file)
+    if not file.exists():
+        raise NotFound(f"there is no backup at '{file}': check the path")
+    try:
+        is_store = is_database(file)
+    except OSError as error:
+        raise BadInput(f"'{file}' cannot be read ({error.strerror}): check the path") from error
+    if not is_store:
+        raise BadInput(f"'{file}' is not a backup: name a file that 'store backup' wrote; nothing was changed")
     store_path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     copy = _hidden_name(store_path)
     with _checked_copy(file, copy, store_path, "use another backup", advance) as found:
@@ -135,18 +142,6 @@ def _describe(store_path: Path, copy: Path, file: Path, found: Verified) -> Rest
         skills=[each.name for each in skills], missing=missing, allows=allows, lost=lost, n_events=found.n_events,
         last_event_at=last.at if last else "", next_step=step,
     )  # fmt: skip
-
-
-def _check_backup(file: Path) -> None:
-    """Raise NotFound when no backup is there, BadInput when what is there is not one."""
-    if not file.exists():
-        raise NotFound(f"there is no backup at '{file}': check the path")
-    try:
-        is_store = is_database(file)
-    except OSError as error:
-        raise BadInput(f"'{file}' cannot be read ({error.strerror}): check the path") from error
-    if not is_store:
-        raise BadInput(f"'{file}' is not a backup: name a file that 'store backup' wrote; nothing was changed")
 
 
 @contextmanager

@@ -103,8 +103,15 @@ def diagnose(workspace: Workspace, specs: Sequence[str] = ()) -> Diagnosis:
     """
     problems: list[str] = []
     store, unread = _store(workspace, problems)
-    places = workspace.roots() if store.exists and not unread else _host_roots()
-    roots = [Root(path=str(root), n_skills=_n_skills(root)) for root in places]
+    places = (
+        workspace.roots()
+        if store.exists and not unread
+        else [root for root in default_roots(Path.home(), Path.cwd(), os.environ) if os.path.isdir(root)]
+    )
+    roots = [
+        Root(path=str(root), n_skills=sum(not is_as_shipped(folder) for folder in find_skill_folders([root])))
+        for root in places
+    ]
     if workspace.is_agents:
         for spec in specs:
             workspace.check_remembered(spec)
@@ -138,11 +145,6 @@ def diagnose(workspace: Workspace, specs: Sequence[str] = ()) -> Diagnosis:
     )
 
 
-def _n_skills(root: Path) -> int:
-    """Return how many skills are in a root, without ours as they are shipped."""
-    return sum(not is_as_shipped(folder) for folder in find_skill_folders([root]))
-
-
 def _unread_skills(roots: Sequence[Path]) -> list[str]:
     """Return the first few skills in these roots that cannot be read."""
     texts = (f"a skill {text}" for folder in find_skill_folders(roots) if (text := describe_unreadable(folder)))
@@ -164,7 +166,7 @@ def _store(workspace: Workspace, problems: list[str]) -> tuple[StoreState, str]:
         problems += _unwritable(path, exists=state.exists)
         if not state.exists:
             return state, ""
-        mode, folder_mode = (_mode(place) for place in (path, path.parent))
+        mode, folder_mode = (f"{place.stat().st_mode & 0o777:04o}" for place in (path, path.parent))
         state = state.model_copy(update={"mode": mode, "folder_mode": folder_mode})
         if mode[-2:] != "00":
             problems.append(f"the store '{path}' can be read by others (mode {mode}): chmod 600 it")
@@ -252,12 +254,3 @@ def _held_log(path: Path) -> list[str]:
         f"the log '{log}' has grown to {size >> 20:,} MiB, as some process keeps a read of the store open: end idle "
         "hosts, and other programs that have the file open"
     ]
-
-
-def _mode(path: Path) -> str:
-    return f"{path.stat().st_mode & 0o777:04o}"
-
-
-def _host_roots() -> list[Path]:
-    """Return the existing roots of the hosts, which need no store to name them."""
-    return [root for root in default_roots(Path.home(), Path.cwd(), os.environ) if os.path.isdir(root)]

@@ -76,7 +76,12 @@ def _moved(stream: io.TextIOWrapper) -> Iterator[TextIO]:
     try:
         yield moved
     finally:
-        _flush_strays(stream)
+        import ctypes  # noqa: PLC0415
+
+        # What Python and C still keep back for standard output, while that is stderr.
+        with suppress(OSError, AttributeError):
+            stream.flush()
+            ctypes.CDLL(None).fflush(None)
         os.dup2(out, 1)
         try:
             with output():
@@ -86,15 +91,6 @@ def _moved(stream: io.TextIOWrapper) -> Iterator[TextIO]:
             raise
         finally:
             moved.close()
-
-
-def _flush_strays(stream: TextIO) -> None:
-    """Write what Python and C still keep back for standard output, while that is stderr."""
-    import ctypes  # noqa: PLC0415
-
-    with suppress(OSError, AttributeError):
-        stream.flush()
-        ctypes.CDLL(None).fflush(None)
 
 
 @contextmanager

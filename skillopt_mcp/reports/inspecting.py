@@ -49,7 +49,6 @@ from skillopt_mcp.reports.run_report import describe_run, describe_served, serve
 from skillopt_mcp.store.erasing import Erasing
 from skillopt_mcp.store.ledger import Servings
 from skillopt_mcp.store.owners import is_locked
-from skillopt_mcp.store.permissions import Permission
 from skillopt_mcp.store.promotion_tests import TestRow
 from skillopt_mcp.training.promotion_test import stored_test
 from skillopt_mcp.workspace.evidence import kind_of_test, shown_origin
@@ -153,7 +152,7 @@ def _skill(workspace: Workspace, name: str, n: int | None) -> Thing:
         n_retired=len(store.retirements.list_retired(skill.id)),
         n_trajectories=n_trajectories,
         n_new=n_new,
-        permission=_permitted(permission) if permission else None,
+        permission=Permitted(given_by=permission.granted_by, simulated=permission.simulated) if permission else None,
         approvals=_approvals(workspace, skill.id),
         n_candidates=len(store.candidates.list_candidates(skill.id)),
         candidates=_candidate_rows(workspace, skill, n),
@@ -208,10 +207,6 @@ _STANDINGS: dict[CandidateStanding, str] = {
     "rolled_back": ", rolled back",
     "stale": ", stale: the file has changed since",
 }
-
-
-def _permitted(permission: Permission) -> Permitted:
-    return Permitted(given_by=permission.granted_by, simulated=permission.simulated)
 
 
 def _describe_permission(permission: Permitted | None) -> str:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
-from typing import Annotated, Any
+from typing import Annotated
 
 from mcp.server.mcpserver.tools import Tool
 from mcp_types import ToolAnnotations
@@ -226,15 +226,10 @@ def _tool(
     description = " ".join((method.__doc__ or "").split())
     meta = {"ui": {"resourceUri": APP}} if has_page else None
     tool = Tool.from_function(method, title=title, description=description, annotations=annotations, meta=meta)
-    tool.parameters = _compact(tool.parameters)
-    return tool
-
-
-def _compact(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Return an input schema without what only costs tokens: titles, defaults, the null of optionals."""
     properties = {}
-    for name, shape in schema["properties"].items():
+    for name, shape in tool.parameters["properties"].items():
         kept = {key: value for key, value in shape.items() if key not in ("title", "default", "anyOf")}
         variants = [variant for variant in shape.get("anyOf", []) if variant != {"type": "null"}]
         properties[name] = {**(variants[0] if variants else {}), **kept}
-    return {"type": "object", "properties": properties, "required": schema.get("required", [])}
+    tool.parameters = {"type": "object", "properties": properties, "required": tool.parameters.get("required", [])}
+    return tool

@@ -215,7 +215,14 @@ def plan_install(request: Request, around: Surroundings) -> InstallPlan:
     else:
         part = _ServerPart(where)
         _edit(plan, where.config, part, lambda text: put_server(text, where, server | _own_env(text, where)))
-    settings = _settings(where, request, around)
+    line, rules = "", tuple[str, ...]()
+    if request.hooks and where.hooks:
+        line = hook_line(_command_in(where.hooks, request, around), request.store)
+    is_shipped = where.hooks is not None and _real(where.hooks).is_relative_to(SHIPPED)
+    if request.skill and where.host.has_rules and not is_shipped:
+        environ = _server_environment(request.host, find_server(read_text(where.config) or "", where), around)
+        rules = work_rules(WorkFolders(store_path(request.store, environ), environ).root)
+    settings = HostSettings(line, rules)
     if where.hooks and settings != HostSettings():
         seconds, is_new = _seconds(where), not where.hooks.exists()
         _edit(plan, where.hooks, _SettingsPart(where), lambda text: settings.put(text, seconds))
@@ -235,7 +242,8 @@ def plan_install(request: Request, around: Surroundings) -> InstallPlan:
 def plan_uninstall(request: Request, around: Surroundings) -> InstallPlan:
     """Return what uninstalling would change; nothing is written. Raises BadInput when it cannot be done safely."""
     where, plan = places_of(request, around), InstallPlan()
-    store = server_store(request.host, where, around)
+    command, environ, _ = _found(request.host, "server", where, around)
+    store = None if command is None else store_path(_option(command, "--store"), environ)
     if where.host.form == "command":
         _command(plan, where, request, around, None)
     else:
@@ -509,18 +517,6 @@ def _installed(where: Places) -> Iterator[tuple[str, str]]:
 # What is written
 
 
-def _settings(where: Places, request: Request, around: Surroundings) -> HostSettings:
-    """Return what was asked for besides the server: hooks, and with the skill the rules for its work."""
-    line, rules = "", tuple[str, ...]()
-    if request.hooks and where.hooks:
-        line = hook_line(_command_in(where.hooks, request, around), request.store)
-    is_shipped = where.hooks is not None and _real(where.hooks).is_relative_to(SHIPPED)
-    if request.skill and where.host.has_rules and not is_shipped:
-        environ = _server_environment(request.host, find_server(read_text(where.config) or "", where), around)
-        rules = work_rules(WorkFolders(store_path(request.store, environ), environ).root)
-    return HostSettings(line, rules)
-
-
 def _seconds(where: Places) -> dict[str, int]:
     return dict.fromkeys(EVENTS, HOOK_SECONDS) | {END: where.host.session_end_s}
 
@@ -687,7 +683,11 @@ def connections(around: Surroundings, store: Path) -> list[HostConnection]:
 
 
 def _connection(host: str, around: Surroundings, store: Path) -> HostConnection | None:
-    scopes = _scopes(host, around)
+    scopes: dict[Scope, Places] = {"user": places(host, "user", around)}
+    with suppress(BadInput):
+        project = places(host, "project", around)
+        if project.config != scopes["user"].config:  # in the home folder some hosts have the same for both
+            scopes["project"] = project
     kinds: list[Kind] = ["server", *(["hooks"] if scopes["user"].hooks else [])]  # type: ignore[list-item]
     parts, unread, unknown = list[HostEntry](), list[str](), set[Kind]()
     stores = list[tuple[Path, Mapping[str, str]]]()
@@ -725,16 +725,6 @@ def _connection(host: str, around: Surroundings, store: Path) -> HostConnection 
     return HostConnection(
         host=host, parts=parts, missing=missing, unread=unread, mend=mend, skilled=skilled, ruled=ruled
     )
-
-
-def _scopes(host: str, around: Surroundings) -> dict[Scope, Places]:
-    """Return the files of a host in each of its scopes; in the home folder some hosts have the same for both."""
-    found: dict[Scope, Places] = {"user": places(host, "user", around)}
-    with suppress(BadInput):
-        project = places(host, "project", around)
-        if project.config != found["user"].config:
-            found["project"] = project
-    return found
 
 
 def _is_here(host: str, where: Places, around: Surroundings) -> bool:
@@ -779,12 +769,6 @@ def _trouble(command: Sequence[str], environ: Mapping[str, str]) -> str:
     if not command or shutil.which(os.path.expanduser(command[0]), path=paths):
         return ""
     return f"the program '{command[0]}' is missing, or cannot be run"
-
-
-def server_store(host: str, where: Places, around: Surroundings) -> Path | None:
-    """Return the store that a host's server uses, None where the host has none of ours. Raises BadInput."""
-    command, environ, _ = _found(host, "server", where, around)
-    return None if command is None else store_path(_option(command, "--store"), environ)
 
 
 def _option(command: Sequence[str], option: str) -> str | None:

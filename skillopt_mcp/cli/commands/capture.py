@@ -31,7 +31,19 @@ class Capture(Command):
         try:
             event = parse_event(sys.stdin.buffer.read(MIB))
             if event.has_begun:
-                return _notice(terminal)
+                if not terminal.store_path.exists():
+                    return {}
+                # What Claude Code and Codex show the person, and give the model: what was promoted without them.
+                from skillopt_mcp.reports.listing import promoted_away  # noqa: PLC0415
+
+                with terminal.workspace() as workspace:
+                    away = [
+                        f"skillopt-mcp: {name} was {each.note}. Show it: `{each.diff}`. Undo it: `{each.undo}`."
+                        for name, each in promoted_away(workspace).items()
+                    ]
+                text = "\n".join(away[:_MAX_SHOWN])
+                output = {"hookEventName": START, "additionalContext": f"Tell the user:\n{text}"}
+                return {"systemMessage": text, "hookSpecificOutput": output} if text else {}
             if may_record(terminal.store_path, event):
                 # A host waits at every stop, and in most sessions no skill is opened: then none of this is loaded.
                 from skillopt_mcp.actions.sessions import capture  # noqa: PLC0415
@@ -49,22 +61,6 @@ class Capture(Command):
         """Print what the host shows as a session begins."""
         if isinstance(result, dict) and "systemMessage" in result:
             terminal.say(json.dumps(result))
-
-
-def _notice(terminal: Terminal) -> dict[str, Any]:
-    """Return what Claude Code and Codex show the person, and give the model: what was promoted without them."""
-    if not terminal.store_path.exists():
-        return {}
-    from skillopt_mcp.reports.listing import promoted_away  # noqa: PLC0415
-
-    with terminal.workspace() as workspace:
-        away = [
-            f"skillopt-mcp: {name} was {each.note}. Show it: `{each.diff}`. Undo it: `{each.undo}`."
-            for name, each in promoted_away(workspace).items()
-        ]
-    text = "\n".join(away[:_MAX_SHOWN])
-    output = {"hookEventName": START, "additionalContext": f"Tell the user:\n{text}"}
-    return {"systemMessage": text, "hookSpecificOutput": output} if text else {}
 
 
 def _note(text: str) -> None:

@@ -31,7 +31,6 @@ from skillopt_mcp.cli.watching import Watch
 from skillopt_mcp.core.candidates import Candidate
 from skillopt_mcp.core.errors import Stopped
 from skillopt_mcp.core.results import Evaluated, Foreseen, Proposed
-from skillopt_mcp.core.skills import SkillFiles
 from skillopt_mcp.training.promotion_test import Asked
 from skillopt_mcp.workspace.costs import used_of_candidate
 from skillopt_mcp.workspace.host_work import host_tests
@@ -122,7 +121,14 @@ class Evaluate(Sending):
         target = workspace.backend("target")
         if not is_decided and isinstance(target, Loading) and target.loads:
             for text in (test.base, test.candidate):
-                _show_commands(terminal, workspace, candidate.skill_id, text)
+                if unseen := unseen_commands(workspace.store, candidate.skill_id, text):
+                    terminal.require_person("evaluate")
+                    for command in unseen:
+                        terminal.say(f"RUNS WHILE IT IS LOADED: {command}", "bold red")
+                    terminal.ask(
+                        "May a host run this while it loads the text?", yes=False, declined="Nothing was tested."
+                    )
+                    workspace.store.arrivals.add_seen(candidate.skill_id, unseen, workspace.login)
         try:
             with Watch(
                 terminal, "SIMULATION" if self._label else "",
@@ -156,16 +162,6 @@ class Evaluate(Sending):
         if isinstance(result, BrokenOff):
             return result.exit_code
         return int(isinstance(result, Proposed) and result.candidate_id is None)
-
-
-def _show_commands(terminal: Terminal, workspace: Workspace, skill_id: int, files: SkillFiles) -> None:
-    """Ask a person about what a host runs by loading a text, where that is new. Raises Declined, Refused."""
-    if unseen := unseen_commands(workspace.store, skill_id, files):
-        terminal.require_person("evaluate")
-        for command in unseen:
-            terminal.say(f"RUNS WHILE IT IS LOADED: {command}", "bold red")
-        terminal.ask("May a host run this while it loads the text?", yes=False, declined="Nothing was tested.")
-        workspace.store.arrivals.add_seen(skill_id, unseen, workspace.login)
 
 
 def _show_rebased(made: Proposed, terminal: Terminal) -> None:

@@ -66,17 +66,13 @@ class Promote(Changing):
             if not isinstance(check_promotion(workspace, self.candidate, consent), Ready):
                 return promote_skill(workspace, self.candidate, consent)  # refused, with the reason
             if terminal.is_interactive:
-                self._check_is_seen(review)
+                if self.yes and (review.findings or not review.proven):
+                    held = f"the guard holds '{self.candidate}' ({'; '.join(review.findings)})"
+                    why = held if review.findings else f"no gain of '{self.candidate}' is proven"
+                    raise Refused(f"{why}: a person has to look at it, at a terminal and without --yes")
                 question = "Write this over" if review.proven else "Adopt this, labelled unproven, over"
                 terminal.ask(f"{question} {review.skill_path}?", yes=self.yes)
             return promote_skill(workspace, self.candidate, consent)
-
-    def _check_is_seen(self, review: Review) -> None:
-        """Raise Refused where a held or unproven candidate would be promoted unseen."""
-        if self.yes and (review.findings or not review.proven):
-            held = f"the guard holds '{self.candidate}' ({'; '.join(review.findings)})"
-            why = held if review.findings else f"no gain of '{self.candidate}' is proven"
-            raise Refused(f"{why}: a person has to look at it, at a terminal and without --yes")
 
     def _show_review(self, review: Review, terminal: Terminal) -> None:
         versions = f"{short(review.from_version)} -> {short(review.to_version)}"

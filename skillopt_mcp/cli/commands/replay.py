@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import shlex
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import field
 from pathlib import Path
@@ -208,22 +208,16 @@ class Replay(Sending):
             named = [f"--{role} {shlex.quote(spec)}" for role in ("target", "optimizer", "judge")
                      if (spec := getattr(self, role))]  # fmt: skip
             way = " ".join(["skillopt-mcp replay", shlex.quote(self.skill), "--resume", ALLOWED, *named])
-            self._check_changed(terminal, workspace, run, way, [f"{others}."] if others else [])
+            backends = backends_of(workspace, run)
+            if not self.allow_changed:
+                check_unchanged(workspace, run, backends, way)
+            self.name_models(terminal, workspace, [f"{others}."] if others else [])
+            then = "its outcome is kept" if run.status == "finished" else "its versions are measured again"
+            for each in changed_since(workspace, run, answering(backends)):
+                terminal.note(f"note: {each}; {then}")
             if planned := self._agree_to_rest(terminal, workspace, run):
                 return planned
             return self._train(terminal, workspace, run, self.concurrency, out)
-
-    def _check_changed(
-        self, terminal: Terminal, workspace: Workspace, run: Run, way: str, notes: Sequence[str]
-    ) -> None:
-        """Name who answers. Raises Refused where that are others than so far, unless the person has allowed that."""
-        backends = backends_of(workspace, run)
-        if not self.allow_changed:
-            check_unchanged(workspace, run, backends, way)
-        self.name_models(terminal, workspace, notes)
-        then = "its outcome is kept" if run.status == "finished" else "its versions are measured again"
-        for each in changed_since(workspace, run, answering(backends)):
-            terminal.note(f"note: {each}; {then}")
 
     def _agree_to_rest(self, terminal: Terminal, workspace: Workspace, run: Run) -> Planned | None:
         backends = run_backends(workspace, run)
@@ -257,7 +251,13 @@ class Replay(Sending):
         except (KeyboardInterrupt, Stopped, StoreError) as stop:
             if not isinstance(stop, StoreError):
                 _export(terminal, workspace, run, out)
-            return self._broken_off(terminal, workspace, run, stop, concurrency, out)
+            arguments: dict[str, JsonValue] = {
+                "skill": self.skill, "resume": True, "concurrency": concurrency, "out": str(out) if out else None,
+                # A person at a terminal is asked again.
+                "yes": not terminal.is_interactive and asks_real_models(workspace, _roles(run)),
+            }  # fmt: skip
+            n_steps = len(workspace.store.runs.list_steps(run.id))
+            return BrokenOff.of(stop, "replay", arguments, run_id=run.id, n_steps=n_steps)
         except Busy as error:
             why = str(error).partition(":")[0]
             raise Busy(
@@ -271,18 +271,6 @@ class Replay(Sending):
         self._aside, self._label = describe_failed(used), label
         self._is_topped = bool(result.steps) and is_topped(config, result.steps[-1].current)
         return result
-
-    def _broken_off(
-        self, terminal: Terminal, workspace: Workspace, run: Run, stop: BaseException, concurrency: int | None,
-        out: Path | None,
-    ) -> BrokenOff:  # fmt: skip
-        arguments: dict[str, JsonValue] = {
-            "skill": self.skill, "resume": True, "concurrency": concurrency, "out": str(out) if out else None,
-            # A person at a terminal is asked again.
-            "yes": not terminal.is_interactive and asks_real_models(workspace, _roles(run)),
-        }  # fmt: skip
-        n_steps = len(workspace.store.runs.list_steps(run.id))
-        return BrokenOff.of(stop, "replay", arguments, run_id=run.id, n_steps=n_steps)
 
     # A skill and a memory file
 

@@ -13,7 +13,6 @@ from skillopt_mcp.cli.command import Arg, Command, Flag, WrongUsage, command
 from skillopt_mcp.cli.commands.skills import show_away
 from skillopt_mcp.cli.reports import show_units
 from skillopt_mcp.cli.terminal import Terminal
-from skillopt_mcp.core.results import History
 from skillopt_mcp.core.text import counted
 from skillopt_mcp.reports.details import PromotionTest
 from skillopt_mcp.reports.export import export_run, export_version
@@ -95,7 +94,17 @@ class Show(Command):
             if result["kind"] == "skill":
                 if self._away:
                     show_away(self.id or "", self._away, terminal)
-                _show_history(self._past, terminal)
+                for row in self._past.rows:
+                    candidate = f", candidate {row.candidate_id}" if row.candidate_id else ""
+                    verdict = f", verdict {row.verdict}" if row.verdict else ""
+                    terminal.say(
+                        f"{row.at}  {row.kind:<8}  {row.previous_version} -> {row.version}{candidate}{verdict}"
+                    )
+                    terminal.say(f"    by {row.by}", "dim")
+                for line in self._past.declined:
+                    terminal.say(f"declined: {line}")
+                for line in self._past.retired:
+                    terminal.say(f"removed: {line}")
                 self._show_runs(self._runs, terminal)
             terminal.next(result["next_step"])
             if result["kind"] == "run" and self._test:
@@ -114,18 +123,6 @@ class Show(Command):
         # They are of the whole store, whichever skill is shown.
         if found.tests and not self.id:
             terminal.note(f"Promotion tests: {len(found.tests)}; --json lists them")
-
-
-def _show_history(past: History, terminal: Terminal) -> None:
-    for row in past.rows:
-        candidate = f", candidate {row.candidate_id}" if row.candidate_id else ""
-        verdict = f", verdict {row.verdict}" if row.verdict else ""
-        terminal.say(f"{row.at}  {row.kind:<8}  {row.previous_version} -> {row.version}{candidate}{verdict}")
-        terminal.say(f"    by {row.by}", "dim")
-    for line in past.declined:
-        terminal.say(f"declined: {line}")
-    for line in past.retired:
-        terminal.say(f"removed: {line}")
 
 
 def _cells(row: RunRow) -> dict[str, str]:

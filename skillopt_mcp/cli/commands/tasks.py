@@ -242,7 +242,13 @@ class ReviewTasks(Command):
             while left:
                 task, answer = left[0], ""
                 together = [each for each in left if each.created_at == task.created_at]
-                self._show_task(task, len(left), terminal)
+                waits = ", waits for a look" if task.waits else ""
+                terminal.say(f"\n{task.name} ({task.split}{waits}); {len(left)} left", "bold")
+                shown = [task.prompt, *(f"File {file.path}:\n{file.content}" for file in task.files)]
+                for line in "\n".join([*shown, f"Judge: {judge_json(task.judge)}"]).splitlines():
+                    terminal.say(line)
+                if task.group:
+                    terminal.say(f"Group: {task.group}")
                 while answer not in ("k", "d", "s", "a", "q"):
                     sys.stderr.write(f"[k]eep, [d]rop, [s]kip, keep [a]ll {len(together)} added with it, [q]uit? ")
                     sys.stderr.flush()
@@ -258,15 +264,6 @@ class ReviewTasks(Command):
             counts["left"] = len(unseen_tasks(workspace, self.skill))
             splits = workspace.store.tasks.count_tasks(workspace.kept(self.skill).id)
         return {"skill": self.skill, **counts, "splits": splits}
-
-    def _show_task(self, task: Task, n_left: int, terminal: Terminal) -> None:
-        waits = ", waits for a look" if task.waits else ""
-        terminal.say(f"\n{task.name} ({task.split}{waits}); {n_left} left", "bold")
-        shown = [task.prompt, *(f"File {file.path}:\n{file.content}" for file in task.files)]
-        for line in "\n".join([*shown, f"Judge: {judge_json(task.judge)}"]).splitlines():
-            terminal.say(line)
-        if task.group:
-            terminal.say(f"Group: {task.group}")
 
     def _keep(self, workspace: Workspace, tasks: list[Task], terminal: Terminal) -> int:
         placed = adopt_tasks(workspace, tasks)

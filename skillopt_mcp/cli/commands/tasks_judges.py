@@ -70,7 +70,17 @@ class AddJudge(Command):
 
     def run(self, terminal: Terminal) -> dict[str, Any]:
         """Show the program, ask a person, run it once on an empty answer, and register it."""
-        made = self._registered()
+        if not self.line:
+            raise BadInput(f"needs a program: skillopt-mcp tasks judges add {self.name_of_judge} -- PROGRAM ARGS...")
+        limits = Limits()
+        if self.time is not None:
+            limits = replace(limits, time_s=_positive(self.time, "--time"))
+        if self.memory is not None:
+            limits = replace(limits, memory_bytes=int(_positive(self.memory, "--memory")) * _MB)
+        if self.unconfined and self.require_sandbox:
+            raise BadInput("--unconfined and --require-sandbox exclude each other: leave one out")
+        reads = [os.path.abspath(os.path.expanduser(path)) for path in self.reads]
+        made = register_command(self.name_of_judge, self.line, limits, reads, unconfined=self.unconfined)
         with terminal.workspace() as workspace:
             before = workspace.store.commands.named([made.name]).get(made.name)
             n_tasks = n_judged_by(workspace, made.name)
@@ -105,20 +115,6 @@ class AddJudge(Command):
         ended = f"reached its limit ({result['limit']})" if result["limit"] else f"exited with {result['exit']}"
         terminal.say(f"On an empty answer it {ended}.")
         terminal.say(f'Registered; a task\'s judge: {{"kind": "command", "name": "{result["name"]}"}}')
-
-    def _registered(self) -> RegisteredCommand:
-        """Return the command that is to be registered. Raises BadInput when it could never run."""
-        if not self.line:
-            raise BadInput(f"needs a program: skillopt-mcp tasks judges add {self.name_of_judge} -- PROGRAM ARGS...")
-        limits = Limits()
-        if self.time is not None:
-            limits = replace(limits, time_s=_positive(self.time, "--time"))
-        if self.memory is not None:
-            limits = replace(limits, memory_bytes=int(_positive(self.memory, "--memory")) * _MB)
-        if self.unconfined and self.require_sandbox:
-            raise BadInput("--unconfined and --require-sandbox exclude each other: leave one out")
-        reads = [os.path.abspath(os.path.expanduser(path)) for path in self.reads]
-        return register_command(self.name_of_judge, self.line, limits, reads, unconfined=self.unconfined)
 
 
 @command("tasks judges remove", example="tasks judges remove unit-tests", needs_store=True)
