@@ -5,9 +5,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import json
-from collections.abc import Sequence
 from dataclasses import asdict, replace
-from typing import NamedTuple
 
 from pydantic import JsonValue
 
@@ -22,7 +20,6 @@ from skillopt_mcp.backends.spending import Budget
 from skillopt_mcp.core.advice import rebasing
 from skillopt_mcp.core.calls import Call, Question, Role, Rollout
 from skillopt_mcp.core.candidates import Candidate, candidate_id, rolled_back
-from skillopt_mcp.core.edits import Edit
 from skillopt_mcp.core.errors import BadInput, Busy, Refused
 from skillopt_mcp.core.evidence import ACCEPTED
 from skillopt_mcp.core.next_step import NextStep
@@ -34,7 +31,7 @@ from skillopt_mcp.core.tracing import span
 from skillopt_mcp.gates.promotion import GATE
 from skillopt_mcp.gates.search import mean_score
 from skillopt_mcp.prompts.loading import load_prompts
-from skillopt_mcp.store.decisions import Discarding, EarlierVerdict
+from skillopt_mcp.store.decisions import Discarding
 from skillopt_mcp.store.erasing import Erasing
 from skillopt_mcp.store.opening import Store
 from skillopt_mcp.store.owners import lock_run
@@ -138,12 +135,6 @@ def _estimate(workspace: Workspace, run: Run) -> WorkEstimate:
     )
 
 
-def _is_only_offered(workspace: Workspace, run: Run) -> bool:
-    """Return whether a host has the estimate of a proposal, and nothing of it was done or handed out."""
-    # Attempts come before any question on them.
-    return is_host(run.target if run.tasks else run.optimizer) and not workspace.store.leases.list_of(run.id)
-
-
 def _unfinished(workspace: Workspace, skill: Skill, rollouts: int) -> Run | None:
     """Return the skill's open proposal; one that began on another version is given up.
 
@@ -152,7 +143,9 @@ def _unfinished(workspace: Workspace, skill: Skill, rollouts: int) -> Run | None
     runs = workspace.store.runs
     for run in reversed(runs.list_proposals_under_way(skill.id)):
         if run.base_version == skill.live_version and _named(workspace) == (run.target, run.optimizer):
-            if rollouts in (0, len(run.tasks)) or not _is_only_offered(workspace, run):
+            # A host has its estimate alone; attempts come before any question on them.
+            is_offered = is_host(run.target if run.tasks else run.optimizer)
+            if rollouts in (0, len(run.tasks)) or not is_offered or workspace.store.leases.list_of(run.id):
                 return run
             _mark_unseen(workspace.store, run)
         runs.set_status(run.id, "stopped")
@@ -213,7 +206,8 @@ def _backends(workspace: Workspace, tasks: list[Task]) -> dict[Role, Backend]:
     return workspace.backends_for(tasks) | optimizer
 
 
-def _work(workspace: Workspace, run: Run, notify: Notify) -> Outcome:
+def _work(workspace: Workspace, run: Run, notify: Notify) -> tuple[StepWork | Outstanding, frozenset[int]]:
+    """The work of a proposal, and which of its attempts were erased before it read them."""
     store = workspace.store
     lock = lock_run(store.locks_path, run.id)
     if lock is None:
@@ -225,8 +219,9 @@ def _work(workspace: Workspace, run: Run, notify: Notify) -> Outcome:
         step = Step(1, 1, (plan.train,) if plan.train else (), plan.config.max_edits, run.id, draws=draws)
         backends, budget = _backends(workspace, list(plan.train)), Budget(run.id, workspace.caps)
         with span("proposal", run=run.id), Asker(store, backends, run.id, budget=budget) as ask:
-            turn = Turn(plan, store, ask, notify, _start(plan), step)
-            return Outcome(run_or_wait(ask, store, lambda: step_work(turn)), erased)
+            nothing = Evaluation((), mean_score(()), 0.0)
+            turn = Turn(plan, store, ask, notify, State(0, plan.base, nothing, plan.base, nothing), step)
+            return run_or_wait(ask, store, lambda: step_work(turn)), erased
     finally:
         lock.release()
 
@@ -251,18 +246,27 @@ def _attempted(workspace: Workspace, run: Run, plan: RunPlan) -> dict[int, str]:
     return draws
 
 
-def _start(plan: RunPlan) -> State:
-    nothing = Evaluation((), mean_score(()), 0.0)
-    return State(0, plan.base, nothing, plan.base, nothing)
-
-
 def _finished(workspace: Workspace, skill: Skill, run: Run, work: StepWork) -> Proposed:
     """Return the outcome, stored with the run: a candidate, or why there is none."""
     base = workspace.store.skills.get_files(skill.id, run.base_version)
     made = _candidate(workspace, run, base, work) if work.applied.files != base else None
     result = proposed(skill.name, base, work.applied, made)
-    step = result.next_step if made else _after_nothing(workspace, run, skill, result)
-    notes = [*result.notes, *unmade(work.selected.edits, result), *work.unusable, *work.patterns][:MAX_NOTES]
+    step, unmade = result.next_step, list[str]()
+    if not made:
+        store, arguments = workspace.store, dict[str, JsonValue](skill=skill.name)
+        if not result.edits and not _is_lost(store, run):
+            why = "reflection found nothing to change: record more attempts, failed ones first"
+            step = NextStep(action="record_trajectory", arguments=arguments, why=why)
+        else:
+            _mark_unseen(store, run)
+            misfit = "no edit applies: correct those in `notes` as their details say"
+            why = misfit if result.edits else "the answers were lost"
+            step = NextStep(action="propose_edits", arguments=arguments, why=why)
+        for n, edit in enumerate(work.selected.edits):
+            fields = {"op": edit.op, "target": edit.target, "content": edit.content, "path": edit.path}
+            given = json.dumps({name: value for name, value in fields.items() if value is not None}, ensure_ascii=False)
+            unmade.append(f"edits.{n}: {shortened(given, EDIT_BYTES)}")
+    notes = [*result.notes, *unmade, *work.unusable, *work.patterns][:MAX_NOTES]
     left_out = [shortened(each.content or each.target or "", LEFT_OUT_BYTES) for each in work.left_out]
     added = {"next_step": step, "notes": notes, "rollouts": len(run.tasks), "job_id": run.id, "left_out": left_out}
     result = result.model_copy(update=added)
@@ -271,31 +275,17 @@ def _finished(workspace: Workspace, skill: Skill, run: Run, work: StepWork) -> P
     return result
 
 
-def _after_nothing(workspace: Workspace, run: Run, skill: Skill, result: Proposed) -> NextStep:
-    """Return what to do after a proposal without a candidate; lost answers make the attempts behind it new again."""
-    store, arguments = workspace.store, dict[str, JsonValue](skill=skill.name)
-    if not result.edits and not _is_lost(store, run):
-        why = "reflection found nothing to change: record more attempts, failed ones first"
-        return NextStep(action="record_trajectory", arguments=arguments, why=why)
-    _mark_unseen(store, run)
-    why = "no edit applies: correct those in `notes` as their details say" if result.edits else "the answers were lost"
-    return NextStep(action="propose_edits", arguments=arguments, why=why)
-
-
 def _mark_unseen(store: Store, run: Run) -> None:
     """Let the attempts behind a proposal without a candidate be new again, but for those that another has read."""
-    others = [each for each in store.runs.list_runs(run.skill_id) if each.kind == "proposal"]
-    read = {session for each in others if _has_taught(store, each) for session in each.sessions}
+    read = set[int]()
+    for other in store.runs.list_runs(run.skill_id):
+        if other.kind == "proposal" and other.result:
+            result = Proposed.model_validate_json(other.result)
+            # It made a candidate, or found nothing to change.
+            if result.candidate_id is not None or not (result.edits or _is_lost(store, other)):
+                read.update(other.sessions)
     if unread := set(run.sessions) - read:
         store.trajectories.mark_unseen(run.skill_id, min(unread))
-
-
-def _has_taught(store: Store, run: Run) -> bool:
-    """Return whether a finished proposal made a candidate, or found nothing to change."""
-    if not run.result:
-        return False
-    result = Proposed.model_validate_json(run.result)
-    return result.candidate_id is not None or not (result.edits or _is_lost(store, run))
 
 
 def _is_lost(store: Store, run: Run) -> bool:
@@ -336,7 +326,9 @@ def discarded_before(store: Store, run: Run) -> tuple[DiscardedEdit, ...]:
     text = store.skills.get_files(run.skill_id, run.base_version).text
     found: dict[tuple[str, str, str | None, str | None], DiscardedEdit] = {}
     for standing in discarding.list_standing(run.id, GATE):
-        became = _became(standing, undone)
+        became = NOT_PROVEN if standing.verdict not in (None, *ACCEPTED) else ""
+        if standing.version_id in undone:
+            became = "promoted, then rolled back by a person"
         if not became or standing.candidate_id in erased or len(found) >= MAX_REJECTED:
             continue
         edits = edits_of(store, store.candidates.get_candidate(standing.candidate_id))
@@ -345,20 +337,6 @@ def discarded_before(store: Store, run: Run) -> tuple[DiscardedEdit, ...]:
                 discarded = DiscardedEdit(edit, became, len(edits) - 1)
                 found.setdefault((edit.op, edit.path, edit.target, edit.content), discarded)
     return tuple(found.values())[:MAX_REJECTED]
-
-
-def _became(standing: EarlierVerdict, undone: frozenset[str]) -> str:
-    """Return how a candidate was discarded; "" for any other."""
-    if standing.version_id in undone:
-        return "promoted, then rolled back by a person"
-    return NOT_PROVEN if standing.verdict not in (None, *ACCEPTED) else ""
-
-
-class Outcome(NamedTuple):
-    """The work of a proposal, and which of its attempts were erased before it read them."""
-
-    value: StepWork | Outstanding
-    erased: frozenset[int]
 
 
 def erased_of(store: Store, run: Run) -> frozenset[int]:
@@ -392,18 +370,3 @@ def as_it_stands(workspace: Workspace, skill: Skill, result: Proposed) -> Propos
     if live != candidate.base_version:
         return result.model_copy(update={"next_step": rebasing(candidate.id)})
     return with_past(workspace.store, result, candidate)
-
-
-def unmade(edits: Sequence[Edit], result: Proposed) -> list[str]:
-    """Return the edits of a proposal without a candidate, each as it can be corrected and given again."""
-    if result.candidate_id:
-        return []
-    return [
-        f"edits.{n}: {shortened(json.dumps(_given(edit), ensure_ascii=False), EDIT_BYTES)}"
-        for n, edit in enumerate(edits)
-    ]
-
-
-def _given(edit: Edit) -> dict[str, str]:
-    fields = {"op": edit.op, "target": edit.target, "content": edit.content, "path": edit.path}
-    return {name: value for name, value in fields.items() if value is not None}

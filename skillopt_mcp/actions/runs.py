@@ -45,7 +45,6 @@ from skillopt_mcp.gates.guard.evidence import carried
 from skillopt_mcp.gates.promotion import GATE
 from skillopt_mcp.gates.search import metric_value
 from skillopt_mcp.prompts.loading import Prompts, load_prompts, stored_prompts
-from skillopt_mcp.store.opening import Store
 from skillopt_mcp.store.owners import is_locked
 from skillopt_mcp.training.config import Config
 from skillopt_mcp.training.gating import measured
@@ -340,26 +339,25 @@ def finish(workspace: Workspace, run: Run, plan: RunPlan, best: Best, try_test: 
     made, outcome = None, why_none(store.runs.list_steps(run.id))
     if best.files != plan.base:
         made = _candidate(workspace, run, plan.base, best)
-        if untested := why_untested(workspace, run, skill, made):
+        decided = store.decisions.latest(skill.id, GATE, made.base_version, made.version_id)
+        if not decided and (moved := _moved(workspace, run, skill, made)):
+            untested = f"it was not tested, as it could not be promoted: {moved}"
             return replayed(workspace, run, skill, made, untested)
         asked = Asked(graded=plan.config.metric == "soft")
         try:
             held = tasks_to_test(workspace, run.skill_id, tasks_of(workspace, run))
         except (BadInput, Refused) as error:
             return replayed(workspace, run, skill, made, str(error))
-        test = _own_test(store, run, made) or current_test(workspace, made, asked, among=held)
+        # The test that the run began before it stopped goes on.
+        begun = [row for test_id in store.runs.list_finishes(run.id) if (row := store.tests.find(test_id))]
+        own = next((stored_test(store, row) for row in reversed(begun) if row.version_id == made.version_id), None)
+        test = own or current_test(workspace, made, asked, among=held)
         if test.foreseen:
             test = opened(workspace, made, asked, held)
         # A process may die between the verdict and the end of its run: its test is not another one then.
         store.runs.add_finish(run.id, test.row.id)
         return replayed(workspace, run, skill, made, report_of(workspace, test, try_test(test)))
     return replayed(workspace, run, skill, made, outcome)
-
-
-def _own_test(store: Store, run: Run, made: Candidate) -> Test | None:
-    """Return the test that a run began before it stopped, None without one."""
-    rows = [row for test_id in store.runs.list_finishes(run.id) if (row := store.tests.find(test_id))]
-    return next((stored_test(store, row) for row in reversed(rows) if row.version_id == made.version_id), None)
 
 
 def best_candidate(workspace: Workspace, run_id: str) -> Candidate:
@@ -373,7 +371,12 @@ def best_candidate(workspace: Workspace, run_id: str) -> Candidate:
 
 
 def _candidate(workspace: Workspace, run: Run, base: SkillFiles, best: Best) -> Candidate:
-    accepted = _accepted(workspace, run, best.files.digest)
+    # The candidates of the accepted steps that led to this version, oldest first.
+    accepted, version = list[Candidate](), best.files.digest
+    for step in reversed(workspace.store.runs.list_steps(run.id)):
+        if step.candidate_id and step.candidate_version == version and step.verdict in ("accept", "accept_best"):
+            accepted.insert(0, workspace.store.candidates.get_candidate(step.candidate_id))
+            version = step.parent_version
     held = [finding for each in accepted for finding in carried(each.findings)]
     made = Candidate(
         id=candidate_id(run.skill_id, base.digest, best.files.digest),
@@ -388,23 +391,6 @@ def _candidate(workspace: Workspace, run: Run, base: SkillFiles, best: Best) -> 
         run_id=run.id,
     )
     return workspace.store.candidates.add_candidate(NewCandidate(made, best.files))
-
-
-def _accepted(workspace: Workspace, run: Run, version: str) -> list[Candidate]:
-    """Return the accepted steps' candidates that led to a version of a run, oldest first."""
-    found: list[Candidate] = []
-    for step in reversed(workspace.store.runs.list_steps(run.id)):
-        if step.candidate_id and step.candidate_version == version and step.verdict in ("accept", "accept_best"):
-            found.insert(0, workspace.store.candidates.get_candidate(step.candidate_id))
-            version = step.parent_version
-    return found
-
-
-def why_untested(workspace: Workspace, run: Run, skill: Skill, made: Candidate) -> str:
-    """Return why a run buys no test of its best version: it could not be promoted, and no verdict stands; else ""."""
-    decided = workspace.store.decisions.latest(skill.id, GATE, made.base_version, made.version_id)
-    moved = "" if decided else _moved(workspace, run, skill, made)
-    return f"it was not tested, as it could not be promoted: {moved}" if moved else ""
 
 
 def _moved(workspace: Workspace, run: Run, skill: Skill, made: Candidate) -> str:
@@ -602,7 +588,10 @@ def resume_step(workspace: Workspace, run: Run) -> NextStep | None:
     if run.kind == "replay":
         if run.status == "finished" or describe_own_backend(run):
             return None
-        words = _more(workspace, run).split()
+        store = workspace.store
+        # A run that stopped at a cap has reported by which options its next call is within them.
+        higher = store.runs.get_higher(run.id)
+        words = (higher or run.caps.raised_for(store.budgets.get_spent(run.id).plus(*Cost())).options).split()
         caps = {option[2:].replace("-", "_"): value for option, value in zip(words[::2], words[1::2], strict=True)}
         return resuming(name, run.id, caps)
     if run.status != "running" or run.base_version != skill.live_version:
@@ -619,12 +608,6 @@ def evaluation_step(workspace: Workspace, run: Run) -> NextStep | None:
     if run.kind != "replay" or run.status == "finished" or not steps or steps[-1].best_version == run.base_version:
         return None
     return NextStep(action="evaluate_candidate", arguments={"candidate_id": run.id})
-
-
-def _more(workspace: Workspace, run: Run) -> str:
-    """Return the options by which the next call of a run is within its caps: as it reported when it stopped there."""
-    higher = workspace.store.runs.get_higher(run.id)
-    return higher or run.caps.raised_for(workspace.store.budgets.get_spent(run.id).plus(*Cost())).options
 
 
 def describe_running(workspace: Workspace, name: str) -> str:

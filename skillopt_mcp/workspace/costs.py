@@ -123,7 +123,15 @@ class Account:
     @property
     def table(self) -> list[UsedRow]:
         """Return what each role used in each stage: in the run's own work, then in its promotion tests."""
-        return [_used_row(row, test_id) for test_id, rows in [("", self.own), *self.tests] for row in rows]
+        return [
+            UsedRow(
+                **{name: value for name, value in asdict(row).items() if name in UsedRow.model_fields},
+                test=test_id,
+                seconds=row.latency_ms / 1000,
+            )
+            for test_id, rows in [("", self.own), *self.tests]
+            for row in rows
+        ]
 
 
 class Used(Accounted):
@@ -283,11 +291,6 @@ def describe_in_flight(store: Store, scopes: Sequence[str]) -> str:
     return f"up to {calls} in flight: they are sent again on resume, and may be paid for twice" if n else ""
 
 
-def _used_row(row: LedgerRow, test_id: str) -> UsedRow:
-    fields = {name: value for name, value in asdict(row).items() if name in UsedRow.model_fields}
-    return UsedRow(**fields, test=test_id, seconds=row.latency_ms / 1000)
-
-
 _TASK = Task(0, 0, "any", "any", Exact(expected="any"), "train", "any")
 _SAMPLES: dict[Role, Call] = {
     "target": Call("target", "rollout", Rollout(SkillFiles(()), _TASK), "any"),
@@ -299,18 +302,6 @@ _SAMPLES: dict[Role, Call] = {
 # What a store can count to.
 _MOST = 1 << 63
 _LIMITS = {"claude-code": "write max_usd=N in its spec for a cap on money, or", "scripted": "", "codex": ""}
-
-
-def _how_to_limit(backend: Backend) -> str:
-    """Return how the answers of a backend get a limit, or which cap holds without one."""
-    is_named = is_spec(backend.name) and backend_name(backend.name)[0] != "plugin"
-    if environment_name(backend):
-        way = "give the environment a method 'worst_case() -> Usage', or"
-    elif not is_named:
-        way = "give it a method 'worst_case(call) -> Usage', or"
-    else:
-        way = _LIMITS.get(backend.name.partition(":")[0], "write max_tokens=N in its spec, or")
-    return f"{way} cap the calls (--max-calls)".strip()
 
 
 def check_caps(caps: Caps, backends: Mapping[Role, Backend]) -> None:
@@ -326,10 +317,13 @@ def check_caps(caps: Caps, backends: Mapping[Role, Backend]) -> None:
     for role, backend in backends.items():
         usage = worst_case(backend, _SAMPLES[role])
         if usage is None:
-            raise BadInput(
-                f"'{backend.name}' has no limit per answer, so caps on tokens or money cannot hold: "
-                f"{_how_to_limit(backend)}"
-            )
+            way = "give it a method 'worst_case(call) -> Usage', or"
+            if environment_name(backend):
+                way = "give the environment a method 'worst_case() -> Usage', or"
+            elif is_spec(backend.name) and backend_name(backend.name)[0] != "plugin":
+                way = _LIMITS.get(backend.name.partition(":")[0], "write max_tokens=N in its spec, or")
+            way = f"{way} cap the calls (--max-calls)".strip()
+            raise BadInput(f"'{backend.name}' has no limit per answer, so caps on tokens or money cannot hold: {way}")
         if caps.tokens is not None and usage.usd != 0.0 and not usage.tokens_in + usage.tokens_out:
             raise BadInput(f"'{backend.name}' limits money, not tokens: cap the money (--max-usd)")
         if caps.usd is not None and usage.usd is None:

@@ -27,7 +27,6 @@ from skillopt_mcp.core.limits import PATCH_EDITS
 from skillopt_mcp.core.next_step import NextStep
 from skillopt_mcp.core.replies import AwareReply, PatchReply
 from skillopt_mcp.core.results import Foreseen, Receipt, WorkEstimate, WorkItem
-from skillopt_mcp.core.skills import SkillFiles
 from skillopt_mcp.core.tasks import Task
 from skillopt_mcp.core.text import counted, quoted
 from skillopt_mcp.documents.edits import apply_patch
@@ -149,7 +148,12 @@ def hand_out(
 
 def _leased(workspace: Workspace, scope: str, calls: Mapping[int, Call], capacity: Capacity) -> list[Offer]:
     leases = workspace.store.leases
-    _release_of_ended_servers(workspace, scope)
+    # What others took from a server that has ended is free; a late answer to it still counts if it is the first.
+    # Agents of the caller's own session may still work.
+    others = [lease for lease in leases.unanswered_of(scope) if lease.session != workspace.session]
+    alive = {owner: workspace.owner.is_alive(owner) for owner in {lease.id[_OWNER] for lease in others}}
+    if gone := [lease.id for lease in others if not alive[lease.id[_OWNER]]]:
+        leases.free_at(gone, workspace.lease_time())
 
     def shuffled(call_id: int) -> bytes:
         return hashlib.sha256(f"{scope} {call_id}".encode()).digest()
@@ -162,17 +166,6 @@ def _leased(workspace: Workspace, scope: str, calls: Mapping[int, Call], capacit
         if not taken.offers:
             raise Budget(scope, workspace.caps).reached(workspace.store.budgets.get_spent(scope), Cost())
     return taken.offers
-
-
-def _release_of_ended_servers(workspace: Workspace, scope: str) -> None:
-    """Release what other sessions took from a server that has ended. A late answer to it still counts if it is first.
-
-    Agents of the caller's own session may still work.
-    """
-    others = [lease for lease in workspace.store.leases.unanswered_of(scope) if lease.session != workspace.session]
-    alive = {owner: workspace.owner.is_alive(owner) for owner in {lease.id[_OWNER] for lease in others}}
-    if gone := [lease.id for lease in others if not alive[lease.id[_OWNER]]]:
-        workspace.store.leases.free_at(gone, workspace.lease_time())
 
 
 def _take(workspace: Workspace, scope: str, calls: Mapping[int, Call], call_ids: Sequence[int]) -> Taken:
@@ -283,10 +276,12 @@ def _received(workspace: Workspace, given: object) -> tuple[Receipt, str | None]
     try:
         return _answered(workspace, lease, fields), lease.scope
     except BadInput as error:
-        status, reason = _overtaken(workspace, lease), shortened(str(error), 300)
-        return Receipt(
-            work_id=lease.id, status=status or "refused", reason=_why(workspace, lease, status) if status else reason
-        ), lease.scope
+        if workspace.store.leases.unanswered([lease.call_id]):
+            return Receipt(work_id=lease.id, status="refused", reason=shortened(str(error), 300)), lease.scope
+        # Nothing can be wrong with it any more: an earlier reply has removed the folder.
+        found = workspace.store.leases.find(lease.id)
+        status: Answered = "duplicate" if found and found.state in ("answered", "failed") else "late"
+        return Receipt(work_id=lease.id, status=status, reason=_why(workspace, lease, status)), lease.scope
 
 
 def _why(workspace: Workspace, lease: Lease, status: Answered) -> str:
@@ -296,14 +291,6 @@ def _why(workspace: Workspace, lease: Lease, status: Answered) -> str:
     if status in ("duplicate", "late") and workspace.store.leases.is_missing(lease.call_id):
         return _MISSING
     return GIVEN_UP if lease.state == "failed" else _SAID[status]
-
-
-def _overtaken(workspace: Workspace, lease: Lease) -> Answered | None:
-    """Return why nothing can be wrong with a reply any more: an earlier reply has removed the folder."""
-    if workspace.store.leases.unanswered([lease.call_id]):
-        return None
-    found = workspace.store.leases.find(lease.id)
-    return "duplicate" if found and found.state in ("answered", "failed") else "late"
 
 
 def _answered(workspace: Workspace, lease: Lease, fields: Mapping[object, object]) -> Receipt:
@@ -320,7 +307,9 @@ def _answered(workspace: Workspace, lease: Lease, fields: Mapping[object, object
         status = "withdrawn" if lease.state == "withdrawn" else "duplicate"
         reason = _why(workspace, lease, status)
     elif failed is not None:
-        became = _given_up(workspace, lease, str(failed))
+        said = workspace.redactor.text(storable(str(failed)[:1000]))
+        missing = Reply(f"the host could not do it: {said}", fault="internal", id=lease.call_id)
+        became = workspace.store.leases.fail(_failing(workspace, lease, missing))
         status, reason = "accepted", _GIVEN_UP[became]
         if became == "late":
             status, reason = became, _why(workspace, lease, became)
@@ -333,12 +322,6 @@ def _answered(workspace: Workspace, lease: Lease, fields: Mapping[object, object
             reason = _why(workspace, lease, status)
     workspace.work_folders.remove([lease.id])
     return Receipt(work_id=lease.id, status=status, reason=reason)
-
-
-def _given_up(workspace: Workspace, lease: Lease, why: str) -> GivenUp:
-    said = workspace.redactor.text(storable(why[:1000]))
-    missing = Reply(f"the host could not do it: {said}", fault="internal", id=lease.call_id)
-    return workspace.store.leases.fail(_failing(workspace, lease, missing))
 
 
 def _failing(workspace: Workspace, lease: Lease, missing: Reply) -> Failing:
@@ -354,18 +337,12 @@ def _problem(workspace: Workspace, lease: Lease, reply: Reply) -> str:
     parsed = parse_reply(reply.text, model)
     if isinstance(parsed, str):
         return parsed
-    if not isinstance(parsed, PatchReply):
+    proposals = parsed.proposals() if isinstance(parsed, PatchReply) else ()
+    if not proposals or (isinstance(parsed, AwareReply) and parsed.notes):
         return ""
     # All questions of a proposal are about the version that it began on.
     run = workspace.store.runs.get_run(lease.scope)
-    return _unplaced(parsed, workspace.store.skills.get_files(run.skill_id, run.base_version))
-
-
-def _unplaced(reply: PatchReply, files: SkillFiles) -> str:
-    """Return why none of the edits that a reply proposes applies; "" where one does, or none is proposed."""
-    proposals = reply.proposals()
-    if not proposals or (isinstance(reply, AwareReply) and reply.notes):
-        return ""
+    files = workspace.store.skills.get_files(run.skill_id, run.base_version)
     edits = tuple(Edit(each.op, each.target, each.content, each.path) for each in proposals[:PATCH_EDITS])
     reports = apply_patch(files, Patch(edits)).reports
     if any(report.status == "applied" for report in reports):
@@ -429,18 +406,17 @@ def _tool_calls(workspace: Workspace, lease: Lease, given: object) -> list[Messa
         given = [_json(TOOL_CALLS, line) for line in text.splitlines() if line.strip()]
     if not isinstance(given, list) or len(given) > _MAX_TOOL_CALLS:
         raise BadInput(f"tool_calls must be a list of at most {_MAX_TOOL_CALLS:,} objects {{name, arguments}}")
-    return [_tool_call(workspace, each) for each in given] or [NO_TOOL_CALL]
-
-
-def _tool_call(workspace: Workspace, value: object) -> Message:
-    name = value.get("name") if isinstance(value, Mapping) else None
-    if not isinstance(value, Mapping) or not isinstance(name, str) or not name:
-        raise BadInput("each of tool_calls must be an object {name, arguments}")
-    if len(name) > limits.NAME_CHARACTERS:
-        raise BadInput(f"the name of a tool has more than {limits.NAME_CHARACTERS} characters: give its name alone")
-    arguments = value.get("arguments")
-    written = _written(arguments if isinstance(arguments, Mapping) else {})
-    return Message(TOOL_CALL, storable(written), workspace.redactor.text(storable(name)))
+    calls = []
+    for value in given:
+        name = value.get("name") if isinstance(value, Mapping) else None
+        if not isinstance(value, Mapping) or not isinstance(name, str) or not name:
+            raise BadInput("each of tool_calls must be an object {name, arguments}")
+        if len(name) > limits.NAME_CHARACTERS:
+            raise BadInput(f"the name of a tool has more than {limits.NAME_CHARACTERS} characters: give its name alone")
+        arguments = value.get("arguments")
+        written = _written(arguments if isinstance(arguments, Mapping) else {})
+        calls.append(Message(TOOL_CALL, storable(written), workspace.redactor.text(storable(name))))
+    return calls or [NO_TOOL_CALL]
 
 
 def _score(workspace: Workspace, lease: Lease, task: Task | None, fields: Mapping[object, object]) -> list[Message]:

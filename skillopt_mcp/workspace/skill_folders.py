@@ -76,7 +76,10 @@ def read_skill(path: Path) -> SkillFiles:
     """
     folder = skill_folder(path)
     if is_memory(str(folder)):
-        return _read_memory(folder)
+        with _opened_folder(folder.parent) as opened:
+            memory = SkillFile(folder.name, *_read_file(opened, folder.name, folder))
+        _check_text(memory, folder)
+        return SkillFiles((memory,))
     files: list[SkillFile] = []
     n_bytes = 0
     with _opened_folder(folder) as opened:
@@ -185,19 +188,16 @@ def _explained(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise BadSkill(f"{quoted(str(path), 200)} {_explanation(error)}") from None
-
-
-def _explanation(error: OSError) -> str:
-    if isinstance(error, FileNotFoundError):
-        return "does not exist; check the path"
-    if isinstance(error, NotADirectoryError):
-        return f"is not a folder; give the skill's folder or its {MAIN_FILE}"
-    if isinstance(error, PermissionError):
-        return "cannot be read; give this user permission to read it"
-    if error.errno == errno.ELOOP:
-        return "is a link; put the file itself in its place"
-    return f"cannot be read ({error.strerror}); check the path and the disk"
+        why = f"cannot be read ({error.strerror}); check the path and the disk"
+        if isinstance(error, FileNotFoundError):
+            why = "does not exist; check the path"
+        elif isinstance(error, NotADirectoryError):
+            why = f"is not a folder; give the skill's folder or its {MAIN_FILE}"
+        elif isinstance(error, PermissionError):
+            why = "cannot be read; give this user permission to read it"
+        elif error.errno == errno.ELOOP:
+            why = "is a link; put the file itself in its place"
+        raise BadSkill(f"{quoted(str(path), 200)} {why}") from None
 
 
 @contextmanager
@@ -227,34 +227,26 @@ def _walked(opened: int, folder: Path, prefix: str) -> Iterator[tuple[int, os.Di
             if is_passed_over(entry.name):
                 continue
             inner = prefix + entry.name
-            if fault := _fault_of(entry):
-                raise BadSkill(f"{quoted(str(folder / inner), 200)} {fault}")
-            if entry.is_dir(follow_symlinks=False):
-                yield from _walked_below(opened, entry.name, folder, inner)
-            else:
+            fault = ""
+            if is_unfit(entry.name):
+                fault = "has control characters, a backslash or no text as its name; rename it"
+            elif entry.is_symlink():
+                fault = "is a link; put the file itself in its place"
+            elif entry.is_file(follow_symlinks=False):
                 yield opened, entry, inner
-
-
-def _fault_of(entry: os.DirEntry[str]) -> str | None:
-    """Return why a skill cannot hold what an entry is, if so."""
-    if is_unfit(entry.name):
-        return "has control characters, a backslash or no text as its name; rename it"
-    if entry.is_symlink():
-        return "is a link; put the file itself in its place"
-    if not (entry.is_dir(follow_symlinks=False) or entry.is_file(follow_symlinks=False)):
-        return "is not a regular file; remove it from the skill"
-    return None
-
-
-def _walked_below(parent: int, name: str, folder: Path, inner: str) -> Iterator[tuple[int, os.DirEntry[str], str]]:
-    if is_too_deep(f"{inner}/"):
-        raise BadSkill(f"{quoted(str(folder / inner), 200)} is nested too deep; {SKILL_DEPTH} levels are the most")
-    with _explained(folder / inner):
-        opened = os.open(name, _FOLDER_FLAGS, dir_fd=parent)
-    try:
-        yield from _walked(opened, folder, f"{inner}/")
-    finally:
-        os.close(opened)
+                continue
+            elif not entry.is_dir(follow_symlinks=False):
+                fault = "is not a regular file; remove it from the skill"
+            elif is_too_deep(f"{inner}/"):
+                fault = f"is nested too deep; {SKILL_DEPTH} levels are the most"
+            if fault:
+                raise BadSkill(f"{quoted(str(folder / inner), 200)} {fault}")
+            with _explained(folder / inner):
+                below = os.open(entry.name, _FOLDER_FLAGS, dir_fd=opened)
+            try:
+                yield from _walked(below, folder, f"{inner}/")
+            finally:
+                os.close(below)
 
 
 def _read_file(parent: int, name: str, path: Path) -> tuple[bytes, bool]:
@@ -267,14 +259,6 @@ def _read_file(parent: int, name: str, path: Path) -> tuple[bytes, bool]:
     if len(content) > FILE_BYTES:
         raise BadSkill(f"{shown} is larger than {FILE_BYTES // MIB} MiB; move it out of the skill")
     return content, bool(mode & stat.S_IXUSR)
-
-
-def _read_memory(path: Path) -> SkillFiles:
-    with _opened_folder(path.parent) as opened:
-        content, executable = _read_file(opened, path.name, path)
-    memory = SkillFile(path.name, content, executable)
-    _check_text(memory, path)
-    return SkillFiles((memory,))
 
 
 def _check_there(opened: int, folder: Path) -> None:
@@ -341,16 +325,12 @@ def find_folder(store: Store | None, roots: Sequence[Path], name: str, project: 
     if near:
         paths = ", ".join(f"'{place}'" for place in near[:NAMES_SHOWN])
         raise NotFound(f"{len(near)} skills are named {quoted(name)}: use the path, one of {paths}")
+    misspelt = next((os.path.join(place, main) for place in placed for main in main_names(Path(place))), "")
+    rename = f"; hosts look for {MAIN_FILE} alone: rename {quoted(misspelt, 500)}" if misspelt else ""
     raise NotFound(
         f"no skill {quoted(name)} is known or lies in a skill folder ({_names(store, roots, name)}): "
-        f"give the path of its folder once, and it is tracked from then on{_misspelt(placed)}"
+        f"give the path of its folder once, and it is tracked from then on{rename}"
     )
-
-
-def _misspelt(places: Sequence[str]) -> str:
-    """Return how to let a skill be found whose main file is not called so that hosts find it; "" without one."""
-    found = next((os.path.join(place, name) for place in places for name in main_names(Path(place))), "")
-    return f"; hosts look for {MAIN_FILE} alone: rename {quoted(found, 500)}" if found else ""
 
 
 def folder_at(text: str) -> Path | None:
@@ -586,7 +566,9 @@ def settle(store: Store, skill_id: int) -> None:
             continue
         place, old, new = _sides(store, promotion)
         live = _read(place, old, new)
-        if live != old and _is_mixture(live, old, new):
+        missing = [file for file in old.files if live.get(file.path) is None and new.get(file.path) is not None]
+        is_half_done = not missing and set(live.files) <= {*old.files, *new.files}
+        if live != old and is_half_done:
             replace_files(files_folder(place), live, new)
             live = new
         if live == new:
@@ -647,12 +629,6 @@ def _sides(store: Store, promotion: Promotion) -> tuple[Path, SkillFiles, SkillF
     old = store.skills.get_files(skill.id, promotion.from_version)
     new = store.skills.get_files(skill.id, promotion.to_version)
     return Path(skill.path), old, new
-
-
-def _is_mixture(live: SkillFiles, old: SkillFiles, new: SkillFiles) -> bool:
-    known: set[SkillFile] = {*old.files, *new.files}
-    missing = [file.path for file in old.files if live.get(file.path) is None and new.get(file.path) is not None]
-    return not missing and all(file in known for file in live.files)
 
 
 # A file changed twice within a tick of the disk's clock looks unchanged: so young a folder is read again each time.
