@@ -389,14 +389,14 @@ create table edit (
 
 -- Promotion tests and changes of live files
 
--- One row per promotion test of two versions: what is fixed when it opens, before its first attempt.
+-- One row per promotion test of two versions: what is fixed before its first attempt.
 create table promotion_test (
     id text primary key,
     skill_id integer not null references skill(id),
     base_version text not null,
     version_id text not null,
     release integer not null,       -- its tests share an error budget; a proven promotion opens the next one
-    number integer not null,        -- of the release's tests, from 1; 0: outside of that budget
+    number integer,                 -- of the release's tests, from 1; 0: outside of that budget; null before an answer
     backend text not null,          -- the fingerprints of the target and of the judges
     salt text not null,             -- 16 bytes in hex: they order the units, and draw the task of each
     tasks text not null,            -- json: the ids of the tasks, one per unit, in order
@@ -408,7 +408,11 @@ create table promotion_test (
 
 create index promotion_test_by_skill on promotion_test(skill_id);
 
+-- Its first answer sets release, number and error rate, and nothing else.
 create trigger promotion_test_is_frozen before update on promotion_test
+when old.number is not null or new.number is null or json_remove(old.plan, '$.alpha') <> json_remove(new.plan, '$.alpha')
+    or (old.id, old.skill_id, old.base_version, old.version_id, old.backend, old.salt, old.tasks, old.created_at)
+    <> (new.id, new.skill_id, new.base_version, new.version_id, new.backend, new.salt, new.tasks, new.created_at)
 begin select raise(abort, 'a promotion test is never rewritten'); end;
 
 -- One row per attempt of a promotion test at the task of a unit. What has no answer has a score by its cause.
@@ -423,6 +427,10 @@ create table test_attempt (
     call_id integer not null references call(id),
     primary key (test_id, unit, arm, number)
 ) strict, without rowid;
+
+create trigger test_attempt_is_of_an_open_test before insert on test_attempt
+when (select number from promotion_test where id = new.test_id) is null
+begin select raise(abort, 'a promotion test has its number before its first attempt'); end;
 
 -- One row per text that a host was tried with: whether it loads it. No model is asked for that.
 create table arrival (

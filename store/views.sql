@@ -6,7 +6,7 @@ select s.name, s.path, substr(s.live_version, 1, 12) as live_version, substr(s.b
     (select count(*) from task where skill_id = s.id and id not in (select task_id from retirement)) as n_tasks,
     (select count(*) from trajectory where skill_id = s.id) as n_attempts,
     (select count(*) from run where skill_id = s.id) as n_runs,
-    (select count(*) from promotion_test where skill_id = s.id) as n_promotion_tests,
+    (select count(*) from promotion_test where skill_id = s.id and number is not null) as n_promotion_tests,
     s.is_hidden, s.created_at
 from skill s;
 

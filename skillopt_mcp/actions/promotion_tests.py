@@ -146,6 +146,8 @@ def edited_candidate(workspace: Workspace, name: str) -> Candidate:
     changes = [(each.created_at, each.to_version) for each in store.promotions.list_promotions(skill.id)]
     edited = None
     for test in store.tests.list_of_skill(skill.id):
+        if not test.is_open:
+            continue
         made = store.candidates.get_candidate(candidate_id(skill.id, test.base_version, test.version_id))
         version = test.version_id if made.origin == "person" else test.base_version
         if store.skills.get_version(skill.id, version).origin == "recorded":  # others were named, and never live
@@ -326,7 +328,7 @@ def _asked(asked: Asked, backend: str) -> Asked:
 
 
 def opened(workspace: Workspace, candidate: Candidate, asked: Asked, held: Sequence[Task]) -> Test:
-    """Return a new test of a candidate on these held-out tasks: it takes its share of the release's error rate."""
+    """Return a new test of a candidate on these held-out tasks."""
     backend = evidence_of(workspace.backends_for(held))
     return open_test(workspace.store, _arms(workspace.store, candidate), held, backend, _asked(asked, backend))
 
@@ -367,7 +369,7 @@ def evaluate_candidate(
     attaches to it, and a call after the process died resumes it. A verdict stands, and nothing more is spent; `again`
     opens the next test. Where a host is the target, its work is handed out as far as there is `capacity`; without, the
     first call gives the estimate alone, and so does an agent's first call with any real target. A test opens, and takes
-    its share of the error rate, with the first attempt.
+    its share of the error rate, with the first answer.
 
     Raises Refused when the live file is no longer the one that the candidate was made from, BackendError when no target
     is set.
@@ -527,7 +529,7 @@ def report_of(workspace: Workspace, test: Test, standing: Standing | None = None
     return TestReport(
         **(standing or standing_of(test, store)).model_dump(),
         test_id=test.row.id,
-        test_in_release=test.row.number,
+        test_in_release=(store.tests.find(test.row.id) or test.row).number,
         promotions_here=store.tests.promotions_on(test.row.tasks),
         backend=test.row.backend,
         unanswered=store.tests.list_unanswered(test.row.id),

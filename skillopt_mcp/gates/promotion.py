@@ -50,7 +50,7 @@ def attempts_per_arm(earlier: Sequence[Sequence[float]]) -> int:
 
 
 class Plan(BaseModel):
-    """What is fixed when a test opens.
+    """What is fixed before a test asks anything, but for `alpha`, which its first answer fixes.
 
     `known` are the base's earlier attempts at each unit, `attempts` or more of them: they only screen. With a `margin`
     or fewer than 8 units the test goes in rounds of every unit once per arm, up to `max_pairs`: 0 is 1,200, without a

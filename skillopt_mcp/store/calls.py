@@ -9,10 +9,21 @@ from itertools import chain
 from typing import NamedTuple, cast
 
 from skillopt_mcp.core.budgets import NO_CAPS, Caps, Cost, Spent
-from skillopt_mcp.core.calls import NOTHING, Call, Fault, Question, Reply, Usage, messages_json, parse_messages
+from skillopt_mcp.core.calls import (
+    NOTHING,
+    OF_THE_TARGET,
+    Call,
+    Fault,
+    Question,
+    Reply,
+    Usage,
+    messages_json,
+    parse_messages,
+)
 from skillopt_mcp.core.errors import StoreError
 from skillopt_mcp.store.driver import Connection
 from skillopt_mcp.store.pool import Pool, Row
+from skillopt_mcp.store.promotion_tests import note_answer
 
 _GET = "select calls, tokens, usd, seconds from budget where id = ?"
 # Replacing the row would write its index again, too.
@@ -326,7 +337,10 @@ def _insert(connection: Connection, into: str, rows: Sequence[Sequence[object]])
 
 
 def _insert_replies(connection: Connection, replies: Sequence[Reply]) -> int:
-    """Return how many replies were added, with the names that their models were served by."""
+    """Return how many replies of one scope were added, with the names that their models were served by."""
+    answers = [reply.id for reply in replies if reply.fault is None or reply.fault in OF_THE_TARGET]
+    if answers:  # from here on they can be read, whatever ends the test
+        note_answer(connection, *connection.execute("select scope from call where id = ?", answers[:1]).fetchone())
     ids = {name: _id_of(connection, name) for name in {reply.served for reply in replies} if name}
     return _insert(connection, _INTO_REPLY, [_reply_values(reply, ids.get(reply.served)) for reply in replies])
 

@@ -23,6 +23,7 @@ KINDS = {
     "backend_remembered": "remembered_backend",
     "command_registered": "command",
     "command_removed": "command",
+    "test_planned": "promotion_test",
     "test_opened": "promotion_test",
     "decision_taken": "decision",
     "approval_given": "approval",

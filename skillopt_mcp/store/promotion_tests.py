@@ -5,14 +5,15 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import astuple, dataclass, replace
 from typing import Literal, NamedTuple, cast
 
 from skillopt_mcp.core.calls import models_in
 from skillopt_mcp.core.errors import Busy
 from skillopt_mcp.core.evidence import Arm, TestAttempt, Trial, Unanswered
-from skillopt_mcp.gates.promotion import Plan
+from skillopt_mcp.gates.promotion import Plan, alpha_of
 from skillopt_mcp.store.candidates import insert_trials
+from skillopt_mcp.store.driver import Connection
 from skillopt_mcp.store.events import append
 from skillopt_mcp.store.pool import Pool, Row, Value
 
@@ -39,8 +40,8 @@ _CHANGES = (
     " from promotion p where skill_id = ?1 and state = 'done' order by id"
 )
 # Those of real models and those of simulations are apart: neither takes of the other's budget.
-_N_IN_RELEASE = (
-    "select count(*) from promotion_test where skill_id = ?1 and release = ?2 and number > 0"
+_LAST_NUMBER = (
+    "select coalesce(max(number), 0) from promotion_test where skill_id = ?1 and release = ?2"
     # Where the skill was never opened nothing was compared, and nothing is used up.
     " and not exists (select 1 from decision where scope = promotion_test.id and verdict = 'not_tested')"
     f" and {_SIMULATED.format('backend')} = {_SIMULATED.format('?3')}"
@@ -61,7 +62,8 @@ class NewTest:
 class TestRow:
     """A promotion test: the `number`-th of its release; `tasks` are one per unit, in order.
 
-    One that is in rounds is outside the budget of a release: its number is 0.
+    One that is in rounds is outside the budget of a release: its number is 0. Until a test `is_open`, by its first
+    answer, release, number and error rate are those that it would have now.
     """
 
     id: str
@@ -75,6 +77,7 @@ class TestRow:
     tasks: tuple[int, ...]
     plan: Plan
     created_at: str = ""
+    is_open: bool = False
 
 
 class TestAnswer(NamedTuple):
@@ -87,6 +90,7 @@ class TestAnswer(NamedTuple):
     comment: str
 
 
+Rows = Callable[[str, list[Value]], list[Row]]
 Draft = Callable[[str, int], tuple[str, Sequence[int], Plan]]
 """Given a test's id and its number, returns its salt, the tasks of its units, and its plan."""
 
@@ -98,7 +102,7 @@ class PromotionTests:
         self._pool = pool
 
     def open(self, new: NewTest, draft: Draft) -> TestRow:
-        """Return a new promotion test, which takes its share of the release's error rate with its row.
+        """Store a new promotion test: its tasks, order and plan. Its first answer gives it its place in a release.
 
         Where another process has just opened the same, it is that one. Raises Busy when one of its tasks was removed
         meanwhile.
@@ -106,50 +110,53 @@ class PromotionTests:
         with self._pool.write() as connection:
             row = self._drafted(lambda sql, values: connection.execute(sql, values).fetchall(), new, draft)
             for found in connection.execute(_UNDECIDED, [*astuple(new)]).fetchall():
-                open_test = _test(found)
-                if (open_test.plan.margin, open_test.plan.graded) == (row.plan.margin, row.plan.graded):
-                    return open_test
+                there = self._read(found)
+                if (there.plan.margin, there.plan.graded) == (row.plan.margin, row.plan.graded):
+                    return there
             sql = "select 1 from retirement where task_id in (select value from json_each(?))"
             if connection.execute(sql, [json.dumps(row.tasks)]).fetchone():
                 raise Busy("tasks were removed just when the promotion test was to open: call again")
             connection.execute(
-                "insert into promotion_test(id, skill_id, base_version, version_id, release, number, backend, salt,"
-                " tasks, plan) values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                [row.id, row.skill_id, row.base_version, row.version_id, row.release, row.number, row.backend,
+                "insert into promotion_test(id, skill_id, base_version, version_id, release, backend, salt,"
+                " tasks, plan) values (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                [row.id, row.skill_id, row.base_version, row.version_id, row.release, row.backend,
                  row.salt, json.dumps(row.tasks), row.plan.model_dump_json(exclude_defaults=True)],
             )  # fmt: skip
-            append(connection, "test_opened", row.id)
+            append(connection, "test_planned", row.id)
         return row
 
     def foresee(self, new: NewTest, draft: Draft) -> TestRow:
         """Return the promotion test that `open` would open now; nothing is stored."""
         return self._drafted(self._pool.rows, new, draft)
 
-    def _drafted(self, rows: Callable[[str, list[Value]], list[Row]], new: NewTest, draft: Draft) -> TestRow:
-        release = _release_after(rows(_CHANGES, [new.skill_id, new.backend]))
-        n = cast(int, rows(_N_IN_RELEASE, [new.skill_id, release, new.backend])[0][0])
+    def _drafted(self, rows: Rows, new: NewTest, draft: Draft) -> TestRow:
+        release, number = _place(rows, new.skill_id, new.backend)
         ordinal = cast(int, rows("select count(*) from promotion_test", [])[0][0])
         name = f"{new.skill_id}:{new.base_version}:{new.version_id}:{ordinal}"
         test_id = f"t-{hashlib.sha256(name.encode()).hexdigest()[:12]}"
-        salt, tasks, plan = draft(test_id, n + 1)
+        salt, tasks, plan = draft(test_id, number)
         return TestRow(
-            test_id, new.skill_id, new.base_version, new.version_id, release, 0 if plan.in_rounds else n + 1,
+            test_id, new.skill_id, new.base_version, new.version_id, release, 0 if plan.in_rounds else number,
             new.backend, salt, tuple(tasks), plan,
         )  # fmt: skip
 
     def find(self, test_id: str) -> TestRow | None:
         """Return a promotion test by its id, or None."""
         row = self._pool.row(f"{_TEST} where id = ?", [test_id])
-        return _test(row) if row else None
+        return self._read(row) if row else None
+
+    def _read(self, row: Row) -> TestRow:
+        test = _test(row)
+        return test if test.is_open else _placed(self._pool.rows, test)
 
     def list_of_skill(self, skill_id: int) -> list[TestRow]:
         """Return the promotion tests of a skill, in the order in which they were opened."""
-        return [_test(row) for row in self._pool.rows(f"{_TEST} where skill_id = ? order by rowid", [skill_id])]
+        return [self._read(row) for row in self._pool.rows(f"{_TEST} where skill_id = ? order by rowid", [skill_id])]
 
     def list_of(self, skill_id: int, base_version: str, version_id: str) -> list[TestRow]:
         """Return the promotion tests of a version against a base, newest first."""
         where = "where skill_id = ? and base_version = ? and version_id = ? order by rowid desc"
-        return [_test(row) for row in self._pool.rows(f"{_TEST} {where}", [skill_id, base_version, version_id])]
+        return [self._read(row) for row in self._pool.rows(f"{_TEST} {where}", [skill_id, base_version, version_id])]
 
     def promotions_on(self, tasks: Iterable[int]) -> int:
         """Return how many promotions rest on tests of any of these tasks: their later tests have less power."""
@@ -192,6 +199,8 @@ class PromotionTests:
     def add_attempts(self, test_id: str, attempts: Sequence[TestAttempt], trials: Sequence[Trial]) -> None:
         """Store attempts of a test with the trials they come from; one that is there stays as it is."""
         with self._pool.write() as connection:
+            if attempts:  # of which all may have been lost
+                note_answer(connection, test_id)
             insert_trials(connection, trials)
             connection.executemany(
                 "insert into test_attempt(test_id, unit, arm, number, score, cause, n_again, call_id)"
@@ -250,6 +259,31 @@ class PromotionTests:
         return self._pool.number("select count(*) from test_attempt where test_id = ?", [test_id])
 
 
+def note_answer(connection: Connection, test_id: str) -> None:
+    """Open a promotion test with its first answer, in the caller's transaction: it takes its place in the release."""
+    row = connection.execute(f"{_TEST} where id = ? and number is null", [test_id]).fetchone()
+    if row:
+        test = _placed(lambda sql, values: connection.execute(sql, values).fetchall(), _test(row))
+        connection.execute(
+            "update promotion_test set release = ?, number = ?, plan = ? where id = ?",
+            [test.release, test.number, test.plan.model_dump_json(exclude_defaults=True), test_id],
+        )
+        append(connection, "test_opened", test_id)
+
+
+def _place(rows: Rows, skill_id: int, backend: str) -> tuple[int, int]:
+    """The present release of a skill, and the number of the next test that opens in it."""
+    release = _release_after(rows(_CHANGES, [skill_id, backend]))
+    return release, cast(int, rows(_LAST_NUMBER, [skill_id, release, backend])[0][0]) + 1
+
+
+def _placed(rows: Rows, test: TestRow) -> TestRow:
+    release, number = _place(rows, test.skill_id, test.backend)
+    if test.plan.in_rounds:
+        return replace(test, release=release)
+    return replace(test, release=release, number=number, plan=test.plan.model_copy(update={"alpha": alpha_of(number)}))
+
+
 def _release_after(changes: Iterable[Row]) -> int:
     """The release after these changes: a proven promotion opens the next one, a rollback goes back to that of its text.
 
@@ -269,8 +303,9 @@ def _release_after(changes: Iterable[Row]) -> int:
 def _test(row: Row) -> TestRow:
     test_id, skill_id, base, version, release, number, backend, salt, tasks, plan, created_at = row
     return TestRow(
-        str(test_id), cast(int, skill_id), str(base), str(version), cast(int, release), cast(int, number),
+        str(test_id), cast(int, skill_id), str(base), str(version), cast(int, release), cast(int, number or 0),
         str(backend), str(salt), tuple(json.loads(str(tasks))), Plan.model_validate_json(str(plan)), str(created_at),
+        number is not None,
     )  # fmt: skip
 
 

@@ -84,7 +84,7 @@ def open_test(
 ) -> Test:
     """Return a new promotion test of (base, candidate) on the held-out ones of these tasks of one skill.
 
-    It takes its share of the release's error rate now, whatever becomes of it. Raises BadInput without a held-out task.
+    It takes its share of the release's error rate with its first answer. Raises BadInput without a held-out task.
     """
     new, draft = _draft(store, arms, tasks, backend, asked)
     return _on(store.tests.open(new, draft), arms, tasks)
@@ -120,8 +120,9 @@ def run_test(test: Test, store: Store, ask: Ask, notify: Notify = silent) -> Sta
     Raises Waiting while a deferred backend is to answer, Outage where answers were lost on the way or not judged: the
     test waits then, and nothing is counted.
     """
-    attempts, plan = store.tests.list_attempts(test.row.id), test.row.plan
-    while (standing := stand(plan, attempts)).verdict is None:
+    attempts = store.tests.list_attempts(test.row.id)
+    # The first answer fixes the error rate: until then it is that of the next test.
+    while (standing := stand(plan := (store.tests.find(test.row.id) or test.row).plan, attempts)).verdict is None:
         notify(Progress(GATE, 0, len(attempts), plan.most_runs))
         there = {(each.arm, each.unit, each.number) for each in attempts}
         wanted = [each for each in next_wave(plan, attempts) if each not in there]
@@ -137,7 +138,9 @@ def run_test(test: Test, store: Store, ask: Ask, notify: Notify = silent) -> Sta
 
 def standing_of(test: Test, store: Store) -> Standing:
     """Return where a test stands by its stored attempts; nothing is asked."""
-    return stand(test.row.plan, () if test.foreseen else store.tests.list_attempts(test.row.id))
+    if test.foreseen:
+        return stand(test.row.plan, ())
+    return stand((store.tests.find(test.row.id) or test.row).plan, store.tests.list_attempts(test.row.id))
 
 
 class PromotionInputs(BaseModel):
@@ -281,7 +284,7 @@ def _salt() -> str:
 
 
 def plan_of(units: Sequence[Task], earlier: Mapping[int, Sequence[float]], asked: Asked, number: int) -> Plan:
-    """Return what a test fixes when it opens, by the base's `earlier` scores at each task: its attempts, its screen.
+    """Return what a test fixes before its first attempt, by the base's `earlier` scores at each task.
 
     Raises BadInput where no round of a test in rounds is within its pairs.
     """

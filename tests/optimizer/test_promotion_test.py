@@ -26,6 +26,8 @@ from skillopt_mcp.core.evidence import Standing
 from skillopt_mcp.core.skills import MAIN_FILE, SkillFile
 from skillopt_mcp.core.tasks import NewTask, Task
 from skillopt_mcp.gates.promotion import alpha_of
+from skillopt_mcp.store.pool import Pool
+from skillopt_mcp.store.promotion_tests import note_answer
 from skillopt_mcp.tasks.judges.judging import parse_judge
 from skillopt_mcp.training import promotion_test
 from skillopt_mcp.training.promotion_test import Asked, foreseen_test, in_order, open_test, run_test, standing_of
@@ -141,6 +143,8 @@ def test_the_jth_test_of_a_release_has_the_jth_share_and_simulations_take_none_o
     for backend, number in (("a", 1), ("b judged by c", 2), ("scripted", 1), ("a judged by simulated:x", 2), ("d", 3)):
         row = opened(suite, 0, Asked(), backend).row
         assert (row.number, row.plan.alpha) == (number, pytest.approx(alpha_of(number)))
+        with Pool(suite.store.path).write() as connection:
+            note_answer(connection, row.id)
     assert opened(suite, 1, Asked(margin=0.1), "a").row.number == 0, "a test in rounds is outside of the budget"
     assert opened(suite, 1, Asked(), "a").row.number == 4
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from children import SKILL
 from filling import JUDGE, add, change
@@ -18,10 +16,10 @@ from skillopt_mcp.core.errors import Busy, StoreError
 from skillopt_mcp.core.evidence import TestAttempt as Attempt
 from skillopt_mcp.core.skills import MAIN_FILE, Skill, SkillFile
 from skillopt_mcp.core.tasks import NewTask
-from skillopt_mcp.gates.promotion import Plan
+from skillopt_mcp.gates.promotion import Plan, alpha_of
 from skillopt_mcp.store.opening import Store
 from skillopt_mcp.store.pool import Pool
-from skillopt_mcp.store.promotion_tests import NewTest
+from skillopt_mcp.store.promotion_tests import NewTest, note_answer
 from skillopt_mcp.store.promotion_tests import TestRow as StoredTest
 from skillopt_mcp.training.promotion_test import Asked, open_test, run_test
 
@@ -139,18 +137,52 @@ def drafted(
     return store.tests.open(NewTest(skill.id, SKILL.digest, EDITED.digest, backend), draft)
 
 
-def test_tests_are_numbered_within_a_release_and_found_in_the_order_in_which_they_opened(
-    store: Store, skill: Skill
+def answered(store: Store, *test_ids: str) -> None:
+    """Open tests as their first answers would."""
+    with Pool(store.path).write() as connection:
+        for test_id in test_ids:
+            note_answer(connection, test_id)
+
+
+@pytest.mark.parametrize(
+    ("sql", "rule"),
+    [
+        ("salt = 'x', number = 1", "never rewritten"),
+        ("tasks = '[]', number = 1", "never rewritten"),
+        ("plan = json_set(plan, '$.attempts', 1), number = 1", "never rewritten"),
+        ("release = 1", "never rewritten"),
+    ],
+)
+def test_before_its_first_answer_a_test_takes_its_place_and_changes_in_nothing_else(
+    store: Store, skill: Skill, sql: str, rule: str
 ) -> None:
+    add(store, skill, *(NewTask(f"what is {n}?", JUDGE, f"t{n}", split="test") for n in range(10)))
+    row = drafted(store, skill, [task.id for task in store.tasks.list_tasks(skill.id)])
+    with pytest.raises(StoreError, match=rule):
+        change(store, f"update promotion_test set {sql}")
+    with pytest.raises(StoreError, match="has its number before its first attempt"):
+        change(store, f"insert into test_attempt values ('{row.id}', 0, 'base', 0, 1.0, '', 0, 1)")
+    assert problems(store) == []
+
+
+def test_tests_are_numbered_within_a_release_by_their_first_answers(store: Store, skill: Skill) -> None:
     add(store, skill, *(NewTask(f"what is {n}?", JUDGE, f"t{n}", split="test") for n in range(10)))
     tasks = [task.id for task in store.tasks.list_tasks(skill.id)]
     opened = [drafted(store, skill, tasks, *asked) for asked in (("a", None), ("a", 0.1), ("b", None))]
     opened.append(drafted(store, skill, tasks, "simulated:x"))
-    assert [row.number for row in opened] == [1, 0, 2, 1]
+    assert [row.number for row in opened] == [1, 0, 1, 1], "before the first answer each is the next one"
     found = store.tests.list_of_skill(skill.id)
-    assert [replace(row, created_at="") for row in found] == opened
+    assert [row.id for row in found] == [row.id for row in opened]
+    answered(store, *[row.id for row in reversed(opened)])
+    found = store.tests.list_of_skill(skill.id)
+    assert [(row.number, row.is_open) for row in found] == [(2, True), (0, True), (1, True), (1, True)]
+    assert [row.plan.alpha for row in found] == [alpha_of(2), 0.05 / 3, alpha_of(1), alpha_of(1)]
+    assert [(row.salt, row.tasks) for row in found] == [(row.salt, row.tasks) for row in opened]
     assert store.tests.list_of(skill.id, SKILL.digest, EDITED.digest) == found[::-1]
-    assert [event.kind for event in store.events.walk()] == ["test_opened"] * 4
+    assert [event.kind for event in store.events.walk()] == ["test_planned"] * 4 + ["test_opened"] * 4
+    answered(store, opened[0].id)
+    assert store.tests.list_of_skill(skill.id) == found, "a place in a release is taken once"
+    assert problems(store) == []
     store.retirements.retire(skill.id, tasks[:1], "spoiled")
     with pytest.raises(Busy, match="tasks were removed"):
         drafted(store, skill, tasks, "c")
