@@ -137,23 +137,6 @@ def test_prints_and_children_never_reach_the_wire() -> None:
     assert done.stderr.split() == [b"print", b"child", b"raw"]
 
 
-def test_requests_sent_before_the_end_of_input_are_answered(tmp_path: Path) -> None:
-    skill = make_skill(tmp_path)
-    client = {"name": "test", "version": "1"}
-    params = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": client}
-    frames = [json.dumps({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params}).encode()]
-    frames += [
-        call_frame(n, "record_trajectory", {"skill": str(skill), "task": "x", "session_id": "s", "index": n})
-        for n in range(1, 21)
-    ]
-    done = subprocess.run(
-        serve_command(tmp_path), input=b"\n".join(frames), capture_output=True, cwd=tmp_path, check=True
-    )
-    answers = [json.loads(line) for line in done.stdout.splitlines()]
-    assert sorted(answer["id"] for answer in answers) == list(range(21))
-    assert {answer["result"].get("isError", False) for answer in answers} == {False}
-
-
 def heavy_modules(stderr: bytes) -> set[str]:
     imported = {line.rsplit(b"|", 1)[-1].strip().decode() for line in stderr.splitlines() if b"|" in line}
     assert "mcp.server" in imported
