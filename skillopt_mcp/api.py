@@ -52,7 +52,7 @@ from skillopt_mcp.reports.run_report import n_tasks_of
 from skillopt_mcp.store.files import store_path
 from skillopt_mcp.tasks.environments.base import Environment, rolls_out
 from skillopt_mcp.tasks.environments.registry import checked, open_environment
-from skillopt_mcp.tasks.formats.rows import read_rows
+from skillopt_mcp.tasks.formats.registry import list_suffixes, read_rows
 from skillopt_mcp.tasks.judges.kinds.reported import environment_evaluation
 from skillopt_mcp.training.config import Config
 from skillopt_mcp.training.progress import Notify, Progress
@@ -323,7 +323,7 @@ def _source(tasks: Tasks | None) -> Environment | list[object] | None:
     """Return the environment or the rows that were given, None for neither. Raises BadInput."""
     if isinstance(tasks, str | os.PathLike):
         path = Path(os.path.expanduser(tasks))
-        if isinstance(tasks, str) and not path.exists() and path.suffix not in (".jsonl", ".json", ".csv"):
+        if isinstance(tasks, str) and not path.exists() and path.suffix not in list_suffixes():
             return open_environment(tasks)
         return read_rows(path)
     return tasks if tasks is None else list(tasks) if isinstance(tasks, Sequence) else checked(tasks)

@@ -29,23 +29,16 @@ from skillopt_mcp.core.redacting import KnownSecrets, find_secrets, redact
 from skillopt_mcp.core.replies import CheckReply
 from skillopt_mcp.core.results import Rejected, Result, SplitCounts, TasksAdded
 from skillopt_mcp.core.skills import Skill
-from skillopt_mcp.core.tasks import SPLITS, NewTask, Split, Task, TaskFile
-from skillopt_mcp.core.text import escaped, quoted
+from skillopt_mcp.core.tasks import NewTask, Split, Task
+from skillopt_mcp.core.text import quoted
 from skillopt_mcp.store.opening import Store
 from skillopt_mcp.tasks.environments.base import Environment
-from skillopt_mcp.tasks.environments.registry import environment_names, tasks_of
-from skillopt_mcp.tasks.formats.rows import (
-    ALIASES,
-    check_left,
-    is_question,
-    parse_group,
-    question_task,
-    read_rows,
-    read_splits,
-    split_named,
-)
+from skillopt_mcp.tasks.environments.registry import check_left, environment_names, tasks_of
+from skillopt_mcp.tasks.formats.registry import read_rows
+from skillopt_mcp.tasks.formats.rows import SHAPE, parse_task
+from skillopt_mcp.tasks.formats.skillopt import ALIASES, is_question, parse_question, parse_split, read_splits
 from skillopt_mcp.tasks.judges.checking import asked_in_train, check_tasks
-from skillopt_mcp.tasks.judges.judging import judge_all, leaves, missing_programs, parse_judge
+from skillopt_mcp.tasks.judges.judging import judge_all, leaves, missing_programs
 from skillopt_mcp.tasks.judges.kinds.command import CommandJudge, unregistered
 from skillopt_mcp.tasks.judges.kinds.reported import ByEnvironment, ByHost
 from skillopt_mcp.tasks.judges.kinds.rubric import Rubric
@@ -65,8 +58,6 @@ MAX_CHECKED = 2_000
 """So many tasks at most are checked as they are added: more would take too long."""
 MAX_COMMANDS = 4
 IDS_SHOWN = 10
-_FIELDS = ("prompt", "judge", "id", "split", "group", "tags", "files")
-_SHAPE = "{prompt, judge: {kind, ...}, id?, split?, group?, tags?, files?}"
 
 
 # Rows
@@ -95,7 +86,7 @@ def parse_rows(
 ) -> TaskPlan:
     """Return the well-formed rows, and why the others are not. Raises BadInput for no row, and for too many."""
     if not rows:
-        raise BadInput(f"no task was given: a task is {_SHAPE}")
+        raise BadInput(f"no task was given: a task is {SHAPE}")
     if len(rows) > limits.TASKS_PER_CALL:
         raise BadInput(f"{len(rows):,} tasks at once, at most {limits.TASKS_PER_CALL:,}: add them in parts")
     registered = {each.name for each in store.commands.list_commands()} if store else set[str]()
@@ -123,48 +114,8 @@ def parse_row(value: object) -> NewTask:
     if is_question(value):
         row = cast(Mapping[str, object], value)
         split = row.get("split")
-        return question_task(row, split_named(str(split)) if split is not None else None)
+        return parse_question(row, parse_split(str(split)) if split is not None else None)
     return parse_task(value)
-
-
-def parse_task(value: object) -> NewTask:
-    """Return the task of a decoded JSON object. Raises BadInput."""
-    if not isinstance(value, Mapping):
-        raise BadInput(f"a task is an object {_SHAPE}")
-    if unknown := sorted(str(key) for key in value if key not in _FIELDS):
-        raise BadInput(f"unknown field {quoted(unknown[0])}: a task has {', '.join(sorted(_FIELDS))}")
-    prompt, name, split = value.get("prompt"), value.get("id"), value.get("split")
-    if not isinstance(prompt, str) or not prompt.strip():
-        raise BadInput(f"prompt must be a text that is not empty, got {escaped(json.dumps(prompt))[:80]}")
-    if len(prompt) > limits.PROMPT_CHARACTERS:
-        raise BadInput(f"prompt has {len(prompt):,} characters, at most {limits.PROMPT_CHARACTERS:,}")
-    if name is not None and not (isinstance(name, str | int) and 0 < len(str(name)) <= limits.NAME_CHARACTERS):
-        raise BadInput(f"id must be a text of 1 to {limits.NAME_CHARACTERS} characters")
-    if split is not None and split not in SPLITS:
-        raise BadInput(f"split must be one of {', '.join(SPLITS)}, got {quoted(str(split))}")
-    judge, tags = parse_judge(value.get("judge")), value.get("tags") or ()
-    if not isinstance(tags, Sequence) or isinstance(tags, str) or not all(isinstance(each, str) for each in tags):
-        raise BadInput("tags must be a list of texts")
-    return NewTask(
-        prompt=storable(prompt),
-        judge=judge,
-        name=None if name is None else storable(str(name)),
-        split=cast(Split | None, split),
-        tags=tuple(map(storable, tags)),
-        files=_files(value.get("files") or {}),
-        group=parse_group(value.get("group")),
-    )
-
-
-def _files(value: object) -> tuple[TaskFile, ...]:
-    if not isinstance(value, Mapping) or not all(isinstance(k, str) and isinstance(v, str) for k, v in value.items()):
-        raise BadInput("files must be an object of {relative path: text}")
-    for path in value:
-        if path.startswith("~") or "\\" in path or "\0" in path or {"", ".", ".."} & set(path.split("/")):
-            raise BadInput(f"the file path {quoted(path)} must be relative and stay inside the task's folder")
-    if sum(map(len, value.values())) > limits.FILE_BYTES:
-        raise BadInput(f"the files have more than {limits.FILE_BYTES:,} characters")
-    return tuple(TaskFile(storable(path), storable(text)) for path, text in sorted(value.items()))
 
 
 def read_data_set(path: Path, plan: SplitPlan | None = None) -> list[object]:
@@ -195,7 +146,7 @@ def add_tasks(
     Raises BadInput when neither or both are given, or the file cannot be read; then nothing is added.
     """
     if (tasks is None) == (file is None):
-        raise BadInput(f"give either tasks or file: a list of {_SHAPE}, or its path")
+        raise BadInput(f"give either tasks or file: a list of {SHAPE}, or its path")
     rows = read_rows(Path(os.path.expanduser(file))) if file is not None else list(tasks or ())
     return _add(workspace, skill, rows)
 

@@ -19,7 +19,7 @@ from skillopt_mcp.actions.tasks import add_tasks
 from skillopt_mcp.cli.main import main
 from skillopt_mcp.core import limits
 from skillopt_mcp.core.errors import BadInput
-from skillopt_mcp.tasks.formats.rows import read_stream
+from skillopt_mcp.tasks.formats.registry import read_stream
 from skillopt_mcp.workspace.workspace import Workspace
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the streams are those of Linux")

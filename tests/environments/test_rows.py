@@ -10,7 +10,9 @@ from skillopt_mcp.core.errors import BadInput
 from skillopt_mcp.core.tasks import SPLITS
 from skillopt_mcp.tasks.environments.qa import open_qa
 from skillopt_mcp.tasks.environments.registry import accepted, parse_options, plain_value
-from skillopt_mcp.tasks.formats.rows import Repeated, question_task, read_rows, read_splits
+from skillopt_mcp.tasks.formats.json_rows import Repeated
+from skillopt_mcp.tasks.formats.registry import read_rows
+from skillopt_mcp.tasks.formats.skillopt import parse_question, read_splits
 from skillopt_mcp.tasks.judges.kinds.overlap import F1
 
 
@@ -98,13 +100,13 @@ def test_a_question_becomes_a_task_that_never_shows_its_answers() -> None:
         "context": "A lake.",
         "task_type": "geo",
     }
-    task = question_task(item, "val")
+    task = parse_question(item, "val")
     assert task.prompt.startswith("Context:\nA lake.\n\nQuestion: Which city?")
     assert "rich" not in task.prompt.replace("Which", "")
     assert (task.name, task.split, task.tags) == ("7", "val", ("geo",))
     assert task.judge == F1(expected=["Zurich", "Zürich"], exact=True)
-    assert question_task({"question": "q?", "answer": 4}).judge == F1(expected="4", exact=True)
-    assert question_task({"question": "q?", "ground_truth": '["a", "b"]'}).judge == F1(expected=["a", "b"], exact=True)
+    assert parse_question({"question": "q?", "answer": 4}).judge == F1(expected="4", exact=True)
+    assert parse_question({"question": "q?", "ground_truth": '["a", "b"]'}).judge == F1(expected=["a", "b"], exact=True)
 
 
 @pytest.mark.parametrize(
@@ -119,7 +121,7 @@ def test_a_question_becomes_a_task_that_never_shows_its_answers() -> None:
 )
 def test_what_is_not_a_question_is_named(item: dict[str, object], message: str) -> None:
     with pytest.raises(BadInput) as error:
-        question_task(item)
+        parse_question(item)
     assert message in str(error.value)
 
 

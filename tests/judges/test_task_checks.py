@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from skillopt_mcp.core.judging import Score
 from skillopt_mcp.core.tasks import SPLITS, Split, Task, TaskFile
-from skillopt_mcp.tasks.formats.rows import question_task
+from skillopt_mcp.tasks.formats.skillopt import parse_question
 from skillopt_mcp.tasks.judges.checking import Layer, TaskFinding, asked_in_train, check_tasks, families, near_pairs
 from skillopt_mcp.tasks.judges.judging import parse_judge, score
 
@@ -185,7 +185,7 @@ def test_held_out_tasks_that_train_asks_are_found_behind_others_that_are_nearer_
 
 def question(n: int, asked: str, split: Split, context: str = "") -> Task:
     """Return the task of a row of a data set."""
-    made = question_task({"question": asked, "answers": ["x"], "context": context})
+    made = parse_question({"question": asked, "answers": ["x"], "context": context})
     return Task(n, 1, f"t{n}", made.prompt, made.judge, split, f"d{n}")
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from collections import Counter
@@ -33,7 +32,8 @@ from skillopt_mcp.core.note_texts import describe_note
 from skillopt_mcp.core.results import TasksAdded
 from skillopt_mcp.core.tasks import SPLITS, Task
 from skillopt_mcp.core.text import counted
-from skillopt_mcp.tasks.formats.rows import read_stream
+from skillopt_mcp.tasks.formats.registry import FORMATS, join_names, list_suffixes, read_stream, write_rows
+from skillopt_mcp.tasks.formats.rows import make_row
 from skillopt_mcp.tasks.judges.judging import kinds
 from skillopt_mcp.training.settings.reading import SplitPlan, split_plan
 from skillopt_mcp.workspace.linting import folder_of
@@ -41,6 +41,7 @@ from skillopt_mcp.workspace.workspace import Workspace
 
 STDIN = "-"
 _SEALED = "test tasks are not shown to agents: run it in a terminal of your own"
+_FORMATS = join_names([each.name for each in FORMATS])
 _ROWS = f"""a row of FILE (it needs prompt and judge, or question and answers; the columns of a CSV have these names):
   {{"id": "q1", "prompt": "What is 2 + 5?", "judge": {{"kind": "exact", "expected": "7"}}, "split": "val"}}
 
@@ -69,7 +70,7 @@ class ListTasks(Command):
         self._n_sealed = 0 if terminal.sees_held_out else splits["test"]
         rows = []
         for task in (each for each in tasks if terminal.sees_held_out or each.split != "test"):
-            row = _row(task)
+            row = make_row(task)
             if gone := removed.get(task.id):
                 row["removed"] = {"at": gone.at, "reason": gone.reason}
             rows.append(row)
@@ -109,12 +110,12 @@ class ExportTasks(Command):
         terminal.require_person("tasks export")
         with terminal.workspace() as workspace:
             skill = workspace.kept(self.skill)
-            rows = [_row(task) for task in workspace.store.tasks.list_in_use(skill.id)]
+            rows = [make_row(task) for task in workspace.store.tasks.list_in_use(skill.id)]
         if any(row["split"] == "test" for row in rows):
             terminal.require_viewer("tasks export", self.file)
         if not self.file:
             return {"skill": skill.name, "tasks": rows}
-        path, content = Path(self.file).expanduser(), _lines(rows).encode()
+        path, content = Path(self.file).expanduser(), write_rows(rows, Path(self.file).suffix).encode()
         if self.force:
             write_over(path, content)
         elif os.path.lexists(path):
@@ -127,7 +128,7 @@ class ExportTasks(Command):
         if self.file:
             terminal.note(f"{counted(result['n_tasks'], 'task')} of {result['skill']} written to {self.file}.")
         else:
-            terminal.raw(_lines(result["tasks"]))
+            terminal.raw(write_rows(result["tasks"]))
 
 
 @dataclass(kw_only=True)
@@ -136,7 +137,7 @@ class _Rows(Command):
 
     epilog = _ROWS
     skill: Annotated[str, Arg(SKILL)]
-    file: Annotated[str | None, Arg("JSON list, JSON lines or CSV of tasks")]
+    file: Annotated[str | None, Arg(f"{_FORMATS} of tasks")]
     split_mode: Annotated[
         Literal["ratio", "split_dir"] | None,
         Flag("ratio: draw the splits by --ratio; split_dir: FILE is a folder of train, val and test"),
@@ -153,7 +154,7 @@ class _Rows(Command):
             if self.file and Path(self.file).expanduser().is_dir():
                 raise BadInput(
                     f"'{self.file}' is a folder: add --split-mode split_dir if it holds train, val and test, or name a "
-                    ".json, .jsonl or .csv file"
+                    f"{join_names(list_suffixes())} file"
                 )
             return None
         if self.file in (STDIN, None):
@@ -165,7 +166,7 @@ class _Rows(Command):
 class AddTasks(_Rows):
     """Add tasks, or questions with answers, from a file."""
 
-    file: Annotated[str, Arg("JSON list, JSON lines or CSV of tasks; - reads standard input")]
+    file: Annotated[str, Arg(f"{_FORMATS} of tasks; - reads standard input")]
 
     def run(self, terminal: Terminal) -> TasksAdded:
         """Return what was stored."""
@@ -331,16 +332,3 @@ def _ranges(tasks: Sequence[str]) -> Iterator[str]:
 def _describe_splits(result: TasksAdded | Removed) -> str:
     splits = result.splits
     return f"{result.skill} has {splits.train} train, {splits.val} val and {splits.test} test tasks"
-
-
-def _lines(rows: list[dict[str, Any]]) -> str:
-    return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
-
-
-def _row(task: Task) -> dict[str, Any]:
-    """Return a task as `tasks add` reads it."""
-    row = {
-        "id": task.name, "prompt": task.prompt, "judge": json.loads(judge_json(task.judge)), "split": task.split,
-        "group": task.group, "tags": list(task.tags), "files": {file.path: file.content for file in task.files},
-    }  # fmt: skip
-    return {name: value for name, value in row.items() if value}

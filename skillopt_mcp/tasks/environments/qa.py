@@ -12,11 +12,11 @@ from typing import cast
 from skillopt_mcp.core.errors import BadInput
 from skillopt_mcp.core.tasks import SPLITS, NewTask, Split
 from skillopt_mcp.core.text import quoted
-from skillopt_mcp.tasks.formats.rows import is_question, question_task, read_splits
+from skillopt_mcp.tasks.formats.skillopt import is_question, parse_question, read_splits
 
 
 class QuestionAnswering:
-    """Questions of a data set in JSON, JSON lines or CSV; the target answers, exact match and token F1 score it."""
+    """Questions of a data set; the target answers, exact match and token F1 score it."""
 
     def __init__(self, folder: Path) -> None:
         self.name = f"qa:{folder}"
@@ -61,6 +61,6 @@ def _task(row: object, n: int, split: Split) -> NewTask:
     if not is_one:
         raise BadInput(f"{place} is not a question: it needs the fields question and answers")
     try:
-        return question_task(cast(Mapping[str, object], row), split)
+        return parse_question(cast(Mapping[str, object], row), split)
     except BadInput as error:
         raise BadInput(f"{place} {quoted(str(row), 60)}: {error}") from None

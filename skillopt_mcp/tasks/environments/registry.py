@@ -272,3 +272,38 @@ def accepted(given: Mapping[str, Scalar], known: Sequence[str], also: Sequence[s
             near = difflib.get_close_matches(name, names, n=1, cutoff=0.0)
             raise BadInput(f"unknown setting {quoted(name)}{f': did you mean {quoted(near[0])}?' if near else ''}")
     return dict(given)
+
+
+def check_left(name: str, offered: Sequence[NewTask], left: Sequence[NewTask], stored: Mapping[str, Split]) -> None:
+    """Raise BadInput when the tasks that are left of those that the environment offered cannot be trained on.
+
+    `stored` is the split of each task that is there already, by its digest.
+    """
+    _check_names(name, left)
+    splits = dict(stored)
+    for task in left:
+        splits.setdefault(task.digest, cast(Split, task.split))
+    if "train" not in {splits[task.digest] for task in left}:
+        n = sum(task.split == "train" for task in offered)
+        elsewhere = [splits[task.digest] for task in left if task.split == "train"]
+        why = [f"{n - len(elsewhere):,} were retired"] if n > len(elsewhere) else []
+        if elsewhere:
+            there = " and ".join(sorted(set(elsewhere)))
+            why.append(f"{len(elsewhere):,} are {there} tasks already (the same prompt, judge and files)")
+        raise BadInput(
+            f"none of the {n:,} train tasks of the environment {quoted(name)} can be used: {', '.join(why)}. "
+            "A run learns from train tasks: let the environment give others, which no other split has"
+        )
+
+
+def _check_names(name: str, tasks: Sequence[NewTask]) -> None:
+    """Raise BadInput when two tasks have one name: the store could keep only the first."""
+    first: dict[str, NewTask] = {}
+    for task in tasks:
+        if task.name and first.setdefault(task.name, task).digest != task.digest:
+            other = first[task.name].split
+            place = f"two {task.split} tasks" if other == task.split else f"a {other} task and a {task.split} task"
+            way = "" if other == task.split else f", for instance {quoted(f'{task.split}-{task.name}')}"
+            raise BadInput(
+                f"the environment {quoted(name)} calls {place} {quoted(task.name)}: give each a name of its own{way}"
+            )

@@ -1,0 +1,39 @@
+"""CSV rows: a table whose header names the fields; the cells of some hold JSON, and an empty one is left out."""
+
+from __future__ import annotations
+
+import csv
+import io
+
+from skillopt_mcp.core.errors import BadInput
+from skillopt_mcp.tasks.formats.json_rows import decode_json, find_repeated
+from skillopt_mcp.tasks.formats.registry import task_format
+
+_WRITTEN_AS_JSON = frozenset({"judge", "tags", "files"})
+
+
+@task_format("CSV", (".csv",))
+def read_csv(text: str, where: str) -> list[object]:
+    """Read the rows of a table. Raises BadInput naming the line that is none."""
+    head = text.partition("\n")[0]
+    for mark, called in ((";", "semicolons"), ("\t", "tabs")):
+        if mark in head and "," not in head:
+            raise BadInput(f"{where} separates its columns by {called}: save it with commas; nothing was added")
+    reader = csv.DictReader(io.StringIO(text, newline=""), strict=True)
+    try:
+        rows = list(reader)
+    except csv.Error as error:
+        raise BadInput(f"{where} line {reader.line_num} is not CSV ({error}); nothing was added") from error
+    for n, row in enumerate(rows, 2):
+        if None in row or None in row.values():
+            raise BadInput(f"{where} row {n} has not as many cells as the header; nothing was added")
+    return [find_repeated({name: _decode_cell(name, text) for name, text in row.items() if text}) for row in rows]
+
+
+def _decode_cell(name: str, text: str) -> object:
+    if name not in _WRITTEN_AS_JSON:
+        return text
+    try:
+        return decode_json(text)
+    except (ValueError, RecursionError):
+        return text
