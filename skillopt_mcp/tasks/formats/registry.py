@@ -80,7 +80,9 @@ def read_stream(stream: BinaryIO) -> list[object]:
 
 def write_rows(rows: Sequence[Mapping[str, object]], suffix: str = "") -> str:
     """Write stored tasks, as rows, in the format of a file's suffix; JSON lines where that writes none."""
-    writers = {end: each.write for each in reversed(FORMATS) if each.write for end in each.suffixes}
+    # Of those with one suffix, the one that is not detected is the common one.
+    by_use = sorted(FORMATS, key=lambda each: each.detect is None)
+    writers = {end: each.write for each in by_use if each.write for end in each.suffixes}
     return writers.get(suffix, writers[_DEFAULT_SUFFIX])(rows)
 
 
