@@ -120,8 +120,12 @@ def diagnose(workspace: Workspace, specs: Sequence[str] = ()) -> Diagnosis:
     hosts = {name: shutil.which(name) for name in _HOSTS}
     connected = connections(surroundings(), workspace.store_path)
     problems += [problem for each in connected for problem in each.problems]
-    lacking = [] if unread or any(root.n_skills for root in roots) or _has_skills(workspace, store) else [_NO_SKILL]
-    lacking += _unread_skills(places)
+    lacking = list[str]()
+    # A skill that is tracked may be outside of the roots.
+    if not (unread or any(root.n_skills for root in roots) or (store.exists and workspace.store.skills.list_skills())):
+        lacking.append(_NO_SKILL)
+    unreadable = filter(None, map(describe_unreadable, find_skill_folders(places)))
+    lacking += [f"a skill {text}" for text in islice(unreadable, _UNREAD_SHOWN)]
     if not unread and any(part.kind == "hooks" for each in connected for part in each.parts):
         lacking += filter(None, [to_track(workspace)])
     lacking += filter(None, [each.hindrance for each in connected])
@@ -143,17 +147,6 @@ def diagnose(workspace: Workspace, specs: Sequence[str] = ()) -> Diagnosis:
         problems=problems,
         lacking=lacking,
     )
-
-
-def _unread_skills(roots: Sequence[Path]) -> list[str]:
-    """Return the first few skills in these roots that cannot be read."""
-    texts = (f"a skill {text}" for folder in find_skill_folders(roots) if (text := describe_unreadable(folder)))
-    return list(islice(texts, _UNREAD_SHOWN))
-
-
-def _has_skills(workspace: Workspace, store: StoreState) -> bool:
-    """Return whether a skill is tracked, which may be outside of the roots."""
-    return store.exists and bool(workspace.store.skills.list_skills())
 
 
 def _store(workspace: Workspace, problems: list[str]) -> tuple[StoreState, str]:

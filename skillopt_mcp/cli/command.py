@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
 from functools import cache
 from importlib import import_module
-from inspect import cleandoc, getdoc
+from inspect import getdoc
 from pathlib import Path
 from types import UnionType
 from typing import (
@@ -157,12 +157,8 @@ def _classes(tree: ast.Module) -> Iterator[tuple[str, str]]:
             if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id == "command":
                 name = call.args[0]
                 if isinstance(name, ast.Constant) and not any(word.arg == "hidden" for word in call.keywords):
-                    yield str(name.value), _first_sentence(ast.get_docstring(node) or "")
-
-
-def _first_sentence(docstring: str) -> str:
-    text = " ".join(cleandoc(docstring).split("\n\n")[0].split())
-    return f"{text[:1].lower()}{text[1:]}".rstrip(".")
+                    text = " ".join((ast.get_docstring(node) or "").split("\n\n")[0].split())
+                    yield str(name.value), f"{text[:1].lower()}{text[1:]}".rstrip(".")
 
 
 def _find(words: Sequence[str]) -> tuple[type[Command], list[str]]:
@@ -293,16 +289,13 @@ def _parser(cls: type[Command]) -> argparse.ArgumentParser:
     declared: tuple[Field[Any], ...] = fields(cls) if is_dataclass(cls) else ()
     for field in declared:
         for mark in get_args(hints[field.name])[1:] if get_origin(hints[field.name]) is Annotated else ():
-            place = groups.setdefault(mark.group, parser.add_argument_group(mark.group)) if _group(mark) else parser
+            group = mark.group if isinstance(mark, Flag) else ""
+            place = groups.setdefault(group, parser.add_argument_group(group)) if group else parser
             default: Any = field.default_factory() if field.default_factory is not MISSING else field.default
             _add(place, field.name, get_args(hints[field.name])[0], mark, default)
     cls.declare(parser)
     _add_common(parser)
     return parser
-
-
-def _group(mark: Arg | Flag) -> str:
-    return mark.group if isinstance(mark, Flag) else ""
 
 
 def _add(place: argparse._ActionsContainer, name: str, hint: Any, mark: Arg | Flag, default: Any) -> None:

@@ -126,7 +126,9 @@ class Terminal:
     def emit(self, value: Mapping[str, object]) -> None:
         """Print one JSON object; a result in it is its fields."""
         with output():
-            results().write(json.dumps(value, ensure_ascii=True, default=_fields) + "\n")
+            results().write(
+                json.dumps(value, ensure_ascii=True, default=lambda each: each.model_dump(mode="json")) + "\n"
+            )
 
     def _print(self, stream: TextIO, text: str, style: str) -> None:
         if self.is_json and not self._is_reviewed:
@@ -218,10 +220,6 @@ def _login() -> str:
         return ""
     behind = os.environ.get("SUDO_USER", "")
     return f"{name}, by sudo of {behind}" if behind and behind != name else name
-
-
-def _fields(result: Any) -> Any:
-    return result.model_dump(mode="json")
 
 
 def _is_nowhere(path: Path) -> bool:

@@ -59,7 +59,10 @@ def export_run(workspace: Workspace, run_id: str, folder: Path) -> Exported:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         # The file that names the run comes first.
-        contents = {RUN_FILE: _json(_frozen(workspace, run)), **dict(_contents(workspace, run, steps, best))}
+        frozen = {name: value for name, value in asdict(run).items() if name != "result"}
+        frozen |= {name: json.loads(frozen[name]) for name in ("config", "prompts")}
+        frozen["n_tasks"] = n_tasks_of(workspace, run).model_dump()
+        contents = {RUN_FILE: _json(frozen), **dict(_contents(workspace, run, steps, best))}
         written = [path for path, content in contents.items() if _put(folder / path, content)]
         _put_folder(folder / BEST, best)
     except OSError as error:
@@ -149,14 +152,6 @@ def _step(workspace: Workspace, run: Run, step: StepRecord) -> Iterator[tuple[st
 
 def _files(workspace: Workspace, run: Run, version: str) -> SkillFiles:
     return workspace.store.skills.get_files(run.skill_id, version)
-
-
-def _frozen(workspace: Workspace, run: Run) -> dict[str, object]:
-    """Return what a run was frozen to, its JSON read."""
-    row = asdict(run)
-    row.pop("result")
-    n_tasks = n_tasks_of(workspace, run).model_dump()
-    return row | {"config": json.loads(run.config), "prompts": json.loads(run.prompts), "n_tasks": n_tasks}
 
 
 def _json(value: object) -> bytes:

@@ -75,7 +75,7 @@ def matched(uri: str) -> tuple[str, Mapping[str, str]] | None:
     if uri in (SKILLS, APP):
         return uri, {}
     for template in _TEMPLATES:
-        found = _parsed(template).match(uri)
+        found = _parse_template(template).match(uri)
         if found is not None:
             return template, {name: part for name, part in found.items() if isinstance(part, str)}
     return None
@@ -86,9 +86,7 @@ def mime_type(template: str) -> str:
     return {SKILLS: "application/json", APP: APP_TYPE}.get(template) or _TEMPLATES[template][3]
 
 
-@cache
-def _parsed(template: str) -> UriTemplate:
-    return UriTemplate.parse(template)
+_parse_template = cache(UriTemplate.parse)
 
 
 _LONGEST = 500
@@ -164,9 +162,13 @@ _SHAPES = {
 def listed_prompts() -> list[Prompt]:
     """Return the prompts, as hosts list them."""
     return [
-        Prompt(name=name, title=shape.title, description=shape.description, arguments=_arguments(shape))
+        Prompt(
+            name=name, title=shape.title, description=shape.description,
+            arguments=[PromptArgument(name=shape.argument, description=shape.hint, required=True)]
+            if shape.argument else [],
+        )
         for name, shape in _SHAPES.items()
-    ]
+    ]  # fmt: skip
 
 
 def rendered(name: str, arguments: Mapping[str, str] | None) -> GetPromptResult:
@@ -185,9 +187,3 @@ def rendered(name: str, arguments: Mapping[str, str] | None) -> GetPromptResult:
     text = shape.text.replace(f"{{{shape.argument}}}", quoted) if wanted else shape.text
     message = PromptMessage(role="user", content=TextContent(type="text", text=text))
     return GetPromptResult(description=shape.description, messages=[message])
-
-
-def _arguments(shape: _Shape) -> list[PromptArgument]:
-    if not shape.argument:
-        return []
-    return [PromptArgument(name=shape.argument, description=shape.hint, required=True)]

@@ -11,7 +11,6 @@ from functools import partial
 from skillopt_mcp.actions.promotions.consent import Consent
 from skillopt_mcp.core.budgets import Caps
 from skillopt_mcp.core.errors import NotFound
-from skillopt_mcp.core.results import SkillRow
 from skillopt_mcp.core.skills import Skill, short
 from skillopt_mcp.core.text import shown
 from skillopt_mcp.documents.diffs import unified_diff
@@ -114,7 +113,10 @@ class StoreResources:
         n_of = Counter(row.name for row in rows)
         lines, room = list[str](), ANSWER_BYTES
         for row in rows:
-            line = json.dumps(_short(row, is_alone=n_of[row.name] == 1), ensure_ascii=False)
+            # The path where the name does not say it.
+            where = {} if row.tracked and n_of[row.name] == 1 else {"path": row.path}
+            short_row = {"name": row.name, "tracked": row.tracked, **where, "next_step": row.next_step.action}
+            line = json.dumps(short_row, ensure_ascii=False)
             room -= len(line.encode()) + len(_BETWEEN)
             if room < _MORE_BYTES:
                 more = {"left_out": len(rows) - len(lines), "more": "list_skills"}
@@ -162,9 +164,3 @@ class StoreResources:
         candidates = self._workspace.store.candidates.list_candidates(skill.id)
         live = [skill.live_version, *(id for each in promotions for id in (each.to_version, each.from_version))]
         return [*live, *(candidate.version_id for candidate in reversed(candidates))]
-
-
-def _short(row: SkillRow, *, is_alone: bool) -> dict[str, object]:
-    """Return the line of a skill among many: its next step, and its path where the name does not say it."""
-    where = {} if row.tracked and is_alone else {"path": row.path}
-    return {"name": row.name, "tracked": row.tracked, **where, "next_step": row.next_step.action}

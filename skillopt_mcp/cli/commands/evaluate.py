@@ -28,7 +28,6 @@ from skillopt_mcp.cli.reports import show_foreseen, show_page, show_report
 from skillopt_mcp.cli.spending import BrokenOff, Planned, Sending, agree, require_backends, simulation
 from skillopt_mcp.cli.terminal import Terminal
 from skillopt_mcp.cli.watching import Watch
-from skillopt_mcp.core.candidates import Candidate
 from skillopt_mcp.core.errors import Stopped
 from skillopt_mcp.core.results import Evaluated, Foreseen, Proposed
 from skillopt_mcp.training.promotion_test import Asked
@@ -89,14 +88,12 @@ class Evaluate(Sending):
                 workspace = stack.enter_context(with_companion(workspace, companion, companion.live_version))
             return self._test(workspace, terminal)
 
-    def _candidate(self, workspace: Workspace) -> Candidate:
+    def _test(self, workspace: Workspace, terminal: Terminal) -> Evaluated | PlannedTest | BrokenOff:
         if self.file or self.against:
             new = Path(self.file) if self.file else None
-            return candidate_of_files(workspace, self.subject, new, self.against)
-        return candidate_named(workspace, self.subject)
-
-    def _test(self, workspace: Workspace, terminal: Terminal) -> Evaluated | PlannedTest | BrokenOff:
-        candidate = self._candidate(workspace)
+            candidate = candidate_of_files(workspace, self.subject, new, self.against)
+        else:
+            candidate = candidate_named(workspace, self.subject)
         check_testable(workspace, candidate)
         require_backends(target=self.target)
         asked = Asked(self.no_worse, self.max_pairs, self.graded)
