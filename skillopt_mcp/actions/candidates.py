@@ -125,7 +125,7 @@ def kept(workspace: Workspace, made: Candidate, patch: Patch, applied: Applied) 
 
 
 def proposed(skill_name: str, base: SkillFiles, applied: Applied, made: Candidate | None) -> Proposed:
-    """Return what became of edits; without a candidate nothing would change."""
+    """What became of edits; without a candidate nothing would change."""
     found = made.findings if made else ()
     broken = introduced(base, applied.files, skill_name)
     n_bytes = max(EDITS_BYTES // max(1, len(applied.reports)) - ROW_BYTES, 0)  # all fit into one answer
@@ -156,7 +156,7 @@ def proposed(skill_name: str, base: SkillFiles, applied: Applied, made: Candidat
 
 
 def _step(skill_name: str, applied: Applied, made: Candidate | None) -> NextStep:
-    """Return what to do with what edits led to."""
+    """What to do with what edits led to."""
     n_unmade, n = sum(report.status != "applied" for report in applied.reports), len(applied.reports)
     if made is None:
         why = f"{n_unmade} of {n} edits do not match the file: correct them" if n_unmade else "the file has these edits"
@@ -168,7 +168,7 @@ def _step(skill_name: str, applied: Applied, made: Candidate | None) -> NextStep
 
 
 def with_past(store: Store, result: Proposed, made: Candidate) -> Proposed:
-    """Return what edits led to, with what became of their candidate, or of the same edits, before."""
+    """What edits led to, with what became of their candidate, or of the same edits, before."""
     decision = store.decisions.latest(made.skill_id, GATE, made.base_version, made.version_id)
     verdict = decision.verdict if decision else ""
     step, status = bring_back(store, made), result.status
@@ -281,7 +281,7 @@ class Repeat(NamedTuple):
 
 
 def repeated(store: Store, candidate: Candidate) -> Repeat | None:
-    """Return which edit that a person rolled back, and did not put back since, a candidate makes again."""
+    """Which edit that a person rolled back, and did not put back since, a candidate makes again."""
     changes = store.promotions.list_promotions(candidate.skill_id)
     undone = rolled_back(changes)
     if candidate.version_id in undone:
@@ -291,7 +291,7 @@ def repeated(store: Store, candidate: Candidate) -> Repeat | None:
 
 
 def describe_rolled_back_repeat(store: Store, candidate: Candidate) -> str:
-    """Return that a candidate makes an edit again that a person rolled back; else ""."""
+    """The notice that a candidate makes an edit again that a person rolled back; else ""."""
     again = repeated(store, candidate)
     return f"it {again.what}, which a person rolled back" if again else ""
 
@@ -313,7 +313,7 @@ class Lines(NamedTuple):
     removed: frozenset[str]
 
     def share(self, edit: Lines) -> float:
-        """Return how much of what an edit brings is brought here, 0 to 1; of one that only takes, 1 if all is taken.
+        """How much of what an edit brings is brought here, 0 to 1; of one that only takes, 1 if all is taken.
 
         To replace a line takes it out as well.
         """

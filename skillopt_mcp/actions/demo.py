@@ -144,7 +144,7 @@ def prepare_demo(folder: Path, world: Kind, seed: int) -> DemoPlace:
 
 
 def run_demo(place: DemoPlace, notify: Notify = silent) -> Demonstrated:
-    """Return what the test says of a skill against itself, of a harmful line, and of the skill once it is trained.
+    """What the test says of a skill against itself, of a harmful line, and of the skill once it is trained.
 
     What is better is promoted; the test is that of every skill.
     """
@@ -184,7 +184,7 @@ def run_demo(place: DemoPlace, notify: Notify = silent) -> Demonstrated:
 
 
 def _against_itself(place: DemoPlace, held: Sequence[Task]) -> Same:
-    """Return what means and the test say of the same draws, of one text in both arms."""
+    """What means and the test say of the same draws, of one text in both arms."""
     world, taught = World(place.world, place.seed), taught_by(make_skill(place.seed).text)
     rates = [world.pass_rate(taught, topics_of(task.prompt)) for task in held]
     random, same = Random(f"same {place.seed}"), Same(n=N_SAME, by_means=0, by_test=0)
@@ -200,7 +200,7 @@ def _against_itself(place: DemoPlace, held: Sequence[Task]) -> Same:
 
 
 def _with_a_nice_line(workspace: Workspace, place: DemoPlace, held: Sequence[Task], notify: Notify) -> Harmful:
-    """Return what a person's edit does that adds a harmful line to a version of the skill that teaches everything."""
+    """What a person's edit does that adds a harmful line to a version of the skill that teaches everything."""
     text = make_skill(place.seed).text
     rules = text + "".join(f"- {topic.lesson}\n" for topic in TOPICS if topic.lesson not in text)
     old, new = place.folder / "all-rules.md", place.folder / "nice-line.md"
@@ -241,7 +241,7 @@ def advised(workspace: Workspace, skill_id: int, found: Found) -> Found:
 
 
 def _is_own(task: Task, seed: int) -> bool:
-    """Return whether the simulation of this seed made a task: it alone has the right answer to it."""
+    """Whether the simulation of this seed made a task: it alone has the right answer to it."""
     if not isinstance(task.judge, Exact | Numeric):
         return False
     outcome = score(task.judge, right_answer(seed, task.prompt))

@@ -47,7 +47,7 @@ class Forecast(BaseModel):
 
 
 def forecast(workspace: Workspace, calls: Mapping[Role, int], concurrency: int | None = None) -> Forecast:
-    """Return what so many calls of each role take at most, with so many of them at once."""
+    """What so many calls of each role take at most, with so many of them at once."""
     tokens, usd, seconds, unknown = 0.0, 0.0, 0.0, list[Role]()
     priced, is_default = True, False
     for role, n_calls in calls.items():
@@ -74,7 +74,7 @@ def forecast(workspace: Workspace, calls: Mapping[Role, int], concurrency: int |
 
 
 def most_again(calls: Mapping[Role, int]) -> int:
-    """Return how many calls an estimate leaves out at most, which retry unusable replies."""
+    """How many calls an estimate leaves out at most, which retry unusable replies."""
     return MAX_REASKS * (calls.get("optimizer", 0) + calls.get("judge", 0))
 
 
@@ -104,7 +104,7 @@ class Estimate(BaseModel):
 
 
 def estimate_run(workspace: Workspace, skill: str, config: Config, only: Collection[str] | None = None) -> Estimate:
-    """Return what a run of a skill, on the tasks of these digests `only`, would ask at most.
+    """What a run of a skill, on the tasks of these digests `only`, would ask at most.
 
     Raises NotFound, BadSkill, Refused where git left a conflict in the skill.
     """
@@ -130,7 +130,7 @@ def describe_reach(workspace: Workspace, run: Run, estimate: Estimate) -> str:
 
 
 def run_gaps(workspace: Workspace, run: Run) -> list[str]:
-    """Return why no standing permission would cover an edit of a run, before it is made."""
+    """Why no standing permission would cover an edit of a run, before it is made."""
     held = held_out(tasks_of(workspace, run))
     units = [family[0] for family in families(held)]
     found = evidence_gaps(units, evidence_of(workspace.backends_for(held))) if held else []
@@ -138,7 +138,7 @@ def run_gaps(workspace: Workspace, run: Run) -> list[str]:
 
 
 def estimate_rest(workspace: Workspace, run: Run) -> dict[Role, int]:
-    """Return what an unfinished run may still ask of each role at most: its estimate, less what was answered.
+    """What an unfinished run may still ask of each role at most: its estimate, less what was answered.
 
     Where a backend has changed, the earlier answers serve finished steps alone: the other steps are asked in full.
     """
@@ -159,7 +159,7 @@ def estimate_rest(workspace: Workspace, run: Run) -> dict[Role, int]:
 
 
 def estimate_end(workspace: Workspace, run: Run) -> dict[Role, int]:
-    """Return what a run whose search is over may still ask of each role at most: its promotion test."""
+    """What a run whose search is over may still ask of each role at most: its promotion test."""
     store, steps = workspace.store, workspace.store.runs.list_steps(run.id)
     ending = price_of_test(workspace, run.base_version, run.skill_id, _in_use(workspace, run))
     n_runs = ending.n_runs if steps and steps[-1].best_version != run.base_version else 0
@@ -196,7 +196,7 @@ def _whole(n_train: int, config: Config) -> _Training:
 
 
 def _rest(workspace: Workspace, run: Run) -> _Training:
-    """Return what is left of a run's training once its current and its best version are measured again."""
+    """What is left of a run's training once its current and its best version are measured again."""
     plan = planned(workspace, run)
     left = list(steps(plan, after=len(workspace.store.runs.list_steps(run.id))))
     kinds = Counter(step.kind for step in left)
@@ -207,7 +207,7 @@ def _rest(workspace: Workspace, run: Run) -> _Training:
 def _estimate(
     tasks: list[Task], n_sessions: int, config: Config, ending: TestPrice, training: _Training | None = None
 ) -> Estimate:
-    """Return what a training asks at most, the whole one if none is given, and the test that it ends with."""
+    """What a training asks at most, the whole one if none is given, and the test that it ends with."""
     train, val = search_splits(tasks, config)
     n_train, n_val = len(train), len(val)
     sizes, n_slow, n_meta, n_measured, n_epochs = training or _whole(n_train, config)
@@ -251,7 +251,7 @@ def estimate_test(test: Test, done: int = 0) -> dict[Role, int]:
 
 
 def _evaluations(n_steps: int, n_slow: int, config: Config) -> int:
-    """Return how often a run rolls out a version on all val tasks at most, after its base: its gate asks for more."""
+    """How often a run rolls out a version on all val tasks at most, after its base: its gate asks for more."""
     gate = config.gate if config.use_gate else "strict"
     # Of a candidate: by itself; next to the current one; and twice more, where nearly all tasks fell.
     per_look = {"strict": 1, "fresh": 1, "paired_se": 2, "no_regression": 3}[gate]

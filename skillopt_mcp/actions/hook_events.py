@@ -25,7 +25,7 @@ _CALLED = re.compile(rb'"name"\s*:\s*"Skill"')
 
 
 def marks(line: bytes) -> bool:
-    """Return whether a line may show that a skill was opened; cheap, with false positives."""
+    """Whether a line may show that a skill was opened; cheap, with false positives."""
     return any(mark in line for mark in _MARKS) or _CALLED.search(line) is not None
 
 
@@ -82,12 +82,12 @@ class HookEvent:
 
     @property
     def has_ended(self) -> bool:
-        """Return whether the session is over."""
+        """Whether the session is over."""
         return self.hook_event_name == END
 
     @property
     def has_begun(self) -> bool:
-        """Return whether the session only begins, or is resumed."""
+        """Whether the session only begins, or is resumed."""
         return self.hook_event_name == START
 
 
@@ -118,7 +118,7 @@ def transcripts_of(event: HookEvent) -> list[Path]:
 
 
 def may_record(store_path: Path, event: HookEvent) -> bool:
-    """Return whether a skill may have been opened in what an event is about, or there is a problem to report.
+    """Whether a skill may have been opened in what an event is about, or there is a problem to report.
 
     That is a store that is none, and a transcript that cannot be read. Raises OSError when the store cannot be, and
     BadInput where there is no transcript.

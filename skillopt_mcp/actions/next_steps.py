@@ -53,13 +53,13 @@ def advise_skill(store: Store, skill: Skill) -> NextStep:
 
 
 def was_live(store: Store, candidate: Candidate) -> bool:
-    """Return whether a candidate was ever promoted, or its version rolled back to."""
+    """Whether a candidate was ever promoted, or its version rolled back to."""
     changes = store.promotions.list_promotions(candidate.skill_id)
     return any(each.to_version == candidate.version_id for each in changes)
 
 
 def bring_back(store: Store, candidate: Candidate) -> NextStep | None:
-    """Return how a person has a candidate again that a person rolled back; None for any other candidate."""
+    """How a person has a candidate again that a person rolled back; None for any other candidate."""
     if candidate.version_id not in rolled_back(store.promotions.list_promotions(candidate.skill_id)):
         return None
     arguments = {

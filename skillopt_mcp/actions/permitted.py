@@ -26,7 +26,7 @@ _SHOWN_CODE = 60
 
 
 def permission_gaps(workspace: Workspace, candidate: Candidate, units: Sequence[Task], backend: str) -> list[str]:
-    """Return why no standing permission covers a candidate, whatever its test on these units by a backend says."""
+    """Why no standing permission covers a candidate, whatever its test on these units by a backend says."""
     store, skill_id = workspace.store, candidate.skill_id
     files = (store.skills.get_files(skill_id, each) for each in (candidate.base_version, candidate.version_id))
     run = store.runs.get_run(candidate.run_id) if candidate.run_id else None
@@ -42,7 +42,7 @@ def permission_gaps(workspace: Workspace, candidate: Candidate, units: Sequence[
 
 
 def evidence_gaps(units: Sequence[Task], backend: str) -> list[str]:
-    """Return why a person should look at a test on these units, whose attempts are made and judged by a backend."""
+    """Why a person should look at a test on these units, whose attempts are made and judged by a backend."""
     asks_host = any(isinstance(leaf, ByHost) for task in units for leaf in leaves(task.judge))
     by_host = kind_of(backend) == "host" or asks_host
     found = ["a host's agents made or judged the attempts of its test"] if by_host else []
@@ -52,7 +52,7 @@ def evidence_gaps(units: Sequence[Task], backend: str) -> list[str]:
 
 
 def source_gaps(store: Store, run: Run, *, is_own: bool = True) -> list[str]:
-    """Return why edits of a run may be another's idea: it was shown more than our own rollouts of a person's tasks.
+    """Why edits of a run may be another's idea: it was shown more than our own rollouts of a person's tasks.
 
     The edits are not `is_own` where they cite anything else.
     """
@@ -73,7 +73,7 @@ def source_gaps(store: Store, run: Run, *, is_own: bool = True) -> list[str]:
 
 
 def beyond_small_edit(base: SkillFiles, new: SkillFiles) -> str:
-    """Return why a change is more than a small edit of the words of the main document's body, or an empty string.
+    """Why a change is more than a small edit of the words of the main document's body, or an empty string.
 
     Nothing that a host reads as configuration, or that an agent may run, is among those words.
     """

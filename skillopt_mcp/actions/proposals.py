@@ -78,7 +78,7 @@ def propose_from_evidence(
 def advance_proposal(
     workspace: Workspace, run: Run, wait_s: float | None, capacity: Capacity | None, notify: Notify = silent
 ) -> Proposed:
-    """Return where a proposal stands, advanced as far as its backends answer, and work as `hand_out` does.
+    """Where a proposal stands, advanced as far as its backends answer, and work as `hand_out` does.
 
     Raises Refused when it was given up.
     """
@@ -289,7 +289,7 @@ def _mark_unseen(store: Store, run: Run) -> None:
 
 
 def _is_lost(store: Store, run: Run) -> bool:
-    """Return whether every analyst that a proposal asked stayed without an answer."""
+    """Whether every analyst that a proposal asked stayed without an answer."""
     asked = add_up([row for row in store.ledger.list_rows(run.id) if row.stage == "reflect"])
     return 0 < asked.n_missing == asked.n_calls - asked.n_again
 

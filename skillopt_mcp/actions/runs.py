@@ -184,7 +184,7 @@ def _alike(workspace: Workspace, new: Run, *, is_finished: bool, allow_changed: 
 
 
 def describe_others_left(workspace: Workspace, run: Run) -> str:
-    """Return which other runs of the skill are unfinished, those that have sent most calls first; "" for none."""
+    """Which other runs of the skill are unfinished, those that have sent most calls first; "" for none."""
     store = workspace.store
     left = [
         (store.budgets.get_spent(each.id).calls, each.id)
@@ -394,7 +394,7 @@ def _candidate(workspace: Workspace, run: Run, base: SkillFiles, best: Best) -> 
 
 
 def _moved(workspace: Workspace, run: Run, skill: Skill, made: Candidate) -> str:
-    """Return how what is live differs from what a run began with, "" where it does not, or is the run's best."""
+    """How what is live differs from what a run began with, "" where it does not, or is the run's best."""
     if trouble := workspace.trouble(skill):
         return trouble
     live = workspace.again(skill).live_version
@@ -406,7 +406,7 @@ def _moved(workspace: Workspace, run: Run, skill: Skill, made: Candidate) -> str
 def replayed(
     workspace: Workspace, run: Run, skill: Skill, made: Candidate | None, outcome: TestReport | str
 ) -> Replayed:
-    """Return what became of a run; `outcome` is what its promotion test found, or why there was none."""
+    """What became of a run; `outcome` is what its promotion test found, or why there was none."""
     test = None if isinstance(outcome, str) else outcome
     store = workspace.store
     used = account(store, run.id)
@@ -444,7 +444,7 @@ def replayed(
 
 
 def why_none(steps: Sequence[StepRecord]) -> str:
-    """Return why no version of a run is better than its base: it may never have made one, or never measured one."""
+    """Why no version of a run is better than its base: it may never have made one, or never measured one."""
     if not steps:
         return TOPPED
     if any(step.candidate is not None for step in steps):
@@ -457,7 +457,7 @@ def why_none(steps: Sequence[StepRecord]) -> str:
 
 
 def stored_baseline(workspace: Workspace, run: Run) -> Mean | None:
-    """Return what the base version scored by the replies in the store, asking no model; None without all of them."""
+    """What the base version scored by the replies in the store, asking no model; None without all of them."""
     store, backends = workspace.store, run_backends(workspace, run)
 
     def ask(calls: Sequence[Call], /) -> list[Reply]:
@@ -478,7 +478,7 @@ def stored_baseline(workspace: Workspace, run: Run) -> Mean | None:
 def _next_step(
     workspace: Workspace, run: Run, skill: Skill, made: Candidate | None, verdict: Verdict | None
 ) -> NextStep:
-    """Return what to do after a run with its best version, which may have been promoted before the run ended."""
+    """What to do after a run with its best version, which may have been promoted before the run ended."""
     if made is None:
         return NextStep(action="inspect", arguments={"id": run.id}, why="nothing to promote")
     changes = workspace.store.promotions.list_promotions(made.skill_id)
@@ -582,7 +582,7 @@ def list_runs(workspace: Workspace, skill: str | None = None) -> RunList:
 
 
 def resume_step(workspace: Workspace, run: Run) -> NextStep | None:
-    """Return how to go on with a run; None when it is over, or cannot be resumed."""
+    """How to go on with a run; None when it is over, or cannot be resumed."""
     skill = workspace.store.skills.get_skill(run.skill_id)
     name = shlex.split(called(workspace.store, skill))[0]
     if run.kind == "replay":
@@ -603,7 +603,7 @@ def resume_step(workspace: Workspace, run: Run) -> NextStep | None:
 
 
 def evaluation_step(workspace: Workspace, run: Run) -> NextStep | None:
-    """Return how to test the best version of an unfinished run; None where it has none that is better."""
+    """How to test the best version of an unfinished run; None where it has none that is better."""
     steps = workspace.store.runs.list_steps(run.id)
     if run.kind != "replay" or run.status == "finished" or not steps or steps[-1].best_version == run.base_version:
         return None
@@ -611,7 +611,7 @@ def evaluation_step(workspace: Workspace, run: Run) -> NextStep | None:
 
 
 def describe_running(workspace: Workspace, name: str) -> str:
-    """Return which run of the skill another process advances, as a new run repeats its calls; "" for none."""
+    """Which run of the skill another process advances, as a new run repeats its calls; "" for none."""
     for run_id, started_at in workspace.store.runs.list_running(workspace.recorded(name).id):
         if is_locked(workspace.store.locks_path, run_id):
             since = f"is running since {started_at[:16]}Z"

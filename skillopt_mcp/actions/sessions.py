@@ -131,7 +131,7 @@ class Harvester:
             self._n_files += 1
 
     def result(self) -> Harvested:
-        """Return what was found so far."""
+        """What was found so far."""
         return Harvested(
             n_files=self._n_files,
             n_bytes=self._n_bytes,
@@ -165,7 +165,7 @@ class Harvester:
             self._skills[skill.name] += 1
 
     def _is_known(self, session: str, attempt: SessionAttempt, skill: Skill) -> bool:
-        """Return whether an attempt was recorded before, by the agent itself or by another reading; else record it."""
+        """Whether an attempt was recorded before, by the agent itself or by another reading; else record it."""
         is_placed = self._workspace.store.trajectories.is_placed(skill.id, session, attempt.index)
         recording = _recording(session, attempt, skill)
         of_itself = recorded_itself(self._workspace, skill.id, attempt.recorded, recording)

@@ -26,7 +26,7 @@ def submit_work(
     workspace: Workspace, replies: Sequence[object], job_id: str = "", capacity: Capacity | None = None,
     wait_s: float | None = None, notify: Notify = silent,
 ) -> Submitted:  # fmt: skip
-    """Return what became of the replies, and where their job, or the named one, stands then.
+    """What became of the replies, and where their job, or the named one, stands then.
 
     A reply is {work_id} (the server reads the folder), {work_id, reply, tool_calls?, score?} or {work_id, failed}. With
     capacity 0 and no job named, an agent only hands in: the outcome of the job is for the session that drives it.
@@ -67,7 +67,7 @@ def submit_work(
 
 
 def _advance(workspace: Workspace, job: str, capacity: Capacity, wait_s: float | None, notify: Notify) -> Submitted:
-    """Return where a job stands, advanced as far as its backends answer: work, its result, or why it stopped."""
+    """Where a job stands, advanced as far as its backends answer: work, its result, or why it stopped."""
     store, again = workspace.store, dict[str, JsonValue](job_id=job)
     outcome: Evaluated | Proposed
     try:
@@ -105,7 +105,7 @@ def _advance(workspace: Workspace, job: str, capacity: Capacity, wait_s: float |
 
 
 def _after_stop(workspace: Workspace, job: str) -> NextStep:
-    """Return what to do about a stopped job: go on with it, or make another proposal where the file has changed."""
+    """What to do about a stopped job: go on with it, or make another proposal where the file has changed."""
     store = workspace.store
     go_on = NextStep(action="submit_work", arguments={"job_id": job}, why="correct what `reason` says first")
     if job.startswith(_PROPOSAL):

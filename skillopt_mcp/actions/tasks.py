@@ -202,7 +202,7 @@ def _insert(workspace: Workspace, skill: str, plan: TaskPlan) -> TasksAdded:
 
 
 def _must_wait(workspace: Workspace, skill_id: int) -> bool:
-    """Return whether tasks that are added here are in train until a person has looked at them.
+    """Whether tasks that are added here are in train until a person has looked at them.
 
     An agent's are, and where a person has tasks, also those of a process that nobody watches.
     """
@@ -295,7 +295,7 @@ class Checked(BaseModel):
 
 
 def check_file(workspace: Workspace, skill: str, path: Path, splits: SplitPlan | None = None) -> Checked:
-    """Return what adding would reject of a file, or of a data set by its plan, and what `check_stored` would find then.
+    """What adding would reject of a file, or of a data set by its plan, and what `check_stored` would find then.
 
     Nothing is stored: neither a store nor a tracked skill is made. Raises BadInput, NotFound, BadSkill.
     """
@@ -341,7 +341,7 @@ def check_file(workspace: Workspace, skill: str, path: Path, splits: SplitPlan |
 
 
 def check_stored(workspace: Workspace, skill: str) -> Checked:
-    """Return what is wrong with the stored tasks of a skill. Raises NotFound, BadSkill."""
+    """What is wrong with the stored tasks of a skill. Raises NotFound, BadSkill."""
     tasks = workspace.store.tasks.list_in_use(workspace.recorded(skill).id)
     problems, alike = _problems(workspace.store, tasks, {task.name for task in tasks}, skill)
     shown = [TaskProblem(task=name, id=name, reason=why) for name, why in problems]
@@ -359,7 +359,7 @@ def _few(tasks: Sequence[Task]) -> list[Note]:
 def _problems(
     store: Store | None, tasks: Sequence[Task], names: Collection[str], skill: str
 ) -> tuple[list[tuple[str, str]], list[Note]]:
-    """Return what is wrong with the tasks of these names among all, as (name, reason), and what may well be right.
+    """What is wrong with the tasks of these names among all, as (name, reason), and what may well be right.
 
     Registered programs are run for it. The name is "" where a reason is about none of them.
     """
@@ -460,7 +460,7 @@ class _Tasks:
 def near_train_tasks(
     store: Store, skill_id: int, held_out: Sequence[Task], others: Iterable[Task] | None = None
 ) -> Note | None:
-    """Return how many of these held-out tasks have nearly the prompt of a train task among `others`, if any.
+    """How many of these held-out tasks have nearly the prompt of a train task among `others`, if any.
 
     The others are the tasks in use, if none are given. The ids stay out: who does the work may read the note.
     """
@@ -502,7 +502,7 @@ _NO_MEMORY = re.compile("MemoryError|cannot allocate memory|out of memory|bad_al
 
 
 def try_command(command: RegisteredCommand) -> CheckReply:
-    """Return how a program ends on an empty answer, without files. Raises BadInput when it cannot be run here."""
+    """How a program ends on an empty answer, without files. Raises BadInput when it cannot be run here."""
     evidence = json.dumps({"answer": "", "files": []})
     call = Call("judge", "check", Question(command.name, evidence, "check"), "trial")
     reply = asyncio.run(CommandRunner({command.name: command}).complete(call))
@@ -512,7 +512,7 @@ def try_command(command: RegisteredCommand) -> CheckReply:
 
 
 def cannot_pass(trial: CheckReply) -> str:
-    """Return why a program whose trial ended so may never pass an answer, "" when its trial came to an end."""
+    """Why a program whose trial ended so may never pass an answer, "" when its trial came to an end."""
     ending = _ENDINGS[trial.limit] if trial.limit else ""
     if trial.exit and _NO_MEMORY.search(trial.output):
         ending = "ran out of memory (allow it more with --memory)"
@@ -520,7 +520,7 @@ def cannot_pass(trial: CheckReply) -> str:
 
 
 def n_judged_by(workspace: Workspace, name: str) -> int:
-    """Return how many tasks, of all skills, name a program as their judge."""
+    """How many tasks, of all skills, name a program as their judge."""
     store = workspace.store
     tasks = (task for skill in store.skills.list_skills() for task in store.tasks.list_tasks(skill.id))
     return sum(name in missing_programs(task.judge, ()) for task in tasks)
@@ -568,12 +568,12 @@ class Removal(BaseModel):
 
     @property
     def n_held_out(self) -> int:
-        """Return how many of them are test tasks."""
+        """How many of them are test tasks."""
         return sum(row.split == "test" for row in self.rows)
 
     @property
     def n_drawn(self) -> int:
-        """Return how many of them promotion tests have drawn."""
+        """How many of them promotion tests have drawn."""
         return sum(row.n_tests > 0 for row in self.rows)
 
 
@@ -588,7 +588,7 @@ class Removed(Result):
 
 
 def review_removal(workspace: Workspace, skill: str, ids: Sequence[str]) -> Removal:
-    """Return what removing these tasks would do; nothing is written. Raises NotFound for an unknown id."""
+    """What removing these tasks would do; nothing is written. Raises NotFound for an unknown id."""
     tracked = workspace.kept(skill)
     found, already = _named(workspace, tracked, ids)
     tests = workspace.store.tests.list_of_skill(tracked.id)

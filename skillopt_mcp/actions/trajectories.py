@@ -84,7 +84,7 @@ def _score(workspace: Workspace, skill: Skill, trajectory_id: str, new: NewTraje
 
 
 def _next_step(workspace: Workspace, skill: Skill, n_new: int, unscored_id: str) -> NextStep | None:
-    """Return what to do once an attempt is there: without a score it teaches nothing."""
+    """What to do once an attempt is there: without a score it teaches nothing."""
     arguments: dict[str, JsonValue] = {"skill": handle(workspace.store, skill)}
     if unscored_id:
         why = f"{unscored_id} has no score: say whether it succeeded (hard)"
@@ -100,7 +100,7 @@ def _next_step(workspace: Workspace, skill: Skill, n_new: int, unscored_id: str)
 
 
 def checked(recording: Recording, redactor: Redactor, session: str) -> NewTrajectory:
-    """Return what is stored of an attempt, secrets taken out. Raises BadInput where it cannot be stored."""
+    """What is stored of an attempt, secrets taken out. Raises BadInput where it cannot be stored."""
     if not recording.task.strip():
         raise BadInput("task is empty: say what was asked of the agent")
     if recording.soft is not None and not (math.isfinite(recording.soft) and 0 <= recording.soft <= 1):

@@ -46,11 +46,11 @@ class SessionFormat(Protocol):
     """How one host writes its sessions."""
 
     def keeps(self, line: bytes) -> bool:
-        """Return whether a line may hold a message; cheap, with false positives."""
+        """Whether a line may hold a message; cheap, with false positives."""
         ...
 
     def said(self, line: bytes) -> Said | None:
-        """Return what a person says in a kept line that begins a turn, None for all others."""
+        """What a person says in a kept line that begins a turn, None for all others."""
         ...
 
     def folder(self, line: bytes) -> str | None:
@@ -148,7 +148,7 @@ class _Any(Event):
 
 
 def is_host_line(line: bytes) -> bool:
-    """Return whether a host may have written a line: an object of JSON that says what it is."""
+    """Whether a host may have written a line: an object of JSON that says what it is."""
     if b'"type"' not in line and b'"payload"' not in line:
         return False
     row = parsed(line.decode("utf-8", "replace"), _Any)
@@ -179,7 +179,7 @@ NOTHING = SelfRecorded()
 
 
 def self_recorded(messages: Iterable[Message]) -> SelfRecorded:
-    """Return what the agent recorded in a turn; an attempt that it only scored there was recorded before."""
+    """What the agent recorded in a turn; an attempt that it only scored there was recorded before."""
     own = [message for message in messages if message.name and _is_record(message.name)]
     given = [_arguments(message.content) for message in own if message.role == TOOL_CALL]
     results = [message.content for message in own if message.role == "tool" and _NEW.search(message.content)]
@@ -234,7 +234,7 @@ def uses_in(raw: Sequence[str], messages: Iterable[Message]) -> Iterator[Use]:
 
 
 def is_own_work(messages: Iterable[Message]) -> bool:
-    """Return whether a work item was opened: what is done there is evidence, and may be held out."""
+    """Whether a work item was opened: what is done there is evidence, and may be held out."""
     return any(message.role == TOOL_CALL and ORDER in message.content for message in messages)
 
 

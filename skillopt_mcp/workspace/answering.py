@@ -23,7 +23,7 @@ ALLOWED = "--allow-changed"
 
 
 def answering(backends: Mapping[Role, Backend], after: int = 0) -> Answering:
-    """Return who answers in a run from now on, when so many of its steps are finished."""
+    """Who answers in a run from now on, when so many of its steps are finished."""
     return Answering(after, {role: backend.fingerprint for role, backend in sorted(backends.items())}, __version__)
 
 
@@ -51,7 +51,7 @@ class Names(NamedTuple):
         return cls(backends["target"].name, backends["optimizer"].name, judge_named(backends))
 
     def fit(self, run: Run) -> bool:
-        """Return whether a run was begun with the same models, however they are asked; fingerprints show the rest."""
+        """Whether a run was begun with the same models, however they are asked; fingerprints show the rest."""
         begun = (run.target, run.optimizer, run.judge)
         return all(without_options(one) == without_options(other) for one, other in zip(begun, self, strict=True))
 
@@ -97,7 +97,7 @@ def changed_since(workspace: Workspace, run: Run, now: Answering) -> list[Change
 
 
 def describe_changes(run: Run) -> list[str]:
-    """Return which backends changed during a run, and after which of its steps."""
+    """Which backends changed during a run, and after which of its steps."""
     return [
         f"{f'after step {now.after}' if now.after else 'before its first step'}, the {each.role} changed from "
         f"'{each.before}' to '{each.now}'"
@@ -117,7 +117,7 @@ def check_unchanged(
 
 
 def describe_changed(run: Run, others: Iterable[ChangedBackend]) -> str:
-    """Return that backends have changed since a run began."""
+    """The notice that backends have changed since a run began."""
     return f"run '{run.id}' began with another model, or another state of it: {'; '.join(map(str, others))}"
 
 
@@ -148,13 +148,13 @@ def note_answering(workspace: Workspace, run: Run, backends: Mapping[Role, Backe
 
 
 def _lasting(workspace: Workspace, run: Run) -> tuple[Answering, ...]:
-    """Return who answered first, and then in finished steps of a run, the latest last."""
+    """Who answered first, and then in finished steps of a run, the latest last."""
     n_steps = len(workspace.store.runs.list_steps(run.id)) if len(run.answering) > 1 else 0
     return run.answering[:1] + tuple(each for each in run.answering[1:] if each.after < n_steps)
 
 
 def describe_own_backend(run: Run) -> str:
-    """Return how to resume a run that a program began with its own backend; "" where a command can name them all."""
+    """How to resume a run that a program began with its own backend; "" where a command can name them all."""
     own = next((name for name in (run.target, run.optimizer, run.judge) if name and not _can_be_named(name)), "")
     if not own:
         return ""

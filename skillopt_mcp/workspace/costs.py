@@ -31,7 +31,7 @@ _DEFAULT_TOKENS = {"host": 35_000, "claude-code": 35_000, "codex": 42_000}
 
 
 def default_tokens(backend: str) -> int:
-    """Return how many tokens a call to an agent takes by default, 0 for a backend that is no agent."""
+    """How many tokens a call to an agent takes by default, 0 for a backend that is no agent."""
     return _DEFAULT_TOKENS.get(backend.partition(COMPANION)[0].partition(":")[0], 0)
 
 
@@ -110,19 +110,19 @@ class Account:
 
     @property
     def charged_itself(self) -> Spent:
-        """Return what the run was charged for its own calls, with all its seconds."""
+        """What the run was charged for its own calls, with all its seconds."""
         tests, charged = self.of_tests, self.charged
         tokens, usd = tests.tokens_in + tests.tokens_out, tests.usd_known
         return Spent(0, max(0, charged.tokens - tokens), max(0.0, charged.usd - usd), charged.seconds)
 
     @property
     def summary(self) -> Accounted:
-        """Return what became of what the run sent itself."""
+        """What became of what the run sent itself."""
         return accounted(add_up(self.own), self.charged_itself, self.n_untaken)
 
     @property
     def table(self) -> list[UsedRow]:
-        """Return what each role used in each stage: in the run's own work, then in its promotion tests."""
+        """What each role used in each stage: in the run's own work, then in its promotion tests."""
         return [
             UsedRow(
                 **{name: value for name, value in asdict(row).items() if name in UsedRow.model_fields},
@@ -153,7 +153,7 @@ class Used(Accounted):
 
 
 def account(store: Store, run_id: str, *, is_sealed: bool = False) -> Account:
-    """Return what a run used so far, and its promotion tests; of a sealed one no test, and no seconds."""
+    """What a run used so far, and its promotion tests; of a sealed one no test, and no seconds."""
     tests = tuple((test, tuple(store.ledger.list_rows(test))) for test in store.runs.list_finishes(run_id))
     own = tuple(store.ledger.list_rows(run_id))
     n_untaken = store.ledger.count_untaken(run_id, HOST) if any(row.n_open for row in own) else 0
@@ -162,7 +162,7 @@ def account(store: Store, run_id: str, *, is_sealed: bool = False) -> Account:
 
 
 def used_by(store: Store, name: str) -> Used:
-    """Return what a promotion test has used so far, over all that asked for it."""
+    """What a promotion test has used so far, over all that asked for it."""
     row = add_up(store.ledger.list_rows(name))
     n_untaken = store.ledger.count_untaken(name, HOST) if row.n_open else 0
     return Used(
@@ -210,7 +210,7 @@ def _summed(values: Sequence[float | None], name: str) -> float | None:
 
 
 def accounted(asked: LedgerRow, charged: Spent, n_untaken: int = 0) -> Accounted:
-    """Return what became of what was sent; of the open calls, `n_untaken` no host has taken yet."""
+    """What became of what was sent; of the open calls, `n_untaken` no host has taken yet."""
     n_answered = asked.n_calls - asked.n_missing
     n_unanswered = asked.n_under_way - n_untaken + asked.n_repeated
     return Accounted(
@@ -234,7 +234,7 @@ def accounted(asked: LedgerRow, charged: Spent, n_untaken: int = 0) -> Accounted
 
 
 def describe_sends(used: Accounted) -> str:
-    """Return what became of what was sent."""
+    """What became of what was sent."""
     lost = used.n_unanswered - used.n_with_host
     parts = [
         (used.n_answered, "answered"),
@@ -254,7 +254,7 @@ def describe_failed(used: Accounted) -> str:
 
 
 def describe_repeats(used: Accounted) -> str:
-    """Return what is not in the sums: what a host was given again, and what was lost with a process."""
+    """What is not in the sums: what a host was given again, and what was lost with a process."""
     parts = [f"{counted(used.n_host_again, 'work item')} handed out again"] if used.n_host_again else []
     if n := used.n_repeated - used.n_host_again:
         usd = "an unknown price" if used.usd_repeated is None else f"${used.usd_repeated:.2f}"
@@ -266,7 +266,7 @@ def describe_repeats(used: Accounted) -> str:
 
 
 def describe_price(used: Accounted) -> str:
-    """Return what calls cost: what is known, how many sends are of unknown price, and the most that it may be."""
+    """What calls cost: what is known, how many sends are of unknown price, and the most that it may be."""
     n_unpriced = used.n_unpriced - used.n_unbilled
     if not used.usd_known and used.n_unbilled and not n_unpriced:
         return "no price was billed (a host's own agents)"
@@ -278,14 +278,14 @@ def describe_price(used: Accounted) -> str:
 
 
 def price_cell(row: Accounted | LedgerRow) -> str:
-    """Return what calls cost as the cell of a table: what is known, "+?" where there is more, "?" where nothing is."""
+    """What calls cost as the cell of a table: what is known, "+?" where there is more, "?" where nothing is."""
     if not row.n_unpriced:
         return f"{row.usd_known:.2f}"
     return f"{row.usd_known:.2f}+?" if row.usd_known else "?"
 
 
 def describe_in_flight(store: Store, scopes: Sequence[str]) -> str:
-    """Return what the interruption of runs or tests may have paid for in vain; "" for nothing."""
+    """What the interruption of runs or tests may have paid for in vain; "" for nothing."""
     n = add_up([row for scope in scopes for row in store.ledger.list_rows(scope)]).n_under_way
     calls = "1 call was" if n == 1 else f"{n:,} calls were"
     return f"up to {calls} in flight: they are sent again on resume, and may be paid for twice" if n else ""
@@ -334,7 +334,7 @@ def check_caps(caps: Caps, backends: Mapping[Role, Backend]) -> None:
 
 
 def is_used_up(caps: Caps, spent: Spent, backends: Mapping[Role, Backend]) -> bool:
-    """Return whether not even a small call to any of these backends can be sent any more."""
+    """Whether not even a small call to any of these backends can be sent any more."""
     usages = {
         role: worst_case(backend, _SAMPLES[role]) if caps.bound_each_call else None
         for role, backend in backends.items()

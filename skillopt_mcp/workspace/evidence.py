@@ -29,7 +29,7 @@ _SIMULATED = "simulated:"
 def judges_for(
     store: Store, tasks: Iterable[Task], open_model: Callable[[], Backend], clean: Callable[[str], str] = str
 ) -> Judges | None:
-    """Return who answers for the role `judge` on these tasks; None when no judge of theirs asks anybody.
+    """Who answers for the role `judge` on these tasks; None when no judge of theirs asks anybody.
 
     `open_model` is called for rubrics only; `clean` takes secrets out of what commands print. Raises what `open_model`
     raises, and BackendError when that is a simulation, when a command that a task names is not registered, or its
@@ -67,7 +67,7 @@ def judge_named(backends: Mapping[Role, Backend]) -> str:
 
 
 def evidence_of(backends: Mapping[Role, Backend]) -> str:
-    """Return what names the origin of evidence: the target's fingerprint, and the judges' where one is asked."""
+    """What names the origin of evidence: the target's fingerprint, and the judges' where one is asked."""
     judge = backends.get("judge")
     return backends["target"].fingerprint + (f"{_JUDGED_BY}{judge.fingerprint}" if judge else "")
 
@@ -83,17 +83,17 @@ def origins(evidence: str) -> list[str]:
 
 
 def is_host_run(evidence: str) -> bool:
-    """Return whether a text of `evidence_of` names a host, as target or as judge."""
+    """Whether a text of `evidence_of` names a host, as target or as judge."""
     return any(map(_is_of_host, origins(evidence)))
 
 
 def is_simulated(evidence: str) -> bool:
-    """Return whether a text of `evidence_of` names a simulation or a script: it says nothing about a real model."""
+    """Whether a text of `evidence_of` names a simulation or a script: it says nothing about a real model."""
     return any(origin.startswith(("simulated", "scripted")) for origin in origins(evidence))
 
 
 def kind_of(evidence: str) -> EvidenceKind:
-    """Return who made the attempts: our own processes ran the target and the judges, or a host's agents did."""
+    """Who made the attempts: our own processes ran the target and the judges, or a host's agents did."""
     if is_simulated(evidence):
         return "simulated"
     return "host" if is_host_run(evidence) else "own"
@@ -136,12 +136,12 @@ def _differing(one: Mapping[str, str], other: Mapping[str, str]) -> set[str]:
 
 
 def is_attempted_by_host(evidence: str) -> bool:
-    """Return whether a text of `evidence_of` names a host as target."""
+    """Whether a text of `evidence_of` names a host as target."""
     return _is_of_host(origins(evidence)[0])
 
 
 def is_judged_by_host(evidence: str) -> bool:
-    """Return whether a text of `evidence_of` names a host as judge."""
+    """Whether a text of `evidence_of` names a host as judge."""
     return any(map(_is_of_host, origins(evidence)[1:]))
 
 
@@ -156,12 +156,12 @@ def is_pasted(evidence: str) -> bool:
 
 
 def n_votes(task: Task) -> int:
-    """Return how many questions the rubrics of a task ask of each answer to it at most."""
+    """How many questions the rubrics of a task ask of each answer to it at most."""
     return sum(leaf.votes for leaf in leaves(task.judge) if isinstance(leaf, Rubric))
 
 
 def fewest_votes(task: Task) -> int:
-    """Return how many of these are asked at least: more than half of each rubric's."""
+    """How many of these are asked at least: more than half of each rubric's."""
     return sum(leaf.votes // 2 + 1 for leaf in leaves(task.judge) if isinstance(leaf, Rubric))
 
 

@@ -49,14 +49,14 @@ def leases_in_time(workspace: Workspace, scope: str) -> list[Lease]:
 
 
 def own_leases(workspace: Workspace, scope: str) -> list[Lease]:
-    """Return what of a scope the caller's own session has out, in time or overdue, in the order in which it took it."""
+    """What of a scope the caller's own session has out, in time or overdue, in the order in which it took it."""
     out = [lease for lease in workspace.store.leases.unanswered_of(scope) if lease.session == workspace.session]
     # Of what came back to the session that had it before, the last lease.
     return list({lease.call_id: lease for lease in sorted(out, key=lambda lease: lease.taken_at)}.values())
 
 
 def describe_leases(workspace: Workspace, scope: str) -> str:
-    """Return how much work of a scope is out and until when, or since when it is overdue; "" without any.
+    """How much work of a scope is out and until when, or since when it is overdue; "" without any.
 
     In points in time, not as what is left: a text that is read page by page must not change.
     """
@@ -82,7 +82,7 @@ def describe_own_leases(workspace: Workspace, scope: str) -> list[str]:
 
 
 def describe_answers(store: Store, scope: str) -> str:
-    """Return how many answers and judgements of a host are handed in; "" without any."""
+    """How many answers and judgements of a host are handed in; "" without any."""
     n = store.leases.count_answered(scope)
     n_judged = n.get("judge", 0)
     parts = [(sum(n.values()) - n_judged, "answer"), (n_judged, "judgement")]
@@ -211,7 +211,7 @@ def withdraw(workspace: Workspace, scope: str) -> None:
 
 
 def estimate_host_test(test: Test, store: Store, foreseen: Foreseen | None) -> WorkEstimate:
-    """Return what is left of a host's test: its shortest mean course and its longest, less what is done."""
+    """What is left of a host's test: its shortest mean course and its longest, less what is done."""
     n_done = 0 if test.foreseen else store.tests.count_attempts(test.row.id)
     shortest = min((row.runs for row in foreseen.power), default=test.row.plan.most_runs) if foreseen else 1
     attempts = max(1, shortest - n_done), max(1, test.row.plan.most_runs - n_done)
@@ -250,7 +250,7 @@ _GIVEN_UP: dict[GivenUp, str] = {
 
 
 def receive(workspace: Workspace, replies: Sequence[object]) -> tuple[list[Receipt], list[str]]:
-    """Return what became of each reply, and the scopes that they belong to, each once. Raises BadInput for too many."""
+    """What became of each reply, and the scopes that they belong to, each once. Raises BadInput for too many."""
     if len(replies) > MAX_REPLIES:
         raise BadInput(f"replies must be at most {MAX_REPLIES}, got {len(replies):,}: submit them in parts")
     receipts, scopes = [], dict[str, None]()
@@ -329,7 +329,7 @@ def _failing(workspace: Workspace, lease: Lease, missing: Reply) -> Failing:
 
 
 def _problem(workspace: Workspace, lease: Lease, reply: Reply) -> str:
-    """Return why the answer to a question cannot be used; "" where it can."""
+    """Why the answer to a question cannot be used; "" where it can."""
     schema = None if lease.role == "target" else workspace.work_folders.read(lease.id, SCHEMA)
     model = asked_for(schema) if schema else None
     if model is None:
@@ -352,9 +352,9 @@ def _problem(workspace: Workspace, lease: Lease, reply: Reply) -> str:
 
 
 def _spoilt(workspace: Workspace, lease: Lease, reply: Reply, problem: str) -> str:
-    """Return that a question is missing now, as its replies could not be used. Raises BadInput while tries are left.
+    """The notice that a question is missing now, as its replies could not be used.
 
-    The same reply twice, as after a lost connection, is one try.
+    Raises BadInput while tries are left. The same reply twice, as after a lost connection, is one try.
     """
     note_id = f"w-{hashlib.sha256(f'{lease.id} {reply.text}'.encode()).hexdigest()[:32]}"
     said = workspace.redactor.text(storable(problem[:1000]))
@@ -420,7 +420,7 @@ def _tool_calls(workspace: Workspace, lease: Lease, given: object) -> list[Messa
 
 
 def _score(workspace: Workspace, lease: Lease, task: Task | None, fields: Mapping[object, object]) -> list[Message]:
-    """Return what a host thinks of its own attempt, where the task's judge asks it. Raises BadInput elsewhere."""
+    """What a host thinks of its own attempt, where the task's judge asks it. Raises BadInput elsewhere."""
     is_asked = task is not None and any(isinstance(leaf, ByHost) for leaf in leaves(task.judge))
     given = fields.get("score")
     if not is_asked:

@@ -71,7 +71,7 @@ class _Place:
 
 
 def lint_skills(workspace: Workspace, given: Sequence[str]) -> LintedAll:
-    """Return what is wrong with skills, and with all in a folder of skills, as they are on disk, each once.
+    """What is wrong with skills, and with all in a folder of skills, as they are on disk, each once.
 
     The store is read for names alone: skills that are given by their path are neither tracked nor looked up.
     """
@@ -146,7 +146,7 @@ def near(folder: Path) -> str:
 
 
 def _to_check(root: _Place, nested: Collection[Path]) -> str:
-    """Return how to check the folders of skills that lie deep in another one."""
+    """How to check the folders of skills that lie deep in another one."""
     shown = [shlex.quote(os.path.join(root.shown, inside.relative_to(root.folder))) for inside in nested]
     more = f" (and {len(shown) - _ROOTS_SHOWN} more)" if len(shown) > _ROOTS_SHOWN else ""
     return f"to check those below: skillopt-mcp check {' '.join(shown[:_ROOTS_SHOWN])}{more}"
@@ -254,7 +254,7 @@ def dangers(files: SkillFiles) -> Iterator[Problem]:
 
 
 def _lines(found: Iterable[tuple[int, str]]) -> str:
-    """Return what was found where, in order and each once; the last ones as a number."""
+    """What was found where, in order and each once; the last ones as a number."""
     places = sorted(set(found))
     shown = ", ".join(f"{what} in line {n_before + 1}" for n_before, what in places[:_LINES_SHOWN])
     return f"{shown} and {len(places) - _LINES_SHOWN:,} more" if len(places) > _LINES_SHOWN else shown
@@ -294,7 +294,7 @@ class LintedChanged(LintedAll):
 
 
 def lint_changed(workspace: Workspace, base: str) -> LintedChanged:
-    """Return what is wrong with the skills of the checkout here that changed since it left `base`, as they are on disk.
+    """What is wrong with the skills of the checkout here that changed since it left `base`, as they are on disk.
 
     Raises BadInput where git fails.
     """
@@ -414,7 +414,7 @@ def skill_around(path: Path, top: Path | None = None) -> Path | None:
 
 
 def is_ignored(path: Path) -> bool:
-    """Return whether git ignores a file or folder, so that it is not shared; False where git fails."""
+    """Whether git ignores a file or folder, so that it is not shared; False where git fails."""
     try:
         return run_git(path.parent, "check-ignore", "--quiet", "--", path.name).returncode == 0
     except (OSError, subprocess.TimeoutExpired):
@@ -500,7 +500,7 @@ def _is_file(path: Path) -> bool:
 
 
 def _content(path: Path) -> bytes | None:
-    """Return what a file holds, None where it is too large or cannot be read."""
+    """What a file holds, None where it is too large or cannot be read."""
     try:
         with os.fdopen(os.open(path, _FLAGS), "rb") as file:
             content = file.read(FILE_BYTES + 1)

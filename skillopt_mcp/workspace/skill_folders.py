@@ -133,7 +133,7 @@ def default_roots(home: Path, project: Path, environ: Mapping[str, str]) -> list
 
 
 def project_roots(folder: Path) -> list[Path]:
-    """Return where hosts look for the skills of one folder of a project; they need not exist."""
+    """Where hosts look for the skills of one folder of a project; they need not exist."""
     return [folder / owner / "skills" for owner in (".claude", ".agents", ".codex")]
 
 
@@ -175,7 +175,7 @@ def main_names(folder: Path) -> list[str]:
 
 
 def is_as_shipped(folder: Path) -> bool:
-    """Return whether a skill is one that comes with this program, unchanged."""
+    """Whether a skill is one that comes with this program, unchanged."""
     try:
         return (_OWN / folder.name / MAIN_FILE).read_bytes() == (folder / MAIN_FILE).read_bytes()
     except OSError:
@@ -354,12 +354,12 @@ def check_recorded(store: Store | None, folder: Path) -> None:
 
 
 def root_for(path: str) -> str:
-    """Return what a person has to allow, so that a skill at this path may be promoted."""
+    """What a person has to allow, so that a skill at this path may be promoted."""
     return path if is_memory(path) else os.path.dirname(path)
 
 
 def describe_locked(path: str) -> str:
-    """Return why nothing may be promoted to a skill that lies in no skill root, and how a person allows it."""
+    """Why nothing may be promoted to a skill that lies in no skill root, and how a person allows it."""
     return (
         f"{quoted(path, 500)} lies in no skill root, so nothing can be promoted to it until a person allows it: "
         f"skillopt-mcp skills add-root {shlex.quote(root_for(path))}"
@@ -367,7 +367,7 @@ def describe_locked(path: str) -> str:
 
 
 def handle(store: Store, skill: Skill) -> str:
-    """Return what to call a skill by: its name, or its path where another has that name, or it looks like an option."""
+    """What to call a skill by: its name, or its path where another has that name, or it looks like an option."""
     forgotten = store.skills.find_forgotten_paths(skill.name)
     others = [path for path in store.skills.find_paths(skill.name) if path not in (skill.path, *forgotten)]
     return skill.path if others or skill.name.startswith("-") else skill.name
@@ -388,7 +388,7 @@ def find_tracked(store: Store, name_or_path: str) -> Skill | None:
 
 
 def _describe_unusable(store: Store, path: str, error: BadSkill) -> str:
-    """Return why a skill cannot be read, and what to do about it where it was tracked and is gone."""
+    """Why a skill cannot be read, and what to do about it where it was tracked and is gone."""
     skill, last = store.skills.find_at(path), store.promotions.last_begun(path)
     why = str(error)
     if skill and is_nowhere(path):
@@ -404,7 +404,7 @@ def _describe_unusable(store: Store, path: str, error: BadSkill) -> str:
 
 
 def _restore(skill: Skill) -> str:
-    """Return how to have a skill's files back as they were last seen: the store holds every version of them."""
+    """How to have a skill's files back as they were last seen: the store holds every version of them."""
     version = shlex.quote(f"{skill.path}@{short(skill.live_version)}")
     # Only a folder that is new or empty is written to.
     folder = "NEW-FOLDER" if is_memory(skill.path) or os.path.lexists(skill.path) else shlex.quote(skill.path)
@@ -417,12 +417,12 @@ def main_path(place: str) -> str:
 
 
 def is_gone(place: str) -> bool:
-    """Return whether a skill is gone: its main document is not there."""
+    """Whether a skill is gone: its main document is not there."""
     return is_nowhere(main_path(place))
 
 
 def is_nowhere(path: str) -> bool:
-    """Return whether a path does not exist; what cannot be looked at may exist."""
+    """Whether a path does not exist; what cannot be looked at may exist."""
     try:
         os.stat(path)
     except (FileNotFoundError, NotADirectoryError):
@@ -481,7 +481,7 @@ def _names(store: Store | None, roots: Sequence[Path], name: str) -> str:
 
 
 def _likeness(one: str, other: str) -> float:
-    """Return how alike two names are, 0 where they are not."""
+    """How alike two names are, 0 where they are not."""
     ratio = difflib.SequenceMatcher(None, one[:_COMPARED].casefold(), other[:_COMPARED].casefold()).ratio()
     return ratio if ratio >= _ALIKE else 0.0
 
@@ -496,7 +496,7 @@ _KINDS = {"c": "candidate", "t": "promotion test", "r": "run", "w": "work"}
 
 
 def id_meant(text: str) -> str:
-    """Return what is wrong with a text that seems to be meant as an id, "" otherwise."""
+    """What is wrong with a text that seems to be meant as an id, "" otherwise."""
     if found := _ID.fullmatch(text):
         return f"there is no {_KINDS[found[1].lower()]} {quoted(text)}"
     if _TASK.fullmatch(text):
@@ -514,7 +514,7 @@ def version_named(id: str) -> tuple[str, str] | None:
 
 
 def is_version(id: str) -> bool:
-    """Return whether an id may be that of a version alone, without its skill."""
+    """Whether an id may be that of a version alone, without its skill."""
     return _VERSION_ALONE.fullmatch(id) is not None
 
 

@@ -31,7 +31,7 @@ from skillopt_mcp.workspace.workspace import Workspace
 
 
 def first_to_track(workspace: Workspace) -> NextStep | None:
-    """Return how to begin where no skill is tracked yet, by one that lies in a skill root; no store is made to look."""
+    """How to begin where no skill is tracked yet, by one that lies in a skill root; no store is made to look."""
     if workspace.is_made and workspace.store.skills.list_listed():
         return None
     here = (str(folder) for folder in find_skill_folders(workspace.roots()) if not is_as_shipped(folder))
@@ -47,7 +47,7 @@ def to_track(workspace: Workspace) -> str:
 
 
 def describe_endings(before: SkillFiles, live: SkillFiles) -> str:
-    """Return that what is live differs from a version in line endings alone, and how git leaves these; else ""."""
+    """The notice that what is live differs from a version in line endings alone, and how git leaves these; else ""."""
     if _plain(before) != _plain(live) or before == live:
         return ""
     kept = "crlf" if dominant_ending(before.main) == b"\r\n" else "lf"
@@ -69,7 +69,7 @@ def check_merged(files: SkillFiles) -> None:
 
 
 def describe_unreadable(folder: Path) -> str:
-    """Return that the skill in a folder cannot be read, why, and how to look at it; "" where it can be."""
+    """The notice that the skill in a folder cannot be read, why, and how to look at it; "" where it can be."""
     try:
         read_skill(folder)
     except BadSkill as error:

@@ -83,7 +83,7 @@ class Job(Generic[T]):
         self._watcher = watcher
 
     def wait(self, wait_s: float | None) -> bool:
-        """Return whether it is done, after `wait_s` seconds at most (None: no limit), or when the server stops."""
+        """Whether it is done, after `wait_s` seconds at most (None: no limit), or when the server stops."""
         either: list[Future[Any]] = [self.result, self._leaving]
         wait(either, wait_s, FIRST_COMPLETED)
         return self.result.done()
@@ -118,7 +118,7 @@ class Jobs:
             self._offered.add(name)
 
     def is_offered(self, name: str) -> bool:
-        """Return whether the estimate of a piece of work was shown."""
+        """Whether the estimate of a piece of work was shown."""
         with self._lock:
             return name in self._offered
 
@@ -291,7 +291,7 @@ class Workspace:
 
     @property
     def is_made(self) -> bool:
-        """Return whether the store is there, so that opening it makes none; what cannot be looked at may be there."""
+        """Whether the store is there, so that opening it makes none; what cannot be looked at may be there."""
         if self._store is not None:
             return True
         try:
@@ -309,7 +309,7 @@ class Workspace:
 
     @functools.cached_property
     def redactor(self) -> Redactor:
-        """Return what takes secrets out of texts before they are stored, shown or sent; opens the store."""
+        """What takes secrets out of texts before they are stored, shown or sent; opens the store."""
         return open_redactor(self.store.path, self.known)
 
     def has_backend(self, role: Role) -> bool:
@@ -353,7 +353,7 @@ class Workspace:
         return self.redactor.text(text)
 
     def backends_for(self, tasks: Iterable[Task]) -> dict[Role, Backend]:
-        """Return who attempts these tasks, and who judges them where a judge of theirs has to be asked.
+        """Who attempts these tasks, and who judges them where a judge of theirs has to be asked.
 
         Raises BackendError when one of them was not named, or a command that a task names cannot be run.
         """
@@ -395,7 +395,7 @@ class Workspace:
         )
 
     def locked(self, skill: Skill) -> str:
-        """Return why nothing may be promoted to where a skill lies, and how a person allows it; "" when it may be."""
+        """Why nothing may be promoted to where a skill lies, and how a person allows it; "" when it may be."""
         return "" if self.root_of(skill) else describe_locked(skill.path)
 
     def skill(self, name_or_path: str) -> Skill:
@@ -436,7 +436,7 @@ class Workspace:
             return found
 
     def trouble(self, skill: Skill) -> str:
-        """Return why a tracked skill cannot be used as it is on disk, and what to do, or an empty string."""
+        """Why a tracked skill cannot be used as it is on disk, and what to do, or an empty string."""
         try:
             self.again(skill)
         except BadSkill as error:
@@ -471,7 +471,7 @@ R = TypeVar("R", bound=Result)
 
 
 def page_end(text: str, start: int) -> int:
-    """Return where the page of `text` that begins at `start` ends: as far on as the bytes of one page reach."""
+    """Where the page of `text` that begins at `start` ends: as far on as the bytes of one page reach."""
     longest = min(len(text), start + limits.RESULT_CHARACTERS)
     return start + bisect_right(
         range(1, longest - start + 1), limits.RESULT_CHARACTERS, key=lambda n: size(text[start : start + n])
@@ -479,7 +479,7 @@ def page_end(text: str, start: int) -> int:
 
 
 def size(text: str) -> int:
-    """Return how many bytes a text takes inside a JSON document."""
+    """How many bytes a text takes inside a JSON document."""
     return len(json.dumps(text, ensure_ascii=False).encode("utf-8", "replace")) - 2
 
 
@@ -501,7 +501,7 @@ def fitted(result: R, field: str) -> R:
 
 
 def page_start(cursor: str | None) -> int:
-    """Return where a page begins. Raises BadInput for a cursor that no page gave."""
+    """Where a page begins. Raises BadInput for a cursor that no page gave."""
     if cursor and not (cursor.isascii() and cursor.isdecimal() and len(cursor) < 19):
         raise BadInput(f"unknown cursor {quoted(cursor)}: use the one that the last page gave, or none")
     return int(cursor or 0)

@@ -65,7 +65,7 @@ class Consent:
 
     @property
     def is_of_a_tool(self) -> bool:
-        """Return whether a tool call asks: then a person has to have agreed before."""
+        """Whether a tool call asks: then a person has to have agreed before."""
         return self.agreed_on == "dialog" or self.agreed_by == "permission"
 
 
@@ -91,7 +91,7 @@ class LiveChange:
 
     @property
     def simulated(self) -> bool:
-        """Return whether the evidence is from a simulation."""
+        """Whether the evidence is from a simulation."""
         return self.test is not None and is_simulated(self.test.backend)
 
     @property
@@ -102,7 +102,7 @@ class LiveChange:
         return Approval(self.skill.id, self.kind, self.from_version, self.to_version, found, evidence)
 
     def step(self, why: str, **flags: bool) -> NextStep:
-        """Return how a person makes this change at a terminal."""
+        """How a person makes this change at a terminal."""
         is_set: dict[str, JsonValue] = {name: True for name, flag in flags.items() if flag}
         if self.candidate:
             return NextStep.at_terminal("promote_skill", {"candidate_id": self.candidate.id, **is_set}, why)
@@ -178,7 +178,7 @@ def stale(workspace: Workspace, change: LiveChange) -> Promoted:
 
 
 def check_consent(workspace: Workspace, change: LiveChange, consent: Consent) -> Check:
-    """Return whether the folder may be written, and whether somebody agreed."""
+    """Whether the folder may be written, and whether somebody agreed."""
     if workspace.root_of(change.skill) is None:
         why = f"'{change.skill.path}' lies in no skill folder that may be written"
         root = {"folder": root_for(change.skill.path)}
@@ -200,7 +200,7 @@ def check_consent(workspace: Workspace, change: LiveChange, consent: Consent) ->
 
 
 def _check_tool(workspace: Workspace, change: LiveChange, consent: Consent) -> Check:
-    """Return whether an approval of exactly this change, or a standing permission, covers a tool call."""
+    """Whether an approval of exactly this change, or a standing permission, covers a tool call."""
     store = workspace.store
     if found := store.approvals.find_unused(change.approval):
         return Ready(change, replace(Consent.APPROVED, unproven=consent.unproven), found[1], found[0])
@@ -240,7 +240,7 @@ def _needs_person(
 
 
 def _missing(workspace: Workspace, change: LiveChange, permission: Permission | None) -> str:
-    """Return what the standing permission of a skill lacks for a change, or an empty string."""
+    """What the standing permission of a skill lacks for a change, or an empty string."""
     if permission is None:
         return "no person has agreed to this change"
     if change.simulated and not permission.simulated:
@@ -249,7 +249,7 @@ def _missing(workspace: Workspace, change: LiveChange, permission: Permission | 
 
 
 def _beyond_any_permission(workspace: Workspace, change: LiveChange) -> list[str]:
-    """Return why no standing permission covers a change."""
+    """Why no standing permission covers a change."""
     store, skill = workspace.store, change.skill
     files = (store.skills.get_files(skill.id, change.from_version), store.skills.get_files(skill.id, change.to_version))
     if change.kind == "rollback":
@@ -349,7 +349,7 @@ def unused_approvals(workspace: Workspace, skill_id: int) -> dict[str, list[Unus
 
 
 def describe_earlier_answer(workspace: Workspace, approval: Approval) -> list[str]:
-    """Return how a person answered before who is asked about a change again."""
+    """How a person answered before who is asked about a change again."""
     refusals = workspace.store.table(Refusals)
     if last := refusals.last_refusal(approval):
         return [f"you said no at {_at(last)}"]

@@ -75,7 +75,7 @@ def rollback_skill(
 
 
 def check_promotion(workspace: Workspace, candidate_id: str, consent: Consent) -> Check:
-    """Return whether a promotion may happen, needs a person, or what it answers instead."""
+    """Whether a promotion may happen, needs a person, or what it answers instead."""
     store, candidate = workspace.store, get_guarded(workspace, candidate_id)
     skill = workspace.again(store.skills.get_skill(candidate.skill_id))
     decision = store.decisions.latest(skill.id, GATE, candidate.base_version, candidate.version_id)
@@ -103,7 +103,7 @@ def check_promotion(workspace: Workspace, candidate_id: str, consent: Consent) -
 def _unproven(
     workspace: Workspace, change: LiveChange, candidate: Candidate, verdict: str, consent: Consent
 ) -> Promoted:
-    """Return that nothing is proven yet; an agent learns of a test that it did not accept, and nothing else."""
+    """The notice that nothing is proven yet; an agent learns of a test that it did not accept, and nothing else."""
     if not verdict:
         test = NextStep(
             action="evaluate_candidate", arguments={"candidate_id": candidate.id}, why="it was not tested yet"
@@ -128,7 +128,7 @@ def get_guarded(workspace: Workspace, candidate_id: str) -> Candidate:
 def check_rollback(
     workspace: Workspace, skill: str, version: str | None, consent: Consent, seen: str | None = None
 ) -> Check:
-    """Return whether a rollback may happen, needs a person, or what it answers instead.
+    """Whether a rollback may happen, needs a person, or what it answers instead.
 
     It is stale when what is live is not the version that was `seen`, where one was. Raises BadInput, NotFound and
     Refused as `rollback_target` does.
@@ -148,7 +148,7 @@ def check_rollback(
 
 
 def is_edited(workspace: Workspace, skill: Skill) -> bool:
-    """Return whether the files were edited since the last promotion or rollback."""
+    """Whether the files were edited since the last promotion or rollback."""
     last = next(iter(workspace.store.promotions.list_promotions(skill.id)), None)
     return last is not None and last.to_version != skill.live_version
 
@@ -271,7 +271,7 @@ def _check_written(live: SkillFiles, before: SkillFiles, after: SkillFiles) -> N
 
 
 def next_step(workspace: Workspace, candidate: Candidate, consent: Consent) -> NextStep | None:
-    """Return what to do with a candidate now, by a caller who can agree as `consent` says; None: nothing."""
+    """What to do with a candidate now, by a caller who can agree as `consent` says; None: nothing."""
     store = workspace.store
     try:
         skill = workspace.again(store.skills.get_skill(candidate.skill_id))
@@ -300,7 +300,7 @@ def next_step(workspace: Workspace, candidate: Candidate, consent: Consent) -> N
 
 
 def restore_version(workspace: Workspace, skill: Skill, version: str) -> NextStep | None:
-    """Return how to have a version again that was live; None where it is in the live file, edited."""
+    """How to have a version again that was live; None where it is in the live file, edited."""
     if edited_on_top(workspace.store.promotions.list_promotions(skill.id), version, skill.live_version):
         return None
     arguments: dict[str, JsonValue] = {"skill": handle(workspace.store, skill), "version": short(version)}

@@ -152,7 +152,7 @@ class ConsentQuestion:
 
 
 def question_of_promotion(workspace: Workspace, candidate_id: str, consent: Consent) -> ConsentQuestion | None:
-    """Return what to ask about a promotion; None when no person is to be asked, or not in a dialog."""
+    """What to ask about a promotion; None when no person is to be asked, or not in a dialog."""
     check = check_promotion(workspace, candidate_id, consent)
     if not _may_be_asked(check):
         return None
@@ -172,7 +172,7 @@ def question_of_promotion(workspace: Workspace, candidate_id: str, consent: Cons
 def question_of_rollback(
     workspace: Workspace, skill: str, version: str | None, consent: Consent
 ) -> ConsentQuestion | None:
-    """Return what to ask about a rollback; None when no person is to be asked, or not in a dialog."""
+    """What to ask about a rollback; None when no person is to be asked, or not in a dialog."""
     check = check_rollback(workspace, skill, version, consent)
     if not _may_be_asked(check):
         return None
@@ -188,7 +188,7 @@ def _may_be_asked(check: Check) -> TypeGuard[NeedsPerson]:
 def _question(
     workspace: Workspace, approval: Approval, review: Review, look: str, mind: Sequence[str] = ()
 ) -> ConsentQuestion | None:
-    """Return what to ask about a change, which the command `look` shows in full; None: a dialog cannot hold it."""
+    """What to ask about a change, which the command `look` shows in full; None: a dialog cannot hold it."""
     what = "this" if approval.kind == "promote" else "an earlier version"
     versions = f"{short(review.from_version)} -> {short(review.to_version)}"
     rows = [f"Write {what} over {quoted(review.skill_path, 300)}? ({versions})"]
