@@ -53,7 +53,7 @@ def propose_edits(workspace: Workspace, skill: str, edits: Sequence[object], rea
     """
     if not edits:
         raise BadInput("no edit was given: an edit is {op, target?, content?, path?}")
-    patch = Patch(tuple(_edit(n, value) for n, value in enumerate(edits)), storable(reasoning))
+    patch = Patch(tuple(_parse_edit(n, value) for n, value in enumerate(edits)), storable(reasoning))
     size = len(patch.reasoning) + sum(len(f"{edit.target}{edit.content}{edit.path}") for edit in patch.edits)
     if size > limits.TRAJECTORY_CHARACTERS:
         raise BadInput(
@@ -86,7 +86,7 @@ def propose_edits(workspace: Workspace, skill: str, edits: Sequence[object], rea
     return fitted(result.model_copy(update={"diff": diff}), "diff")
 
 
-def _edit(n: int, value: object) -> Edit:
+def _parse_edit(n: int, value: object) -> Edit:
     if not isinstance(value, Mapping):
         raise BadInput(f"edit {n} is not an object {{op, target?, content?, path?}}")
     unknown = sorted(str(key) for key in value if key not in _FIELDS)
@@ -150,12 +150,12 @@ def proposed(skill_name: str, base: SkillFiles, applied: Applied, made: Candidat
         edits=edits,
         findings=[*shown, *more],
         notes=[f"lint: {shortened(problem, DETAIL_BYTES)}" for problem in broken[:FINDINGS_SHOWN]],
-        next_step=_step(skill_name, applied, made),
+        next_step=_choose_step(skill_name, applied, made),
     )
     return fitted(result, "diff")
 
 
-def _step(skill_name: str, applied: Applied, made: Candidate | None) -> NextStep:
+def _choose_step(skill_name: str, applied: Applied, made: Candidate | None) -> NextStep:
     """What to do with what edits led to."""
     n_unmade, n = sum(report.status != "applied" for report in applied.reports), len(applied.reports)
     if made is None:
@@ -195,7 +195,7 @@ def with_past(store: Store, result: Proposed, made: Candidate) -> Proposed:
     if not again and not step:
         # What a promotion test with a real model did not accept.
         ids = store.table(Discarding).list_rejected(made.skill_id, GATE, NEWEST_REJECTED)
-        earlier = _repeat(store, made, (id for id in ids if id != made.id))
+        earlier = _find_repeat(store, made, (id for id in ids if id != made.id))
         again = f"it {earlier.what}, which was {NOT_PROVEN}" if earlier else ""
     return result.model_copy(update={"status": status, "next_step": step or result.next_step, "repeats": again})
 
@@ -245,18 +245,18 @@ def rebase_candidate(workspace: Workspace, id: str) -> Proposed:
 
 def edits_of(store: Store, candidate: Candidate) -> tuple[Edit, ...]:
     """Return the edits of a candidate: those it was made by, or where they are not all of it, what differs."""
-    base, after = _files(store, candidate)
-    edits = _applied(store, candidate)
+    base, after = _get_files(store, candidate)
+    edits = _list_applied(store, candidate)
     if edits and apply_patch(base, Patch(edits)).files == after:
         return edits
     return edits_between(base, after)
 
 
-def _applied(store: Store, candidate: Candidate) -> tuple[Edit, ...]:
+def _list_applied(store: Store, candidate: Candidate) -> tuple[Edit, ...]:
     return tuple(edit for edit, report in store.candidates.list_edits(candidate.id) if report.status == "applied")
 
 
-def _files(store: Store, candidate: Candidate) -> tuple[SkillFiles, SkillFiles]:
+def _get_files(store: Store, candidate: Candidate) -> tuple[SkillFiles, SkillFiles]:
     files = store.skills.get_files
     return files(candidate.skill_id, candidate.base_version), files(candidate.skill_id, candidate.version_id)
 
@@ -287,7 +287,7 @@ def repeated(store: Store, candidate: Candidate) -> Repeat | None:
     if candidate.version_id in undone:
         return None
     made = (each.candidate_id for each in changes if each.kind == "promote" and each.to_version in undone)
-    return _repeat(store, candidate, filter(None, made))
+    return _find_repeat(store, candidate, filter(None, made))
 
 
 def describe_rolled_back_repeat(store: Store, candidate: Candidate) -> str:
@@ -296,14 +296,14 @@ def describe_rolled_back_repeat(store: Store, candidate: Candidate) -> str:
     return f"it {again.what}, which a person rolled back" if again else ""
 
 
-def _repeat(store: Store, candidate: Candidate, ids: Iterable[str]) -> Repeat | None:
-    past = [past_of(_change(store, store.candidates.get_candidate(id))) for id in dict.fromkeys(ids)]
-    return first_repeat(_change(store, candidate), past) if past else None
+def _find_repeat(store: Store, candidate: Candidate, ids: Iterable[str]) -> Repeat | None:
+    past = [past_of(_build_change(store, store.candidates.get_candidate(id))) for id in dict.fromkeys(ids)]
+    return first_repeat(_build_change(store, candidate), past) if past else None
 
 
-def _change(store: Store, candidate: Candidate) -> Change:
-    files = _files(store, candidate)
-    return Change(candidate.id, (*_applied(store, candidate), *edits_between(*files)), *files)
+def _build_change(store: Store, candidate: Candidate) -> Change:
+    files = _get_files(store, candidate)
+    return Change(candidate.id, (*_list_applied(store, candidate), *edits_between(*files)), *files)
 
 
 class Lines(NamedTuple):
@@ -337,7 +337,7 @@ class Change(NamedTuple):
             "\n".join(each.content.decode("utf-8", "replace") for each in files.files)
             for files in (self.before, self.after)
         )
-        return _between(old, new)
+        return _compare_lines(old, new)
 
 
 class Past(NamedTuple):
@@ -353,7 +353,7 @@ def past_of(change: Change) -> Past:
     whole = change.whole
     edits, lines = set[_Key](), list[Lines]()
     for edit in change.edits:
-        given = _between(edit.target or "", edit.content or "")
+        given = _compare_lines(edit.target or "", edit.content or "")
         left = Lines(given.added & whole.added, given.removed & whole.removed)
         lines.append(left)
         # Of a description, or of headings, there are no lines to compare.
@@ -380,18 +380,18 @@ def _key(edit: Edit) -> _Key:
     return (edit.op, edit.path, edit.target, edit.content)
 
 
-def _between(before: str, after: str) -> Lines:
-    old, new = _lines(before), _lines(after)
+def _compare_lines(before: str, after: str) -> Lines:
+    old, new = _split_lines(before), _split_lines(after)
     return Lines(new - old, old - new)
 
 
-def _lines(text: str) -> frozenset[str]:
+def _split_lines(text: str) -> frozenset[str]:
     """Return the lines that say something, however they are marked: neither blanks, nor marks, a heading or a fence."""
-    return frozenset(filter(None, map(_plain, text.splitlines())))
+    return frozenset(filter(None, map(_strip_marks, text.splitlines())))
 
 
 @lru_cache(maxsize=8192)  # the versions of a skill share most of their lines
-def _plain(line: str) -> str:
+def _strip_marks(line: str) -> str:
     """Return a line without its list mark, emphasis and full stop, in small letters; "" where it says nothing."""
     words = " ".join(line.split())
     if words.startswith(("#", "```", "~~~")) or not any(map(str.isalnum, words)):

@@ -71,7 +71,7 @@ def propose_from_evidence(
     tracked = workspace.skill(skill)
     check_merged(workspace.store.skills.get_files(tracked.id, tracked.live_version))
     possible = min(rollouts, len(_train_tasks(workspace, tracked))) if rollouts else 0
-    run = _unfinished(workspace, tracked, possible) or _begun(workspace, tracked, possible)
+    run = _find_unfinished(workspace, tracked, possible) or _begin_proposal(workspace, tracked, possible)
     return advance_proposal(workspace, run, wait_s, capacity, notify)
 
 
@@ -91,26 +91,28 @@ def advance_proposal(
     job.watch(notify)
     if not job.wait(wait_s):
         arguments: dict[str, JsonValue] = {"skill": skill.name}
-        return _open(skill, run, NextStep(action="propose_edits", arguments=arguments, why="it is still running"))
+        return _describe_open(
+            skill, run, NextStep(action="propose_edits", arguments=arguments, why="it is still running")
+        )
     workspace.jobs.drop(run.id, job)
     outcome, erased = job.result.result()
     if erased_of(workspace.store, run) != erased:
         return advance_proposal(workspace, run, wait_s, capacity, notify)
     if isinstance(outcome, StepWork):
-        return as_it_stands(workspace, skill, _finished(workspace, skill, run, outcome))
+        return as_it_stands(workspace, skill, _finish_proposal(workspace, skill, run, outcome))
     if capacity is None and not workspace.store.leases.list_of(run.id):
         estimate = _estimate(workspace, run)
         why = f"takes up to {estimate.agent_runs()[1]} agent runs: ask the user first"
         step = NextStep(action="submit_work", arguments={"job_id": run.id}, why=why)
-        return _open(skill, run, step).model_copy(update={"status": "work", "estimate": estimate})
+        return _describe_open(skill, run, step).model_copy(update={"status": "work", "estimate": estimate})
     work, next_step = hand_out(workspace, run.id, outcome, capacity)
     if work and erased_of(workspace.store, run) != erased and take_back(workspace, outcome):
         return advance_proposal(workspace, run, wait_s, capacity, notify)
-    standing = _open(skill, run, next_step)
+    standing = _describe_open(skill, run, next_step)
     return standing.model_copy(update={"status": "work", "work": work}) if work else standing
 
 
-def _open(skill: Skill, run: Run, next_step: NextStep) -> Proposed:
+def _describe_open(skill: Skill, run: Run, next_step: NextStep) -> Proposed:
     return Proposed(
         status="running",
         skill=skill.name,
@@ -135,14 +137,14 @@ def _estimate(workspace: Workspace, run: Run) -> WorkEstimate:
     )
 
 
-def _unfinished(workspace: Workspace, skill: Skill, rollouts: int) -> Run | None:
+def _find_unfinished(workspace: Workspace, skill: Skill, rollouts: int) -> Run | None:
     """Return the skill's open proposal; one that began on another version is given up.
 
     So is one with another number of rollouts with only its estimate given.
     """
     runs = workspace.store.runs
     for run in reversed(runs.list_proposals_under_way(skill.id)):
-        if run.base_version == skill.live_version and _named(workspace) == (run.target, run.optimizer):
+        if run.base_version == skill.live_version and _name_backends(workspace) == (run.target, run.optimizer):
             # A host has its estimate alone; attempts come before any question on them.
             is_offered = is_host(run.target if run.tasks else run.optimizer)
             if rollouts in (0, len(run.tasks)) or not is_offered or workspace.store.leases.list_of(run.id):
@@ -153,11 +155,11 @@ def _unfinished(workspace: Workspace, skill: Skill, rollouts: int) -> Run | None
     return None
 
 
-def _named(workspace: Workspace) -> tuple[str, str]:
+def _name_backends(workspace: Workspace) -> tuple[str, str]:
     return workspace.backend("target").name, workspace.backend("optimizer").name
 
 
-def _begun(workspace: Workspace, skill: Skill, rollouts: int) -> Run:
+def _begin_proposal(workspace: Workspace, skill: Skill, rollouts: int) -> Run:
     store = workspace.store
     _, n_new = store.trajectories.count_trajectories(skill.id)
     sessions = store.trajectories.recent_trajectories(skill.id, min(MAX_SESSIONS, max(n_new, MIN_SESSIONS)))
@@ -171,7 +173,7 @@ def _begun(workspace: Workspace, skill: Skill, rollouts: int) -> Run:
     backends = _backends(workspace, tasks)
     check_caps(workspace.caps, backends)
     config = Config(epochs=1, batch=max(1, len(tasks)), sessions=len(sessions), max_edits=MAX_EDITS)
-    target, optimizer = _named(workspace)
+    target, optimizer = _name_backends(workspace)
     draft = Run(
         id="",
         skill_id=skill.id,
@@ -215,7 +217,7 @@ def _work(workspace: Workspace, run: Run, notify: Notify) -> tuple[StepWork | Ou
     try:
         erased = erased_of(store, run)
         plan = replace(planned(workspace, run), discarded=discarded_before(store, run))
-        draws = _attempted(workspace, run, plan)
+        draws = _find_attempted(workspace, run, plan)
         step = Step(1, 1, (plan.train,) if plan.train else (), plan.config.max_edits, run.id, draws=draws)
         backends, budget = _backends(workspace, list(plan.train)), Budget(run.id, workspace.caps)
         with span("proposal", run=run.id), Asker(store, backends, run.id, budget=budget) as ask:
@@ -226,7 +228,7 @@ def _work(workspace: Workspace, run: Run, notify: Notify) -> tuple[StepWork | Ou
         lock.release()
 
 
-def _attempted(workspace: Workspace, run: Run, plan: RunPlan) -> dict[int, str]:
+def _find_attempted(workspace: Workspace, run: Run, plan: RunPlan) -> dict[int, str]:
     """Return the draws of the attempts at a plan's tasks that earlier proposals made on the same text, by task id."""
     if not plan.train:
         return {}
@@ -246,7 +248,7 @@ def _attempted(workspace: Workspace, run: Run, plan: RunPlan) -> dict[int, str]:
     return draws
 
 
-def _finished(workspace: Workspace, skill: Skill, run: Run, work: StepWork) -> Proposed:
+def _finish_proposal(workspace: Workspace, skill: Skill, run: Run, work: StepWork) -> Proposed:
     """Return the outcome, stored with the run: a candidate, or why there is none."""
     base = workspace.store.skills.get_files(skill.id, run.base_version)
     made = _candidate(workspace, run, base, work) if work.applied.files != base else None

@@ -158,23 +158,23 @@ def unfinished_run(workspace: Workspace, skill: str) -> Run:
 
 def last_finished(workspace: Workspace, new: Run, *, allow_changed: bool = False) -> Run | None:
     """Return the newest finished run that is frozen to the same as a new one, None without one."""
-    return next(_alike(workspace, new, is_finished=True, allow_changed=allow_changed), None)
+    return next(_list_alike(workspace, new, is_finished=True, allow_changed=allow_changed), None)
 
 
 def furthest(workspace: Workspace, new: Run, *, allow_changed: bool) -> Run | None:
     """Return the unfinished run that a new one would continue: of several, the one that has sent most calls."""
-    runs = _alike(workspace, new, is_finished=False, allow_changed=allow_changed)
+    runs = _list_alike(workspace, new, is_finished=False, allow_changed=allow_changed)
     return max(runs, key=lambda run: workspace.store.budgets.get_spent(run.id).calls, default=None)
 
 
 def left_changed(workspace: Workspace, new: Run) -> tuple[Run, list[ChangedBackend]] | None:
     """Return the newest unfinished run that differs by its backends' fingerprints alone, and how; None without one."""
-    runs = _alike(workspace, new, is_finished=False, allow_changed=True)
+    runs = _list_alike(workspace, new, is_finished=False, allow_changed=True)
     others = ((run, changed_since(workspace, run, new.answering[-1])) for run in runs)
     return next(((run, changed) for run, changed in others if changed), None)
 
 
-def _alike(workspace: Workspace, new: Run, *, is_finished: bool, allow_changed: bool) -> Iterator[Run]:
+def _list_alike(workspace: Workspace, new: Run, *, is_finished: bool, allow_changed: bool) -> Iterator[Run]:
     """Yield the runs that are frozen to the same things as a new one, newest first."""
     names = Names(new.target, new.optimizer, new.judge)
     for run_id in workspace.store.runs.list_alike(new, is_finished=is_finished):
@@ -232,7 +232,7 @@ def replay(
         if not allow_changed:
             check_unchanged(workspace, run, backends)
         try_programs(store, tasks_of(workspace, run))
-        caps = _kept_caps(workspace, run, backends)
+        caps = _keep_caps(workspace, run, backends)
         run = note_answering(workspace, run, backends)
         workspace.note_caller(run.id, tasks_of(workspace, run))
         store.runs.set_status(run.id, "running")
@@ -292,7 +292,7 @@ def caps_of(workspace: Workspace, run: Run) -> Caps:
     return run.caps.replaced_by(workspace.caps)
 
 
-def _kept_caps(workspace: Workspace, run: Run, backends: Mapping[Role, Backend]) -> Caps:
+def _keep_caps(workspace: Workspace, run: Run, backends: Mapping[Role, Backend]) -> Caps:
     """Store the caps that a run resumes under, and return them. Raises BadInput when they cannot hold."""
     caps = caps_of(workspace, run)
     check_caps(caps, backends)
@@ -340,7 +340,7 @@ def finish(workspace: Workspace, run: Run, plan: RunPlan, best: Best, try_test: 
     if best.files != plan.base:
         made = _candidate(workspace, run, plan.base, best)
         decided = store.decisions.latest(skill.id, GATE, made.base_version, made.version_id)
-        if not decided and (moved := _moved(workspace, run, skill, made)):
+        if not decided and (moved := _describe_moved(workspace, run, skill, made)):
             untested = f"it was not tested, as it could not be promoted: {moved}"
             return replayed(workspace, run, skill, made, untested)
         asked = Asked(graded=plan.config.metric == "soft")
@@ -393,7 +393,7 @@ def _candidate(workspace: Workspace, run: Run, base: SkillFiles, best: Best) -> 
     return workspace.store.candidates.add_candidate(NewCandidate(made, best.files))
 
 
-def _moved(workspace: Workspace, run: Run, skill: Skill, made: Candidate) -> str:
+def _describe_moved(workspace: Workspace, run: Run, skill: Skill, made: Candidate) -> str:
     """How what is live differs from what a run began with, "" where it does not, or is the run's best."""
     if trouble := workspace.trouble(skill):
         return trouble
@@ -487,7 +487,7 @@ def _next_step(
     arguments: dict[str, JsonValue] = {"candidate_id": made.id}
     decided = workspace.store.decisions.latest(made.skill_id, GATE, made.base_version, made.version_id)
     is_accepted = "better" in (verdict, decided.verdict if decided else None)
-    if (is_accepted or verdict is None) and (moved := _moved(workspace, run, skill, made)):
+    if (is_accepted or verdict is None) and (moved := _describe_moved(workspace, run, skill, made)):
         return NextStep(action="evaluate_candidate", arguments={**arguments, "rebase": True}, why=moved)
     if is_accepted:
         return NextStep(action="promote_skill", arguments=arguments, why="accepted")

@@ -122,10 +122,10 @@ def read_data_set(path: Path, plan: SplitPlan | None = None) -> list[object]:
     """Return the decoded rows of a file, or of a folder of splits by its plan. Raises BadInput."""
     if plan is None or plan.mode == "ratio":
         return read_rows(path)
-    return [_of_folder(row, split, n) for split, rows in read_splits(path).items() for n, row in enumerate(rows, 1)]
+    return [_set_split(row, split, n) for split, rows in read_splits(path).items() for n, row in enumerate(rows, 1)]
 
 
-def _of_folder(row: object, split: Split, n: int) -> object:
+def _set_split(row: object, split: Split, n: int) -> object:
     """Return a row with the split of its folder. Raises BadInput where it names another one."""
     if not isinstance(row, Mapping):
         return row
@@ -250,7 +250,7 @@ def add_environment(workspace: Workspace, skill: str, environment: Environment) 
         first.setdefault(task.digest, replace(task, split=in_use.get(task.digest, task.split)))
     new = list(first.values())
     plan = parse_rows(new, store, workspace.known)
-    stored = [_stored(task, is_removed=task.id in removed_ids) for task in store.tasks.list_tasks(skill_id)]
+    stored = [_to_stored(task, is_removed=task.id in removed_ids) for task in store.tasks.list_tasks(skill_id)]
     plan.settle(place(plan.tasks.values(), stored, DEFAULT_SHARES, waits=waits))
     if plan.rejected:
         at = min(plan.rejected)
@@ -268,7 +268,7 @@ def add_environment(workspace: Workspace, skill: str, environment: Environment) 
     )
 
 
-def _stored(task: Task, *, is_removed: bool) -> StoredTask:
+def _to_stored(task: Task, *, is_removed: bool) -> StoredTask:
     files = files_json(task)
     facts = (task.id, task.name, task.prompt, files, task.split, task.digest, task.group)
     return StoredTask(*facts, is_removed, task.waits)
@@ -312,7 +312,7 @@ def check_file(workspace: Workspace, skill: str, path: Path, splits: SplitPlan |
     tasks = store.tasks.list_tasks(tracked.id) if store and tracked else []
     removed: Collection[int] = store.retirements.list_retired(tracked.id) if store and tracked else ()
     ids = {position: task.name or "" for position, task in plan.tasks.items()}
-    stored = [_stored(task, is_removed=task.id in removed) for task in tasks]
+    stored = [_to_stored(task, is_removed=task.id in removed) for task in tasks]
     waits = _must_wait(workspace, tasks[0].skill_id) if tasks else workspace.is_agents
     placed = plan.settle(place(plan.tasks.values(), stored, plan.shares, waits=waits))
     in_use = [task for task in tasks if task.id not in removed]
@@ -336,7 +336,7 @@ def check_file(workspace: Workspace, skill: str, path: Path, splits: SplitPlan |
             TaskProblem(task=f"{position + 1}" if position < plan.n_rows else "", id=ids.get(position, ""), reason=why)
             for position, why in sorted(found)
         ],
-        notes=[*alike, *_few(in_use)],
+        notes=[*alike, *_note_few(in_use)],
     )
 
 
@@ -345,10 +345,10 @@ def check_stored(workspace: Workspace, skill: str) -> Checked:
     tasks = workspace.store.tasks.list_in_use(workspace.recorded(skill).id)
     problems, alike = _problems(workspace.store, tasks, {task.name for task in tasks}, skill)
     shown = [TaskProblem(task=name, id=name, reason=why) for name, why in problems]
-    return Checked(n_tasks=len(tasks), problems=shown, notes=[*alike, *_few(tasks)])
+    return Checked(n_tasks=len(tasks), problems=shown, notes=[*alike, *_note_few(tasks)])
 
 
-def _few(tasks: Sequence[Task]) -> list[Note]:
+def _note_few(tasks: Sequence[Task]) -> list[Note]:
     counts = Counter(task.split for task in tasks)
     empty = [split for split in ("train", "test") if not counts[split]]
     notes = [Note(code="empty_splits", numbers={"n": len(empty)}, ids=list(empty))] if empty else []
@@ -590,7 +590,7 @@ class Removed(Result):
 def review_removal(workspace: Workspace, skill: str, ids: Sequence[str]) -> Removal:
     """What removing these tasks would do; nothing is written. Raises NotFound for an unknown id."""
     tracked = workspace.kept(skill)
-    found, already = _named(workspace, tracked, ids)
+    found, already = _find_named(workspace, tracked, ids)
     tests = workspace.store.tests.list_of_skill(tracked.id)
     rows = [
         RemovalRow(
@@ -598,7 +598,7 @@ def review_removal(workspace: Workspace, skill: str, ids: Sequence[str]) -> Remo
         )
         for each in found
     ]
-    under_way = _under_way(workspace, tracked, {task.id for task in found})
+    under_way = _list_under_way(workspace, tracked, {task.id for task in found})
     return Removal(skill=tracked.name, rows=rows, already=already, under_way=under_way)
 
 
@@ -611,7 +611,7 @@ def remove_tasks(workspace: Workspace, skill: str, ids: Sequence[str], reason: s
     if len(reason) > REASON_CHARACTERS:
         raise BadInput(f"the reason has {len(reason):,} characters, at most {REASON_CHARACTERS:,}: shorten it")
     tracked, store = workspace.kept(skill), workspace.store
-    found, already = _named(workspace, tracked, ids)
+    found, already = _find_named(workspace, tracked, ids)
     if any(task.looked_at for task in found) and workspace.caller != "person":
         raise Refused("only a person at a terminal removes tasks that a person has looked at: all of these stay")
     removed = set(
@@ -622,7 +622,7 @@ def remove_tasks(workspace: Workspace, skill: str, ids: Sequence[str], reason: s
         skill=tracked.name,
         removed=[task.name for task in found if task.id in removed],
         already=[*already, *(task.name for task in found if task.id not in removed)],
-        under_way=_under_way(workspace, tracked, removed),
+        under_way=_list_under_way(workspace, tracked, removed),
         splits=SplitCounts(**counts),
         next_step=NextStep(
             action="add_tasks",
@@ -634,7 +634,7 @@ def remove_tasks(workspace: Workspace, skill: str, ids: Sequence[str], reason: s
     )
 
 
-def _named(workspace: Workspace, skill: Skill, ids: Sequence[str]) -> tuple[list[Task], list[str]]:
+def _find_named(workspace: Workspace, skill: Skill, ids: Sequence[str]) -> tuple[list[Task], list[str]]:
     """Return the tasks in use of these ids, and the ids that only removed tasks had."""
     in_use = {task.name: task for task in workspace.store.tasks.list_in_use(skill.id)}
     removed = {each.name for each in workspace.store.retirements.list_retired(skill.id).values()}
@@ -644,7 +644,7 @@ def _named(workspace: Workspace, skill: Skill, ids: Sequence[str]) -> tuple[list
     return [in_use[each] for each in wanted if each in in_use], [each for each in wanted if each not in in_use]
 
 
-def _under_way(workspace: Workspace, skill: Skill, task_ids: set[int]) -> list[str]:
+def _list_under_way(workspace: Workspace, skill: Skill, task_ids: set[int]) -> list[str]:
     """Return the unfinished runs and undecided promotion tests that hold one of these tasks."""
     store = workspace.store
     runs = store.runs.list_runs(skill.id)

@@ -93,7 +93,7 @@ def changed_since(workspace: Workspace, run: Run, now: Answering) -> list[Change
     others = changes(run.answering[-1], now)
     if not others or run.status == "finished":
         return others
-    return others if changes(_lasting(workspace, run)[-1], now) else []
+    return others if changes(_list_lasting(workspace, run)[-1], now) else []
 
 
 def describe_changes(run: Run) -> list[str]:
@@ -136,7 +136,7 @@ def note_answering(workspace: Workspace, run: Run, backends: Mapping[Role, Backe
     finished step after them are forgotten.
     """
     runs = workspace.store.runs
-    lasting = _lasting(workspace, run)
+    lasting = _list_lasting(workspace, run)
     now = answering(backends, len(runs.list_steps(run.id)))
     noted = lasting if not changes(lasting[-1], now) else (*lasting, now)
     if noted != run.answering:
@@ -147,7 +147,7 @@ def note_answering(workspace: Workspace, run: Run, backends: Mapping[Role, Backe
     return replace(run, answering=noted, **names._asdict())
 
 
-def _lasting(workspace: Workspace, run: Run) -> tuple[Answering, ...]:
+def _list_lasting(workspace: Workspace, run: Run) -> tuple[Answering, ...]:
     """Who answered first, and then in finished steps of a run, the latest last."""
     n_steps = len(workspace.store.runs.list_steps(run.id)) if len(run.answering) > 1 else 0
     return run.answering[:1] + tuple(each for each in run.answering[1:] if each.after < n_steps)

@@ -181,7 +181,7 @@ def used_of_candidate(store: Store, candidate_id: str) -> Used:
     each = [used_by(store, test_id) for test_id in tests]
     sums: dict[str, object] = {"contest": ""}
     for name in Used.model_fields.keys() - sums.keys():
-        sums[name] = _summed([getattr(used, name) for used in each], name)
+        sums[name] = _sum_field([getattr(used, name) for used in each], name)
     return Used.model_validate(sums)
 
 
@@ -192,14 +192,14 @@ def add_up(rows: Sequence[LedgerRow]) -> LedgerRow:
     """
     rows = [row for row in rows if row.stage != FREE_STAGE]
     sums = {
-        name: _summed([getattr(row, name) for row in rows], name)
+        name: _sum_field([getattr(row, name) for row in rows], name)
         for name in asdict(LedgerRow("", "", 0, 0, 0, 0, 0, None, 0.0))
         if name not in ("role", "stage")
     }
     return LedgerRow(role="", stage="", **sums)  # type: ignore[arg-type]
 
 
-def _summed(values: Sequence[float | None], name: str) -> float | None:
+def _sum_field(values: Sequence[float | None], name: str) -> float | None:
     """Return the sum of a field, None where a value is unknown."""
     known = [value for value in values if value is not None]
     if len(known) < len(values):

@@ -120,8 +120,8 @@ def describe_unremembered(store: Store, spec: str, environ: Mapping[str, str] = 
         differs = f"several programs have the name of '{program}', and it is only the first on the PATH"
     else:
         # A model alone makes no usual backend another one.
-        nearest = min(known, key=lambda each: len(_differing(found.parts, each)), default={})
-        names = _differing(found.parts, nearest) - ({"model"} if found.is_usual else set())
+        nearest = min(known, key=lambda each: len(_find_differing(found.parts, each)), default={})
+        names = _find_differing(found.parts, nearest) - ({"model"} if found.is_usual else set())
         differs = "; ".join(
             f"its {name} is {found.parts.get(name, 'none')}, remembered is {nearest.get(name, 'none')}"
             for name in sorted(names - {"backend"})
@@ -131,7 +131,7 @@ def describe_unremembered(store: Store, spec: str, environ: Mapping[str, str] = 
     return f"{why}. A person remembers it at a terminal: {command}"
 
 
-def _differing(one: Mapping[str, str], other: Mapping[str, str]) -> set[str]:
+def _find_differing(one: Mapping[str, str], other: Mapping[str, str]) -> set[str]:
     return {name for name in {*one, *other} if one.get(name) != other.get(name)}
 
 

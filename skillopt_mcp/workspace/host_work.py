@@ -133,7 +133,10 @@ def hand_out(
     ids = [lease.id for lease in own_leases(workspace, scope) if lease.expires_at > workspace.lease_time()][:MAX_ITEMS]
     again = "this session has these out already; where no agent works on one, "
     if capacity is not None or not ids:
-        again, ids = "", [offer.id for offer in _leased(workspace, scope, outstanding.calls, capacity or Capacity())]
+        again, ids = (
+            "",
+            [offer.id for offer in _lease_calls(workspace, scope, outstanding.calls, capacity or Capacity())],
+        )
     arguments: dict[str, JsonValue] = {"job_id": scope}
     if ids:
         work = [WorkItem(work_id=each, folder=str(workspace.work_folders.folder(each))) for each in ids]
@@ -146,7 +149,7 @@ def hand_out(
     return [], NextStep(action="submit_work", arguments=arguments, why=why)
 
 
-def _leased(workspace: Workspace, scope: str, calls: Mapping[int, Call], capacity: Capacity) -> list[Offer]:
+def _lease_calls(workspace: Workspace, scope: str, calls: Mapping[int, Call], capacity: Capacity) -> list[Offer]:
     leases = workspace.store.leases
     # What others took from a server that has ended is free; a late answer to it still counts if it is the first.
     # Agents of the caller's own session may still work.
@@ -159,16 +162,16 @@ def _leased(workspace: Workspace, scope: str, calls: Mapping[int, Call], capacit
         return hashlib.sha256(f"{scope} {call_id}".encode()).digest()
 
     free = leases.free(sorted(calls, key=shuffled), workspace.lease_time())
-    taken = _take(workspace, scope, calls, _fitting(free, calls, capacity))
+    taken = _take_calls(workspace, scope, calls, _choose_fitting(free, calls, capacity))
     if taken.is_capped and not taken.offers:
         # What was never handed out is paid for.
-        taken = _take(workspace, scope, calls, _fitting(leases.never_taken(free), calls, capacity))
+        taken = _take_calls(workspace, scope, calls, _choose_fitting(leases.never_taken(free), calls, capacity))
         if not taken.offers:
             raise Budget(scope, workspace.caps).reached(workspace.store.budgets.get_spent(scope), Cost())
     return taken.offers
 
 
-def _take(workspace: Workspace, scope: str, calls: Mapping[int, Call], call_ids: Sequence[int]) -> Taken:
+def _take_calls(workspace: Workspace, scope: str, calls: Mapping[int, Call], call_ids: Sequence[int]) -> Taken:
     """Write the folders of calls, and lease them to the session of the caller."""
     leases, folders, now, offers = workspace.store.leases, workspace.work_folders, workspace.lease_time(), list[Offer]()
     for call_id in call_ids:
@@ -193,7 +196,7 @@ def _take(workspace: Workspace, scope: str, calls: Mapping[int, Call], call_ids:
     return taken
 
 
-def _fitting(free: Sequence[int], calls: Mapping[int, Call], capacity: Capacity) -> list[int]:
+def _choose_fitting(free: Sequence[int], calls: Mapping[int, Call], capacity: Capacity) -> list[int]:
     chosen, left = list[int](), capacity.chars
     for call_id in free:
         if kind_of(calls[call_id]) != kind_of(calls[free[0]]):
@@ -255,14 +258,14 @@ def receive(workspace: Workspace, replies: Sequence[object]) -> tuple[list[Recei
         raise BadInput(f"replies must be at most {MAX_REPLIES}, got {len(replies):,}: submit them in parts")
     receipts, scopes = [], dict[str, None]()
     for given in replies:
-        receipt, scope = _received(workspace, given)
+        receipt, scope = _receive_reply(workspace, given)
         receipts.append(receipt)
         if scope:
             scopes[scope] = None
     return receipts, list(scopes)
 
 
-def _received(workspace: Workspace, given: object) -> tuple[Receipt, str | None]:
+def _receive_reply(workspace: Workspace, given: object) -> tuple[Receipt, str | None]:
     fields = given if isinstance(given, Mapping) else {"work_id": given}
     given_id = fields.get("work_id")
     if not isinstance(given_id, str):
@@ -274,17 +277,17 @@ def _received(workspace: Workspace, given: object) -> tuple[Receipt, str | None]
         shown = shortened(given_id, 80)
         return Receipt(work_id=shown, status="unknown", reason="unknown work_id"), None
     try:
-        return _answered(workspace, lease, fields), lease.scope
+        return _answer_lease(workspace, lease, fields), lease.scope
     except BadInput as error:
         if workspace.store.leases.unanswered([lease.call_id]):
             return Receipt(work_id=lease.id, status="refused", reason=shortened(str(error), 300)), lease.scope
         # Nothing can be wrong with it any more: an earlier reply has removed the folder.
         found = workspace.store.leases.find(lease.id)
         status: Answered = "duplicate" if found and found.state in ("answered", "failed") else "late"
-        return Receipt(work_id=lease.id, status=status, reason=_why(workspace, lease, status)), lease.scope
+        return Receipt(work_id=lease.id, status=status, reason=_describe_status(workspace, lease, status)), lease.scope
 
 
-def _why(workspace: Workspace, lease: Lease, status: Answered) -> str:
+def _describe_status(workspace: Workspace, lease: Lease, status: Answered) -> str:
     if lease.state == "failed" and lease.role == "target":
         return GIVEN_UP
     # A question may have ended with a reply that could not be used, and was not given up.
@@ -293,7 +296,7 @@ def _why(workspace: Workspace, lease: Lease, status: Answered) -> str:
     return GIVEN_UP if lease.state == "failed" else _SAID[status]
 
 
-def _answered(workspace: Workspace, lease: Lease, fields: Mapping[object, object]) -> Receipt:
+def _answer_lease(workspace: Workspace, lease: Lease, fields: Mapping[object, object]) -> Receipt:
     for name in fields:
         if name not in _FIELDS:
             raise BadInput(f"a reply has no field {quoted(str(name))}: it has {', '.join(_FIELDS)}")
@@ -305,26 +308,26 @@ def _answered(workspace: Workspace, lease: Lease, fields: Mapping[object, object
     status: Answered
     if lease.state != "out":
         status = "withdrawn" if lease.state == "withdrawn" else "duplicate"
-        reason = _why(workspace, lease, status)
+        reason = _describe_status(workspace, lease, status)
     elif failed is not None:
         said = workspace.redactor.text(storable(str(failed)[:1000]))
         missing = Reply(f"the host could not do it: {said}", fault="internal", id=lease.call_id)
-        became = workspace.store.leases.fail(_failing(workspace, lease, missing))
+        became = workspace.store.leases.fail(_make_failing(workspace, lease, missing))
         status, reason = "accepted", _GIVEN_UP[became]
         if became == "late":
-            status, reason = became, _why(workspace, lease, became)
+            status, reason = became, _describe_status(workspace, lease, became)
     else:
         reply = _reply(workspace, lease, fields)
         if problem := _problem(workspace, lease, reply):
-            status, reason = "accepted", _spoilt(workspace, lease, reply, problem)
+            status, reason = "accepted", _note_spoilt(workspace, lease, reply, problem)
         else:
             status = workspace.store.leases.answer(lease.id, reply, workspace.session)
-            reason = _why(workspace, lease, status)
+            reason = _describe_status(workspace, lease, status)
     workspace.work_folders.remove([lease.id])
     return Receipt(work_id=lease.id, status=status, reason=reason)
 
 
-def _failing(workspace: Workspace, lease: Lease, missing: Reply) -> Failing:
+def _make_failing(workspace: Workspace, lease: Lease, missing: Reply) -> Failing:
     return Failing(lease.id, missing, _MOST_FAILURES[lease.role], workspace.lease_time())
 
 
@@ -351,7 +354,7 @@ def _problem(workspace: Workspace, lease: Lease, reply: Reply) -> str:
     return f"no edit applies to the skill: {details}"
 
 
-def _spoilt(workspace: Workspace, lease: Lease, reply: Reply, problem: str) -> str:
+def _note_spoilt(workspace: Workspace, lease: Lease, reply: Reply, problem: str) -> str:
     """The notice that a question is missing now, as its replies could not be used.
 
     Raises BadInput while tries are left. The same reply twice, as after a lost connection, is one try.
@@ -359,7 +362,7 @@ def _spoilt(workspace: Workspace, lease: Lease, reply: Reply, problem: str) -> s
     note_id = f"w-{hashlib.sha256(f'{lease.id} {reply.text}'.encode()).hexdigest()[:32]}"
     said = workspace.redactor.text(storable(problem[:1000]))
     missing = Reply(f"no reply of the host could be used: {said}", fault="malformed", id=lease.call_id)
-    failing = _failing(workspace, lease, missing)
+    failing = _make_failing(workspace, lease, missing)
     if not workspace.store.leases.note_unusable(failing, note_id):
         raise BadInput(
             f"the reply cannot be used ({said}): give one JSON object that is valid under the schema in WORK.md"
@@ -381,7 +384,7 @@ def _reply(workspace: Workspace, lease: Lease, fields: Mapping[object, object]) 
 
 def _text(workspace: Workspace, lease: Lease, given: object) -> str:
     if isinstance(given, Mapping):
-        given = _written(given)
+        given = _to_json(given)
     if given is not None and not isinstance(given, str):
         raise BadInput("reply must be a text or a JSON object")
     text = given if given is not None else workspace.work_folders.read(lease.id, ANSWER)
@@ -403,7 +406,7 @@ def _tool_calls(workspace: Workspace, lease: Lease, given: object) -> list[Messa
         text = workspace.work_folders.read(lease.id, TOOL_CALLS)
         if text is None:
             return []
-        given = [_json(TOOL_CALLS, line) for line in text.splitlines() if line.strip()]
+        given = [_from_json(TOOL_CALLS, line) for line in text.splitlines() if line.strip()]
     if not isinstance(given, list) or len(given) > _MAX_TOOL_CALLS:
         raise BadInput(f"tool_calls must be a list of at most {_MAX_TOOL_CALLS:,} objects {{name, arguments}}")
     calls = []
@@ -414,7 +417,7 @@ def _tool_calls(workspace: Workspace, lease: Lease, given: object) -> list[Messa
         if len(name) > limits.NAME_CHARACTERS:
             raise BadInput(f"the name of a tool has more than {limits.NAME_CHARACTERS} characters: give its name alone")
         arguments = value.get("arguments")
-        written = _written(arguments if isinstance(arguments, Mapping) else {})
+        written = _to_json(arguments if isinstance(arguments, Mapping) else {})
         calls.append(Message(TOOL_CALL, storable(written), workspace.redactor.text(storable(name))))
     return calls or [NO_TOOL_CALL]
 
@@ -428,13 +431,13 @@ def _score(workspace: Workspace, lease: Lease, task: Task | None, fields: Mappin
             raise BadInput("a score is taken from a host only where the task's judge is of kind host: leave it out")
         return []
     if given is None:
-        given = _json(SCORE, workspace.work_folders.read(lease.id, SCORE) or "null")
+        given = _from_json(SCORE, workspace.work_folders.read(lease.id, SCORE) or "null")
     if isinstance(given, bool) or not isinstance(given, int | float):
         raise BadInput(f"the judge of this task asks for your own score: give a number from 0 to 1 in '{SCORE}'")
     return [host_evaluation(given)]
 
 
-def _json(name: str, text: str) -> object:
+def _from_json(name: str, text: str) -> object:
     try:
         value: object = json.loads(text)
     except (ValueError, RecursionError):
@@ -442,7 +445,7 @@ def _json(name: str, text: str) -> object:
     return value
 
 
-def _written(value: object) -> str:
+def _to_json(value: object) -> str:
     try:
         return json.dumps(value, ensure_ascii=False)
     except (ValueError, RecursionError):

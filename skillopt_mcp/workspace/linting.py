@@ -79,7 +79,7 @@ def lint_skills(workspace: Workspace, given: Sequence[str]) -> LintedAll:
     for each in given:
         for place in _places(workspace, each):
             places.setdefault(place.folder, place)
-    linted = _with_twins([_linted(place) for place in places.values()])
+    linted = _add_twins([_lint_place(place) for place in places.values()])
     for root in {place.root.folder: place.root for place in places.values() if place.root}.values():
         nested = {
             inside: left
@@ -90,7 +90,7 @@ def lint_skills(workspace: Workspace, given: Sequence[str]) -> LintedAll:
             n = sum(map(len, nested.values()))
             lie, were = ("skills below lie", "were") if n > 1 else ("skill below lies", "was")
             text = f"{n:,} {lie} deeper than hosts look, which is right inside a folder, and {were} not looked at; "
-            finding = Problem(severity="advice", text=text + _to_check(root, nested))
+            finding = Problem(severity="advice", text=text + _describe_check(root, nested))
             linted.append(LintedFolder(skill=root.shown, skill_path=str(root.folder), findings=[finding]))
     severities = [finding.severity for each in linted for finding in each.findings]
     return LintedAll(skills=linted, errors=severities.count("error"), advice=severities.count("advice"))
@@ -133,7 +133,7 @@ def _places(workspace: Workspace, given: str) -> list[_Place]:
     # A folder that is not a skill is reported when it is read.
     nested = nested_roots(folder)
     return [
-        replace(root, missing=f"it is no skill and holds none right inside; {_to_check(root, nested)}")
+        replace(root, missing=f"it is no skill and holds none right inside; {_describe_check(root, nested)}")
         if nested
         else root
     ]
@@ -145,7 +145,7 @@ def near(folder: Path) -> str:
     return near if near == "." or os.sep in near else os.path.join(".", near)
 
 
-def _to_check(root: _Place, nested: Collection[Path]) -> str:
+def _describe_check(root: _Place, nested: Collection[Path]) -> str:
     """How to check the folders of skills that lie deep in another one."""
     shown = [shlex.quote(os.path.join(root.shown, inside.relative_to(root.folder))) for inside in nested]
     more = f" (and {len(shown) - _ROOTS_SHOWN} more)" if len(shown) > _ROOTS_SHOWN else ""
@@ -185,13 +185,13 @@ def _is_closed(folder: Path) -> bool:
     return not os.access(folder, os.R_OK | os.X_OK)
 
 
-def _linted(place: _Place) -> Linted:
+def _lint_place(place: _Place) -> Linted:
     name = None
     if place.missing:
         findings = [Problem(severity="error", text=place.missing)]
     else:
         try:
-            name, findings = _read(place.folder)
+            name, findings = _read_findings(place.folder)
         except BadSkill as error:
             findings = [Problem(severity="error", text=f"could not be read: {error}")]
     folder = place.folder
@@ -202,7 +202,7 @@ def _linted(place: _Place) -> Linted:
     )
 
 
-def _read(folder: Path) -> tuple[str | None, list[Problem]]:
+def _read_findings(folder: Path) -> tuple[str | None, list[Problem]]:
     """Return the name in the front matter and the findings of a skill. Raises BadSkill."""
     written = main_names(folder)
     if written and MAIN_FILE not in written:
@@ -243,24 +243,24 @@ def dangers(files: SkillFiles) -> Iterator[Problem]:
         shown, content = quoted(file.path), to_lf(file.content)
         text = content.decode()
         breaks = [found.start() for found in re.finditer(b"\n", content)]
-        if places := _lines((bisect_left(breaks, each.start), each.kind) for each in find_secrets(content)):
+        if places := _list_lines((bisect_left(breaks, each.start), each.kind) for each in find_secrets(content)):
             cure = "take it out, revoke it, and write a made-up value such as <TOKEN>"
             yield Problem("error", f"{shown} holds what looks like a secret: {places}; {cure}")
         if not text.isascii():
             breaks = [found.start() for found in re.finditer("\n", text)]
-        if places := _lines((bisect_left(breaks, at), f"U+{ord(text[at]):04X}") for at in _unseen(text)):
+        if places := _list_lines((bisect_left(breaks, at), f"U+{ord(text[at]):04X}") for at in _find_unseen(text)):
             what = "characters that a reader does not see, or that turn text around"
             yield Problem("error", f"{shown} holds {what}: {places}; remove them")
 
 
-def _lines(found: Iterable[tuple[int, str]]) -> str:
+def _list_lines(found: Iterable[tuple[int, str]]) -> str:
     """What was found where, in order and each once; the last ones as a number."""
     places = sorted(set(found))
     shown = ", ".join(f"{what} in line {n_before + 1}" for n_before, what in places[:_LINES_SHOWN])
     return f"{shown} and {len(places) - _LINES_SHOWN:,} more" if len(places) > _LINES_SHOWN else shown
 
 
-def _unseen(text: str) -> Iterator[int]:
+def _find_unseen(text: str) -> Iterator[int]:
     """Yield where a text has hidden characters that it could do without."""
     for at in hidden_offsets(text):
         character = text[at]
@@ -270,7 +270,7 @@ def _unseen(text: str) -> Iterator[int]:
             yield at
 
 
-def _with_twins(linted: Sequence[Linted]) -> list[Linted]:
+def _add_twins(linted: Sequence[Linted]) -> list[Linted]:
     """Return the same, and of skills of one name that there are others: a host that has both takes one of them."""
     by_name: dict[str, list[str]] = {}
     for each in linted:
@@ -338,14 +338,14 @@ def skills_below(folder: Path) -> Iterator[Path]:
         if not waiting:
             break
         inside, depth = waiting.popleft()
-        names, below = _listed(inside)
+        names, below = _list_folder(inside)
         if depth and MAIN_FILE.lower() in names:
             yield inside
         elif depth < _MAX_DEPTH:
             waiting.extend((inside / name, depth + 1) for name in below)
 
 
-def _listed(folder: Path) -> tuple[set[str], list[str]]:
+def _list_folder(folder: Path) -> tuple[set[str], list[str]]:
     """Return the names in a folder in lower case, and of its folders those to look into; a closed one has none."""
     try:
         with os.scandir(folder) as entries:
@@ -375,11 +375,11 @@ def differing_skills(project: Path, base: str) -> tuple[list[Path], list[Path], 
     """
     if not base.strip():
         raise BadInput("no base is given to compare with (a variable that is not set?): name a branch or commit")
-    top = Path(_asked(project, base, "rev-parse", "--show-toplevel").removesuffix("\n"))
-    commit = _asked(project, base, "rev-parse", "--verify", "--end-of-options", f"{base}^{{commit}}").strip()
-    left = _asked(project, base, "merge-base", commit, "HEAD").strip()
-    names = _asked(top, base, "diff", "--name-only", "--no-renames", "--ignore-submodules=none", "-z", left)
-    names += _asked(top, base, "ls-files", "--others", "--exclude-standard", "-z")
+    top = Path(_ask_git(project, base, "rev-parse", "--show-toplevel").removesuffix("\n"))
+    commit = _ask_git(project, base, "rev-parse", "--verify", "--end-of-options", f"{base}^{{commit}}").strip()
+    left = _ask_git(project, base, "merge-base", commit, "HEAD").strip()
+    names = _ask_git(top, base, "diff", "--name-only", "--no-renames", "--ignore-submodules=none", "-z", left)
+    names += _ask_git(top, base, "ls-files", "--others", "--exclude-standard", "-z")
     paths = [top / name for name in names.split("\0") if name]
     around = [(path, skill_around(path, top)) for path in paths]
     # What a link leads to differs by itself.
@@ -421,7 +421,7 @@ def is_ignored(path: Path) -> bool:
         return False
 
 
-def _asked(folder: Path, base: str, *arguments: str) -> str:
+def _ask_git(folder: Path, base: str, *arguments: str) -> str:
     """The output of git. Raises BadInput where it fails, with its reason and what to do about it."""
     try:
         done = run_git(folder, *arguments)
@@ -467,7 +467,7 @@ def hidden_files(folder: Path) -> tuple[SkillFiles, list[str]]:
     read, unread, n_bytes = list[SkillFile](), list[str](), 0
     for path in islice(_dot_files(folder), SKILL_FILES + 1):
         inner = path.relative_to(folder).as_posix()
-        content = _content(path) if len(read) < SKILL_FILES else None
+        content = _read_content(path) if len(read) < SKILL_FILES else None
         n_bytes += len(content or b"")
         if content is None or n_bytes > SKILL_BYTES:
             unread.append(inner)
@@ -499,7 +499,7 @@ def _is_file(path: Path) -> bool:
         return False
 
 
-def _content(path: Path) -> bytes | None:
+def _read_content(path: Path) -> bytes | None:
     """What a file holds, None where it is too large or cannot be read."""
     try:
         with os.fdopen(os.open(path, _FLAGS), "rb") as file:

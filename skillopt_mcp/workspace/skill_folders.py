@@ -76,15 +76,15 @@ def read_skill(path: Path) -> SkillFiles:
     """
     folder = skill_folder(path)
     if is_memory(str(folder)):
-        with _opened_folder(folder.parent) as opened:
+        with _open_folder(folder.parent) as opened:
             memory = SkillFile(folder.name, *_read_file(opened, folder.name, folder))
         _check_text(memory, folder)
         return SkillFiles((memory,))
     files: list[SkillFile] = []
     n_bytes = 0
-    with _opened_folder(folder) as opened:
+    with _open_folder(folder) as opened:
         _check_there(opened, folder)
-        for parent, entry, inner in _entries(opened, folder):
+        for parent, entry, inner in _walk_files(opened, folder):
             content, executable = _read_file(parent, entry.name, folder / inner)
             n_bytes += len(content)
             if n_bytes > SKILL_BYTES:
@@ -110,17 +110,17 @@ def stamp(path: Path) -> tuple[tuple[str, int, int, int, int, int], ...]:
 def stamp_of(folder: Path) -> tuple[tuple[str, int, int, int, int, int], ...]:
     """Return the `stamp` of what `skill_folder` returned: a path that is resolved already."""
     if is_memory(str(folder)):
-        with _opened_folder(folder.parent) as opened, _explained(folder):
-            return (_stamped(folder.name, os.stat(folder.name, dir_fd=opened, follow_symlinks=False)),)
+        with _open_folder(folder.parent) as opened, _explain_errors(folder):
+            return (_stamp_file(folder.name, os.stat(folder.name, dir_fd=opened, follow_symlinks=False)),)
     rows = []
-    with _opened_folder(folder) as opened:
+    with _open_folder(folder) as opened:
         _check_there(opened, folder)
-        for _, entry, inner in _entries(opened, folder):
-            rows.append(_stamped(inner, entry.stat(follow_symlinks=False)))
+        for _, entry, inner in _walk_files(opened, folder):
+            rows.append(_stamp_file(inner, entry.stat(follow_symlinks=False)))
     return tuple(sorted(rows))
 
 
-def _stamped(inner: str, found: os.stat_result) -> tuple[str, int, int, int, int, int]:
+def _stamp_file(inner: str, found: os.stat_result) -> tuple[str, int, int, int, int, int]:
     return (inner, found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino, found.st_mode)
 
 
@@ -183,7 +183,7 @@ def is_as_shipped(folder: Path) -> bool:
 
 
 @contextmanager
-def _explained(path: Path) -> Iterator[None]:
+def _explain_errors(path: Path) -> Iterator[None]:
     """Turn the system's errors about `path` into BadSkill."""
     try:
         yield
@@ -201,9 +201,9 @@ def _explained(path: Path) -> Iterator[None]:
 
 
 @contextmanager
-def _opened_folder(folder: Path) -> Iterator[int]:
+def _open_folder(folder: Path) -> Iterator[int]:
     """Lend the descriptor of a folder; the system's errors about it are turned into BadSkill."""
-    with _explained(folder):
+    with _explain_errors(folder):
         opened = os.open(folder, _FOLDER_FLAGS)
         try:
             yield opened
@@ -211,9 +211,9 @@ def _opened_folder(folder: Path) -> Iterator[int]:
             os.close(opened)
 
 
-def _entries(opened: int, folder: Path) -> Iterator[tuple[int, os.DirEntry[str], str]]:
+def _walk_files(opened: int, folder: Path) -> Iterator[tuple[int, os.DirEntry[str], str]]:
     """Yield every file as (descriptor of its folder, entry, path inside the skill)."""
-    for n_before, (parent, entry, inner) in enumerate(_walked(opened, folder, "")):
+    for n_before, (parent, entry, inner) in enumerate(_walk_folder(opened, folder, "")):
         if n_before == SKILL_FILES:
             raise BadSkill(
                 f"{quoted(str(folder))} has more than {SKILL_FILES} files; move those that are not the skill's"
@@ -221,7 +221,7 @@ def _entries(opened: int, folder: Path) -> Iterator[tuple[int, os.DirEntry[str],
         yield parent, entry, inner
 
 
-def _walked(opened: int, folder: Path, prefix: str) -> Iterator[tuple[int, os.DirEntry[str], str]]:
+def _walk_folder(opened: int, folder: Path, prefix: str) -> Iterator[tuple[int, os.DirEntry[str], str]]:
     with os.scandir(opened) as entries:
         for entry in entries:
             if is_passed_over(entry.name):
@@ -241,17 +241,17 @@ def _walked(opened: int, folder: Path, prefix: str) -> Iterator[tuple[int, os.Di
                 fault = f"is nested too deep; {SKILL_DEPTH} levels are the most"
             if fault:
                 raise BadSkill(f"{quoted(str(folder / inner), 200)} {fault}")
-            with _explained(folder / inner):
+            with _explain_errors(folder / inner):
                 below = os.open(entry.name, _FOLDER_FLAGS, dir_fd=opened)
             try:
-                yield from _walked(below, folder, f"{inner}/")
+                yield from _walk_folder(below, folder, f"{inner}/")
             finally:
                 os.close(below)
 
 
 def _read_file(parent: int, name: str, path: Path) -> tuple[bytes, bool]:
     shown = quoted(str(path), 200)
-    with _explained(path), os.fdopen(os.open(name, _FILE_FLAGS, dir_fd=parent), "rb") as file:
+    with _explain_errors(path), os.fdopen(os.open(name, _FILE_FLAGS, dir_fd=parent), "rb") as file:
         mode = os.fstat(file.fileno()).st_mode
         if not stat.S_ISREG(mode):
             raise BadSkill(f"{shown} is not a regular file; remove it from the skill")
@@ -318,8 +318,8 @@ def find_folder(store: Store | None, roots: Sequence[Path], name: str, project: 
     placed = [] if name.startswith(".") else [os.path.realpath(root / each) for root in roots for each in spelled]
     known_places = list(dict.fromkeys([*tracked, *placed]))
     listed = [place for place in known_places if place not in forgotten]
-    places = _found(listed, tracked) or _found(known_places, tracked)
-    near = _nearest(places, roots, project)
+    places = _find_places(listed, tracked) or _find_places(known_places, tracked)
+    near = _choose_nearest(places, roots, project)
     if len(near) == 1:
         return Path(near[0])
     if near:
@@ -328,7 +328,7 @@ def find_folder(store: Store | None, roots: Sequence[Path], name: str, project: 
     misspelt = next((os.path.join(place, main) for place in placed for main in main_names(Path(place))), "")
     rename = f"; hosts look for {MAIN_FILE} alone: rename {quoted(misspelt, 500)}" if misspelt else ""
     raise NotFound(
-        f"no skill {quoted(name)} is known or lies in a skill folder ({_names(store, roots, name)}): "
+        f"no skill {quoted(name)} is known or lies in a skill folder ({_suggest_names(store, roots, name)}): "
         f"give the path of its folder once, and it is tracked from then on{rename}"
     )
 
@@ -432,7 +432,7 @@ def is_nowhere(path: str) -> bool:
     return False
 
 
-def _nearest(places: list[str], roots: Sequence[Path], project: Path) -> list[str]:
+def _choose_nearest(places: list[str], roots: Sequence[Path], project: Path) -> list[str]:
     """Return the places that a folder has itself, else those deeper inside it, else those of the folders around it.
 
     These are looked at up to the git checkout, the nearest first, and then all that lies in that. Where there is
@@ -440,12 +440,12 @@ def _nearest(places: list[str], roots: Sequence[Path], project: Path) -> list[st
     """
     around = project_folders(project)
     here, checkout = around[0], around[-1]
-    owned = [_own(places, roots, each) for each in around]
-    groups = [owned[0], _inside(places, here), *owned[1:], _inside(places, checkout)]
+    owned = [_list_own(places, roots, each) for each in around]
+    groups = [owned[0], _list_inside(places, here), *owned[1:], _list_inside(places, checkout)]
     return next(filter(None, groups), places)
 
 
-def _own(places: Sequence[str], roots: Sequence[Path], folder: Path) -> list[str]:
+def _list_own(places: Sequence[str], roots: Sequence[Path], folder: Path) -> list[str]:
     """Return the places right inside a folder or one of its skill folders for hosts, and their equals.
 
     Those are in other roots right inside it: which of such two is meant is not clear.
@@ -457,18 +457,18 @@ def _own(places: Sequence[str], roots: Sequence[Path], folder: Path) -> list[str
     return [place for place in places if os.path.dirname(place) in own]
 
 
-def _inside(places: Sequence[str], folder: Path) -> list[str]:
+def _list_inside(places: Sequence[str], folder: Path) -> list[str]:
     return [place for place in places if Path(place).is_relative_to(folder)]
 
 
-def _found(places: Sequence[str], tracked: Sequence[str]) -> list[str]:
+def _find_places(places: Sequence[str], tracked: Sequence[str]) -> list[str]:
     """Return the places where a skill is; where there is none, those where one was tracked."""
     return [place for place in places if os.path.isfile(main_path(place))] or [
         place for place in places if place in tracked
     ]
 
 
-def _names(store: Store | None, roots: Sequence[Path], name: str) -> str:
+def _suggest_names(store: Store | None, roots: Sequence[Path], name: str) -> str:
     """Return the name that is most like `name`, or else the names that there are."""
     tracked = {skill.name for skill in store.skills.list_listed()} if store else set[str]()
     names = tracked | {path.name for path in find_skill_folders(roots) if not is_as_shipped(path)}
@@ -564,8 +564,8 @@ def settle(store: Store, skill_id: int) -> None:
         if promotion.state == "undoing":
             _write_back(store, promotion)
             continue
-        place, old, new = _sides(store, promotion)
-        live = _read(place, old, new)
+        place, old, new = _get_sides(store, promotion)
+        live = _read_live(place, old, new)
         missing = [file for file in old.files if live.get(file.path) is None and new.get(file.path) is not None]
         is_half_done = not missing and set(live.files) <= {*old.files, *new.files}
         if live != old and is_half_done:
@@ -596,9 +596,9 @@ def take_back(store: Store, promotion: Promotion) -> None:
 
 
 def _write_back(store: Store, promotion: Promotion) -> None:
-    place, old, new = _sides(store, promotion)
-    live = _read(place, old, new)
-    written = {file.path: file for file in _written(files_folder(place), old, new)}
+    place, old, new = _get_sides(store, promotion)
+    live = _read_live(place, old, new)
+    written = {file.path: file for file in _find_written(files_folder(place), old, new)}
     removed = {file.path for file in old.files if live.get(file.path) is None and new.get(file.path) is None}
     kept = [file for file in live.files if file.path not in written]
     back = [file for file in old.files if file.path in {*written, *removed}]
@@ -606,7 +606,7 @@ def _write_back(store: Store, promotion: Promotion) -> None:
     store.promotions.undo(promotion)
 
 
-def _written(folder: Path, old: SkillFiles, new: SkillFiles) -> Iterator[SkillFile]:
+def _find_written(folder: Path, old: SkillFiles, new: SkillFiles) -> Iterator[SkillFile]:
     """Yield what a change has written, as it is now: its disk may keep other run bits, and list it by another name."""
     for file in new.files:
         was = old.get(file.path)
@@ -615,7 +615,7 @@ def _written(folder: Path, old: SkillFiles, new: SkillFiles) -> Iterator[SkillFi
             yield found
 
 
-def _read(place: Path, old: SkillFiles, new: SkillFiles) -> SkillFiles:
+def _read_live(place: Path, old: SkillFiles, new: SkillFiles) -> SkillFiles:
     """Return the live files, after removing what a killed process left. Raises Refused when they cannot be read."""
     sweep(files_folder(place), (old, new))
     try:
@@ -624,7 +624,7 @@ def _read(place: Path, old: SkillFiles, new: SkillFiles) -> SkillFiles:
         raise Refused(f"{error}; {_SETTLED_LATER}") from error
 
 
-def _sides(store: Store, promotion: Promotion) -> tuple[Path, SkillFiles, SkillFiles]:
+def _get_sides(store: Store, promotion: Promotion) -> tuple[Path, SkillFiles, SkillFiles]:
     skill = store.skills.get_skill(promotion.skill_id)
     old = store.skills.get_files(skill.id, promotion.from_version)
     new = store.skills.get_files(skill.id, promotion.to_version)
