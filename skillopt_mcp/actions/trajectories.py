@@ -171,7 +171,11 @@ def find_attempts(workspace: Workspace, wanted: AttemptQuery) -> list[int]:
     if any(numbers):
         if not all(numbers) or is_narrowed or wanted.everything:
             raise BadInput("name attempts alone (trajectory:7 trajectory:9), or one skill and which of its attempts")
-        return [_there(workspace, int(number[1])) for number in numbers if number]
+        ids = [int(number[1]) for number in numbers if number]
+        for each in ids:
+            if not workspace.store.trajectories.version_of(each):
+                raise NotFound(f"the store has no trajectory:{each}: skillopt-mcp show SKILL names those of a skill")
+        return ids
     if len(wanted.names) != 1:
         raise BadInput(f"{len(wanted.names)} skills are named: name one, and which of its attempts")
     if is_narrowed == wanted.everything:
@@ -182,12 +186,6 @@ def find_attempts(workspace: Workspace, wanted: AttemptQuery) -> list[int]:
     before = _moment(wanted.before, workspace.clock()) if wanted.before is not None else None
     skill = workspace.kept(wanted.names[0])
     return workspace.store.table(Erasing).choose(skill.id, ErasureFilter(session=wanted.session, before=before))
-
-
-def _there(workspace: Workspace, number: int) -> int:
-    if not workspace.store.trajectories.version_of(number):
-        raise NotFound(f"the store has no trajectory:{number}: skillopt-mcp show SKILL names those of a skill")
-    return number
 
 
 def _moment(text: str, now: float) -> str:

@@ -155,11 +155,6 @@ def is_host_line(line: bytes) -> bool:
     return row is not None and (isinstance(row.type, str) or isinstance(row.payload, dict))
 
 
-def dialect_of(line: bytes) -> SessionFormat:
-    """Return the dialect of a file by its first line."""
-    return CodexSessions() if b'"payload"' in line else Claude()
-
-
 OWN_TOOL = re.compile(r"(?:mcp__)?(?:plugin_\w+_)?skillopt(?:__|\.)\w+")
 _RECORD = "record_trajectory"
 # A host may keep the result as text within a text.
@@ -180,7 +175,8 @@ NOTHING = SelfRecorded()
 
 def self_recorded(messages: Iterable[Message]) -> SelfRecorded:
     """What the agent recorded in a turn; an attempt that it only scored there was recorded before."""
-    own = [message for message in messages if message.name and _is_record(message.name)]
+    named = (message for message in messages if message.name and message.name.endswith(_RECORD))
+    own = [message for message in named if OWN_TOOL.fullmatch(message.name or "")]
     given = [_arguments(message.content) for message in own if message.role == TOOL_CALL]
     results = [message.content for message in own if message.role == "tool" and _NEW.search(message.content)]
     return SelfRecorded(
@@ -188,10 +184,6 @@ def self_recorded(messages: Iterable[Message]) -> SelfRecorded:
         frozenset(task for each in given if (task := _text(each, "task"))),
         frozenset(session for each in given if (session := _text(each, "session_id"))),
     )
-
-
-def _is_record(name: str) -> bool:
-    return name.endswith(_RECORD) and OWN_TOOL.fullmatch(name) is not None
 
 
 def _text(arguments: JsonValue, name: str) -> str:
@@ -231,11 +223,6 @@ def uses_in(raw: Sequence[str], messages: Iterable[Message]) -> Iterator[Use]:
     plain = (name.strip().rpartition(":")[2] for name in names)
     found += [Use(name=name) for name in plain if name and name not in placed]
     yield from dict.fromkeys(found)
-
-
-def is_own_work(messages: Iterable[Message]) -> bool:
-    """Whether a work item was opened: what is done there is evidence, and may be held out."""
-    return any(message.role == TOOL_CALL and ORDER in message.content for message in messages)
 
 
 def _arguments(content: str) -> JsonValue:
@@ -313,7 +300,7 @@ def attempts(lines: Iterable[bytes]) -> Iterator[SessionAttempt]:
     turn: _OpenTurn | None = None
     folder, n = "", 0
     for line in lines:
-        dialect = dialect or dialect_of(line)
+        dialect = dialect or (CodexSessions() if b'"payload"' in line else Claude())
         if not dialect.keeps(line):
             folder = dialect.folder(line) or folder
             continue
@@ -344,7 +331,8 @@ def _attempt(turn: _OpenTurn, dialect: SessionFormat, reaction: str | None) -> I
     failed = {id(events.messages[place]) for place in events.failed}
     worked = [message for message in messages if id(message) not in failed]
     uses = tuple(uses_in((turn.first.decode("utf-8", "replace"), lines), worked))
-    if not uses or is_own_work(messages):
+    # Where a work item was opened, what is done is evidence, and may be held out.
+    if not uses or any(message.role == TOOL_CALL and ORDER in message.content for message in messages):
         return
     answers = [message for message in messages if message.role == "assistant" and message.name is None]
     answer = answers[-1].content if answers else ""

@@ -104,7 +104,9 @@ def review_candidate(workspace: Workspace, candidate_id: str) -> Review:
         findings=candidate.findings,
         simulated=kind == "simulated",
         broken=introduced(base, new, skill.name),
-        repeats=_repeats(store, candidate),
+        repeats="it was live, and a person rolled it back"
+        if _was_rolled_back(store, candidate)
+        else describe_rolled_back_repeat(store, candidate),
         not_looked_at=f"TASKS NOT LOOKED AT: {n_unseen} of {len(test.tasks)}" if test and n_unseen else "",
     )
 
@@ -127,12 +129,6 @@ def review_rollback(workspace: Workspace, skill: str, version: str | None = None
 
 def _was_rolled_back(store: Store, candidate: Candidate) -> bool:
     return candidate.version_id in rolled_back(store.promotions.list_promotions(candidate.skill_id))
-
-
-def _repeats(store: Store, candidate: Candidate) -> str:
-    if _was_rolled_back(store, candidate):
-        return "it was live, and a person rolled it back"
-    return describe_rolled_back_repeat(store, candidate)
 
 
 # Claude Code shows three rows of a question, and cuts each at its window's width; others show what their window holds,
