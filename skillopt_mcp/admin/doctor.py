@@ -97,7 +97,7 @@ class Diagnosis(BaseModel):
 
 
 def diagnose(workspace: Workspace, specs: Sequence[str] = ()) -> Diagnosis:
-    """Return how things stand. A store that is not there yet is not made; one that cannot be opened is a problem.
+    """How things stand. A store that is not there yet is not made; one that cannot be opened is a problem.
 
     Each backend of `specs` is asked one short call.
     """
@@ -150,7 +150,7 @@ def diagnose(workspace: Workspace, specs: Sequence[str] = ()) -> Diagnosis:
 
 
 def _store(workspace: Workspace, problems: list[str]) -> tuple[StoreState, str]:
-    """Return how the store is, and why it could not be opened where it is there and could not."""
+    """How the store is, and why it could not be opened where it is there and could not."""
     path = workspace.store_path
     state = StoreState(path=str(path), exists=True, file_system=file_system(path))
     try:
@@ -179,7 +179,7 @@ def _store(workspace: Workspace, problems: list[str]) -> tuple[StoreState, str]:
 
 
 def _is_there(path: Path) -> bool:
-    """Return whether there is a file. Raises StoreError when it cannot be seen, or is not a regular file."""
+    """Whether there is a file. Raises StoreError when it cannot be seen, or is not a regular file."""
     try:
         mode = path.stat().st_mode
     except (FileNotFoundError, NotADirectoryError):

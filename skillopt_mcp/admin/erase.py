@@ -58,7 +58,7 @@ class Erasure(Result):
 
 
 def review_erasure(workspace: Workspace, ids: Sequence[int]) -> Erasure:
-    """Return what `erase` would take out, and what it would leave; nothing is changed."""
+    """What `erase` would take out, and what it would leave; nothing is changed."""
     erasing = workspace.store.table(Erasing)
     doomed = list(erasing.walk_doomed(ids))
     n_answers = erasing.count_answers([each.id for each in _shown(workspace, ids)])
@@ -107,7 +107,7 @@ def erase(workspace: Workspace, ids: Sequence[int], advance: Callable[[int], Non
 def _describe(
     workspace: Workspace, doomed: Sequence[Doomed], status: Literal["nothing", "planned"], n_answers: int
 ) -> Erasure:
-    """Return what erasing these attempts means: which they are, what goes on without them, and what stays."""
+    """What erasing these attempts means: which they are, what goes on without them, and what stays."""
     erasing, path = workspace.store.table(Erasing), workspace.store_path
     ids, sessions = [each.id for each in doomed], {each.session_id for each in doomed if each.session_id}
     folders = session_folders(Path(os.path.expanduser("~")), os.environ) if sessions else []
@@ -192,7 +192,7 @@ def _chunks(doomed: Sequence[Doomed]) -> Iterator[list[Doomed]]:
 
 
 def _words(workspace: Workspace, doomed: Doomed) -> str:
-    """Return how an attempt's task begins, without secrets."""
+    """How an attempt's task begins, without secrets."""
     found = workspace.store.trajectories.get_trajectory(doomed.id)
     if found is None:
         return ""

@@ -66,7 +66,7 @@ class Verified(Result):
 def verify_store(
     path: Path, holds: str | None = None, *, live: bool = True, advance: Advance = silent, mark: Mark | None = None
 ) -> Verified:
-    """Return whether a store is sound; with `holds`, whether its chain has that hash, too.
+    """Whether a store is sound; with `holds`, whether its chain has that hash, too.
 
     `live` compares the skills' files with the last promotions; of a copy, `mark` is that of its source. Raises NotFound
     when there is no store, StoreError when it cannot be opened at all, and BadInput when `holds` is not a hash.
@@ -102,7 +102,7 @@ def _verified(path: Path, problems: list[Damage], notes: list[Note]) -> Verified
 
 
 def _check_rows(store: Store, integrity: Integrity, advance: Advance) -> tuple[list[Damage], int]:
-    """Return what is wrong with the rows, and how many decisions were recomputed.
+    """What is wrong with the rows, and how many decisions were recomputed.
 
     The reads are many: what seems wrong is checked again when others have changed the store meanwhile.
     """
@@ -133,7 +133,7 @@ def _hashes(store: Store) -> list[str]:
 
 
 def _found(check: Callable[[], Iterable[Damage]]) -> list[Damage]:
-    """Return what a check finds; that it cannot be made is damage, too."""
+    """What a check finds; that it cannot be made is damage, too."""
     found: list[Damage] = []
     try:
         found.extend(check())

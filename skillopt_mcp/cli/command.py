@@ -130,7 +130,7 @@ def modules() -> tuple[str, ...]:
 
 
 def module_path(name: str) -> str:
-    """Return what imports a file of commands."""
+    """What imports a file of commands."""
     return f"{__package__}.commands.{name}"
 
 

@@ -39,7 +39,7 @@ class Prepared:
 
 
 def prepare(file: str | None, pairs: Sequence[str], flags: Mapping[str, object], skill: str) -> Prepared:
-    """Return what a new run starts from: a settings file, the pairs of --set and flags (by setting), the last first.
+    """What a new run starts from: a settings file, the pairs of --set and flags (by setting), the last first.
 
     Raises BadInput for a setting, a file or a folder that cannot be used.
     """

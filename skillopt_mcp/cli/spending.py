@@ -110,7 +110,7 @@ def agree(
     terminal: Terminal, workspace: Workspace, calls: Mapping[Role, int], command: Spending, text: str = "",
     concurrency: int | None = None, declined: str = "Nothing was spent.",
 ) -> Planned | None:  # fmt: skip
-    """Return what a dry run found; None where the command continues, agreed to or with nothing to pay for.
+    """What a dry run found; None where the command continues, agreed to or with nothing to pay for.
 
     Raises Declined where the person does not agree, Refused where no person can be asked.
     """
@@ -145,13 +145,13 @@ def require_backends(**named: object) -> None:
 
 
 def simulation(workspace: Workspace) -> str:
-    """Return what marks the results of a simulated target, with its name; empty for a real one."""
+    """What marks the results of a simulated target, with its name; empty for a real one."""
     target = workspace.backend("target")
     return f"SIMULATION ({target.name})" if is_simulated(target.fingerprint) else ""
 
 
 def asks_real_models(workspace: Workspace, roles: Collection[Role]) -> bool:
-    """Return whether a backend of these roles is real, not a simulation."""
+    """Whether a backend of these roles is real, not a simulation."""
     return not all(is_simulated(workspace.backend(role).fingerprint) for role in roles)
 
 

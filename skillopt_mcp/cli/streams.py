@@ -55,7 +55,7 @@ def results_apart(*, whole: bool = False) -> Iterator[None]:
 
 
 def _is_standard(stream: TextIO) -> TypeGuard[io.TextIOWrapper]:
-    """Return whether a stream is standard output itself, not what a test or a program put in its place."""
+    """Whether a stream is standard output itself, not what a test or a program put in its place."""
     try:
         return isinstance(stream, io.TextIOWrapper) and stream.fileno() == 1
     except (OSError, ValueError):

@@ -41,7 +41,7 @@ def shortened_to(text: str, width: int) -> str:
 
 
 def _widths(natural: Sequence[int], width: int, n_long: int) -> list[int] | None:
-    """Return how wide each column is, None when the terminal is too narrow for a table."""
+    """How wide each column is, None when the terminal is too narrow for a table."""
     whole, long = natural[:-n_long], natural[-n_long:]
     left = width - sum(whole) - len(GAP) * (len(natural) - 1)
     if left < sum(min(each, _LEAST) for each in long):

@@ -120,7 +120,7 @@ class Terminal:
 
     @property
     def width(self) -> int:
-        """Return how many columns there are; what is piped is as wide as it needs."""
+        """How many columns there are; what is piped is as wide as it needs."""
         return os.get_terminal_size(results().fileno()).columns or 80 if results().isatty() else _WIDE
 
     def emit(self, value: Mapping[str, object]) -> None:
@@ -158,7 +158,7 @@ class Terminal:
 
     @property
     def is_agents(self) -> bool:
-        """Return whether this is a shell of an agent, which is shown nothing that is held out."""
+        """Whether this is a shell of an agent, which is shown nothing that is held out."""
         return bool(find_mark())
 
     def require_person(self, command: str) -> None:
@@ -223,7 +223,7 @@ def _login() -> str:
 
 
 def _is_nowhere(path: Path) -> bool:
-    """Return whether nothing is there; what cannot be looked at may be, and opening it says what is wrong."""
+    """Whether nothing is there; what cannot be looked at may be, and opening it says what is wrong."""
     try:
         path.stat()
     except OSError as error:

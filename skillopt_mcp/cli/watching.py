@@ -242,7 +242,7 @@ class Watch:
             self._last = (what, n_done, self._clock())
 
     def _left(self) -> str:
-        """Return how long what is left takes, by the mean of the steps, or attempts, that are done; empty before."""
+        """How long what is left takes, by the mean of the steps, or attempts, that are done; empty before."""
         (what, n_first, began_at), (_, n_done, done_at) = self._first, self._last
         if n_done == n_first or self._n_total <= n_done or self._stage == WAIT:
             return ""

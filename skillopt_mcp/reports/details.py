@@ -220,7 +220,7 @@ def within(detail: D, n_bytes: int) -> D:
 
 
 def json_bytes(detail: BaseModel) -> int:
-    """Return how many bytes something takes as JSON."""
+    """How many bytes something takes as JSON."""
     # A file name may hold what is not Unicode.
     return len(json.dumps(detail.model_dump(), ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace"))
 

@@ -27,13 +27,12 @@ from skillopt_mcp.core.runs import Run, StepRecord
 from skillopt_mcp.core.skills import Skill, short
 from skillopt_mcp.core.text import quoted, shown
 from skillopt_mcp.documents.diffs import truncate_middle, unified_diff
-from skillopt_mcp.gates.promotion import GATE, Walk, walk_of
+from skillopt_mcp.gates.promotion import Walk, walk_of
 from skillopt_mcp.gates.search import metric_value
 from skillopt_mcp.gates.verdicts import by_change
-from skillopt_mcp.reports.inspecting import describe_sources
+from skillopt_mcp.reports.inspecting import describe_sources, latest_decision, visible_verdict
 from skillopt_mcp.reports.listing import history, skill_row, skill_rows
 from skillopt_mcp.reports.run_report import served_rows
-from skillopt_mcp.store.ledger import Servings
 from skillopt_mcp.store.owners import is_locked
 from skillopt_mcp.store.promotion_tests import TestAnswer, TestRow
 from skillopt_mcp.training.config import Config
@@ -162,7 +161,7 @@ class Facts:
 
 
 def gather(workspace: Workspace, name: str, texts: TextBudget | None = None) -> Facts:
-    """Return what there is of a skill, run, candidate or promotion test. Raises NotFound, BadSkill."""
+    """What there is of a skill, run, candidate or promotion test. Raises NotFound, BadSkill."""
     if not workspace.is_made:
         raise NotFound(f"there is no store at '{workspace.store_path}' yet, and so no {quoted(name)}")
     store, is_sealed, texts = workspace.store, workspace.is_agents, texts or TextBudget()
@@ -179,7 +178,7 @@ def gather(workspace: Workspace, name: str, texts: TextBudget | None = None) -> 
         spend += account(store, test.row.id).table
     past = history(workspace, skill.path)
     scopes = [each.id for each in (run, test.row if test else None) if each]
-    served = [each for scope in scopes for each in served_rows(store.table(Servings).list_of_scope(scope))]
+    served = [each for scope in scopes for each in served_rows(workspace, scope)]
     return Facts(
         id=test.row.id if test else candidate.id if candidate else run.id if run else skill.name,
         skill=skill,
@@ -207,7 +206,7 @@ _Meant = tuple[Skill, Candidate | None, TestRow | None, Run | None]
 
 
 def _meant(workspace: Workspace, name: str) -> _Meant:
-    """Return what a name means, and what belongs to it. Raises NotFound."""
+    """What a name means, and what belongs to it. Raises NotFound."""
     store, name = workspace.store, known(name)
     candidate: Candidate | None = None
     row: TestRow | None = None
@@ -242,7 +241,7 @@ def _meant(workspace: Workspace, name: str) -> _Meant:
         candidate = next((each for each in reversed(of_skill) if (each.base_version, each.version_id) == arms), None)
     if candidate and not row:
         tests_of = store.tests.list_of(skill.id, candidate.base_version, candidate.version_id)
-        decision = store.decisions.latest(skill.id, GATE, candidate.base_version, candidate.version_id)
+        decision = latest_decision(workspace, candidate)
         row = (store.tests.find(decision.scope) if decision else None) or next(iter(tests_of), None)
     if candidate and candidate.run_id and not run:
         run = store.runs.get_run(candidate.run_id)
@@ -352,7 +351,7 @@ def _progress(workspace: Workspace, run: Run, n_done: int, seconds: float) -> Ru
 
 
 def _is_advanced(workspace: Workspace, run: Run) -> bool:
-    """Return whether a process trains on; the status of one that was killed says so, too."""
+    """Whether a process trains on; the status of one that was killed says so, too."""
     return run.status == "running" and run.kind == "replay" and is_locked(workspace.store.locks_path, run.id)
 
 
@@ -403,9 +402,8 @@ def gather_skills(workspace: Workspace) -> list[SkillFacts]:
 def _skill(workspace: Workspace, skill: Skill, row: SkillRow) -> SkillFacts:
     store, verdict, candidates = workspace.store, "", workspace.store.candidates.list_candidates(skill.id)
     for each in reversed(candidates):
-        if decision := store.decisions.latest(skill.id, GATE, each.base_version, each.version_id):
-            hidden = verdict_for_agents(store, each, decision.verdict)
-            verdict = (hidden or "") if workspace.is_agents else decision.verdict
+        if decision := latest_decision(workspace, each):
+            verdict = visible_verdict(workspace, each, decision) or ""
             break
     held = [
         each.id

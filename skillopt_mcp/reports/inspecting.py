@@ -47,7 +47,6 @@ from skillopt_mcp.reports.details import (
 from skillopt_mcp.reports.listing import skill_row
 from skillopt_mcp.reports.run_report import describe_run, describe_served, served_rows
 from skillopt_mcp.store.erasing import Erasing
-from skillopt_mcp.store.ledger import Servings
 from skillopt_mcp.store.owners import is_locked
 from skillopt_mcp.store.promotion_tests import TestRow
 from skillopt_mcp.training.promotion_test import stored_test
@@ -100,7 +99,7 @@ def inspect(workspace: Workspace, id: str, cursor: str | None = None, consent: C
 
 
 def look_up(workspace: Workspace, id: str, n: int | None = None) -> Thing:
-    """Return what an id or a skill's name refers to; of a skill, with the `n` newest candidates and runs (None: all).
+    """What an id or a skill's name refers to; of a skill, with the `n` newest candidates and runs (None: all).
 
     Raises NotFound, BadInput.
     """
@@ -140,6 +139,7 @@ def _skill(workspace: Workspace, name: str, n: int | None) -> Thing:
     skill = store.skills.get_skill(skill.id)  # as it is on disk now, where it can be read
     permission = store.permissions.get(skill.id)
     runs = store.runs.list_runs(skill.id)[::-1]
+    candidates, changes = store.candidates.list_candidates(skill.id)[::-1], store.promotions.list_promotions(skill.id)
     n_trajectories, n_new = store.trajectories.count_trajectories(skill.id)
     detail = SkillDetail(
         name=skill.name,
@@ -154,8 +154,8 @@ def _skill(workspace: Workspace, name: str, n: int | None) -> Thing:
         n_new=n_new,
         permission=Permitted(given_by=permission.granted_by, simulated=permission.simulated) if permission else None,
         approvals=_approvals(workspace, skill.id),
-        n_candidates=len(store.candidates.list_candidates(skill.id)),
-        candidates=_candidate_rows(workspace, skill, n),
+        n_candidates=len(candidates),
+        candidates=[_candidate_row(workspace, skill, each, changes) for each in candidates[:n]],
         runs=[RunState(id=run.id, status=run.status) for run in runs[:n]],
         unscored=[f"trajectory:{each}" for each in store.trajectories.list_unscored(skill.id, SHOWN)],
     )
@@ -172,6 +172,9 @@ def _skill_lines(workspace: Workspace, skill: Skill, detail: SkillDetail, troubl
     store = workspace.store
     last = store.promotions.last_begun(skill.path)
     removed = f"; {detail.n_retired:,} removed" if detail.n_retired else ""
+    given = "none"
+    if permission := detail.permission:
+        given = f"given at the {permission.given_by}{' with --simulated' if permission.simulated else ''}"
     lines = [f"skill '{detail.name}' at {detail.path}"]
     if trouble:
         lines.append(trouble.partition(":")[0])  # the next step says what to do about it
@@ -184,7 +187,7 @@ def _skill_lines(workspace: Workspace, skill: Skill, detail: SkillDetail, troubl
         f"live version {detail.live_version}{_label(unproven=detail.unproven)}; see it with "
         f"{detail.name}@{detail.live_version}",
         f"tasks: {', '.join(f'{split} {n}' for split, n in detail.splits)}{removed}",
-        f"standing permission: {_describe_permission(detail.permission)}",
+        f"standing permission: {given}",
         *_describe_approvals(detail.approvals),
     ]
     before = [each for each in store.skills.list_live(skill.id, 1 + VERSIONS_SHOWN) if each != skill.live_version]
@@ -209,12 +212,6 @@ _STANDINGS: dict[CandidateStanding, str] = {
 }
 
 
-def _describe_permission(permission: Permitted | None) -> str:
-    if permission is None:
-        return "none"
-    return f"given at the {permission.given_by}{' with --simulated' if permission.simulated else ''}"
-
-
 def _approvals(workspace: Workspace, skill_id: int) -> list[ApprovalRow]:
     return [
         ApprovalRow(id=made if each.kind == "promote" else short(made), kind=each.kind, login=each.login, at=each.at)
@@ -231,19 +228,12 @@ def _describe_approvals(approvals: Sequence[ApprovalRow]) -> list[str]:
     ]
 
 
-def _candidate_rows(workspace: Workspace, skill: Skill, n: int | None) -> list[CandidateRow]:
-    """Return the `n` newest candidates of a skill (None: all), the newest first."""
-    changes = workspace.store.promotions.list_promotions(skill.id)
-    candidates = workspace.store.candidates.list_candidates(skill.id)[::-1]
-    return [_candidate_row(workspace, skill, each, changes) for each in candidates[:n]]
-
-
-def _decision(workspace: Workspace, candidate: Candidate) -> Decision | None:
+def latest_decision(workspace: Workspace, candidate: Candidate) -> Decision | None:
     versions = (candidate.base_version, candidate.version_id)
     return workspace.store.decisions.latest(candidate.skill_id, GATE, *versions)
 
 
-def _verdict(workspace: Workspace, candidate: Candidate, decision: Decision | None) -> str | None:
+def visible_verdict(workspace: Workspace, candidate: Candidate, decision: Decision | None) -> str | None:
     """Return a verdict as whoever looks may know it."""
     verdict = decision.verdict if decision else None
     return verdict_for_agents(workspace.store, candidate, verdict) if workspace.is_agents else verdict
@@ -252,7 +242,7 @@ def _verdict(workspace: Workspace, candidate: Candidate, decision: Decision | No
 def _candidate_row(
     workspace: Workspace, skill: Skill, candidate: Candidate, changes: Sequence[Promotion]
 ) -> CandidateRow:
-    decision = _decision(workspace, candidate)
+    decision = latest_decision(workspace, candidate)
     verdict = decision.verdict if decision else None
     standing: CandidateStanding = "open"
     if candidate.version_id == skill.live_version:
@@ -270,7 +260,7 @@ def _candidate_row(
     return CandidateRow(
         id=candidate.id,
         standing=standing,
-        verdict=_verdict(workspace, candidate, decision),
+        verdict=visible_verdict(workspace, candidate, decision),
         held=bool(candidate.findings),
         base=short(candidate.base_version),
         version=short(candidate.version_id),
@@ -312,7 +302,7 @@ def _version(workspace: Workspace, id: str, name: str, version: str) -> Thing:
 
 
 def _step_of_version(workspace: Workspace, skill: Skill, version: str, consent: Consent) -> Step:
-    """Return what to do with a version: what is to be done with its candidate, where it has one."""
+    """What to do with a version: what is to be done with its candidate, where it has one."""
     if version == skill.live_version:
         return NextStep(action="inspect", arguments={"id": handle(workspace.store, skill)}, why="it is live")
     made = [each for each in workspace.store.candidates.list_candidates(skill.id) if each.version_id == version]
@@ -325,7 +315,7 @@ def _step_of_version(workspace: Workspace, skill: Skill, version: str, consent: 
 
 
 def _is_unproven(workspace: Workspace, skill_id: int, version: str) -> bool:
-    """Return whether a person adopted a version without proof; one that was proven since is not unproven."""
+    """Whether a person adopted a version without proof; one that was proven since is not unproven."""
     changes = workspace.store.promotions.list_promotions(skill_id)
     verdicts = [each.verdict for each in changes if each.kind == "promote" and each.to_version == version]
     return verdicts[:1] == [UNPROVEN]
@@ -344,7 +334,7 @@ def _candidate(workspace: Workspace, id: str) -> Thing:
     skill = store.skills.get_skill(candidate.skill_id)
     workspace.trouble(skill)  # a person may have changed its files meanwhile
     skill = store.skills.get_skill(skill.id)
-    decision = _decision(workspace, candidate)
+    decision = latest_decision(workspace, candidate)
     workspace.see(candidate)
     row = _candidate_row(workspace, skill, candidate, store.promotions.list_promotions(skill.id))
     tests = store.tests.list_of(skill.id, candidate.base_version, candidate.version_id)
@@ -400,7 +390,7 @@ _RECORDED = "trajectory:"
 
 
 def describe_sources(edit: Edit) -> str:
-    """Return how many attempts an edit came from, those of them that were recorded, and what its author cites."""
+    """How many attempts an edit came from, those of them that were recorded, and what its author cites."""
     cited = [each for each in edit.cited if not each.startswith(UNSHOWN)]
     unknown = [each.removeprefix(UNSHOWN) for each in edit.cited if each.startswith(UNSHOWN)][:SHOWN]
     cites = ["all of them" if set(cited) == set(edit.sources) else _describe_attempts(cited)] if cited else []
@@ -422,7 +412,7 @@ def _describe_attempts(ids: Sequence[str]) -> str:
 
 
 def promotion_test(workspace: Workspace, id: str) -> PromotionTest:
-    """Return what the store holds of a promotion test. Raises NotFound."""
+    """What the store holds of a promotion test. Raises NotFound."""
     store, row = workspace.store, _test_row(workspace, id)
     test = stored_test(store, row)
     candidate = _tested_candidate(workspace, row)
@@ -439,7 +429,7 @@ def promotion_test(workspace: Workspace, id: str) -> PromotionTest:
         same_session=candidate is not None
         and kind == "host"
         and store.candidates.is_answered_by_author(candidate.id, id),
-        served=served_rows([each for each in store.table(Servings).list_of_scope(id) if each.role != "target"]),
+        served=[each for each in served_rows(workspace, id) if each.role != "target"],
     )
 
 

@@ -146,7 +146,7 @@ def promoted_away(workspace: Workspace) -> dict[str, PromotedAway]:
 
 
 def _away(workspace: Workspace, skill: Skill, changes: Sequence[Promotion]) -> PromotedAway | None:
-    """Return what a permission alone promoted, all that no person has seen; None where there is none, or not now."""
+    """What a permission alone promoted, all that no person has seen; None where there is none, or not now."""
     is_promoted = any(each.kind == "promote" for each in changes)
     if not is_promoted or changes[0].to_version == changes[-1].from_version:
         return None
@@ -162,7 +162,7 @@ def _away(workspace: Workspace, skill: Skill, changes: Sequence[Promotion]) -> P
 
 
 def _is_as_stored(skill: Skill) -> bool:
-    """Return whether a skill's folder holds what the store has as its live version."""
+    """Whether a skill's folder holds what the store has as its live version."""
     path = Path(skill.path)
     try:
         same = read_skill(path).digest == skill.live_version and skill_name(path) == skill.name
@@ -199,7 +199,7 @@ def history(workspace: Workspace, skill: str) -> History:
 
 
 def _undo(workspace: Workspace, skill: Skill, last: HistoryRow) -> NextStep:
-    """Return what undoes the last change, or an edit that was made since; first of all what mends a broken folder."""
+    """What undoes the last change, or an edit that was made since; first of all what mends a broken folder."""
     if workspace.trouble(skill):
         return skill_row(workspace, skill).next_step
     arguments: dict[str, JsonValue] = {"skill": handle(workspace.store, skill)}

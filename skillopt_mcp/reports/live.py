@@ -97,7 +97,7 @@ def live_app(workspace: Workspace, store: str | None) -> Starlette:
         return HTMLResponse(html_page([facts], (), store, script="live"), headers=_HEADERS)
 
     def events(request: Request) -> Response:
-        """Return what changed since the last event that a page has seen. It asks again: a browser has few streams."""
+        """What changed since the last event that a page has seen. It asks again: a browser has few streams."""
         started, seen, lines, ids = time.monotonic(), request.headers.get("last-event-id", ""), list[str](), list[str]()
         try:
             found = parts(request.query_params.get("path", "/"))

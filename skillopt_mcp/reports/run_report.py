@@ -14,7 +14,7 @@ from skillopt_mcp.core.skills import short
 from skillopt_mcp.core.text import counted
 from skillopt_mcp.gates.verdicts import describe
 from skillopt_mcp.reports.details import ServedRow
-from skillopt_mcp.store.ledger import LedgerRow, ServedBy, Servings
+from skillopt_mcp.store.ledger import LedgerRow, Servings
 from skillopt_mcp.training.config import Config
 from skillopt_mcp.training.plan import search_splits
 from skillopt_mcp.training.promotion_test import held_out
@@ -56,7 +56,7 @@ def describe_run(workspace: Workspace, id: str, width: int | None = None) -> str
         f"run {id}: {run.status}{kind}; base {short(run.base_version)}; target {run.target}; "
         f"optimizer {run.optimizer}{judge}",
         *_answered_by(run),
-        *describe_served(served_in_run(workspace, run.id)),
+        *describe_served(served_rows(workspace, run.id)),
         # With blanks, so that a terminal breaks it between two settings.
         f"config: {json.dumps(json.loads(run.config))}",
         f"{counted(len(run.tasks), 'task')}, "
@@ -84,12 +84,12 @@ def figures_of(workspace: Workspace, run: Run) -> dict[str, object]:
         "n_tasks": n_tasks_of(workspace, run).model_dump(),
         **used.summary.model_dump(mode="json"),
         "used": [row.model_dump(mode="json") for row in used.table],
-        "served": [row.model_dump() for row in served_in_run(workspace, run.id)],
+        "served": [row.model_dump() for row in served_rows(workspace, run.id)],
     }
 
 
 def n_tasks_of(workspace: Workspace, run: Run) -> SplitCounts:
-    """Return how many tasks a run was frozen with to learn from, to choose by, and held out."""
+    """How many tasks a run was frozen with to learn from, to choose by, and held out."""
     tasks = tasks_of(workspace, run)
     train, val = search_splits(tasks, Config.of_run(run.config)) if run.kind == "replay" else (tasks, ())
     return SplitCounts(train=len(train), val=len(val), test=len(held_out(tasks)))
@@ -98,13 +98,9 @@ def n_tasks_of(workspace: Workspace, run: Run) -> SplitCounts:
 # Which models answered
 
 
-def served_in_run(workspace: Workspace, run_id: str) -> list[ServedRow]:
-    """Return the models that answered the calls of a run."""
-    return served_rows(workspace.store.table(Servings).list_of_scope(run_id))
-
-
-def served_rows(found: Sequence[ServedBy]) -> list[ServedRow]:
-    """Return rows of the store as they are shown."""
+def served_rows(workspace: Workspace, scope: str) -> list[ServedRow]:
+    """The models that answered the calls of a run or a promotion test."""
+    found = workspace.store.table(Servings).list_of_scope(scope)
     return [ServedRow(role=each.role, name=each.name, n=each.n) for each in found]
 
 

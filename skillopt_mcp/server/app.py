@@ -80,7 +80,7 @@ class Approver(Protocol):
     """Asks a person before a tool runs that needs them (`server.approval.DialogApprover`)."""
 
     async def ask(self, tool: str, given: Mapping[str, Any], context: Request) -> InputRequiredResult | Any | None:
-        """Return what the host has to ask first, or the person's answer; None when no person was asked."""
+        """What the host has to ask first, or the person's answer; None when no person was asked."""
 
     async def close(self, answer: Any) -> None:
         """Drop an approval that the tool has not used."""
@@ -117,7 +117,7 @@ class CallWatch:
         self._cancelled = False
 
     def run(self, work: Callable[[], T]) -> T:
-        """Return what `work` returns; `watcher` finds this watch during it."""
+        """What `work` returns; `watcher` finds this watch during it."""
         token = _CURRENT.set(self)
         try:
             return work()
@@ -146,7 +146,7 @@ _CURRENT: ContextVar[CallWatch | None] = ContextVar("watch", default=None)
 
 
 def watcher() -> Notify:
-    """Return what to notify of the progress of the current call of a tool."""
+    """What to notify of the progress of the current call of a tool."""
     watch = _CURRENT.get()
     return watch.notify if watch else silent
 
@@ -171,7 +171,7 @@ class SkillOptServer(MCPServer[dict[str, Any]]):
         self._writing = ThreadPoolExecutor(_N_WRITING, thread_name_prefix="tool")
 
     def services(self) -> Services:
-        """Return what stands behind the server, opened once; that imports all it needs."""
+        """What stands behind the server, opened once; that imports all it needs."""
         with self._opening:
             if self._services is None:
                 self._services = self._open_services()
@@ -223,7 +223,7 @@ class SkillOptServer(MCPServer[dict[str, Any]]):
     async def read_resource(
         self, uri: AnyUrl | str, context: Request | None = None
     ) -> list[ReadResourceContents] | InputRequiredResult:
-        """Return what is at an address. Raises ResourceError with one short text."""
+        """What is at an address. Raises ResourceError with one short text."""
         try:
             content, kind = await self._in_thread(lambda: self._resources().read(str(uri)))
         except NotFound as error:
@@ -235,7 +235,7 @@ class SkillOptServer(MCPServer[dict[str, Any]]):
     async def call_tool(
         self, name: str, arguments: dict[str, Any], context: Request | None = None
     ) -> CallToolResult | InputRequiredResult:
-        """Return what the tool answers, from a thread. Raises ToolError with one short text, whatever went wrong."""
+        """What the tool answers, from a thread. Raises ToolError with one short text, whatever went wrong."""
         try:
             services = self._services if self._services else await self._in_thread(self.services)
             tool = _find(name, services.tools)
@@ -263,7 +263,7 @@ class SkillOptServer(MCPServer[dict[str, Any]]):
     async def _answer(
         self, services: Services, tool: Tool, given: dict[str, Any], context: Request | None
     ) -> BaseModel | InputRequiredResult:
-        """Return what the tool answers, once the person was asked where it needs them."""
+        """What the tool answers, once the person was asked where it needs them."""
         is_destructive = context and tool.annotations and tool.annotations.destructive_hint
         approver = services.approver if is_destructive else None
         answer = await approver.ask(tool.name, given, context) if approver and context else None
@@ -386,7 +386,7 @@ def _known_arguments(tool: Tool, arguments: Mapping[str, Any]) -> dict[str, Any]
 
 
 def _faults(name: str, error: ValidationError) -> str:
-    """Return what is wrong with the arguments, in one line that a model can act on."""
+    """What is wrong with the arguments, in one line that a model can act on."""
     shown = []
     for each in error.errors()[:_SHOWN_FAULTS]:
         where, message = ".".join(map(str, each["loc"])), each["msg"]
@@ -409,7 +409,7 @@ def _session_of(meta: Mapping[str, object] | None) -> str:
 
 
 def _reporter(context: Request | None) -> Callable[[Progress], None] | None:
-    """Return what reports progress to the host from any thread; None outside a request."""
+    """What reports progress to the host from any thread; None outside a request."""
     if context is None:
         return None
     loop = asyncio.get_running_loop()

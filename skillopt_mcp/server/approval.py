@@ -63,7 +63,7 @@ class DialogApprover:
     async def ask(
         self, tool: str, given: Mapping[str, Any], context: Context[dict[str, Any], Any]
     ) -> InputRequiredResult | DialogAnswer | None:
-        """Return what the host has to ask first (in the newer era), or the person's answer; None: no one was asked.
+        """What the host has to ask first (in the newer era), or the person's answer; None: no one was asked.
 
         A yes is kept as an approval of exactly what was shown, which the tool then finds.
         """
@@ -114,7 +114,7 @@ class DialogApprover:
         return result.model_copy(update={"next_step": step})
 
     def _question(self, tool: str, given: Mapping[str, Any]) -> ConsentQuestion | None:
-        """Return what to ask a person before this call changes a file."""
+        """What to ask a person before this call changes a file."""
         if tool == "promote_skill":
             consent = replace(self._consent, unproven=bool(given.get("unproven")))
             return question_of_promotion(self._workspace, given["candidate_id"], consent)

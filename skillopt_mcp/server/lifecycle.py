@@ -30,7 +30,7 @@ class Shutdown:
 
     @property
     def is_closing(self) -> bool:
-        """Return whether no more requests come, and those that came are being answered."""
+        """Whether no more requests come, and those that came are being answered."""
         return self._closing.locked()
 
     def attach(self, finish: Callable[[], object]) -> None:

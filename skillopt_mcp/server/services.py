@@ -69,7 +69,7 @@ class StoreResources:
         self._workspace = workspace
 
     def read(self, uri: str) -> Content:
-        """Return what is at an address, with its kind. Raises NotFound where nothing is."""
+        """What is at an address, with its kind. Raises NotFound where nothing is."""
         found = resources.matched(uri)
         if found is None:
             raise NotFound(f"there is no resource at {uri[:300]}")
@@ -88,7 +88,7 @@ class StoreResources:
         return readers[template](parts), resources.mime_type(template)
 
     def complete(self, argument: str, beginning: str, others: Mapping[str, str]) -> list[str]:
-        """Return what an argument of a template or a prompt may be, given its beginning and those filled in already."""
+        """What an argument of a template or a prompt may be, given its beginning and those filled in already."""
         store = self._workspace.store
         skills = store.skills.list_skills()
         chosen = [skill for skill in skills if others.get("skill", skill.name) == skill.name]

@@ -146,7 +146,7 @@ class Outbox:
             self._frames.put(frame)
 
     def is_unread(self) -> bool:
-        """Return whether the host has closed its end, as far as the system knows."""
+        """Whether the host has closed its end, as far as the system knows."""
         return self._ready is not None and any(event & _CLOSED for _, event in self._ready.poll(0))
 
     def flush(self) -> None:

@@ -213,7 +213,7 @@ class HostSettings:
 
 
 def find_settings(text: str, *, hooks: bool = True, rules: bool = True) -> HostSettings:
-    """Return what of ours is in a host's settings. Raises BadInput."""
+    """What of ours is in a host's settings. Raises BadInput."""
     line = next(iter(find_hooks(text).values()), "") if hooks else ""
     return HostSettings(line, find_rules(text) if rules else ())
 
@@ -285,7 +285,7 @@ def _groups(value: JsonValue, event: str) -> list[JsonValue]:
 
 
 def _lines(group: JsonValue) -> list[str]:
-    """Return what the hooks of a group run that are ours."""
+    """What the hooks of a group run that are ours."""
     return [line for hook in _list(_object(group).get("hooks")) if (line := _line(hook))]
 
 

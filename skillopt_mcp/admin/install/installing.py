@@ -203,7 +203,7 @@ class Installed(Result):
 
 
 def plan_install(request: Request, around: Surroundings) -> InstallPlan:
-    """Return what installing would change; nothing is written. Raises BadInput when a file cannot be changed safely."""
+    """What installing would change; nothing is written. Raises BadInput when a file cannot be changed safely."""
     where, plan = places_of(request, around), InstallPlan()
     if not _CACHES.isdisjoint(Path(request.command).parts):
         plan.notes.append(f"'{request.command}' is in a cache that may be cleared; install the program permanently.")
@@ -240,7 +240,7 @@ def plan_install(request: Request, around: Surroundings) -> InstallPlan:
 
 
 def plan_uninstall(request: Request, around: Surroundings) -> InstallPlan:
-    """Return what uninstalling would change; nothing is written. Raises BadInput when it cannot be done safely."""
+    """What uninstalling would change; nothing is written. Raises BadInput when it cannot be done safely."""
     where, plan = places_of(request, around), InstallPlan()
     command, environ, _ = _found(request.host, "server", where, around)
     store = None if command is None else store_path(_option(command, "--store"), environ)
@@ -307,7 +307,7 @@ def left_behind(request: Request, around: Surroundings) -> list[str]:
 
 
 def describe_restart(request: Request) -> str:
-    """Return what a person does in the host now."""
+    """What a person does in the host now."""
     step = HOSTS[request.host].restart
     if HOSTS[request.host].program and (request.scope == "project" or (request.hooks and request.host == "codex")):
         step += " It asks once whether you trust what was installed."
@@ -534,7 +534,7 @@ def _server_environment(host: str, server: Server | None, around: Surroundings) 
 
 
 def _command_in(file: Path, request: Request, around: Surroundings) -> str:
-    """Return how a file names the program: in one that is shared by its bare name, where the host finds that."""
+    """How a file names the program: in one that is shared by its bare name, where the host finds that."""
     if request.scope == "user" or file.name == PERSONAL:
         return request.command
     bare = Path(request.command).name
@@ -543,7 +543,7 @@ def _command_in(file: Path, request: Request, around: Surroundings) -> str:
 
 
 def _shared(file: Path, request: Request, around: Surroundings) -> list[str]:
-    """Return what to know of a configuration that everybody who works on the project shares."""
+    """What to know of a configuration that everybody who works on the project shares."""
     if request.scope == "user":
         return []
     program = _command_in(file, request, around)
@@ -664,21 +664,21 @@ class HostConnection(BaseModel):
 
     @property
     def problems(self) -> list[str]:
-        """Return what needs a person."""
+        """What needs a person."""
         again = f"; run: {'; '.join(self.mend)}" if self.mend else ""
         broken = [f"the {part.kind} in '{part.path}': {part.trouble}{again}" for part in self.parts if part.trouble]
         return [*self.unread, *broken]
 
     @property
     def hindrance(self) -> str:
-        """Return what is not a fault, but keeps a person busy while a skill is trained; else an empty string."""
+        """What is not a fault, but keeps a person busy while a skill is trained; else an empty string."""
         if "rules" not in self.missing:
             return ""
         return f"{self.host} asks you at every file of every work item; run: {'; '.join(self.mend)}"
 
 
 def connections(around: Surroundings, store: Path) -> list[HostConnection]:
-    """Return how each host that is found here is connected to this store; no host is started, nothing is written."""
+    """How each host that is found here is connected to this store; no host is started, nothing is written."""
     return [found for host in HOSTS if (found := _connection(host, around, store))]
 
 
@@ -728,7 +728,7 @@ def _connection(host: str, around: Surroundings, store: Path) -> HostConnection 
 
 
 def _is_here(host: str, where: Places, around: Surroundings) -> bool:
-    """Return whether a host is installed, or has been used."""
+    """Whether a host is installed, or has been used."""
     program = HOSTS[host].program
     if program and shutil.which(program, path=around.environ.get("PATH", "")):
         return True

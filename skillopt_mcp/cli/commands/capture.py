@@ -27,7 +27,6 @@ class Capture(Command):
     """
 
     def run(self, terminal: Terminal) -> BaseModel | dict[str, Any]:
-        """Return what was recorded."""
         try:
             event = parse_event(sys.stdin.buffer.read(MIB))
             if event.has_begun:

@@ -22,7 +22,6 @@ class Check(Command):
     strict: Annotated[bool, Flag("advice counts, too: exit with 1 for it")] = False
 
     def run(self, terminal: Terminal) -> LintedAll:
-        """Return what is wrong with each skill."""
         if bool(self.paths) is (self.changed is not None):
             raise WrongUsage("check needs either PATH or --changed BASE")
         with terminal.workspace() as workspace:

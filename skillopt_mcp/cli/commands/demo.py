@@ -42,7 +42,6 @@ class Demo(Command):
     open: Annotated[bool, Flag("open the report in your browser")] = False
 
     def run(self, terminal: Terminal) -> _Shown:
-        """Return how the training went."""
         if terminal.store:
             raise BadInput("the demo keeps a store of its own in its folder: leave out '--store', or name '--dir'")
         started = time.perf_counter()

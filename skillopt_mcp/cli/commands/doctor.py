@@ -25,7 +25,6 @@ class Doctor(Command):
     backend: Annotated[tuple[str, ...], Flag("ask this backend one short call (may be repeated)", "BACKEND:MODEL")] = ()
 
     def run(self, terminal: Terminal) -> Diagnosis:
-        """Return what was found."""
         with terminal.workspace() as workspace:
             found = diagnose(workspace, self.backend)
             for spec in self.backend:

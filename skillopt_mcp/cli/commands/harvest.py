@@ -23,7 +23,6 @@ class Harvest(Command):
     dry_run: Annotated[bool, Flag("count them, and record nothing")] = False
 
     def run(self, terminal: Terminal) -> Harvested:
-        """Return how many were recorded."""
         given = [Path(path).expanduser() for path in self.paths]
         kept = session_folders(Path(os.path.expanduser("~")), os.environ)
         files = session_files(given or [folder for folder in kept if folder.is_dir()])

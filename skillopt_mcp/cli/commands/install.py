@@ -57,7 +57,7 @@ class Installation(Command):
             raise WrongUsage("--user and --project exclude each other")
 
     def request(self, terminal: Terminal, backends: tuple[str, ...] = ()) -> Request:
-        """Return what was asked for. Raises BadInput when the program itself cannot be found."""
+        """What was asked for. Raises BadInput when the program itself cannot be found."""
         named = terminal.store or any(os.environ.get(name) for name in _PLACES_OF_THE_STORE)
         store = str(terminal.store_path) if named else None
         return Request(

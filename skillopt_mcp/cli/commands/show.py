@@ -39,7 +39,6 @@ class Show(Command):
     out: Annotated[str | None, Flag("write a run (best_skill.md, versions, steps) or a version as files", "DIR")] = None
 
     def run(self, terminal: Terminal) -> Any:
-        """Return what the store holds of it."""
         with terminal.workspace() as workspace:
             if self.id is None:
                 if self.out:

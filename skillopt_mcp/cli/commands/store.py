@@ -25,7 +25,6 @@ class Verify(Command):
     holds: Annotated[str | None, Flag("check that this hash of the chain of events is still in it", "HASH")] = None
 
     def run(self, terminal: Terminal) -> Verified:
-        """Return what is wrong."""
         with working(terminal) as progress:
             return verify_store(terminal.store_path, self.holds, advance=progress)
 
@@ -57,7 +56,6 @@ class Save(Command):
     file: Annotated[str, Arg("a file that does not exist yet")]
 
     def run(self, terminal: Terminal) -> BackedUp:
-        """Return what the backup holds."""
         terminal.require_person("store backup")
         with working(terminal) as progress:
             return back_up(terminal.store_path, Path(self.file).expanduser(), advance=progress)

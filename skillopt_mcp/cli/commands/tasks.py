@@ -146,7 +146,7 @@ class _Rows(Command):
     seed: Annotated[int | None, Flag("seed of that draw (42)")] = None
 
     def plan(self) -> SplitPlan | None:
-        """Return how the rows of the file come into splits; None where nothing was said. Raises WrongUsage."""
+        """How the rows of the file come into splits; None where nothing was said. Raises WrongUsage."""
         is_drawn = self.ratio is not None or self.seed is not None
         if is_drawn and self.split_mode != "ratio":
             raise WrongUsage("--ratio and --seed need --split-mode ratio")
@@ -169,7 +169,6 @@ class AddTasks(_Rows):
     file: Annotated[str, Arg(f"{_FORMATS} of tasks; - reads standard input")]
 
     def run(self, terminal: Terminal) -> TasksAdded:
-        """Return what was stored."""
         plan = self.plan()
         with terminal.workspace() as workspace:
             if plan is not None:
@@ -198,7 +197,6 @@ class CheckTasks(_Rows):
     file: Annotated[str | None, Arg("a file of tasks (default: the stored tasks)")] = None
 
     def run(self, terminal: Terminal) -> Checked:
-        """Return what is wrong with them."""
         plan = self.plan()
         # Only a file of tasks for a skill that is given by its path can be checked without a store.
         if self.file is None or folder_of(self.skill) is None:
