@@ -25,10 +25,10 @@ from benchmarks.doors import parser, show
 from skillopt_mcp.backends.agents import backend as agents
 from skillopt_mcp.backends.agents.arrival import HostRequests, first_request, serving
 from skillopt_mcp.backends.agents.backend import AgentBackend
-from skillopt_mcp.backends.agents.processes import Ended, Line, run
 from skillopt_mcp.backends.base import BackendFault
 from skillopt_mcp.backends.claude_code import open_claude_code
 from skillopt_mcp.backends.codex import open_codex
+from skillopt_mcp.backends.processes import Ended, Line, run
 from skillopt_mcp.core.calls import Call, Rollout
 from skillopt_mcp.core.skills import SkillFile, SkillFiles
 from skillopt_mcp.core.tasks import Task

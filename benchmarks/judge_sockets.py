@@ -12,10 +12,10 @@ import tempfile
 from contextlib import ExitStack
 from pathlib import Path
 
+from skillopt_mcp.backends.programs import CommandRunner, bwrap_fault, describe_barrier, register_command
 from skillopt_mcp.core.judging import Attempt
 from skillopt_mcp.core.replies import CheckReply
 from skillopt_mcp.tasks.judges.kinds.command import check_call
-from skillopt_mcp.tasks.judges.programs import CommandRunner, bwrap_fault, describe_barrier, register_command
 
 _CODE = """
 import socket, sys

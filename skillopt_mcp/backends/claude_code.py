@@ -27,9 +27,9 @@ from skillopt_mcp.backends.agents.places import (
     private_place,
     secrets_of,
 )
-from skillopt_mcp.backends.agents.processes import Ended, Line, run
 from skillopt_mcp.backends.api.prices import AgentOptions, parse_options
 from skillopt_mcp.backends.api.prompts import prompt_of
+from skillopt_mcp.backends.processes import Ended, Line, run
 from skillopt_mcp.backends.registry import Resolved, backend
 from skillopt_mcp.backends.resolved import changed_options, describe_place, find_proxy, resolve_program
 from skillopt_mcp.core.calls import Arrival, Call, Rollout, Usage

@@ -14,10 +14,10 @@ from skillopt_mcp.backends.agents.backend import AgentBackend, Program, find_pro
 from skillopt_mcp.backends.agents.codex_events import read_codex
 from skillopt_mcp.backends.agents.events import AgentEvents
 from skillopt_mcp.backends.agents.places import MADE_UP_KEY, FolderPaths, current_model, made_up, passed_on, secrets_of
-from skillopt_mcp.backends.agents.processes import Ended, Line, text_of
 from skillopt_mcp.backends.api.faults import find_endpoint
 from skillopt_mcp.backends.api.prices import AgentOptions, ApiOptions, parse_options
 from skillopt_mcp.backends.api.prompts import prompt_of, strict_schema
+from skillopt_mcp.backends.processes import Ended, Line, text_of
 from skillopt_mcp.backends.registry import Resolved, backend
 from skillopt_mcp.backends.resolved import changed_options, describe_place, resolve_api, resolve_program
 from skillopt_mcp.core.calls import Arrival, Call, Rollout, Usage

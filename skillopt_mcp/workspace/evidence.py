@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from skillopt_mcp.backends.base import Backend
 from skillopt_mcp.backends.host import is_host
+from skillopt_mcp.backends.programs import NO_COMMANDS, CommandRunner
 from skillopt_mcp.backends.resolved import resolve_spec
 from skillopt_mcp.backends.wrappers import Judges
 from skillopt_mcp.core.calls import Role
@@ -20,7 +21,6 @@ from skillopt_mcp.store.opening import Store
 from skillopt_mcp.tasks.judges.judging import leaves, missing_programs
 from skillopt_mcp.tasks.judges.kinds.command import CommandJudge
 from skillopt_mcp.tasks.judges.kinds.rubric import Rubric
-from skillopt_mcp.tasks.judges.programs import NO_COMMANDS, CommandRunner
 
 _JUDGED_BY = " judged by "
 _SIMULATED = "simulated:"

@@ -15,6 +15,7 @@ from skillopt_mcp.backends.agents.places import FolderPaths
 from skillopt_mcp.backends.agents.working_copy import lay_out
 from skillopt_mcp.backends.base import BackendFault, is_deferred, worst_case
 from skillopt_mcp.backends.plugin import Plugged
+from skillopt_mcp.backends.programs import CommandRunner
 from skillopt_mcp.backends.registry import open_backend
 from skillopt_mcp.backends.scripted import Scripted
 from skillopt_mcp.backends.wrappers import Judges, Redacting, WithCompanion, check_backend
@@ -25,7 +26,6 @@ from skillopt_mcp.core.skills import MAIN_FILE, SkillFile, SkillFiles
 from skillopt_mcp.core.tasks import Task
 from skillopt_mcp.tasks.judges.judging import parse_judge
 from skillopt_mcp.tasks.judges.kinds.text import Exact
-from skillopt_mcp.tasks.judges.programs import CommandRunner
 from skillopt_mcp.workspace.evidence import is_simulated
 
 TASK = Task(1, 1, "one", "What is due?", Exact(expected="1"), "train", "digest")

@@ -14,9 +14,9 @@ from console import Cli, Place, parsed
 
 from skillopt_mcp.actions.candidates import propose_edits
 from skillopt_mcp.actions.tasks import add_tasks
+from skillopt_mcp.backends.programs import bwrap_fault, register_command
 from skillopt_mcp.cli.main import main
 from skillopt_mcp.store.pool import Pool
-from skillopt_mcp.tasks.judges.programs import bwrap_fault, register_command
 from skillopt_mcp.workspace.workspace import Workspace
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="the programs are those of Unix")

@@ -22,12 +22,8 @@ from pathlib import Path
 import pytest
 
 from benchmarks.judge_sockets import socket_reached
-from skillopt_mcp.core.calls import Call, Question, Reply, Usage
-from skillopt_mcp.core.commands import Limits, RegisteredCommand
-from skillopt_mcp.core.errors import BackendError, BadInput
-from skillopt_mcp.core.replies import CheckReply
-from skillopt_mcp.tasks.judges import programs
-from skillopt_mcp.tasks.judges.programs import (
+from skillopt_mcp.backends import programs
+from skillopt_mcp.backends.programs import (
     CommandRunner,
     barred,
     bwrap_fault,
@@ -36,6 +32,10 @@ from skillopt_mcp.tasks.judges.programs import (
     register_command,
     unprivileged_user,
 )
+from skillopt_mcp.core.calls import Call, Question, Reply, Usage
+from skillopt_mcp.core.commands import Limits, RegisteredCommand
+from skillopt_mcp.core.errors import BackendError, BadInput
+from skillopt_mcp.core.replies import CheckReply
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the tricks are those of Linux")
 needs_bwrap = pytest.mark.skipif(bool(bwrap_fault()), reason=f"bubblewrap {bwrap_fault()}")
@@ -272,8 +272,8 @@ print(os.environ)
 """
 HOST = """
 import asyncio, sys
-from skillopt_mcp.tasks.judges import programs
-from skillopt_mcp.tasks.judges.programs import CommandRunner, register_command
+from skillopt_mcp.backends import programs
+from skillopt_mcp.backends.programs import CommandRunner, register_command
 from skillopt_mcp.core.calls import Call, Question
 from skillopt_mcp.core.commands import Limits
 command = register_command("check", sys.argv[2:], Limits(time_s=20.0), unconfined=sys.argv[1] == "none")

@@ -11,10 +11,10 @@ import pytest
 from workshop import Place
 
 from skillopt_mcp.actions.tasks import add_data_set, add_tasks, check_file, check_stored, remove_tasks
+from skillopt_mcp.backends.programs import bwrap_fault, register_command
 from skillopt_mcp.core.errors import BadInput, BadSkill, NotFound
 from skillopt_mcp.core.results import SplitCounts
 from skillopt_mcp.core.tasks import SPLITS
-from skillopt_mcp.tasks.judges.programs import bwrap_fault, register_command
 from skillopt_mcp.training.settings.reading import split_plan
 from skillopt_mcp.workspace.workspace import Workspace
 

@@ -15,6 +15,7 @@ from skillopt_mcp.actions.promotion_tests import evaluate_candidate
 from skillopt_mcp.actions.promotions.consent import Consent
 from skillopt_mcp.actions.promotions.promoting import promote_skill
 from skillopt_mcp.actions.runs import replay, start_run
+from skillopt_mcp.backends.programs import bwrap_fault, register_command
 from skillopt_mcp.backends.scripted import Scripted
 from skillopt_mcp.backends.world import make_tasks
 from skillopt_mcp.core.errors import BackendError, Refused
@@ -26,7 +27,6 @@ from skillopt_mcp.store.driver import connect
 from skillopt_mcp.tasks.judges.judging import parse_judge
 from skillopt_mcp.tasks.judges.kinds.combined import All
 from skillopt_mcp.tasks.judges.kinds.rubric import Rubric
-from skillopt_mcp.tasks.judges.programs import bwrap_fault, register_command
 from skillopt_mcp.tasks.splits import DEFAULT_SHARES
 from skillopt_mcp.training.config import Config
 from skillopt_mcp.workspace.evidence import origins

@@ -14,6 +14,8 @@ from workshop import SEED, SIMULATION, Place, use
 
 from skillopt_mcp.actions.promotion_tests import evaluate_candidate
 from skillopt_mcp.actions.runs import replay, start_run, unfinished_run
+from skillopt_mcp.backends import programs
+from skillopt_mcp.backends.programs import register_command
 from skillopt_mcp.backends.scripted import Scripted
 from skillopt_mcp.backends.world import make_tasks
 from skillopt_mcp.core.errors import BackendError, BadInput, Busy, NotFound, Refused
@@ -23,9 +25,7 @@ from skillopt_mcp.gates.promotion import GATE
 from skillopt_mcp.reports.listing import list_skills
 from skillopt_mcp.store.driver import Connection
 from skillopt_mcp.store.pool import Pool
-from skillopt_mcp.tasks.judges import programs
 from skillopt_mcp.tasks.judges.judging import parse_judge
-from skillopt_mcp.tasks.judges.programs import register_command
 from skillopt_mcp.tasks.splits import DEFAULT_SHARES
 from skillopt_mcp.training.config import Config
 from skillopt_mcp.training.progress import Notify, Progress

@@ -14,10 +14,10 @@ from typing import Protocol
 from skillopt_mcp.backends.agents.arrival import CHECK_S, HostRequests, first_request, serving
 from skillopt_mcp.backends.agents.events import AgentEvents
 from skillopt_mcp.backends.agents.places import FolderPaths, private_place, sweep_places
-from skillopt_mcp.backends.agents.processes import MAX_OUTPUT_BYTES, Ended, Line, run
 from skillopt_mcp.backends.agents.working_copy import Unusable, lay_out
 from skillopt_mcp.backends.api.faults import FIXES
 from skillopt_mcp.backends.base import RETRYABLE, BackendFault, unusable_usage
+from skillopt_mcp.backends.processes import MAX_OUTPUT_BYTES, Ended, Line, run
 from skillopt_mcp.core.calls import Arrival, Call, Fault, Reply, Rollout, Usage
 from skillopt_mcp.core.errors import BackendError
 

@@ -8,12 +8,7 @@ from dataclasses import replace
 from typing import Annotated, Any
 
 from skillopt_mcp.actions.tasks import cannot_pass, n_judged_by, remove_command, try_command
-from skillopt_mcp.cli.command import YES, Arg, Command, Flag, command
-from skillopt_mcp.cli.terminal import Terminal
-from skillopt_mcp.core.commands import Limits, RegisteredCommand
-from skillopt_mcp.core.errors import BadInput
-from skillopt_mcp.core.text import counted
-from skillopt_mcp.tasks.judges.programs import (
+from skillopt_mcp.backends.programs import (
     confinement,
     describe_barrier,
     has_changed,
@@ -21,6 +16,11 @@ from skillopt_mcp.tasks.judges.programs import (
     register_command,
     unprivileged_user,
 )
+from skillopt_mcp.cli.command import YES, Arg, Command, Flag, command
+from skillopt_mcp.cli.terminal import Terminal
+from skillopt_mcp.core.commands import Limits, RegisteredCommand
+from skillopt_mcp.core.errors import BadInput
+from skillopt_mcp.core.text import counted
 
 _MB = 1 << 20
 _CONFINED = {

@@ -1,4 +1,1 @@
-"""Judges: how an answer is scored; bounded in time whatever the answer is, and pure but for `programs`.
-
-A kind is a class in `kinds/`. `supervisor` runs as a process of its own, and imports the standard library alone.
-"""
+"""Judges: how an answer is scored; pure, and bounded in time whatever the answer is. A kind is a class in `kinds/`."""

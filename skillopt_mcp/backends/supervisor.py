@@ -1,9 +1,10 @@
-"""Supervisor: a process of its own that runs one judged program, limited, and leaves nothing behind.
+"""Supervisor: a process of its own that runs one command line, of a judge or an agent, and leaves nothing of it behind.
 
 It runs under `python -I -S`, and imports the standard library alone. Its one argument (json) says what to run; one line
-of json on its standard output says how that ended. When its standard input ends, so has the process that asked, and
-then the program is ended too. Every process that the program starts, in whatever session, is below this one, the
-subreaper, until it is gone. Its folder is removed. Both together are waited for until 1.2 s after its time at most.
+of json on its standard output says how that ended. When its standard input ends, so has the process that asked, or its
+patience, and then the command line is ended too. Every process that it starts, in whatever session, is below this one,
+the subreaper, until it is gone.
+The folder of one with bounds is removed; both together are waited for until 1.2 s after its time at most.
 """
 
 from __future__ import annotations
@@ -25,20 +26,20 @@ from itertools import chain
 from typing import TypedDict
 
 POLL_S = 0.01
-SWEEP_S = 0.8
+GRACE_S = 2.0
+SWEEP_S, LONG_SWEEP_S = 0.8, 5.0
 REMOVE_S = 0.4
 KEPT_BYTES = 16_384
 _SET_DEATH_SIGNAL, _SET_SUBREAPER, _NO_NEW_PRIVILEGES = 1, 36, 38
 _LIBC = ctypes.CDLL(None) if sys.platform == "linux" else None
 
 
-class ProgramJob(TypedDict):
-    """What to run: `folder` holds `work` and `tmp`; `wrapper` is bwrap's part of the command line, [] without it.
+class Bounds(TypedDict):
+    """What a program may take: `folder` holds `work` and `tmp`; `wrapper` is bwrap's part of the line, [] without it.
 
     `user` is [user id, group id] to become first, [] to stay who one is: the kernel counts no processes of root.
     """
 
-    argv: list[str]
     folder: str
     wrapper: list[str]
     user: list[int]
@@ -50,8 +51,22 @@ class ProgramJob(TypedDict):
     n_processes: int
 
 
-class Ending(TypedDict):
-    """How it ended; `error` when the program was never started."""
+class Supervised(TypedDict):
+    """What to run in the folder `work`; `environ` None is the supervisor's own.
+
+    `files` are its standard input, output and error; with the first alone, the report has the end of what it prints.
+    One without `bounds` runs as long as the caller lets it, and is asked to end before it is made to.
+    """
+
+    argv: list[str]
+    work: str
+    environ: dict[str, str] | None
+    files: list[str]
+    bounds: Bounds | None
+
+
+class Exit(TypedDict):
+    """How it ended: the exit code, negative for a signal that was no limit's; `error` when it was never started."""
 
     exit: int | None
     limit: str | None
@@ -61,40 +76,44 @@ class Ending(TypedDict):
 
 def main(text: str) -> None:
     """Run a job and write how it ended."""
-    job: ProgramJob = json.loads(text)
+    job: Supervised = json.loads(text)
     _prctl(_SET_SUBREAPER, 1)
-    deadline = time.monotonic() + job["time_s"]
+    bounds = job["bounds"]
+    deadline = time.monotonic() + (bounds["time_s"] if bounds else float("inf"))
     ending = _run(job, deadline)
     with suppress(OSError):
         os.write(1, json.dumps(ending).encode() + b"\n")
+    if not bounds:
+        return
     # Done here, because the caller may be gone by now; by a child, because it may take longer than the caller waits.
     cleaner = os.fork()
     if cleaner == 0:
         os.closerange(0, 2)
         with suppress(OSError):
-            remove(job["folder"])
+            remove(bounds["folder"])
         os._exit(0)
     until = max(deadline, time.monotonic()) + REMOVE_S
     while os.waitpid(cleaner, os.WNOHANG)[0] == 0 and time.monotonic() < until:
         time.sleep(0.001)
 
 
-def _run(job: ProgramJob, deadline: float) -> Ending:
-    """Return how the program ended, once nothing of it is left."""
-    if job["user"]:
-        _give(job["folder"], job["user"])
+def _run(job: Supervised, deadline: float) -> Exit:
+    """Run the program until it ends, reaches a limit or is given up, and end all that is left of it."""
+    bounds = job["bounds"]
+    if bounds and bounds["user"]:
+        _give(bounds["folder"], bounds["user"])
     out, out_write = os.pipe()
     status, status_write = os.pipe()
     try:
-        program = _started(job, out_write, status_write)
+        program = _start(job, out_write, status_write)
     except (OSError, subprocess.SubprocessError) as error:
         return {"exit": None, "limit": None, "error": f"{type(error).__name__}: {error}", "output": ""}
     os.close(out_write)
     os.close(status_write)
     output, limit = bytearray(), None
+    meter = Meter(bounds["folder"], bounds["disk_bytes"], deadline) if bounds else None
     # Bubblewrap is two processes more.
-    n_processes = job["n_processes"] + 2 * bool(job["wrapper"])
-    meter = Meter(job["folder"], job["disk_bytes"], deadline)
+    n_processes = bounds["n_processes"] + 2 * bool(bounds["wrapper"]) if bounds else 0
     watched = {out, 0}
     while program.poll() is None and limit is None:
         for fd in select.select(list(watched), [], [], POLL_S)[0]:
@@ -103,55 +122,65 @@ def _run(job: ProgramJob, deadline: float) -> Ending:
                 watched.discard(fd)
             elif fd == out:
                 _keep(output, chunk)
-        below = _below(os.getpid(), n_processes + 1)
+        below = _below(os.getpid(), n_processes + 1) if meter else []
         if 0 not in watched:
             limit = "abandoned"
         elif time.monotonic() > deadline:
             limit = "time"
         elif len(below) > n_processes:
             limit = "processes"
-        elif meter.is_over(below):
+        elif meter and meter.is_over(below):
             limit = "disk"
-    sweep(program.pid, SWEEP_S)
-    if limit is None and meter.was_over():
+    if limit and not bounds:
+        with suppress(OSError, subprocess.TimeoutExpired):
+            os.killpg(program.pid, signal.SIGTERM)
+            program.wait(GRACE_S)
+    sweep(program.pid, SWEEP_S if bounds else LONG_SWEEP_S)
+    if limit is None and meter and meter.was_over():
         limit = "disk"
     for fd in (out, status):
         os.set_blocking(fd, False)
     while out in watched and (chunk := _read_left(out)):
         _keep(output, chunk)
-    return _ending(job, program.returncode, _read_left(status), limit, output.decode("utf-8", "replace"))
+    return _ending(bounds, program.returncode, _read_left(status), limit, output.decode("utf-8", "replace"))
 
 
-def _started(job: ProgramJob, out: int, status: int) -> subprocess.Popen[bytes]:
+def _start(job: Supervised, out: int, status: int) -> subprocess.Popen[bytes]:
     """Start the program in a session of its own. Raises OSError when it cannot be started."""
-    work, tmp = os.path.join(job["folder"], "work"), os.path.join(job["folder"], "tmp")
-    path = f"{os.path.dirname(job['argv'][0])}:/usr/local/bin:/usr/bin:/bin"
-    wrapper = job["wrapper"] and [job["wrapper"][0], "--json-status-fd", str(status), *job["wrapper"][1:]]
-    user, group = job["user"] or (None, None)
-    with open(os.path.join(work, "answer.txt"), "rb") as answer:
-        return subprocess.Popen(
-            [*wrapper, *job["argv"]], stdin=answer, stdout=out, stderr=out, cwd=work, start_new_session=True,
-            env={"PATH": path, "LANG": os.environ.get("LANG", "C.UTF-8"), "HOME": tmp, "TMPDIR": tmp},
-            user=user, group=group, extra_groups=None if user is None else [],
-            pass_fds=[status] if wrapper else [], preexec_fn=lambda: _limit(job),
-        )  # fmt: skip
+    bounds = job["bounds"]
+    wrapper = bounds["wrapper"] if bounds else []
+    if wrapper:
+        wrapper = [wrapper[0], "--json-status-fd", str(status), *wrapper[1:]]
+    user, group = (bounds and bounds["user"]) or (None, None)
+    write = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
+    streams = [
+        os.open(path, mode, 0o600) for path, mode in zip(job["files"], (os.O_RDONLY, write, write), strict=False)
+    ]
+    stdin, stdout, stderr = (*streams, out, out)[:3]
+    return subprocess.Popen(
+        [*wrapper, *job["argv"]], stdin=stdin, stdout=stdout, stderr=stderr, cwd=job["work"], env=job["environ"],
+        start_new_session=True, user=user, group=group, extra_groups=None if user is None else [],
+        pass_fds=[status] if wrapper else [], preexec_fn=lambda: _limit(bounds),
+    )  # fmt: skip
 
 
-def _limit(job: ProgramJob) -> None:
+def _limit(bounds: Bounds | None) -> None:
     """Limit this process, which is about to become the program."""
     _prctl(_SET_DEATH_SIGNAL, signal.SIGKILL)
-    if not job["wrapper"]:
+    if bounds is None:
+        return
+    if not bounds["wrapper"]:
         _prctl(_NO_NEW_PRIVILEGES, 1)
     limits = [
-        (resource.RLIMIT_AS, job["memory_bytes"]),
-        (resource.RLIMIT_FSIZE, job["file_bytes"]),
-        (resource.RLIMIT_NOFILE, job["n_files"]),
-        (resource.RLIMIT_CPU, int(job["time_s"]) + 1),
+        (resource.RLIMIT_AS, bounds["memory_bytes"]),
+        (resource.RLIMIT_FSIZE, bounds["file_bytes"]),
+        (resource.RLIMIT_NOFILE, bounds["n_files"]),
+        (resource.RLIMIT_CPU, int(bounds["time_s"]) + 1),
         (resource.RLIMIT_CORE, 0),
     ]
     if sys.platform == "linux":
         # The kernel counts all that the user runs.
-        limits.append((resource.RLIMIT_NPROC, job["n_processes"] + _n_of_user()))
+        limits.append((resource.RLIMIT_NPROC, bounds["n_processes"] + _n_of_user()))
     for what, most in limits:
         hard = resource.getrlimit(what)[1]
         allowed = most if hard == resource.RLIM_INFINITY else min(most, hard)
@@ -173,10 +202,12 @@ def _n_of_user() -> int:
     return n
 
 
-def _ending(job: ProgramJob, code: int | None, status: bytes, limit: str | None, output: str) -> Ending:
-    """Return how the program ended, by the code of the process that was started and what bubblewrap says of its own."""
+def _ending(bounds: Bounds | None, code: int | None, status: bytes, limit: str | None, output: str) -> Exit:
+    """How the program ended, by the code of the process that was started and what bubblewrap says of its own."""
+    if bounds is None:
+        return {"exit": code, "limit": limit, "error": None, "output": output}
     error = None
-    if limit is None and code is not None and code >= 0 and job["wrapper"]:
+    if limit is None and code is not None and code >= 0 and bounds["wrapper"]:
         # Bubblewrap's own failures end like the program's: only this shows that the program was started.
         if b'"exit-code"' not in status:
             error = output or "bubblewrap did not start it"
@@ -187,7 +218,7 @@ def _ending(job: ProgramJob, code: int | None, status: bytes, limit: str | None,
     return {"exit": None if limit or error else code, "limit": limit, "error": error, "output": output}
 
 
-def sweep(leader: int, seconds: float = 5.0) -> None:
+def sweep(leader: int, seconds: float) -> None:
     """Kill all that is below this process until there is no child left to wait for, for some seconds at most."""
     until = time.monotonic() + seconds
     while time.monotonic() < until:

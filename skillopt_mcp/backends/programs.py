@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import json
 import os
 import re
 import shutil
@@ -16,12 +15,13 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict
 from functools import cache
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict
 
+from skillopt_mcp.backends.processes import supervise
+from skillopt_mcp.backends.supervisor import Exit, Supervised
 from skillopt_mcp.core.calls import Call, Question, Reply, Usage
 from skillopt_mcp.core.commands import NAME, Limits, RegisteredCommand
 from skillopt_mcp.core.errors import BackendError, BadInput
@@ -33,17 +33,11 @@ from skillopt_mcp.tasks.judges.kinds.command import check_call, unregistered
 if sys.platform != "win32":
     import pwd
 
-_ROOT = Path(__file__).parents[3]
-_START = (
-    "import sys; sys.path.insert(0, sys.argv[1]); "
-    "from skillopt_mcp.tasks.judges.supervisor import main; main(sys.argv[2])"
-)
 # What the supervisor may take on top of the program's time, and what it then has to end.
 _GRACE_S, _END_S = 1.5, 0.5
 # What shells and wrappers exit with when they may not run, or do not find, what they were to run.
 _NOT_STARTED = (126, 127)
 _MAX_ARGV_CHARS = 32_000
-_REPORT_BYTES = 1 << 20
 _FREE = Usage(usd=0.0)
 # The sets of programs that have started.
 _TRIED: set[str] = set()
@@ -55,15 +49,6 @@ class _Material(BaseModel):
     model_config = ConfigDict(frozen=True)
     answer: str
     files: list[tuple[str, str]]
-
-
-class _ProgramEnding(BaseModel):
-    """What the supervisor reports."""
-
-    exit: int | None
-    limit: str | None
-    error: str | None
-    output: str
 
 
 def _together(prints: Iterable[str]) -> str:
@@ -98,15 +83,18 @@ class CommandRunner:
         try:
             folder = tempfile.mkdtemp(prefix="judge-")
             _lay_out(Path(folder), material)
-            ending = await _supervised(_job(command, folder), command.limits.time_s + _GRACE_S)
+            environ = {"LANG": os.environ.get("LANG", "C.UTF-8")}
+            ending = await supervise(_job(command, folder, environ), environ, command.limits.time_s + _GRACE_S, _END_S)
+            if ending is None:
+                raise OSError("its supervisor did not answer in time")
         except OSError as error:
             shutil.rmtree(folder, ignore_errors=True)
             return _missing(f"it could not be run: {error}")
         # It may have changed between that look and its start: then what ran is not what was registered.
         await asyncio.to_thread(self.command, command.name)
-        is_started = ending.error is None and ending.exit not in _NOT_STARTED
-        cleaned = ending.model_copy(update={"output": self._clean(ending.output)})
-        return _reply(cleaned, confinement(command), "" if is_started else describe_barrier(command.argv))
+        is_started = ending["error"] is None and ending["exit"] not in _NOT_STARTED
+        ending["output"] = self._clean(ending["output"])
+        return _reply(ending, confinement(command), "" if is_started else describe_barrier(command.argv))
 
     async def try_all(self) -> None:
         """Run each program on an empty answer, once in this process. Raises BackendError if one cannot start."""
@@ -133,17 +121,27 @@ class CommandRunner:
         return command
 
 
-def _job(command: RegisteredCommand, folder: str) -> str:
+def _job(command: RegisteredCommand, folder: str, environ: Mapping[str, str]) -> Supervised:
+    limits, work, tmp = command.limits, os.path.join(folder, "work"), os.path.join(folder, "tmp")
+    path = f"{os.path.dirname(command.argv[0])}:/usr/local/bin:/usr/bin:/bin"
     wrapper = [] if command.unconfined else bwrap_line(folder, readable_paths(command.argv, command.reads))
-    job = {
-        "argv": command.argv,
-        "folder": folder,
-        "wrapper": wrapper,
-        "user": unprivileged_user(),
-        **asdict(command.limits),
-        "disk_bytes": command.limits.disk_bytes,
+    return {
+        "argv": list(command.argv),
+        "work": work,
+        "environ": {"PATH": path, **environ, "HOME": tmp, "TMPDIR": tmp},
+        "files": [os.path.join(work, "answer.txt")],
+        "bounds": {
+            "folder": folder,
+            "wrapper": wrapper,
+            "user": unprivileged_user(),
+            "time_s": limits.time_s,
+            "memory_bytes": limits.memory_bytes,
+            "file_bytes": limits.file_bytes,
+            "disk_bytes": limits.disk_bytes,
+            "n_files": limits.n_files,
+            "n_processes": limits.n_processes,
+        },
     }
-    return json.dumps(job)
 
 
 def register_command(
@@ -233,36 +231,6 @@ def _lay_out(folder: Path, material: _Material) -> None:
         place.write_text(content, "utf-8", "replace", newline="")
 
 
-async def _supervised(job: str, patience_s: float) -> _ProgramEnding:
-    """Return what the supervisor reports. Raises OSError when it reports nothing."""
-    supervisor = await asyncio.create_subprocess_exec(
-        sys.executable, "-I", "-S", "-c", _START, str(_ROOT), job,
-        stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL,
-        env={"LANG": os.environ.get("LANG", "C.UTF-8")}, start_new_session=True, limit=_REPORT_BYTES,
-    )  # fmt: skip
-    assert supervisor.stdin
-    assert supervisor.stdout
-    report = b""
-    try:
-        async with asyncio.timeout(patience_s):
-            report = await supervisor.stdout.readline()
-            await supervisor.wait()
-    except TimeoutError:
-        if not report:
-            raise OSError("its supervisor did not answer in time") from None
-    finally:
-        # The end of its input is the order to end everything below it.
-        supervisor.stdin.close()
-        try:
-            await asyncio.wait_for(supervisor.wait(), _END_S)
-        except TimeoutError:
-            supervisor.kill()
-            await supervisor.wait()
-    if not report:
-        raise OSError(f"its supervisor ended with {supervisor.returncode}")
-    return _ProgramEnding.model_validate_json(report)
-
-
 def describe_barrier(argv: Sequence[str]) -> str:
     """Return why a command line cannot work for the user that it runs as here, and what to do, or ""."""
     user = unprivileged_user()
@@ -275,18 +243,17 @@ def describe_barrier(argv: Sequence[str]) -> str:
     )
 
 
-def _reply(ending: _ProgramEnding, confined: str, why: str) -> Reply:
+def _reply(ending: Exit, confined: str, why: str) -> Reply:
     """Return how a command ended; `why` is the reason that it may not have been started for."""
-    if ending.error is not None:
-        return _missing(f"it could not be started: {why or ending.error}")
-    if ending.limit == "abandoned":
+    code, limit, error, output = ending["exit"], ending["limit"], ending["error"], ending["output"]
+    if error is not None:
+        return _missing(f"it could not be started: {why or error}")
+    if limit == "abandoned":
         return _missing("it was given up")
-    if ending.exit in _NOT_STARTED:
+    if code in _NOT_STARTED:
         cause = f"{why}; " if why else ""
-        return _missing(
-            f"it could not be started (exit code {ending.exit}): {cause}{quoted(ending.output[-300:], 300)}"
-        )
-    check = CheckReply.model_validate({**ending.model_dump(exclude={"error"}), "confined": confined})
+        return _missing(f"it could not be started (exit code {code}): {cause}{quoted(output[-300:], 300)}")
+    check = CheckReply.model_validate({"exit": code, "limit": limit, "output": output, "confined": confined})
     return Reply(check.model_dump_json(), usage=_FREE)
 
 

@@ -1,4 +1,4 @@
-"""Processes: one run of a command line, ended with all that it started when it takes too long or when we die."""
+"""Processes: runs a command line below a supervisor, which ends all of it when it takes too long or when we die."""
 
 from __future__ import annotations
 
@@ -10,14 +10,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from skillopt_mcp.backends.agents.places import FolderPaths
+from skillopt_mcp.backends.supervisor import Exit, Supervised
 from skillopt_mcp.core.calls import storable
 
 MAX_OUTPUT_BYTES = 64 << 20
 MAX_ERROR_BYTES = 16 << 10
-_ROOT = Path(__file__).parents[3]
+_NOT_STARTED = 127
+_REPORT_BYTES = 1 << 20
+_ROOT = Path(__file__).parents[2]
 _START = (
-    "import sys; sys.path.insert(0, sys.argv[1]); "
-    "from skillopt_mcp.backends.agents.supervisor import main; main(sys.argv[2])"
+    "import sys; sys.path.insert(0, sys.argv[1]); from skillopt_mcp.backends.supervisor import main; main(sys.argv[2])"
 )
 
 
@@ -53,29 +55,50 @@ class Ended:
 async def run(line: Line, place: FolderPaths, timeout_s: float) -> Ended:
     """Return how the command line ended, once nothing of it is left. Raises OSError when it could not be supervised."""
     place.prompt.write_text(storable(line.prompt), "utf-8")
-    files = [str(path) for path in (place.prompt, place.output, place.errors)]
-    job = json.dumps({"argv": line.argv, "folder": str(place.work), "files": files})
+    job: Supervised = {
+        "argv": line.argv,
+        "work": str(place.work),
+        "environ": None,
+        "files": [str(path) for path in (place.prompt, place.output, place.errors)],
+        "bounds": None,
+    }
+    ending = await supervise(job, line.environ, timeout_s, end_s=None)
+    if ending and ending["error"]:
+        return Ended(_NOT_STARTED, "", ending["error"].split(": ")[1])
+    return Ended(ending and ending["exit"], text_of(place.output), text_of(place.errors, MAX_ERROR_BYTES))
+
+
+async def supervise(job: Supervised, environ: Mapping[str, str], patience_s: float, end_s: float | None) -> Exit | None:
+    """How a job ended, once nothing of it is left; None after `patience_s`. What is left then has `end_s` to end.
+
+    Raises OSError when it could not be supervised.
+    """
     supervisor = await asyncio.create_subprocess_exec(
-        sys.executable, "-I", "-S", "-c", _START, str(_ROOT), job,
+        sys.executable, "-I", "-S", "-c", _START, str(_ROOT), json.dumps(job),
         stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL,
-        env=line.environ, start_new_session=True,
+        env=environ, start_new_session=True, limit=_REPORT_BYTES,
     )  # fmt: skip
     assert supervisor.stdin
     assert supervisor.stdout
-    line_out = b""
+    report, is_late = b"", False
     try:
-        async with asyncio.timeout(timeout_s):
-            line_out = await supervisor.stdout.readline()
-        if not line_out:
-            raise OSError("its supervisor died")
+        async with asyncio.timeout(patience_s):
+            report = await supervisor.stdout.readline()
+            await supervisor.wait()
     except TimeoutError:
-        pass
+        is_late = True
     finally:
         # The end of its input is the order to end everything below it.
         supervisor.stdin.close()
-        await asyncio.shield(supervisor.wait())
-    exit_code = int(json.loads(line_out)["exit"]) if line_out else None
-    return Ended(exit_code, text_of(place.output), text_of(place.errors, MAX_ERROR_BYTES))
+        try:
+            await asyncio.wait_for(asyncio.shield(supervisor.wait()), end_s)
+        except TimeoutError:
+            supervisor.kill()
+            await supervisor.wait()
+    if not report and not is_late:
+        raise OSError(f"its supervisor ended with {supervisor.returncode}")
+    ending: Exit | None = json.loads(report) if report else None
+    return ending
 
 
 def text_of(path: Path, limit: int = MAX_OUTPUT_BYTES) -> str:
