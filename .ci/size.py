@@ -2,6 +2,7 @@
 """Print how large the package is: lines and files by folder, short files, imports of its own, and words to replace.
 
 python .ci/size.py
+python .ci/size.py --check       also fails where the package grows back
 python .ci/size.py --journeys    also the files that run in three commands (takes seconds)
 """
 
@@ -18,6 +19,13 @@ from collections import Counter
 from pathlib import Path
 
 PACKAGE = "skillopt_mcp"
+# What may not grow: a limit here goes down only.
+LIMITS = {
+    "lines of the package": 46_500,
+    "class names that stand twice": 0,
+    "modules with more than 24 own imports": 10,
+    "helpers with one use and at most 12 lines": 590,
+}
 WORDS = frozenset(["told", "tells", "telling", "speaking", "hearing", "anew", "beside", "whoever"])
 TRACER = """
 import runpy, sys, threading
@@ -84,6 +92,35 @@ def sizes() -> None:
     print("words to replace: " + (", ".join(f"{word} {n}" for word, n in words.most_common()) or "none"))
 
 
+def check() -> None:
+    """Print what may not grow, and exit with 1 where a limit is passed."""
+    trees = {path: ast.parse(path.read_text()) for path in listed(PACKAGE)}
+    nodes = [node for tree in trees.values() for node in ast.walk(tree)]
+    classes = Counter(node.name for node in nodes if isinstance(node, ast.ClassDef))
+    functions = [node for node in nodes if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+    named = Counter(function.name for function in functions)
+    used = Counter(node.id for node in nodes if isinstance(node, ast.Name))
+    used.update(node.attr for node in nodes if isinstance(node, ast.Attribute))
+    n_imports = [
+        len(
+            {n.module for n in ast.walk(tree) if isinstance(n, ast.ImportFrom) and (n.module or "").startswith(PACKAGE)}
+        )
+        for tree in trees.values()
+    ]
+    found = dict(zip(LIMITS, (
+        sum(map(n_lines, trees)),
+        sum(n > 1 for n in classes.values()),
+        sum(n > 24 for n in n_imports),
+        sum(
+            named[each.name] == used[each.name] == 1 and (each.end_lineno or 0) - each.lineno < 12 for each in functions
+        ),
+    ), strict=True))  # fmt: skip
+    for name, n in found.items():
+        print(f"{name}: {n:,} of at most {LIMITS[name]:,}")
+    if any(n > LIMITS[name] for name, n in found.items()):
+        sys.exit("the package grows back: take out as much as you put in")
+
+
 def journeys() -> None:
     """Print how many files run in three commands."""
     script = shutil.which("skillopt-mcp", path=os.path.dirname(sys.executable)) or sys.exit(
@@ -117,5 +154,7 @@ def journeys() -> None:
 
 if __name__ == "__main__":
     sizes()
+    if "--check" in sys.argv:
+        check()
     if "--journeys" in sys.argv:
         journeys()
