@@ -67,9 +67,15 @@ def ours(store: Path, *options: str) -> list[str]:
     return command(store, "serve", *options)
 
 
-def run_as_person(command: Sequence[str], **options: Any) -> subprocess.CompletedProcess[str]:
-    """Run a command as `subprocess.run` does, at a terminal with nothing typed where a person has to look or agree."""
-    if not {"promote", "rollback", "permit", "list", "show", "install"} & {*command}:
+_OF_A_PERSON = frozenset({"promote", "rollback", "permit", "list", "show", "install"})
+
+
+def run_as_person(command: Sequence[str], *, adds: bool = False, **options: Any) -> subprocess.CompletedProcess[str]:
+    """Run a command as `subprocess.run` does, at a terminal with nothing typed where a person has to look or agree.
+
+    With `adds`, tasks are added there, too: they are a person's.
+    """
+    if not (_OF_A_PERSON & {*command} or (adds and "add" in command)):
         return subprocess.run(
             command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, **options
         )  # fmt: skip

@@ -122,7 +122,7 @@ class Setting:
         return turns[min(len(results), 2)]
 
     def _run(self, command: list[str], environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
-        return run_as_person(command, cwd=self.project, env=environment, timeout=TIMEOUT_S)
+        return run_as_person(command, adds=True, cwd=self.project, env=environment, timeout=TIMEOUT_S)
 
 
 def setting_in(place: Path, variable: str) -> Setting:

@@ -52,19 +52,20 @@ def host(request: pytest.FixtureRequest) -> Host:
 def command(place: Path, *arguments: str) -> str:
     """Return what a person's command prints, run in the project of `place`."""
     environment = host_environment(place / "home", {"SKILLOPT_STORE": str(place / "store.db")})
-    done = run_as_person([PROGRAM, *arguments], cwd=place / "project", env=environment)
+    done = run_as_person([PROGRAM, *arguments], adds=True, cwd=place / "project", env=environment)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
 
 def prepare(place: Path, skills: str) -> Path:
-    """Return a skill of the simulated world in a new project, with its tasks in a file beside the project."""
+    """Return a skill of the simulated world in a new project, with its tasks, which a person has added."""
     folder = place / "project" / skills / NAME
     folder.mkdir(parents=True)
     (place / "home").mkdir()
     (folder / "SKILL.md").write_bytes(make_skill(SEED).main)
     tasks = [{"prompt": task.prompt, "judge": json.loads(judge_json(task.judge))} for task in make_tasks(N_TASKS, SEED)]
     (place / "tasks.jsonl").write_text("".join(json.dumps(task) + "\n" for task in tasks))
+    command(place, "tasks", "add", str(folder), str(place / "tasks.jsonl"))
     return folder / "SKILL.md"
 
 
@@ -104,7 +105,7 @@ def test_a_host_trains_a_skill_from_the_first_record_to_the_changed_file(host: H
     assert session.exit_code == 0, session.stderr
     results = session.results()
     assert [result.get("n_new") for result in results[:2]] == [1, 2], results
-    assert results[2].get("added") == N_TASKS, results
+    assert results[2].get("duplicates") == N_TASKS, results
     # The session wrote the edit itself: no permission covers what came from no rollout of ours.
     assert results[-1].get("status") == "needs_approval", results
     assert skill.read_bytes() == before
