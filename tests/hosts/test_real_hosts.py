@@ -116,7 +116,7 @@ def test_a_host_trains_a_skill_from_the_first_record_to_the_changed_file(host: H
     assert [topic.name for topic in TOPICS if topic.lesson not in after] == []
     [change] = json.loads(command(tmp_path, "show", NAME, "--json"))["history"]["rows"]
     assert (change["kind"], change["verdict"], change["version"]) == ("promote", "better", results[-1]["version"])
-    assert change["by"] == "none, command (root)"
+    assert change["by"] == "person, terminal (root)"
 
 
 def test_without_a_permission_a_host_changes_nothing(host: Host, tmp_path: Path) -> None:
