@@ -93,6 +93,6 @@ def test_a_failed_attempt_is_a_span_that_names_the_fault(workspace: Workspace, t
     def answer(call: Call) -> str | BackendFault:
         return failures.pop() if failures else "no"
 
-    workspace._backends["target"] = Scripted(answer)
+    workspace.models._backends["target"] = Scripted(answer)
     run(workspace)
     assert next(attributes.get("error.type") for name, attributes, _ in taking.spans if name == "chat") == "refusal"

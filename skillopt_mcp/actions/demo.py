@@ -223,7 +223,7 @@ Found = TypeVar("Found", bound=Result)
 
 def foreign_world(workspace: Workspace, tasks: Sequence[Task]) -> str | None:
     """Return the simulation that is the target, where it made none of the tasks: it has no right answer to them."""
-    world = _WORLD.match(workspace.backend("target").fingerprint)
+    world = _WORLD.match(workspace.models.backend("target").fingerprint)
     return world[0] if world and not any(_is_own(task, int(world[1])) for task in tasks) else None
 
 

@@ -53,7 +53,7 @@ def forecast(workspace: Workspace, calls: Mapping[Role, int], concurrency: int |
     for role, n_calls in calls.items():
         if not n_calls:
             continue
-        backend = workspace.backend(role)
+        backend = workspace.models.backend(role)
         usual = workspace.store.ledger.usual(role, backend.name, backend.fingerprint)
         # A host does not report what it used.
         if not (usual and usual.tokens) and (default := default_tokens(backend.name)):
@@ -133,7 +133,7 @@ def run_gaps(workspace: Workspace, run: Run) -> list[str]:
     """Why no standing permission would cover an edit of a run, before it is made."""
     held = held_out(tasks_of(workspace, run))
     units = [family[0] for family in families(held)]
-    found = evidence_gaps(units, evidence_of(workspace.backends_for(held))) if held else []
+    found = evidence_gaps(units, evidence_of(workspace.models.backends_for(held))) if held else []
     return [*found, *source_gaps(workspace.store, run)]
 
 

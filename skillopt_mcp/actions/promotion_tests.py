@@ -99,7 +99,9 @@ def chosen_tasks(workspace: Workspace, skill: Skill, config: Config, only: Colle
 
 def target_tasks(workspace: Workspace, skill_id: int) -> list[Task]:
     """Return the tasks in use of a skill that its target can get a score for."""
-    return attemptable(workspace.store.tasks.list_in_use(skill_id), environment_name(workspace.backend("target")))
+    return attemptable(
+        workspace.store.tasks.list_in_use(skill_id), environment_name(workspace.models.backend("target"))
+    )
 
 
 def tasks_to_test(workspace: Workspace, skill_id: int, among: Sequence[Task] | None = None) -> list[Task]:
@@ -240,11 +242,12 @@ def check_testable(workspace: Workspace, candidate: Candidate) -> None:
     store = workspace.store
     arms = _arms(store, candidate)
     check_merged(arms[0])
-    is_shown_less = workspace.has_backend("target") and is_pasted(workspace.backend("target").fingerprint)
+    is_shown_less = workspace.has_backend("target") and is_pasted(workspace.models.backend("target").fingerprint)
     if is_shown_less and is_front_matter_alone(*arms):
         raise Refused(
-            f"candidate '{candidate.id}' changes the front matter alone, which '{workspace.backend('target').name}' is "
-            "not shown: test it with --target claude-code or codex, which load the skill themselves"
+            f"candidate '{candidate.id}' changes the front matter alone, which "
+            f"'{workspace.models.backend('target').name}' is not shown: test it with --target claude-code "
+            "or codex, which load the skill themselves"
         )
     skill = workspace.again(store.skills.get_skill(candidate.skill_id))
     if candidate.origin == "person":
@@ -307,10 +310,10 @@ def current_test(
         is_same = (row.plan.margin, row.plan.graded) == (asked.margin, asked.graded)
         if is_same and not (again and store.decisions.latest_in(row.id)):
             test = stored_test(store, row)  # its tasks may have been removed since
-            if row.backend == evidence_of(workspace.backends_for(test.tasks)):
+            if row.backend == evidence_of(workspace.models.backends_for(test.tasks)):
                 return test
     held = tasks_to_test(workspace, candidate.skill_id, among)
-    backend = evidence_of(workspace.backends_for(held))
+    backend = evidence_of(workspace.models.backends_for(held))
     return foreseen_test(store, _arms(store, candidate), held, backend, _asked(asked, backend))
 
 
@@ -329,7 +332,7 @@ def _asked(asked: Asked, backend: str) -> Asked:
 
 def opened(workspace: Workspace, candidate: Candidate, asked: Asked, held: Sequence[Task]) -> Test:
     """Return a new test of a candidate on these held-out tasks."""
-    backend = evidence_of(workspace.backends_for(held))
+    backend = evidence_of(workspace.models.backends_for(held))
     return open_test(workspace.store, _arms(workspace.store, candidate), held, backend, _asked(asked, backend))
 
 
@@ -383,12 +386,12 @@ def evaluate_candidate(
         return _concluded(workspace, candidate, test, run_test(test, store, _nothing_to_ask))
     foreseen = foresee(workspace, test) if test.foreseen and wait_s is not None else None
     if test.foreseen:
-        at_host = is_host(workspace.backend("target").name)
+        at_host = is_host(workspace.models.backend("target").name)
         if at_host and not (capacity and capacity.items):
             return _open(workspace, candidate, test, foreseen)
         if not at_host and workspace.is_agents and foreseen and not _is_agreed(workspace, candidate, test):
             tokens = f", {foreseen.tokens_each:,} tokens each" if foreseen.tokens_each else ""
-            runs = f"{foreseen.most_runs} runs of {workspace.backend('target').name}{tokens}"
+            runs = f"{foreseen.most_runs} runs of {workspace.models.backend('target').name}{tokens}"
             why = f"takes up to {runs}: ask the user first"
             offer = _evaluated(workspace, candidate, test, standing, _evaluation(candidate, why))
             return offer.model_copy(update={"status": "estimate", "foreseen": foreseen})
@@ -443,7 +446,7 @@ def _run(workspace: Workspace, test: Test, waits: bool, notify: Notify) -> Stand
     store = workspace.store
     with only_here(store, test, notify if waits else None):
         backends, budget = _able(workspace, test), Budget(test.row.id, workspace.caps)
-        workspace.note_caller(test.row.id, test.tasks)
+        workspace.models.note_caller(test.row.id, test.tasks)
         with span("promotion_test", test=test.row.id), Asker(
             store, backends, test.row.id, concurrency=workspace.concurrency, on_reply=workspace.on_reply,
             budget=budget, on_pause=pause_reporter(notify),
@@ -453,7 +456,7 @@ def _run(workspace: Workspace, test: Test, waits: bool, notify: Notify) -> Stand
 
 def _able(workspace: Workspace, test: Test) -> dict[Role, Backend]:
     """Return who answers in a test. Raises BadInput for caps that they cannot have."""
-    backends = workspace.backends_for(test.tasks)
+    backends = workspace.models.backends_for(test.tasks)
     try_programs(workspace.store, test.tasks)
     check_caps(workspace.caps, backends)
     arms = [Rollout(files, task) for task in test.tasks for files in (test.base, test.candidate)]
@@ -476,7 +479,7 @@ def price_of_test(workspace: Workspace, base: str, skill_id: int, tasks: Sequenc
     held = held_out(tasks)
     if not held:
         return TestPrice(0, 0)
-    earlier = workspace.store.tests.scores_of(skill_id, base, evidence_of(workspace.backends_for(held)))
+    earlier = workspace.store.tests.scores_of(skill_id, base, evidence_of(workspace.models.backends_for(held)))
     plan = plan_of([family[0] for family in families(held)], earlier, BETTER, 1)
     return TestPrice(plan.most_runs, max(map(n_votes, held)))
 
@@ -486,7 +489,7 @@ def caps_of_search(workspace: Workspace, caps: Caps, price: TestPrice) -> Caps |
 
     Tokens and money are those of such calls before, or a default.
     """
-    target = workspace.backend("target")
+    target = workspace.models.backend("target")
     usual = workspace.store.ledger.usual("target", target.name, target.fingerprint)
     n_calls = price.n_runs * (1 + price.votes)
     tokens = round(n_calls * (usual.tokens if usual else default_tokens(target.name)))
@@ -505,7 +508,7 @@ def foresee(workspace: Workspace, test: Test) -> Foreseen:
     candidate = workspace.store.candidates.get_candidate(candidate_id(row.skill_id, row.base_version, row.version_id))
     earlier = workspace.store.tests.scores_of(row.skill_id, row.base_version, row.backend, graded=plan.graded)
     rows = power_of(plan, [earlier.get(task_id, ()) for task_id in row.tasks])
-    target = workspace.backend("target")
+    target = workspace.models.backend("target")
     usual = workspace.store.ledger.usual("target", target.name, target.fingerprint)
     return Foreseen(
         units=plan.n_units,

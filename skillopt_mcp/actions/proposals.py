@@ -156,7 +156,7 @@ def _find_unfinished(workspace: Workspace, skill: Skill, rollouts: int) -> Run |
 
 
 def _name_backends(workspace: Workspace) -> tuple[str, str]:
-    return workspace.backend("target").name, workspace.backend("optimizer").name
+    return workspace.models.backend("target").name, workspace.models.backend("optimizer").name
 
 
 def _begin_proposal(workspace: Workspace, skill: Skill, rollouts: int) -> Run:
@@ -204,8 +204,8 @@ def _train_tasks(workspace: Workspace, skill: Skill) -> list[Task]:
 
 
 def _backends(workspace: Workspace, tasks: list[Task]) -> dict[Role, Backend]:
-    optimizer: dict[Role, Backend] = {"optimizer": workspace.backend("optimizer")}
-    return workspace.backends_for(tasks) | optimizer
+    optimizer: dict[Role, Backend] = {"optimizer": workspace.models.backend("optimizer")}
+    return workspace.models.backends_for(tasks) | optimizer
 
 
 def _work(workspace: Workspace, run: Run, notify: Notify) -> tuple[StepWork | Outstanding, frozenset[int]]:
@@ -232,7 +232,7 @@ def _find_attempted(workspace: Workspace, run: Run, plan: RunPlan) -> dict[int, 
     """Return the draws of the attempts at a plan's tasks that earlier proposals made on the same text, by task id."""
     if not plan.train:
         return {}
-    fingerprint = workspace.backend("target").fingerprint
+    fingerprint = workspace.models.backend("target").fingerprint
     draws = dict[int, str]()
     for earlier in workspace.store.runs.list_runs(run.skill_id):
         if earlier.id == run.id:

@@ -106,7 +106,10 @@ def check_new(workspace: Workspace, new: Run) -> None:
 
 def check_able(workspace: Workspace) -> None:
     """Raise BackendError or BadInput where no backend can answer in a run, before its skill is looked at."""
-    check_caps(workspace.caps, {"target": workspace.backend("target"), "optimizer": workspace.backend("optimizer")})
+    check_caps(
+        workspace.caps,
+        {"target": workspace.models.backend("target"), "optimizer": workspace.models.backend("optimizer")},
+    )
 
 
 def new_run(
@@ -118,7 +121,7 @@ def new_run(
     tracked = workspace.recorded(skill)
     check_merged(store.skills.get_files(tracked.id, tracked.live_version))
     tasks = chosen_tasks(workspace, tracked, config, only)
-    backends = workspace.backends_for(tasks) | {"optimizer": workspace.backend("optimizer")}
+    backends = workspace.models.backends_for(tasks) | {"optimizer": workspace.models.backend("optimizer")}
     try_programs(workspace.store, tasks)
     check_caps(workspace.caps, backends)
     sessions = store.trajectories.recent_trajectories(tracked.id, config.sessions)
@@ -234,7 +237,7 @@ def replay(
         try_programs(store, tasks_of(workspace, run))
         caps = _keep_caps(workspace, run, backends)
         run = note_answering(workspace, run, backends)
-        workspace.note_caller(run.id, tasks_of(workspace, run))
+        workspace.models.note_caller(run.id, tasks_of(workspace, run))
         store.runs.set_status(run.id, "running")
         higher = ""
         plan = planned(workspace, run)
@@ -252,9 +255,9 @@ def replay(
             return Best(state.best, state.best_score)
 
         def try_test(test: Test) -> Standing:
-            backends = workspace.backends_for(test.tasks)
+            backends = workspace.models.backends_for(test.tasks)
             budget = Budget(run.id, caps)
-            workspace.note_caller(test.row.id, test.tasks)
+            workspace.models.note_caller(test.row.id, test.tasks)
             with only_here(store, test, notify), asker(backends, test.row.id, budget=budget) as ask:
                 return answered(run_or_wait(ask, store, lambda: run_test(test, store, ask, notify)))
 

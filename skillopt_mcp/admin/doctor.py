@@ -114,7 +114,7 @@ def diagnose(workspace: Workspace, specs: Sequence[str] = ()) -> Diagnosis:
     ]
     if workspace.is_agents:
         for spec in specs:
-            workspace.check_remembered(spec)
+            workspace.models.check_remembered(spec)
     checked = {spec: check_backend(spec) for spec in specs}
     problems += [problem for problem in checked.values() if problem]
     hosts = {name: shutil.which(name) for name in _HOSTS}

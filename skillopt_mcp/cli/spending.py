@@ -34,7 +34,7 @@ class Spending(Capped):
         Raises BackendError for a backend that cannot be opened.
         """
         named = (role for role in get_args(Role) if workspace.has_backend(role))
-        backends: dict[str, Backend] = {role: workspace.backend(role) for role in named}
+        backends: dict[str, Backend] = {role: workspace.models.backend(role) for role in named}
         self._asked = {role: {"model": each.name, "address": address_of(each)} for role, each in backends.items()}
         said = [f"{role} {row['model']} at {row['address'] or 'no known address'}" for role, row in self._asked.items()]
         terminal.note(f"Asked: {'; '.join(said)}.")
@@ -146,13 +146,13 @@ def require_backends(**named: object) -> None:
 
 def simulation(workspace: Workspace) -> str:
     """What marks the results of a simulated target, with its name; empty for a real one."""
-    target = workspace.backend("target")
+    target = workspace.models.backend("target")
     return f"SIMULATION ({target.name})" if is_simulated(target.fingerprint) else ""
 
 
 def asks_real_models(workspace: Workspace, roles: Collection[Role]) -> bool:
     """Whether a backend of these roles is real, not a simulation."""
-    return not all(is_simulated(workspace.backend(role).fingerprint) for role in roles)
+    return not all(is_simulated(workspace.models.backend(role).fingerprint) for role in roles)
 
 
 def _describe(plan: Forecast) -> str:

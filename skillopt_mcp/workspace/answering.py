@@ -35,7 +35,9 @@ def tasks_of(workspace: Workspace, run: Run) -> list[Task]:
 
 def run_backends(workspace: Workspace, run: Run) -> dict[Role, Backend]:
     """Return the backends that would answer in a run, as they are named now. Raises BackendError without one."""
-    return workspace.backends_for(tasks_of(workspace, run)) | {"optimizer": workspace.backend("optimizer")}
+    return workspace.models.backends_for(tasks_of(workspace, run)) | {
+        "optimizer": workspace.models.backend("optimizer")
+    }
 
 
 class Names(NamedTuple):

@@ -1,4 +1,4 @@
-"""Workspace: a store with its backends, skills and secrets; and the jobs of a server, which calls attach to."""
+"""Workspace: a store with its models, skills and secrets; and the jobs of a server, which calls attach to."""
 
 from __future__ import annotations
 
@@ -6,38 +6,29 @@ import functools
 import json
 import os
 import secrets
-import stat
 import threading
 import time
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from contextvars import ContextVar
 from pathlib import Path
-from typing import Any, Generic, Self, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, cast
 
-from skillopt_mcp.backends.base import Backend, no_backend
-from skillopt_mcp.backends.registry import check_no_secret, open_backend
-from skillopt_mcp.backends.work_folders import WorkFolders
-from skillopt_mcp.backends.wrappers import Redacting, WithCompanion
 from skillopt_mcp.core import limits
 from skillopt_mcp.core.budgets import NO_CAPS, Caps
 from skillopt_mcp.core.calls import Call, Reply, Role
 from skillopt_mcp.core.candidates import Candidate
-from skillopt_mcp.core.errors import BackendError, BadInput, BadSkill, Refused, StoreError
+from skillopt_mcp.core.errors import BadInput, BadSkill
 from skillopt_mcp.core.limits import SESSION_CHARACTERS
-from skillopt_mcp.core.redacting import KnownSecrets, Redactor, known_secrets
 from skillopt_mcp.core.results import Result
 from skillopt_mcp.core.skills import Skill, SkillFiles, is_memory
-from skillopt_mcp.core.tasks import Task
 from skillopt_mcp.core.text import quoted
 from skillopt_mcp.documents.diffs import truncate_middle
 from skillopt_mcp.store.opening import Store
 from skillopt_mcp.store.owners import Owner
-from skillopt_mcp.tasks.judges.judging import missing_programs
 from skillopt_mcp.training.progress import Notify, Progress, silent
 from skillopt_mcp.workspace.callers import Caller
-from skillopt_mcp.workspace.evidence import describe_unremembered, judges_for
 from skillopt_mcp.workspace.skill_folders import (
     SkillCache,
     check_recorded,
@@ -51,6 +42,12 @@ from skillopt_mcp.workspace.skill_folders import (
     recover,
     skill_roots,
 )
+
+if TYPE_CHECKING:
+    from skillopt_mcp.backends.base import Backend
+    from skillopt_mcp.backends.work_folders import WorkFolders
+    from skillopt_mcp.core.redacting import KnownSecrets, Redactor
+    from skillopt_mcp.workspace.models import Models
 
 T = TypeVar("T")
 # Which session of a host a call comes from, and how Claude Code names its session to servers and commands.
@@ -123,57 +120,6 @@ class Jobs:
             return name in self._offered
 
 
-SALT_BYTES = 32
-LARGEST_FILE_BYTES = 64 * 1024
-CREDENTIAL_FILES = (
-    ".aws/credentials", ".netrc", ".config/gh/hosts.yml", ".npmrc", ".pypirc", ".git-credentials",
-    ".docker/config.json", ".pgpass", ".codex/auth.json", ".claude/.credentials.json",
-)  # fmt: skip
-
-
-def known_here(environ: Mapping[str, str]) -> KnownSecrets:
-    """Return the secrets that this process knows itself: of its environment, and of the user's credential files."""
-    return known_secrets(environ, _credential_files(Path(os.path.expanduser("~"))))
-
-
-def open_redactor(store_path: Path, known: KnownSecrets) -> Redactor:
-    """Return the redactor of a store; its salt is kept next to the store, so that placeholders stay the same.
-
-    Raises StoreError when the salt can neither be read nor made.
-    """
-    path = store_path.with_name(f"{store_path.name}.salt")
-    try:
-        salt = _salt(path)
-    except OSError as error:
-        raise StoreError(f"'{path}' cannot be made ({error.strerror}): check the folder's permissions") from error
-    return Redactor(salt, known)
-
-
-def _salt(path: Path) -> bytes:
-    """Return the salt in the file, made by the first process."""
-    if not path.exists():
-        own = path.with_name(f"{path.name}.{os.getpid()}.{secrets.token_hex(4)}")
-        with open(os.open(own, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-            file.write(secrets.token_bytes(SALT_BYTES))
-        try:
-            os.link(own, path)
-        except FileExistsError:
-            pass
-        finally:
-            own.unlink()
-    return path.read_bytes()
-
-
-def _credential_files(home: Path) -> Iterator[str]:
-    for name in CREDENTIAL_FILES:
-        try:
-            status = (home / name).stat()
-            if stat.S_ISREG(status.st_mode) and status.st_size <= LARGEST_FILE_BYTES:
-                yield (home / name).read_text("utf-8", "replace")
-        except OSError:
-            continue  # not there, or not ours to read: then nothing of it is in a transcript either
-
-
 LEASE_S = 900.0
 
 
@@ -215,16 +161,14 @@ class Workspace:
         self.concurrency = concurrency
         self.jobs = Jobs()
         self._specs: dict[Role, str | Backend | None] = {"target": target, "optimizer": optimizer, "judge": judge}
-        self._backends: dict[Role, Backend] = {}
         self._project = project or Path.cwd()
         self._environ = os.environ if environ is None else environ
-        for role, spec in self._specs.items():
-            if spec is not None:
-                check_no_secret(spec if isinstance(spec, str) else spec.name, self.known, f"the {role}")
-        self.work_folders = WorkFolders(store_path, self._environ)
+        if any(spec is not None for spec in self._specs.values()):
+            self._check_no_secret()
         self._own_session = f"process:{secrets.token_hex(8)}"
         self._store: Store | None = None
         self._owner: Owner | None = None
+        self._models: Models | None = None
         self._cache = SkillCache()
         self._lock = threading.RLock()
 
@@ -245,9 +189,11 @@ class Workspace:
 
     def accompanied(self, companion: SkillFiles, name: str) -> Workspace:
         """Return another workspace on the store, whose target attempts every task with these files at hand, too."""
+        from skillopt_mcp.backends.wrappers import WithCompanion  # noqa: PLC0415
+
         both = Workspace(
             self.store_path,
-            target=WithCompanion(self.backend("target"), companion, name),
+            target=WithCompanion(self.models.backend("target"), companion, name),
             optimizer=self._specs.get("optimizer"),
             judge=self._specs.get("judge"),
             project=self._project,
@@ -302,72 +248,49 @@ class Workspace:
             return True
         return True
 
+    # What needs a backend or the redactor loads it here, for listing skills takes none.
+
+    def _check_no_secret(self) -> None:
+        from skillopt_mcp.backends.registry import check_no_secret  # noqa: PLC0415
+
+        for role, spec in self._specs.items():
+            if spec is not None:
+                check_no_secret(spec if isinstance(spec, str) else spec.name, self.known, f"the {role}")
+
+    @property
+    def models(self) -> Models:
+        """Who answers in which role."""
+        from skillopt_mcp.workspace.models import Models  # noqa: PLC0415
+
+        with self._lock:
+            if self._models is None:
+                self._models = Models(self, self._specs, hands_out=self._hands_out)
+            return self._models
+
+    @functools.cached_property
+    def work_folders(self) -> WorkFolders:
+        """Where the work of hosts lies."""
+        from skillopt_mcp.backends.work_folders import WorkFolders  # noqa: PLC0415
+
+        return WorkFolders(self.store_path, self._environ)
+
     @functools.cached_property
     def known(self) -> KnownSecrets:
         """Return the secrets that are known by their values: no store is needed for that."""
+        from skillopt_mcp.workspace.redactors import known_here  # noqa: PLC0415
+
         return known_here(self._environ)
 
     @functools.cached_property
     def redactor(self) -> Redactor:
         """What takes secrets out of texts before they are stored, shown or sent; opens the store."""
+        from skillopt_mcp.workspace.redactors import open_redactor  # noqa: PLC0415
+
         return open_redactor(self.store.path, self.known)
 
     def has_backend(self, role: Role) -> bool:
         """Whether a backend was named for a role."""
         return self._specs.get(role) is not None
-
-    def backend(self, role: Role) -> Backend:
-        """Return the backend of a role. Raises BackendError when none was named."""
-        with self._lock:
-            spec = self._specs.get(role)
-            if spec is None:
-                raise no_backend(role)
-            if role not in self._backends:
-                if self.is_agents and isinstance(spec, str):
-                    self.check_remembered(spec)
-                opened = open_backend(spec) if isinstance(spec, str) else spec
-                if opened.deferred and not self._hands_out:
-                    raise BackendError(
-                        f"'{opened.name}' answers through the tools of a server alone: ask the agent that it serves, "
-                        "or name another backend, for instance 'claude-code:sonnet'"
-                    )
-                self._backends[role] = Redacting(opened, self.redactor)
-            return self._backends[role]
-
-    def check_remembered(self, spec: str) -> None:
-        """Raise Refused for a backend that an agent may not use; nothing of it is opened."""
-        if why := describe_unremembered(self.store, spec):
-            raise Refused(why)
-
-    def note_caller(self, scope: str, tasks: Iterable[Task]) -> None:
-        """Mark a run or test that a script works on, and whether agents might use all who answer in it."""
-        if self.caller == "unattended":
-            programs = self.store.commands.named(name for task in tasks for name in missing_programs(task.judge, ()))
-            remembered = not any(each.unattended for each in programs.values()) and all(
-                isinstance(spec, str) and not describe_unremembered(self.store, spec)
-                for spec in self._specs.values() if spec is not None
-            )  # fmt: skip
-            self.store.permissions.note_unattended(scope, remembered=remembered)
-
-    def _clean(self, text: str) -> str:
-        return self.redactor.text(text)
-
-    def backends_for(self, tasks: Iterable[Task]) -> dict[Role, Backend]:
-        """Who attempts these tasks, and who judges them where a judge of theirs has to be asked.
-
-        Raises BackendError when one of them was not named, or a command that a task names cannot be run.
-        """
-        if self.is_agents:
-            tasks = list(tasks)
-            named = self.store.commands.named(name for task in tasks for name in missing_programs(task.judge, ()))
-            if own := next((each.name for each in named.values() if each.unattended), ""):
-                raise Refused(
-                    f"a script registered the judge program '{own}', and agents use those of a person alone: a person "
-                    f"registers it at a terminal (skillopt-mcp tasks judges add {own} -- PROGRAM)"
-                )
-        judges = judges_for(self.store, tasks, functools.partial(self.backend, "judge"), self._clean)
-        target: dict[Role, Backend] = {"target": self.backend("target")}
-        return {**target, "judge": judges} if judges else target
 
     @property
     def _made(self) -> Store | None:

@@ -112,7 +112,7 @@ def test_a_second_run_of_a_skill_is_reported_the_first(cli, make_place) -> None:
 def test_a_run_of_a_program_with_a_backend_of_its_own_is_not_resumed_here(cli, make_place) -> None:
     place = make_place()
     with Workspace(place.store_path, target=TARGET, optimizer=TARGET) as workspace:
-        workspace._specs["target"], workspace._backends["target"] = "mine", Scripted(lambda _: "no", name="mine")
+        workspace._specs["target"], workspace.models._backends["target"] = "mine", Scripted(lambda _: "no", name="mine")
         run = start_run(workspace, str(place.skill_path), Config(epochs=1))
     reported = f"{run.id} uses a program's own backend ('mine'): call train(...) again with the same "
     done = cli("replay", "ledger-clerk", "--resume", store=place.store_path)

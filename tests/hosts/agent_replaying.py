@@ -93,7 +93,7 @@ def workspace(folder: Path, spec: str) -> Iterator[Workspace]:
         ]
         add_tasks(made, str(skill.parent), rows)
         for role in ("target", "optimizer"):
-            backend = made.backend(role)
+            backend = made.models.backend(role)
             # A run's draws hang on its name and on its target's: with equal names all that is left is the answers.
             backend.name = backend.fingerprint = "the same"
         yield made

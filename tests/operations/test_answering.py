@@ -103,7 +103,7 @@ def test_a_run_that_may_go_on_with_another_model_measures_again_and_says_so(work
 
 
 def test_who_comes_and_goes_without_a_finished_step_is_no_change(workspace: Workspace) -> None:
-    run, store, original = stopped(workspace), workspace.store, workspace.backend("target")
+    run, store, original = stopped(workspace), workspace.store, workspace.models.backend("target")
     workspace.caps = Caps(calls=store.budgets.get_spent(run.id).calls)
     for version in (2, 3):
         updated = Updated()
@@ -179,7 +179,7 @@ def test_a_finished_half_that_others_answered_is_taken_only_where_that_is_allowe
     memory = place.folder / "CLAUDE.md"
     memory.write_text("# Project\n")
     both = documents(workspace, str(place.skill), str(memory), "both")
-    original, resumed = workspace.backend("target"), Training(CONFIG, resume=True)
+    original, resumed = workspace.models.backend("target"), Training(CONFIG, resume=True)
     first = consolidate(workspace, both, Training(CONFIG))
 
     use(workspace, Updated())

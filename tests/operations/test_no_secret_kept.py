@@ -26,7 +26,8 @@ from skillopt_mcp.core.calls import Call, Message, Question, Reply
 from skillopt_mcp.reports.inspecting import inspect
 from skillopt_mcp.store.driver import connect
 from skillopt_mcp.training.config import Config
-from skillopt_mcp.workspace.workspace import Workspace, known_here, open_redactor
+from skillopt_mcp.workspace.redactors import known_here, open_redactor
+from skillopt_mcp.workspace.workspace import Workspace
 
 ENVIRONMENT = "blue whale seven"
 OWN = "zQ9xKc7LmW2pRt5VbN8j"

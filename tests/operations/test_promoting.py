@@ -32,7 +32,7 @@ def test_what_a_real_target_came_to_counts_before_a_simulation(place: Place, wor
     use(workspace, solving(lambda _: False))
     assert evaluate_candidate(workspace, candidate_id).accepted is False
     assert promote_skill(workspace, candidate_id, PERSON).status == "refused"
-    use(workspace, place.open().backend("target"))
+    use(workspace, place.open().models.backend("target"))
     assert evaluate_candidate(workspace, candidate_id, again=True).accepted
     assert promote_skill(workspace, candidate_id, PERSON).status == "refused"
 

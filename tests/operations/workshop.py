@@ -102,7 +102,7 @@ def use(workspace: Workspace, backend: Backend, *roles: Role) -> None:
     """Let a backend made by a test answer for these roles."""
     for role in roles or ("target",):
         workspace._specs[role] = backend.name
-        workspace._backends[role] = backend
+        workspace.models._backends[role] = backend
 
 
 def as_if_real() -> Backend:

@@ -115,7 +115,7 @@ class Evaluate(Sending):
         calls = estimate_test(test, test.row.plan.most_runs if is_decided else done)
         if planned := agree(terminal, workspace, calls, self, concurrency=self.concurrency):
             return PlannedTest(**planned.model_dump(), foreseen=foreseen)
-        target = workspace.backend("target")
+        target = workspace.models.backend("target")
         if not is_decided and isinstance(target, Loading) and target.loads:
             for text in (test.base, test.candidate):
                 if unseen := unseen_commands(workspace.store, candidate.skill_id, text):

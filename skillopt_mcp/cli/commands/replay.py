@@ -151,7 +151,7 @@ class Replay(Sending):
         with self._workspace(terminal, ready) as workspace:
             config, only = ready.config, None
             for role in ("target", "optimizer"):
-                workspace.backend(role)  # one that cannot be used is named before anything of the skill
+                workspace.models.backend(role)  # one that cannot be used is named before anything of the skill
             if ready.environment:
                 if self.dry_run:
                     raise BadInput(
