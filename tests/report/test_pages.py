@@ -48,6 +48,8 @@ def test_a_page_needs_no_script(chromium: Any, url: str) -> None:
         page.locator("details.task").first.locator("summary").click()
         assert page.locator("details.task").first.locator("pre").first.is_visible()
         assert not page.locator("script").count()
+        shown = ("main", "#curve", "#spend", "#tasks", "#diff")  # what the pictures of the documentation are cut by
+        assert [page.locator(name).count() for name in shown] == [1] * len(shown)
     assert visit.errors == []
 
 
