@@ -57,7 +57,7 @@ def test_a_skill_is_trained_on_an_adapter_of_skillopt(found: dict[str, Any], nam
 
 
 def test_attempts_that_all_broke_off_stop_the_run_and_are_no_zeros(found: dict[str, Any]) -> None:
-    assert found["broken"]["outage"].startswith("none of the 4 attempts at the val tasks has a score")
+    assert found["broken"]["outage"].startswith("none of the 4 attempts at the val tasks has an answer")
 
 
 def test_the_template_of_an_adapter_loads(found: dict[str, Any]) -> None:
