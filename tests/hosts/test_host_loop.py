@@ -119,11 +119,14 @@ def shown(result: Json) -> str:
     return re.sub(r"^ *\d+(?:→|\t|$)", "", text, flags=re.MULTILINE).rstrip()
 
 
-def installed(place: Path, host: str) -> None:
+def installed(place: Path, host: str, binary: str) -> None:
     """Install the server, its hooks and its skill for a host, as a person would, in its own home."""
+    (place / "bin").mkdir()
+    (place / "bin" / ("claude" if host == "claude-code" else host)).symlink_to(binary)
     environment = host_environment(
         place / "home", {"CLAUDE_CONFIG_DIR": str(place / "home/.claude"), "CODEX_HOME": str(place / "home/.codex")}
     )
+    environment["PATH"] = f"{place / 'bin'}{os.pathsep}{environment['PATH']}"
     done = subprocess.run(
         [PROGRAM, "--store", str(place / "store.db"), "install", host, "--hooks", "--skill", "--sub-agents", "--yes"],
         cwd=place / "project", env=environment, capture_output=True, text=True, check=False,
@@ -156,7 +159,7 @@ def test_claude_trains_by_agents_that_submit_at_once_and_no_backend_is_named(var
     binary = os.environ.get(variable) or pytest.skip(f"{variable} names no binary: see .ci/hosts")
     skill = prepared(tmp_path, ".claude/skills")
     before = skill.read_bytes()
-    installed(tmp_path, "claude-code")
+    installed(tmp_path, "claude-code", binary)
     script = Team(MARK, driving(tmp_path, skill, delegating, deferred=variable == "CLAUDE"), working)
     # The work is done with what install allowed; a person allows the tool that writes a skill, for themselves.
     session = run_claude(binary, tmp_path, None, script, allowed=WRITING)
@@ -171,7 +174,7 @@ def test_codex_trains_by_itself_in_its_sandbox(tmp_path: Path) -> None:
     skill = prepared(tmp_path, ".agents/skills")
     before = skill.read_bytes()
     script = driving(tmp_path, skill, by_oneself)
-    session = run_configured_codex(binary, tmp_path, "", script, lambda: installed(tmp_path, "codex"))
+    session = run_configured_codex(binary, tmp_path, "", script, lambda: installed(tmp_path, "codex", binary))
     assert session.exit_code == 0, session.stderr
     results = session.results()
     assert a_person_decides(tmp_path, skill, before, results)["same_session"] is True
@@ -184,7 +187,7 @@ def test_what_install_allows_claude_is_its_work_and_neither_to_write_a_skill_nor
     binary = os.environ.get(variable) or pytest.skip(f"{variable} names no binary: see .ci/hosts")
     prepare(tmp_path, ".claude/skills")
     (tmp_path / "elsewhere.txt").write_text("no folder of work\n")
-    installed(tmp_path, "claude-code")
+    installed(tmp_path, "claude-code", binary)
     search = ",".join(f"mcp__skillopt__{tool}" for tool in ("list_skills", "promote_skill", "rollback_skill"))
     calls = [
         *([ToolCall("ToolSearch", {"query": f"select:{search}"}, server="")] if variable == "CLAUDE" else []),
