@@ -109,9 +109,8 @@ def test_a_session_takes_few_calls_to_a_promoted_file_with_the_login_of_its_own_
     assert (row["kind"], row["verdict"], row["by"]) == ("promote", "better", "permission, rule")
 
 
+@pytest.mark.parametrize("setting", ["CLAUDE", "CLAUDE_OLDER"], indirect=True)
 def test_claude_code_changes_the_entry_by_its_own_command_and_a_persons_key_stays(setting: Setting) -> None:
-    if not setting.is_claude:
-        pytest.skip("Codex is configured by its file")
     setting.ours("install", setting.name, "--yes")
     value = json.loads(setting.config.read_text())
     value["mcpServers"]["skillopt"]["env"] = {"OPENAI_API_KEY": "sk-1"}
