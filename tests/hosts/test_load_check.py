@@ -93,7 +93,7 @@ def test_nothing_of_the_person_reaches_the_host(target: Loading, home: Path, mon
         asked_by.append(asked)
         return await first(asked, running)
 
-    monkeypatch.setattr("skillopt_mcp.backends.agents.backend.first_request", watched)
+    monkeypatch.setitem(type(opened).load.__globals__, "first_request", watched)  # type: ignore[attr-defined]
     assert isinstance(opened, Loading)
     assert load(opened, f"{FRONT}# Clerk\n").state == "arrived"
     [asked] = asked_by
