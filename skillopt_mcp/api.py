@@ -41,7 +41,7 @@ from skillopt_mcp.core.calls import Call, Reply, Role, Rollout, Usage
 from skillopt_mcp.core.errors import BadInput, Stopped
 from skillopt_mcp.core.judging import Score
 from skillopt_mcp.core.next_step import NextStep
-from skillopt_mcp.core.note_texts import describe_note
+from skillopt_mcp.core.note_texts import describe_note, warn_unanswered
 from skillopt_mcp.core.results import Evaluated, Replayed, SplitCounts, TasksAdded
 from skillopt_mcp.core.runs import Run
 from skillopt_mcp.core.skills import Skill, short
@@ -463,7 +463,10 @@ def _n_cancelling(loop: asyncio.AbstractEventLoop | None) -> int:
 
 
 def _stopper(stop: threading.Event) -> Callable[[Call, Reply], None]:
-    def on_reply(_: Call, __: Reply) -> None:
+    note_reply = warn_unanswered(_warn)
+
+    def on_reply(call: Call, reply: Reply) -> None:
+        note_reply(call, reply)
         if stop.is_set():
             raise Stopped("interrupted; the same call continues")
 

@@ -29,9 +29,9 @@ from skillopt_mcp.core.candidates import Candidate, NewCandidate, candidate_id, 
 from skillopt_mcp.core.errors import BadInput, Busy, NotFound, Refused
 from skillopt_mcp.core.evidence import Arm, Standing, TestReport
 from skillopt_mcp.core.next_step import NextStep
+from skillopt_mcp.core.note_texts import note_unanswered
 from skillopt_mcp.core.notes import Note
 from skillopt_mcp.core.results import Evaluated, Foreseen, PowerRow, Replayed, UnitRow
-from skillopt_mcp.core.runs import Run
 from skillopt_mcp.core.skills import Skill, SkillFile, SkillFiles, is_memory, short
 from skillopt_mcp.core.tasks import SPLITS, Split, Task
 from skillopt_mcp.core.text import quoted
@@ -277,20 +277,18 @@ def describe_step_of_run(workspace: Workspace, candidate: Candidate) -> str:
     if candidate.base_version == run.base_version:
         return ""
     numbers = [step.n for step in workspace.store.runs.list_steps(run.id) if step.candidate_id == candidate.id]
-    step = f"step {numbers[0]}" if numbers else "a step"
-    return f"candidate '{candidate.id}' is {step} of run {run.id}, made on top of its earlier steps: {_way_on(run)}"
-
-
-def _way_on(run: Run) -> str:
+    made_in = f"step {numbers[0]}" if numbers else "a step"
     if run.result:
         made = Replayed.model_validate_json(run.result).candidate_id
-        return (
+        way_on = (
             f"what they came to together is the run's own candidate: skillopt-mcp evaluate {made}" if made
             else "no version of the run was better than the one that it began with, and it has no candidate"
         )  # fmt: skip
-    if own := describe_own_backend(run):
-        return f"what they came to together is tested when the run finishes; {own}"
-    return f"test what they came to together: skillopt-mcp evaluate {run.id}"
+    elif own := describe_own_backend(run):
+        way_on = f"what they came to together is tested when the run finishes; {own}"
+    else:
+        way_on = f"test what they came to together: skillopt-mcp evaluate {run.id}"
+    return f"candidate '{candidate.id}' is {made_in} of run {run.id}, made on top of its earlier steps: {way_on}"
 
 
 # The test of a candidate
@@ -597,6 +595,7 @@ def _evaluated(
     store, kind = workspace.store, kind_of_test(workspace.store, test.row.id, test.row.backend)
     notes = [Note(code="rolled_back", ids=[candidate.id])] if bring_back(store, candidate) else []
     notes += [Note(code="never_opened")] if standing.verdict == "not_tested" else []
+    notes += [] if standing.verdict else note_unanswered(store.calls.count_faults(test.row.id))
     return Evaluated(
         status="verdict" if standing.verdict else "running",
         candidate_id=candidate.id,

@@ -23,6 +23,7 @@ from skillopt_mcp.core.candidates import Candidate, candidate_id, rolled_back
 from skillopt_mcp.core.errors import BadInput, Busy, Refused
 from skillopt_mcp.core.evidence import ACCEPTED
 from skillopt_mcp.core.next_step import NextStep
+from skillopt_mcp.core.note_texts import describe_note, note_unanswered
 from skillopt_mcp.core.results import Proposed, WorkEstimate
 from skillopt_mcp.core.runs import DiscardedEdit, Run
 from skillopt_mcp.core.skills import Skill, SkillFiles
@@ -91,9 +92,8 @@ def advance_proposal(
     job.watch(notify)
     if not job.wait(wait_s):
         arguments: dict[str, JsonValue] = {"skill": skill.name}
-        return _describe_open(
-            skill, run, NextStep(action="propose_edits", arguments=arguments, why="it is still running")
-        )
+        step = NextStep(action="propose_edits", arguments=arguments, why="it is still running")
+        return _describe_open(workspace, skill, run, step)
     workspace.jobs.drop(run.id, job)
     outcome, erased = job.result.result()
     if erased_of(workspace.store, run) != erased:
@@ -104,25 +104,30 @@ def advance_proposal(
         estimate = _estimate(workspace, run)
         why = f"takes up to {estimate.agent_runs()[1]} agent runs: ask the user first"
         step = NextStep(action="submit_work", arguments={"job_id": run.id}, why=why)
-        return _describe_open(skill, run, step).model_copy(update={"status": "work", "estimate": estimate})
+        return _describe_open(workspace, skill, run, step).model_copy(update={"status": "work", "estimate": estimate})
     work, next_step = hand_out(workspace, run.id, outcome, capacity)
     if work and erased_of(workspace.store, run) != erased and take_back(workspace, outcome):
         return advance_proposal(workspace, run, wait_s, capacity, notify)
-    standing = _describe_open(skill, run, next_step)
+    standing = _describe_open(workspace, skill, run, next_step)
     return standing.model_copy(update={"status": "work", "work": work}) if work else standing
 
 
-def _describe_open(skill: Skill, run: Run, next_step: NextStep) -> Proposed:
+def _describe_open(workspace: Workspace, skill: Skill, run: Run, next_step: NextStep) -> Proposed:
     return Proposed(
         status="running",
         skill=skill.name,
         candidate_id=None,
         diff="",
         edits=[],
+        notes=_describe_unanswered(workspace.store, run),
         rollouts=len(run.tasks),
         job_id=run.id,
         next_step=next_step,
     )
+
+
+def _describe_unanswered(store: Store, run: Run) -> list[str]:
+    return [describe_note(each) for each in note_unanswered(store.calls.count_faults(run.id))]
 
 
 def _estimate(workspace: Workspace, run: Run) -> WorkEstimate:
@@ -268,7 +273,8 @@ def _finish_proposal(workspace: Workspace, skill: Skill, run: Run, work: StepWor
             fields = {"op": edit.op, "target": edit.target, "content": edit.content, "path": edit.path}
             given = json.dumps({name: value for name, value in fields.items() if value is not None}, ensure_ascii=False)
             unmade.append(f"edits.{n}: {shortened(given, EDIT_BYTES)}")
-    notes = [*result.notes, *unmade, *work.unusable, *work.patterns][:MAX_NOTES]
+    missing = _describe_unanswered(workspace.store, run)
+    notes = [*missing, *result.notes, *unmade, *work.unusable, *work.patterns][:MAX_NOTES]
     left_out = [shortened(each.content or each.target or "", LEFT_OUT_BYTES) for each in work.left_out]
     added = {"next_step": step, "notes": notes, "rollouts": len(run.tasks), "job_id": run.id, "left_out": left_out}
     result = result.model_copy(update=added)

@@ -12,6 +12,7 @@ from skillopt_mcp.actions.promotion_tests import candidate_of_job, evaluate_cand
 from skillopt_mcp.actions.proposals import advance_proposal
 from skillopt_mcp.core.errors import BadInput, Busy, NotFound, SkillOptError
 from skillopt_mcp.core.next_step import NextStep
+from skillopt_mcp.core.note_texts import describe_note
 from skillopt_mcp.core.results import Evaluated, Proposed, Submitted
 from skillopt_mcp.core.text import quoted
 from skillopt_mcp.training.progress import Notify, silent
@@ -99,6 +100,7 @@ def _advance(workspace: Workspace, job: str, capacity: Capacity, wait_s: float |
         return Submitted(
             status="work" if outcome.work else "running", job_id=now, receipts=[], work=outcome.work,
             estimate=outcome.estimate, next_step=outcome.next_step,
+            notes=[each if isinstance(each, str) else describe_note(each) for each in outcome.notes],
         )  # fmt: skip
     result = {"evaluated": outcome} if isinstance(outcome, Evaluated) else {"proposed": outcome}
     return Submitted(status="done", job_id=job, receipts=[], next_step=outcome.next_step, **result)

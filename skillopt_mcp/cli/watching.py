@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import sys
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING, Protocol, Self
 
-from skillopt_mcp.core.calls import OF_THE_TARGET, Fault
+from skillopt_mcp.core.note_texts import warn_unanswered
 from skillopt_mcp.core.text import counted, escaped
 from skillopt_mcp.gates.promotion import GATE
-from skillopt_mcp.gates.verdicts import WITHOUT
 from skillopt_mcp.training.progress import WAIT
 
 if TYPE_CHECKING:
@@ -76,9 +74,6 @@ def _console() -> Console | None:
     return None if console.is_dumb_terminal else console
 
 
-FAULTS_NAMED = 3
-
-
 class Watch:
     """Shows a run from its start to its end: use it as a context manager, its two methods as callbacks.
 
@@ -95,7 +90,7 @@ class Watch:
         self._terminal, self._label, self._steps, self._clock = terminal, label, steps, clock
         self._n_calls = self._n_missing = self._n_tokens = self._n_of_stage = 0
         self._usd: float | None = 0.0
-        self._faults: Counter[Fault | None] = Counter()
+        self._warn_unanswered = warn_unanswered(lambda text: self._note(f"warning: {text}"))
         self._scores, self._place, self._noted_at = "", "started", clock()
         self._records, self._caps, self._used = [*records], caps, ""
         self._stage, self._n_done, self._n_total = "", 0, 0
@@ -157,6 +152,7 @@ class Watch:
 
     def on_reply(self, call: Call, reply: Reply) -> None:
         """Count what a reply has used."""
+        self._warn_unanswered(call, reply)
         if self._is_sealed:
             self._refresh()
             return
@@ -164,11 +160,6 @@ class Watch:
         self._n_calls += 1
         self._n_of_stage += 1
         self._n_missing += reply.missing
-        if call.stage == "rollout":
-            self._faults[reply.fault] += 1
-            if reply.fault in OF_THE_TARGET and self._faults[reply.fault] == FAULTS_NAMED:
-                n, what = self._faults.total(), WITHOUT[reply.fault]
-                self._note(f"warning: {FAULTS_NAMED} of the first {n} answers {what}: {reply.text}")
         self._n_tokens += usage.tokens_in + usage.tokens_out
         self._usd = None if self._usd is None or usage.usd is None else self._usd + usage.usd
         self._refresh()

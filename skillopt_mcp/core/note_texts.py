@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Callable, Mapping
+
+from skillopt_mcp.core.calls import Call, Reply
 from skillopt_mcp.core.notes import Note
 
 _IDS = " ({ids})"
@@ -23,10 +27,47 @@ _TEXTS = {
     "promotion_unfinished": "promotion {ids} is not finished: the next use of the store finishes or undoes it",
     "rows_unchecked": "the rows were not checked",
     "shape_only": "the judges of {n} of the tasks look at the form of an answer alone, which promotes nothing" + _IDS,
+    "unanswered": "{n} of the first {of} answers {ids}: {advice}",
     "unchecked": "{n} tasks were not checked: skillopt-mcp tasks check",
     "waiting": "{n} of the tasks are in train, whatever split they asked for, until a person has looked at them",
     "unknown_environment": "the environments that score {n} of the tasks are not installed" + _IDS,
 }
+
+WITHOUT = {
+    "truncated": "cut off", "refusal": "refused", "empty": "empty", "timeout": "timed out",
+    "malformed": "could not be read", "context_too_long": "too long for the model", "internal": "given up",
+}  # fmt: skip
+"""What became of an attempt that its target left without an answer."""
+# Where the words of the backend may repeat a held-out task.
+_ADVICE = {"refusal": "reword the tasks, or leave them out", "internal": "do one of the tasks by hand to see why"}
+_WARNED = 3
+
+
+def note_unanswered(faults: Mapping[str, tuple[int, str]]) -> list[Note]:
+    """The notes of how many of a target's answers are missing by faults of its own, and what to do.
+
+    `faults` are the number of answers, and the backend's words on one of them, by fault ("": an answer came).
+    """
+    numbers = {"of": sum(n for n, _ in faults.values())}
+    return [
+        Note(code="unanswered", numbers={"n": n, **numbers}, ids=[WITHOUT[fault]], advice=_ADVICE.get(fault, words))
+        for fault, (n, words) in faults.items()
+        if fault in WITHOUT
+    ]
+
+
+def warn_unanswered(warn: Callable[[str], None]) -> Callable[[Call, Reply], None]:
+    """A callback of replies that warns of a fault of the target's own when it has come three times."""
+    n_of = Counter[str]()
+
+    def on_reply(call: Call, reply: Reply) -> None:
+        fault = reply.fault or ""
+        n_of[fault] += call.stage == "rollout"
+        if call.stage == "rollout" and n_of[fault] == _WARNED:
+            for note in note_unanswered({fault: (_WARNED, reply.text), "": (n_of.total() - _WARNED, "")}):
+                warn(describe_note(note))
+
+    return on_reply
 
 
 def describe_note(note: Note) -> str:
@@ -35,4 +76,4 @@ def describe_note(note: Note) -> str:
     ids = ", ".join(note.ids)
     if note.code not in _TEXTS:
         return f"{note.code}: {', '.join([*(f'{name} {value}' for name, value in numbers.items()), *note.ids])}"
-    return _TEXTS[note.code].format(ids=ids, **numbers)
+    return _TEXTS[note.code].format(ids=ids, advice=note.advice, **numbers)

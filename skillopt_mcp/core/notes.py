@@ -6,9 +6,10 @@ from pydantic import BaseModel, ConfigDict, Field
 
 
 class Note(BaseModel):
-    """One caveat: a code such as `near_train_tasks`, its numbers by name, and the ids that it is about."""
+    """One caveat: a code such as `near_train_tasks`, its numbers by name, the ids that it is about, and a way out."""
 
     model_config = ConfigDict(frozen=True)
     code: str
     numbers: dict[str, float] = Field(default_factory=dict)
     ids: list[str] = Field(default_factory=list)
+    advice: str = ""

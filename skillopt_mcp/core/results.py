@@ -216,7 +216,10 @@ class Receipt(BaseModel):
 
 
 class Submitted(Result):
-    """What became of the replies, and where their job stands: more `work`, `running`, or its result."""
+    """What became of the replies, and where their job stands: more `work`, `running`, or its result.
+
+    `notes` are caveats of a job that goes on.
+    """
 
     status: Literal["work", "running", "done", "stopped"]
     job_id: str
@@ -225,6 +228,7 @@ class Submitted(Result):
     estimate: WorkEstimate | None = None
     proposed: Proposed | None = None
     evaluated: Evaluated | None = None
+    notes: list[str] = Field(default_factory=list)
     reason: str = ""
 
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Literal
 
 from skillopt_mcp.core.evidence import TestReport, Verdict
+from skillopt_mcp.core.note_texts import WITHOUT
 from skillopt_mcp.core.results import Foreseen, UnitRow
 from skillopt_mcp.core.text import counted, escaped
 
@@ -34,11 +35,6 @@ CLAIMS: dict[Verdict | None, tuple[str, str]] = {
 }
 """What a verdict claims, and what it does not."""
 PASTED = "The text was pasted, not loaded by a host: it says nothing about when the skill is opened."
-WITHOUT = {
-    "truncated": "cut off", "refusal": "refused", "empty": "empty", "timeout": "timed out",
-    "malformed": "could not be read", "context_too_long": "too long for the model",
-}  # fmt: skip
-"""What became of an attempt that its target left without an answer."""
 WORN_AFTER = 5
 _WIDTH = 24
 _Z_FOUND = 3.3  # of the boundary and of a power of 80 %, in standard errors

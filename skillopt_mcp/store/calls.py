@@ -250,6 +250,15 @@ class Calls:
         """Return the stage of the newest call of a run or test; "" before the first."""
         return self._pool.text("select stage from call where scope = ? order by id desc limit 1", [scope])
 
+    def count_faults(self, scope: str) -> dict[str, tuple[int, str]]:
+        """How the attempts of a scope ended, by fault ("": an answer): their number, and the words on one of them."""
+        rows = self._pool.rows(
+            "select coalesce(r.fault, ''), count(*), max(iif(r.fault is null, '', r.text)) from call c join reply r"
+            " on r.call_id = c.id where c.scope = ? and c.stage = 'rollout' group by 1 order by 2 desc, 1",
+            [scope],
+        )
+        return {fault: (n, text) for fault, n, text in cast(list[tuple[str, int, str]], rows)}
+
     def failures(self, scopes: Sequence[str]) -> Failures:
         """Return how many attempts within some scopes gave no reply, and how the last of them ended."""
         # With max(), SQLite takes the other columns from the row that holds the maximum.

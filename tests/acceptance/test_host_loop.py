@@ -45,6 +45,18 @@ def test_a_host_proposes_proves_and_promotes(bench: Workbench) -> None:
     assert all(lesson(kind) in bench.live_text() for kind in KINDS)
 
 
+@pytest.mark.parametrize("tool", ["propose_edits", "evaluate_candidate"])
+def test_work_that_was_given_up_is_named_with_the_next_work(bench: Workbench, host: Server, tool: str) -> None:
+    bench.add_tasks(SIZES)
+    job = {"skill": str(bench.skill_path), "rollouts": 8}
+    job = {"candidate_id": bench.good_candidate(host)} if tool == "evaluate_candidate" else job
+    job_id = host.tool(tool, **job)["job_id"]
+    [item] = host.take(job_id, 1)
+    answer = host.tool("submit_work", replies=[{"work_id": item["work_id"], "failed": "the agent stopped"}])
+    assert answer["status"] == "work"
+    assert answer["notes"] == ["1 of the first 1 answers given up: do one of the tasks by hand to see why"]
+
+
 def test_a_harmful_edit_is_not_better_and_is_not_promoted(bench: Workbench) -> None:
     bench.skill_file.write_text(TAUGHT.replace("NAME", "greeter"))
     with bench.serve(agrees=True) as host:

@@ -13,6 +13,7 @@ import pytest
 from changes import LESSONS, at_a_terminal, make_accepted, make_candidate
 from console import BACKENDS, SEED, TARGET, Cli, Place, parsed
 
+import skillopt_mcp
 from skillopt_mcp.actions.candidates import propose_edits
 from skillopt_mcp.actions.promotions.consent import add_root
 from skillopt_mcp.actions.runs import SEARCH_CAPPED
@@ -308,14 +309,32 @@ def test_the_price_of_the_promotion_test_is_kept_back_and_the_start_says_whether
     assert 0 < done["n_calls"] <= 140 < done["n_calls"] + done["n_test_calls"] <= 380
 
 
+def cut_off(place: Place, folder: Path) -> tuple[str, str]:
+    """Return a candidate with which every answer is cut off, and the target."""
+    candidate, _ = mixed(place)
+    cut = {"match": RULE, "fault": "truncated", "reply": "cut off at 48 tokens; raise max_tokens=N in the spec"}
+    script = folder / "cut.json"
+    script.write_text(json.dumps({"rollout": [cut, {"match": "day", "reply": "right"}, "hm"]}))
+    return candidate, f"scripted:{script}"
+
+
+def test_agents_at_a_command_line_and_callers_in_python_are_warned_of_answers_that_are_cut_off(
+    cli: Cli, place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    candidate, target = cut_off(place, tmp_path)
+    early = r"3 of the first \d+ answers cut off: cut off at 48 tokens; raise max_tokens"
+    with pytest.warns(UserWarning, match=early):
+        skillopt_mcp.evaluate(candidate, target=target, store=place.store_path)
+    monkeypatch.setenv("CLAUDECODE", "1")
+    done = cli("evaluate", candidate, "--again", "--target", target, store=place.store_path)
+    assert re.search(f"warning: {early}", done.stderr), done.stderr
+
+
 def test_answers_that_are_cut_off_are_named_with_the_way_out_at_once_and_with_the_verdict(
     cli: Cli, place: Place, tmp_path: Path
 ) -> None:
-    candidate, _ = mixed(place)
-    cut = {"match": RULE, "fault": "truncated", "reply": "cut off at 48 tokens; raise max_tokens=N in the spec"}
-    script = tmp_path / "cut.json"
-    script.write_text(json.dumps({"rollout": [cut, {"match": "day", "reply": "right"}, "hm"]}))
-    done = cli("evaluate", candidate, "--target", f"scripted:{script}", store=place.store_path)
+    candidate, target = cut_off(place, tmp_path)
+    done = cli("evaluate", candidate, "--target", target, store=place.store_path)
     early = r"warning: 3 of the first \d+ answers cut off: cut off at 48 tokens; raise max_tokens"
     assert re.search(early, done.stderr)
     assert re.search(r"(\d+) of \d+ cut off \(old 0, new \1\): cut off at 48 tokens; raise max_tokens", done.stdout)

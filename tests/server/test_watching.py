@@ -1,5 +1,7 @@
 """Watching: progress, cancellation and spans of tool calls."""
 
+import asyncio
+import json
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,10 +17,16 @@ from mcp.server.mcpserver.tools import Tool
 from opentelemetry import trace
 
 from skillopt_mcp.actions.promotion_tests import evaluate_candidate
+from skillopt_mcp.backends.base import BackendFault
+from skillopt_mcp.backends.scripted import Scripted
 from skillopt_mcp.core import tracing
+from skillopt_mcp.core.calls import Call, Fault, Reply
 from skillopt_mcp.core.errors import SkillOptError, Stopped
+from skillopt_mcp.core.note_texts import describe_note
+from skillopt_mcp.core.notes import Note
 from skillopt_mcp.core.results import SkillList
 from skillopt_mcp.server import app as watching
+from skillopt_mcp.server import tools
 from skillopt_mcp.server.app import CallWatch, Services, SkillOptServer, watcher
 from skillopt_mcp.training.progress import Progress
 
@@ -158,3 +166,48 @@ def test_a_failure_goes_out_by_its_kind_alone(monkeypatch: pytest.MonkeyPatch) -
     assert ("set_attribute", ("error.type", "SkillOptError"), {}) in taking.reported
     assert ("set_status", (trace.StatusCode.ERROR,), {}) in taking.reported
     assert "planted" not in str(taking.reported)
+
+
+class CutOff(Scripted):
+    """A target of six answers, four of them cut off; the rest come when it is released."""
+
+    def __init__(self, fault: Fault) -> None:
+        super().__init__(
+            lambda _: BackendFault(fault, "a task's text; raise max_tokens=N") if self.n_calls % 3 else "no"
+        )
+        self.released = threading.Event()
+
+    async def complete(self, call: Call) -> Reply:
+        while self.n_calls >= 6 and not self.released.is_set():
+            await asyncio.sleep(0.01)
+        return await super().complete(call)
+
+
+@pytest.mark.parametrize("tool", ["evaluate_candidate", "propose_edits"])
+@pytest.mark.parametrize(
+    ("fault", "said"),
+    [
+        ("truncated", "answers cut off: a task's text; raise max_tokens=N"),
+        ("refusal", "answers refused: reword the tasks"),
+    ],
+)
+def test_missing_answers_are_named_with_the_way_out_while_a_test_or_proposal_is_running(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tool: str, fault: Fault, said: str
+) -> None:
+    monkeypatch.setattr(tools, "CALL_WAIT_S", 1.5)
+    world, target = World(tmp_path), CutOff(fault)
+    for role in ("target", "optimizer"):
+        world.workspace._specs[role], world.workspace.models._backends[role] = target.name, target
+    server = world.server()
+    arguments = {"candidate_id": world.propose()}
+    if tool == "propose_edits":
+        arguments = {"skill": "ledger-clerk", "rollouts": 9}
+    elif call(server, tool, arguments)["status"] == "estimate":
+        assert target.n_calls == 0
+    standing = call(server, tool, arguments)
+    target.released.set()
+    assert standing["status"] == "running"
+    [note] = standing["notes"]
+    text = describe_note(Note.model_validate(note)) if isinstance(note, dict) else note
+    assert text.startswith(f"4 of the first 6 {said}")
+    assert ("a task's text" in json.dumps(standing)) == (fault == "truncated")
