@@ -155,7 +155,7 @@ def edited_candidate(workspace: Workspace, name: str) -> Candidate:
         if store.skills.get_version(skill.id, version).origin == "recorded":  # others were named, and never live
             changes.append((test.created_at, version))
             edited = made if made.origin == "person" else edited
-    base = max(changes)[1] if changes else store.skills.first_recorded(skill.id)
+    base = max(changes)[1] if changes else store.skills.list_recorded(skill.id)[0].id
     if base == skill.live_version and edited and edited.version_id == base:
         return edited
     if base == skill.live_version:

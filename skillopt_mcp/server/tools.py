@@ -177,7 +177,7 @@ class Tools:
     def rollback_skill(
         self,
         skill: SkillName,
-        version: Annotated[str, Field(description="Default: the one before the last promotion")] = "",
+        version: Annotated[str, Field(description="Default: the one right before the live one")] = "",
     ) -> Promoted:
         """Restore an earlier version of a skill's files, byte for byte, with the user's permission."""
         return rollback_skill(self._workspace, skill, version or None, self._consent)

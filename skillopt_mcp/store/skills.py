@@ -177,10 +177,10 @@ class Skills:
         )
         return [str(row[0]) for row in rows]
 
-    def first_recorded(self, skill_id: int) -> str:
-        """Return the first version of a skill that was seen on disk."""
-        sql = "select id from version where skill_id = ? and origin = 'recorded' order by created_at limit 1"
-        return self._pool.text(sql, [skill_id])
+    def list_recorded(self, skill_id: int) -> list[Version]:
+        """Return the versions of a skill that were seen on disk before they were written there, the oldest first."""
+        rows = self._pool.rows(f"{_VERSION} where skill_id = ? and origin = 'recorded' order by created_at", [skill_id])
+        return [_version(row) for row in rows]
 
     def add_version(self, skill_id: int, files: SkillFiles) -> None:
         """Store files that a person named as a version."""

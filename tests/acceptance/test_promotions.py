@@ -194,19 +194,49 @@ def test_what_a_person_saved_before_is_never_overwritten_by_a_promotion(desk: De
     assert (desk.at_terminal("promote", desk.ids["good"], simulated=True).exit_code, desk.files()) == (1, before)
 
 
-def test_a_persons_edit_goes_only_by_a_person_at_a_terminal_and_comes_back(desk: Desk) -> None:
+@pytest.mark.parametrize("over_edit", [False, True])
+def test_a_persons_edit_goes_only_by_a_person_at_a_terminal_and_comes_back(desk: Desk, over_edit: bool) -> None:
     before = desk.files()
     desk.promote("good")
+    promoted = desk.files()
     desk.skill_file.write_bytes(MINE)
     edited = desk.files()
     assert desk.rollback(exit_code=1)["status"] == STALE
     with desk.serve() as server:
         assert status(server, "rollback_skill", skill="desk") == STALE
-    assert desk.run("rollback", desk.skill_path, over_edit=True, yes=True).exit_code == 1
-    assert desk.at_terminal("rollback", desk.skill_path, over_edit=True, answer="n\n").exit_code == 1
+    assert desk.run("rollback", desk.skill_path, over_edit=over_edit, yes=True).exit_code == 1
+    assert desk.at_terminal("rollback", desk.skill_path, over_edit=over_edit, answer="n\n").exit_code == 1
     assert desk.files() == edited
-    assert desk.at_terminal("rollback", desk.skill_path, over_edit=True).exit_code == 0
-    assert desk.files() == before
+    done = desk.at_terminal("rollback", desk.skill_path, over_edit=over_edit)
+    assert (done.exit_code, "OVER AN EDIT: it is kept as version" in done.out) == (0, True)
+    assert desk.files() == promoted, "the text right before the edit"
     mine = desk.facts("show", desk.skill_path)["history.rows"][0]["previous_version"]
+    assert desk.rollback()["status"] == ROLLED_BACK
+    assert desk.files() == before
     desk.rollback(mine)
     assert (desk.files(), desk.verify()) == (edited, 0)
+
+
+def test_a_rollback_goes_back_text_by_text_whoever_wrote_them(desk: Desk) -> None:
+    texts = [desk.files()]
+    for text in (MINE, b"# Other\n", MINE):  # the last one by hand, too
+        desk.skill_file.write_bytes(text)
+        desk.run("skills", json=True)
+        texts.append(desk.files())
+    for text in texts[-2::-1]:
+        assert desk.at_terminal("rollback", desk.skill_path).exit_code == 0
+        assert desk.files() == text
+    done = desk.at_terminal("rollback", desk.skill_path)
+    assert (done.exit_code, desk.files()) == (1, texts[0])
+    assert "no text of 'desk' before the live one is known" in " ".join(done.out.split())
+
+
+def test_a_version_that_is_named_goes_over_an_edit_with_a_word_for_that_alone(desk: Desk) -> None:
+    first = desk.facts("show", desk.skill_path)["skill.live_version"]
+    before = desk.files()
+    desk.promote("good")
+    desk.skill_file.write_bytes(MINE)
+    assert desk.at_terminal("rollback", desk.skill_path, first).exit_code == 1
+    assert desk.skill_file.read_bytes() == MINE
+    assert desk.at_terminal("rollback", desk.skill_path, first, over_edit=True).exit_code == 0
+    assert desk.files() == before

@@ -62,7 +62,7 @@ def promote_skill(workspace: Workspace, candidate_id: str, consent: Consent) -> 
 def rollback_skill(
     workspace: Workspace, skill: str, version: str | None, consent: Consent, seen: str | None = None
 ) -> Promoted:
-    """Write an earlier version over the live skill: the one before the last change, or the one that is named.
+    """Write an earlier version over the live skill: the text right before the live one, or the one that is named.
 
     Refused as stale when the live file is not what the last promotion or rollback left: a person's edit is kept, unless
     a person agreed to replace exactly that one (`over_edit`, and the version that they have `seen`); it is a version of
@@ -154,23 +154,16 @@ def is_edited(workspace: Workspace, skill: Skill) -> bool:
 
 
 def rollback_target(workspace: Workspace, skill: Skill, version: str | None) -> str:
-    """The version that a rollback leads to: the one named, or the text before the last promotion or edit.
+    """The version that a rollback leads to: the one named, or the text right before the live one.
 
     Raises BadInput when there is none, NotFound, and Refused when the one named was never live.
     """
     store = workspace.store
     changes = store.promotions.list_promotions(skill.id)
     if not version:
-        edited = [change for change in changes[:1] if change.to_version != skill.live_version]
-        promoted = [each for each in changes if each.kind == "promote" and each.to_version == skill.live_version]
-        for change in [*edited, *promoted]:
-            return change.from_version
-        earlier = (
-            [] if changes else [each for each in store.skills.list_live(skill.id, 2) if each != skill.live_version]
-        )
-        for base in [*_bases_of_edit(store, skill), *earlier]:
-            return base
-        raise BadInput(f"the live version of '{skill.name}' was never promoted; name the version to roll back to")
+        for before in [*_list_texts(store, skill)[-2:-1], *_bases_of_edit(store, skill)]:
+            return before
+        raise BadInput(f"no text of '{skill.name}' before the live one is known; name the version to roll back to")
     named = version_named(known(version))
     try:
         found = store.skills.get_version(skill.id, named[1] if named else known(version))
@@ -185,6 +178,26 @@ def rollback_target(workspace: Workspace, skill: Skill, version: str | None) -> 
     if any(each.version_id == found.id for each in store.candidates.list_candidates(skill.id)):
         instead = "promote its candidate instead"
     raise Refused(f"version '{short(found.id)}' of '{skill.name}' was never live: {instead}")
+
+
+def _list_texts(store: Store, skill: Skill) -> list[str]:
+    """The texts that were live in turn, by promotions and edits, up to the live one: a rollback took those after it."""
+    edits = [
+        (each.created_at, "edit", each.parent_id or each.id, each.id) for each in store.skills.list_recorded(skill.id)
+    ]
+    changes = [
+        (each.created_at, each.kind, each.from_version, each.to_version)
+        for each in store.promotions.list_promotions(skill.id)
+    ]
+    texts = list[str]()
+    for _, kind, before, after in [*sorted([*edits, *changes]), ("", "edit", "", skill.live_version)]:
+        if before and texts[-1:] != [before]:
+            texts.append(before)
+        if kind == "rollback" and after in texts:
+            del texts[len(texts) - texts[::-1].index(after) :]
+        elif texts[-1] != after:
+            texts.append(after)
+    return texts
 
 
 def _bases_of_edit(store: Store, skill: Skill) -> list[str]:

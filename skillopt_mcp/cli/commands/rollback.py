@@ -20,14 +20,16 @@ class Rollback(Changing):
     """Restore an earlier version of a skill, byte for byte."""
 
     skill: Annotated[str, Arg(SKILL)]
-    version: Annotated[str | None, Arg("default: the version before the last change")] = None
-    over_edit: Annotated[bool, Flag("replace an edit made since; it is kept as a version")] = False
+    version: Annotated[str | None, Arg("default: the text right before the live one")] = None
+    over_edit: Annotated[bool, Flag("with VERSION: replace an edit made since; it is kept as a version")] = False
 
     def run(self, terminal: Terminal) -> Promoted:
         """Show the change, ask a person, write what they saw."""
         with terminal.workspace() as workspace, terminal.review():
             review = review_rollback(workspace, self.skill, self.version)
-            over_edit = self.over_edit and review.over_edit
+            # Without a version it is that edit which a person takes back.
+            is_seen = self.over_edit or (self.version is None and terminal.is_interactive and not self.yes)
+            over_edit = is_seen and review.over_edit
             consent = replace(self.consent(terminal), over_edit=over_edit)
             standing = check_rollback(workspace, self.skill, review.to_version, consent, review.from_version)
             if isinstance(standing, Promoted):
