@@ -7,13 +7,13 @@ import os
 import pytest
 
 from skillopt_mcp.gates import power
-from skillopt_mcp.store import driver
+from skillopt_mcp.store import pool
 
 
 def spare_the_disk(patch: pytest.MonkeyPatch) -> None:
     """Let a process wait for no disk: what it has written outlives it, and only a power cut may take that."""
-    settings = (setting.replace("synchronous = full", "synchronous = off") for setting in driver._SETTINGS)
-    patch.setattr(driver, "_SETTINGS", tuple(settings))
+    settings = (setting.replace("synchronous = full", "synchronous = off") for setting in pool._SETTINGS)
+    patch.setattr(pool, "_SETTINGS", tuple(settings))
     patch.setattr(os, "fsync", _fsync)
 
 

@@ -8,7 +8,7 @@ import gc
 from pydantic import BaseModel, TypeAdapter
 
 from skillopt_mcp.reports import rendering
-from skillopt_mcp.store import driver
+from skillopt_mcp.store.pool import sqlite
 
 
 def _build(model: type[BaseModel]) -> None:
@@ -21,7 +21,7 @@ def _build(model: type[BaseModel]) -> None:
 _build(BaseModel)
 for adapter in [each for each in gc.get_objects() if type(each) is TypeAdapter]:
     adapter.rebuild()
-driver.sqlite()
+sqlite()
 for templates in (rendering._environment(), rendering._environment(is_html=False)):
     ending = ".html.j2" if templates.autoescape else ".md.j2"
     for name in templates.list_templates():

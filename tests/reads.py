@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from skillopt_mcp.store import driver
-from skillopt_mcp.store.pool import Pool, Value
+from skillopt_mcp.store.pool import Pool, Value, connect
 
 Read = list[tuple[str, Sequence[Value]]]
 
@@ -34,7 +33,7 @@ def noted() -> Iterator[Read]:
 
 def plans(store: Path, read: Read) -> list[str]:
     """Return SQLite's plan of each select."""
-    connection = driver.connect(store)
+    connection = connect(store)
     try:
         return [str(connection.execute(f"explain query plan {sql}", values).fetchall()) for sql, values in read]
     finally:

@@ -31,7 +31,7 @@ ONE_ROOM = {
     "mcp": {"server/"},
     "openai": {"backends/"},
     "anthropic": {"backends/"},
-    "filelock": {"store/owners.py"},
+    "filelock": {"store/files.py"},
     "zstandard": {"actions/hook_events.py"},
     "platformdirs": {"store/files.py"},
     "argparse": {"cli/"},

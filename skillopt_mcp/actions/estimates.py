@@ -17,7 +17,7 @@ from skillopt_mcp.core.calls import Role
 from skillopt_mcp.core.runs import Run
 from skillopt_mcp.core.tasks import Task
 from skillopt_mcp.prompts.rendering import MAX_REASKS
-from skillopt_mcp.store.ledger import Usual
+from skillopt_mcp.store.calls import Usual
 from skillopt_mcp.tasks.judges.checking import families
 from skillopt_mcp.training.config import Config
 from skillopt_mcp.training.plan import epoch_batches, search_splits, steps

@@ -11,8 +11,8 @@ from skillopt_mcp.core.next_step import NextStep, SkillState
 from skillopt_mcp.core.skills import Skill, short
 from skillopt_mcp.gates.promotion import GATE
 from skillopt_mcp.gates.rounds import DEFAULT_MARGIN
+from skillopt_mcp.store.files import is_locked
 from skillopt_mcp.store.opening import Store
-from skillopt_mcp.store.owners import is_locked
 from skillopt_mcp.store.pending import Pending
 from skillopt_mcp.workspace.skill_folders import handle
 

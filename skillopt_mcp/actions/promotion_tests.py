@@ -39,8 +39,8 @@ from skillopt_mcp.core.tracing import span
 from skillopt_mcp.gates.guard.capabilities import findings
 from skillopt_mcp.gates.power import power_of
 from skillopt_mcp.gates.promotion import ENOUGH_UNITS, GATE
+from skillopt_mcp.store.files import lock_run
 from skillopt_mcp.store.opening import Store
-from skillopt_mcp.store.owners import lock_run
 from skillopt_mcp.tasks.judges.checking import families
 from skillopt_mcp.tasks.judges.judging import attemptable, is_form_alone
 from skillopt_mcp.tasks.splits import stratified

@@ -34,8 +34,8 @@ from skillopt_mcp.gates.search import mean_score
 from skillopt_mcp.prompts.loading import load_prompts
 from skillopt_mcp.store.decisions import Discarding
 from skillopt_mcp.store.erasing import Erasing
+from skillopt_mcp.store.files import lock_run
 from skillopt_mcp.store.opening import Store
-from skillopt_mcp.store.owners import lock_run
 from skillopt_mcp.tasks.splits import stratified
 from skillopt_mcp.training.config import Config
 from skillopt_mcp.training.loop import MAX_REJECTED, Turn, guard_findings, step_work

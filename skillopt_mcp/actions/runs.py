@@ -45,7 +45,7 @@ from skillopt_mcp.gates.guard.evidence import carried
 from skillopt_mcp.gates.promotion import GATE
 from skillopt_mcp.gates.search import metric_value
 from skillopt_mcp.prompts.loading import Prompts, load_prompts, stored_prompts
-from skillopt_mcp.store.owners import is_locked
+from skillopt_mcp.store.files import is_locked
 from skillopt_mcp.training.config import Config
 from skillopt_mcp.training.gating import measured
 from skillopt_mcp.training.loop import train

@@ -20,10 +20,8 @@ from skillopt_mcp.core.results import Result
 from skillopt_mcp.core.text import counted
 from skillopt_mcp.documents.live_files import move_new
 from skillopt_mcp.store.copying import copy_store, is_database, read_lost, replace_store
-from skillopt_mcp.store.files import SIDE_FILES, refuse_network_file_system, remove_store
-from skillopt_mcp.store.marks import read_mark
+from skillopt_mcp.store.files import SIDE_FILES, held_locks, read_mark, refuse_network_file_system, remove_store
 from skillopt_mcp.store.opening import Store
-from skillopt_mcp.store.owners import held_locks
 from skillopt_mcp.workspace.skill_folders import is_gone
 
 

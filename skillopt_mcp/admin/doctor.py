@@ -21,8 +21,8 @@ from skillopt_mcp.admin.install.hosts import surroundings
 from skillopt_mcp.admin.install.installing import HostConnection, connections
 from skillopt_mcp.backends.wrappers import check_backend
 from skillopt_mcp.core.errors import SkillOptError, StoreError, UnsafeStore
-from skillopt_mcp.store import driver
 from skillopt_mcp.store.files import check_store, file_system, refuse_network_file_system, replaced_stores
+from skillopt_mcp.store.pool import connect, is_safe_for_wal, sqlite, sqlite_version, storage_errors
 from skillopt_mcp.workspace.skill_folders import default_roots, find_skill_folders, is_as_shipped
 from skillopt_mcp.workspace.skills import describe_unreadable, to_track
 from skillopt_mcp.workspace.workspace import Workspace
@@ -134,9 +134,9 @@ def diagnose(workspace: Workspace, specs: Sequence[str] = ()) -> Diagnosis:
     return Diagnosis(
         versions={"skillopt-mcp": __version__, "python": platform.python_version()}
         | {name: version(name) for name in _LIBRARIES},
-        sqlite=".".join(map(str, driver.sqlite_version())),
-        sqlite_driver=driver.sqlite().__name__.partition(".")[0],
-        safe_for_wal=driver.is_safe_for_wal(driver.sqlite_version()),
+        sqlite=".".join(map(str, sqlite_version())),
+        sqlite_driver=sqlite().__name__.partition(".")[0],
+        safe_for_wal=is_safe_for_wal(sqlite_version()),
         store=store,
         backends={"simulated": True} | {name: find_spec(name) is not None for name in _SDKS},
         checked=checked,
@@ -212,14 +212,14 @@ def _unwritable(path: Path, *, exists: bool) -> list[str]:
 
 def _look_inside(path: Path, problems: list[str]) -> dict[str, object]:
     """Return the journal mode of a store, and whether SQLite finds its pages sound, where they are few enough."""
-    connection = driver.connect(path)
+    connection = connect(path)
     try:
-        with driver.storage_errors(path):
+        with storage_errors(path):
             mode = str(connection.execute("pragma journal_mode").fetchone()[0])
         if path.stat().st_size > _MOST_CHECKED:
             return {"journal_mode": mode}
         try:
-            with driver.storage_errors(path):
+            with storage_errors(path):
                 [found] = connection.execute("pragma quick_check(1)").fetchone()
         except UnsafeStore:
             found = "some pages cannot be read"
@@ -235,9 +235,9 @@ def _held_log(path: Path) -> list[str]:
     log = Path(f"{path}-wal")
     if not log.exists() or (size := log.stat().st_size) <= _MOST_LOGGED:
         return []
-    connection = driver.connect(path)
+    connection = connect(path)
     try:
-        with driver.storage_errors(path):
+        with storage_errors(path):
             _, n_logged, n_brought_in = connection.execute("pragma wal_checkpoint(passive)").fetchone()
     finally:
         connection.close()

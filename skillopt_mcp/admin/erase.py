@@ -18,7 +18,7 @@ from skillopt_mcp.core.next_step import NextStep
 from skillopt_mcp.core.results import Result
 from skillopt_mcp.core.text import counted
 from skillopt_mcp.store.erasing import Doomed, Erasing, Shown
-from skillopt_mcp.store.owners import lock_run
+from skillopt_mcp.store.files import lock_run
 from skillopt_mcp.workspace.workspace import Workspace
 
 ERASED_SHOWN = 20

@@ -18,9 +18,8 @@ from skillopt_mcp.core.results import Result
 from skillopt_mcp.core.text import quoted
 from skillopt_mcp.gates.promotion import GATE, stand
 from skillopt_mcp.gates.recompute import recomputed
-from skillopt_mcp.store.files import check_store
+from skillopt_mcp.store.files import Mark, check_store, read_mark
 from skillopt_mcp.store.integrity import Damage, Integrity
-from skillopt_mcp.store.marks import Mark, read_mark
 from skillopt_mcp.store.opening import Store
 from skillopt_mcp.training.promotion_test import decision_of
 from skillopt_mcp.workspace.skill_folders import read_skill

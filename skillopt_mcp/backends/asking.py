@@ -20,8 +20,8 @@ from skillopt_mcp.core.calls import Call, Reply, Role, Rollout
 from skillopt_mcp.core.errors import BadInput, Waiting
 from skillopt_mcp.core.limits import MAX_CONCURRENCY
 from skillopt_mcp.store.calls import Settlement
+from skillopt_mcp.store.files import Owner
 from skillopt_mcp.store.opening import Store
-from skillopt_mcp.store.owners import Owner
 
 # The owner of calls that a deferred backend left open: not a process, so without a lock.
 HOST = "host"

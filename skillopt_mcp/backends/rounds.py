@@ -16,7 +16,7 @@ from skillopt_mcp.core.budgets import Cost, Spent
 from skillopt_mcp.core.calls import NOTHING, Call, Fault, Reply, Usage, served_name, storable, storable_messages
 from skillopt_mcp.core.errors import Outage, TurnedDown
 from skillopt_mcp.store.calls import Calls, Claim, FailedSend, Settled, Settlement
-from skillopt_mcp.store.owners import Owner
+from skillopt_mcp.store.files import Owner
 
 REJECTIONS: frozenset[Fault] = frozenset({"rate_limit", "overloaded"})
 # A task or a skill causes these itself: they are not an outage, and gates deal with missing replies.

@@ -33,7 +33,7 @@ from skillopt_mcp.gates.verdicts import by_change
 from skillopt_mcp.reports.inspecting import describe_sources, latest_decision, visible_verdict
 from skillopt_mcp.reports.listing import history, skill_row, skill_rows
 from skillopt_mcp.reports.run_report import served_rows
-from skillopt_mcp.store.owners import is_locked
+from skillopt_mcp.store.files import is_locked
 from skillopt_mcp.store.promotion_tests import TestAnswer, TestRow
 from skillopt_mcp.training.config import Config
 from skillopt_mcp.training.promotion_test import Test, stored_test

@@ -47,7 +47,7 @@ from skillopt_mcp.reports.details import (
 from skillopt_mcp.reports.listing import skill_row
 from skillopt_mcp.reports.run_report import describe_run, describe_served, served_rows
 from skillopt_mcp.store.erasing import Erasing
-from skillopt_mcp.store.owners import is_locked
+from skillopt_mcp.store.files import is_locked
 from skillopt_mcp.store.promotion_tests import TestRow
 from skillopt_mcp.training.promotion_test import stored_test
 from skillopt_mcp.workspace.evidence import kind_of_test, shown_origin

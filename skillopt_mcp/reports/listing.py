@@ -20,7 +20,7 @@ from skillopt_mcp.core.next_step import NextStep, SkillState
 from skillopt_mcp.core.results import History, HistoryRow, PromotedAway, SkillList, SkillRow, SplitCounts
 from skillopt_mcp.core.skills import Skill, short
 from skillopt_mcp.documents.diffs import unified_diff
-from skillopt_mcp.store.owners import is_locked
+from skillopt_mcp.store.files import is_locked
 from skillopt_mcp.store.tasks import Retirement
 from skillopt_mcp.workspace.skill_folders import (  # fmt: skip
     find_skill_folders,

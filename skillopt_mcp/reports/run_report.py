@@ -14,7 +14,7 @@ from skillopt_mcp.core.skills import short
 from skillopt_mcp.core.text import counted
 from skillopt_mcp.gates.verdicts import describe
 from skillopt_mcp.reports.details import ServedRow
-from skillopt_mcp.store.ledger import LedgerRow, Servings
+from skillopt_mcp.store.calls import LedgerRow, Servings
 from skillopt_mcp.training.config import Config
 from skillopt_mcp.training.plan import search_splits
 from skillopt_mcp.training.promotion_test import held_out

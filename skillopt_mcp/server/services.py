@@ -21,7 +21,7 @@ from skillopt_mcp.server.app import Services
 from skillopt_mcp.server.approval import DialogApprover
 from skillopt_mcp.server.lifecycle import Setup
 from skillopt_mcp.server.tools import tools_over
-from skillopt_mcp.store import driver
+from skillopt_mcp.store import pool
 from skillopt_mcp.workspace.workspace import ANSWER_BYTES, Workspace, shortened
 
 HOST = "host"
@@ -34,7 +34,7 @@ def open_services(setup: Setup, leaving: Future[None]) -> Services:
 
     Once `leaving` is done, no call waits for work in the background.
     """
-    driver.BUSY_TIMEOUT_S = BUSY_S
+    pool.BUSY_TIMEOUT_S = BUSY_S
     workspace = Workspace(
         setup.store_path,
         target=setup.target or HOST,

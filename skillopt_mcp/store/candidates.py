@@ -10,9 +10,8 @@ from skillopt_mcp.core.candidates import Candidate, CandidateOrigin, NewCandidat
 from skillopt_mcp.core.edits import Edit, EditReport, Op, UnmatchedReason
 from skillopt_mcp.core.errors import NotFound
 from skillopt_mcp.core.evidence import Trial
-from skillopt_mcp.store.driver import Connection
 from skillopt_mcp.store.events import append
-from skillopt_mcp.store.pool import Pool, Row
+from skillopt_mcp.store.pool import Connection, Pool, Row
 from skillopt_mcp.store.skills import add_version
 
 _CANDIDATE = "select id, skill_id, base_version, version_id, origin, reasoning, findings, run_id from candidate"

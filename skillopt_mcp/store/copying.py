@@ -8,11 +8,20 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from skillopt_mcp.core.errors import BadInput, Busy, UnsafeStore
-from skillopt_mcp.store import driver
-from skillopt_mcp.store.driver import Connection
-from skillopt_mcp.store.files import SIDE_FILES, check_store, is_empty, make_file, remove_store
-from skillopt_mcp.store.marks import forget_mark
-from skillopt_mcp.store.pool import has_schema
+from skillopt_mcp.store.files import SIDE_FILES, check_store, forget_mark, is_empty, make_file, remove_store
+from skillopt_mcp.store.pool import (
+    Connection,
+    connect,
+    explained,
+    failures,
+    has_schema,
+    is_busy,
+    is_damage,
+    is_safe_for_wal,
+    sqlite,
+    sqlite_version,
+    storage_errors,
+)
 
 _PAGES = 4096
 _MAGIC = b"SQLite format 3\0"
@@ -25,18 +34,18 @@ def copy_into(
 
     `advance` is called with how many pages are copied, and of how many. Raises StoreError, of the file at fault.
     """
-    copy = driver.connect(target)
+    copy = connect(target)
     try:
         # Held: else it would begin again with each write of another process.
-        with driver.storage_errors(path):
+        with storage_errors(path):
             source.execute("begin")
             source.execute("select 1 from sqlite_schema limit 1").fetchone()
-        with driver.storage_errors(target):
+        with storage_errors(target):
             try:
                 source.backup(copy, pages=_PAGES, progress=lambda _, left, n: advance(n - left, n))
-            except driver.failures() as error:
-                if driver.is_damage(error):
-                    raise driver.explained(error, path) from error
+            except failures() as error:
+                if is_damage(error):
+                    raise explained(error, path) from error
                 raise
             copy.execute("pragma journal_mode = delete")
     finally:
@@ -55,9 +64,9 @@ def copy_store(source: Path, target: Path, advance: Callable[[int, int], None] =
     the file is there or cannot be made, StoreError.
     """
     check_store(source)
-    connection = driver.connect(source)
+    connection = connect(source)
     try:
-        with driver.storage_errors(source):
+        with storage_errors(source):
             if not has_schema(connection, source):
                 raise is_empty(source)
         _make(target)
@@ -101,9 +110,9 @@ def read_lost(path: Path, backup: Path) -> list[tuple[str, str, str, float]]:
 
     Each is (kind, which, skill, error rate spent). Raises StoreError.
     """
-    connection = driver.connect(backup)
+    connection = connect(backup)
     try:
-        with driver.storage_errors(path):
+        with storage_errors(path):
             connection.execute("attach database ? as old", [str(path)])
             found: list[tuple[str, str, str, float]] = connection.execute(_LOST).fetchall()
             return found
@@ -118,16 +127,16 @@ def held_alone(path: Path) -> Iterator[None]:
     Raises Busy when another process has it open, UnsafeStore when it is too damaged to see that. (Of a store
     in rollback mode, an idle process is not seen; it gets an error when it writes next.)
     """
-    connection = driver.connect(path)
+    connection = connect(path)
     replaced = False
     try:
-        with driver.storage_errors(path):
+        with storage_errors(path):
             connection.execute(f"pragma busy_timeout = {ALONE_MS}")
             try:
                 connection.execute("pragma journal_mode = delete")
                 connection.execute("begin exclusive")
-            except driver.sqlite().OperationalError as error:
-                if driver.is_busy(error):
+            except sqlite().OperationalError as error:
+                if is_busy(error):
                     raise Busy(
                         f"another process has the store '{path}' open: end it (a host that runs the server, a replay), "
                         "then restore again; nothing was changed"
@@ -139,7 +148,7 @@ def held_alone(path: Path) -> Iterator[None]:
         if connection.in_transaction:
             connection.execute("rollback")
         if not replaced:
-            with driver.storage_errors(path):
+            with storage_errors(path):
                 _set_wal(connection)
         connection.close()
 
@@ -149,9 +158,9 @@ def replace_store(path: Path, new: Path, kept: Path) -> None:
 
     Raises Busy when another process has it open. A process that had it open unseen writes no more.
     """
-    connection = driver.connect(new)
+    connection = connect(new)
     try:
-        with driver.storage_errors(new):
+        with storage_errors(new):
             _set_wal(connection)
     finally:
         connection.close()
@@ -172,7 +181,7 @@ def replace_store(path: Path, new: Path, kept: Path) -> None:
 
 
 def _set_wal(connection: Connection) -> None:
-    if driver.is_safe_for_wal(driver.sqlite_version()):
+    if is_safe_for_wal(sqlite_version()):
         connection.execute("pragma journal_mode = wal")
 
 

@@ -9,9 +9,8 @@ from skillopt_mcp.core.candidates import Approval, Decision, PromotionKind, cand
 from skillopt_mcp.core.evidence import ACCEPTED, Trial
 from skillopt_mcp.gates.recompute import PERSON, PersonInputs, PersonVerdict
 from skillopt_mcp.store.candidates import insert_trials
-from skillopt_mcp.store.driver import Connection
 from skillopt_mcp.store.events import append
-from skillopt_mcp.store.pool import Pool, Row
+from skillopt_mcp.store.pool import Connection, Pool, Row
 from skillopt_mcp.store.promotion_tests import IS_SIMULATED
 
 _DECISION = "select skill_id, gate, base_version, version_id, scope, verdict, reason, inputs from decision"

@@ -12,8 +12,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import NamedTuple
 
-from skillopt_mcp.store.driver import Connection
-from skillopt_mcp.store.pool import Pool, Row
+from skillopt_mcp.store.pool import Connection, Pool, Row
 
 KINDS = {
     "root_added": "skill_root",

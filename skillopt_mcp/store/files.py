@@ -1,20 +1,33 @@
-"""Files: where the store is, which file systems it may be on, and how its files are made private and removed."""
+"""Files: where the store is, on which file systems, how its files are made private and removed, and those next to it.
+
+Its mark is a small file that says how many commits the store has had, so that `verify` notices when rows are gone. A
+commit counts itself in table mark, and writes the count into the file afterwards: the file may claim less than the
+store has, never more. Where it does claim more, rows are gone; then both stand still until a restore.
+
+Its owners say who may send a claimed call: each is a lock that dies with its process (no clock, no process ids).
+"""
 
 from __future__ import annotations
 
 import glob
+import json
 import os
 import re
+import secrets
 import time
 from collections.abc import Mapping
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
+from typing import NamedTuple, Protocol
 
 import platformdirs
 
 from skillopt_mcp.core.errors import NotFound, StoreError, UnsafeStore
-from skillopt_mcp.store.marks import MARK, forget_mark
 
+MARK = ".mark"
+_BYTES = 256
+_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 ENVIRONMENT = "SKILLOPT_STORE"
 SIDE_FILES = ("-wal", "-shm", "-journal")
 _FILLED_S = 2.0
@@ -177,3 +190,134 @@ def file_system_in(mount_table: str, path: str) -> str:
         if is_above and len(point) >= len(deepest):
             deepest, kind = point, source.split(" ")[0]
     return kind
+
+
+class Mark(NamedTuple):
+    """How many commits a store has had; up to `n_synced` of them, and the last event, a power cut takes none back."""
+
+    n: int
+    boot: str
+    n_synced: int
+    seq: int = 0
+    hash: str = ""
+
+    @property
+    def claimed(self) -> int:
+        """How many commits the store must have: all, as long as the machine has not booted again."""
+        return self.n if self.boot and self.boot == boot_id() else self.n_synced
+
+
+@cache
+def boot_id() -> str:
+    """Return the id that the machine has until it boots again; "" where it does not tell that."""
+    return _BOOT_ID.read_text("ascii").strip() if _BOOT_ID.exists() else ""
+
+
+def read_mark(path: Path) -> Mark | None:
+    """Return the mark of a store; None without one that can be read."""
+    try:
+        n, boot, n_synced, seq, last = json.loads(Path(f"{path}{MARK}").read_bytes())
+        return Mark(int(n), str(boot), int(n_synced), int(seq), str(last))
+    except (OSError, ValueError, TypeError):
+        return None
+
+
+def write_mark(path: Path, mark: Mark) -> None:
+    """Write the mark of a store in one piece; where it cannot be written, the one before stays."""
+    with suppress(OSError):
+        opened = os.open(f"{path}{MARK}", os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+        try:
+            os.fchmod(opened, 0o600)
+            os.pwrite(opened, json.dumps(mark).ljust(_BYTES).encode(), 0)
+        finally:
+            os.close(opened)
+
+
+def forget_mark(path: Path) -> None:
+    """Remove the mark of a store that is about to be another one."""
+    with suppress(FileNotFoundError):
+        os.unlink(f"{path}{MARK}")
+
+
+class Lock(Protocol):
+    """A lock file that this process holds; it is released when the process ends, however that happens."""
+
+    def release(self) -> None:
+        """Release it."""
+        ...
+
+
+class Owner:
+    """A name that is alive as long as this process holds the lock file of that name."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self.name = secrets.token_hex(8)
+        lock = _hold(self._path(self.name))
+        assert lock, "the name is new"
+        self._lock = lock
+
+    def _path(self, name: str) -> Path:
+        return self._folder / f"{name}.owner"
+
+    def is_alive(self, name: str) -> bool:
+        """Return whether the owner `name` still runs."""
+        if name == self.name:
+            return True
+        path = self._path(name)
+        if not path.exists():
+            return False
+        probe = _hold(path)
+        if probe is None:
+            return True
+        probe.release()
+        path.unlink(missing_ok=True)
+        return False
+
+    def close(self) -> None:
+        """Release the name; its unanswered claims may then be taken over."""
+        self._lock.release()
+        with suppress(OSError):
+            self._path(self.name).unlink(missing_ok=True)
+
+
+def held_locks(folder: Path) -> list[str]:
+    """Return the names of the locks in a folder that a live process holds."""
+    held = []
+    for path in sorted(folder.glob("*")) if folder.is_dir() else []:
+        probe = _hold(path)
+        if probe is None:
+            held.append(path.name)
+        else:
+            probe.release()
+    return held
+
+
+def lock_run(folder: Path, name: str) -> Lock | None:
+    """Return the held lock of one run, or None when another process holds it, for longer than to test it."""
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return _hold(folder / f"{name}.run", _MOMENT_S)
+
+
+def is_locked(folder: Path, name: str) -> bool:
+    """Return whether the lock of a run is held; no system can tell without taking it for a moment."""
+    lock = lock_run(folder, name)
+    if lock:
+        lock.release()
+    return lock is None
+
+
+_MOMENT_S = 0.1
+
+
+def _hold(path: Path, wait_s: float = 0) -> Lock | None:
+    # Loaded with the first lock: it loads asyncio, and recording and showing take no lock.
+    from filelock import FileLock, Timeout  # noqa: PLC0415
+
+    lock = FileLock(path, mode=0o600)
+    try:
+        lock.acquire(timeout=wait_s, poll_interval=0.01)
+    except Timeout:
+        return None
+    return lock

@@ -16,10 +16,9 @@ from pydantic import BaseModel, ConfigDict
 
 from skillopt_mcp.core.skills import files_digest
 from skillopt_mcp.core.tasks import task_digest
-from skillopt_mcp.store import driver
 from skillopt_mcp.store.events import KINDS, ChainLink, Events
-from skillopt_mcp.store.marks import Mark
-from skillopt_mcp.store.pool import Pool, Row, Value, prepare
+from skillopt_mcp.store.files import Mark
+from skillopt_mcp.store.pool import Pool, Row, Value, connect, prepare
 
 _PAGE = 500
 _SCHEMA = "select type, name, tbl_name, sql from sqlite_schema where name not like 'sqlite_stat%'"
@@ -174,7 +173,7 @@ class Integrity:
 
 def _expected_schema() -> set[Row]:
     path = Path(":memory:")
-    connection = driver.connect(path)
+    connection = connect(path)
     try:
         prepare(connection, path)
         return set(connection.execute(_SCHEMA).fetchall())

@@ -10,10 +10,9 @@ from typing import Literal, NamedTuple, cast
 from skillopt_mcp.core.budgets import Caps, Cost, Spent
 from skillopt_mcp.core.calls import Reply, Role
 from skillopt_mcp.store.calls import CHUNK, Bill, charge, claim_again, insert_reply, listed, n_affordable
-from skillopt_mcp.store.driver import Connection
 from skillopt_mcp.store.events import append
-from skillopt_mcp.store.marks import boot_id
-from skillopt_mcp.store.pool import Pool, Row
+from skillopt_mcp.store.files import boot_id
+from skillopt_mcp.store.pool import Connection, Pool, Row
 
 LeaseState = Literal["out", "answered", "failed", "withdrawn"]
 Answered = Literal["accepted", "duplicate", "late", "withdrawn"]

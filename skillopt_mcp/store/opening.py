@@ -6,19 +6,17 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Self, TypeVar
 
-from skillopt_mcp.store.arrivals import Arrivals
-from skillopt_mcp.store.calls import Budgets, Calls
+from skillopt_mcp.store.calls import Budgets, Calls, Ledger
 from skillopt_mcp.store.candidates import Candidates
 from skillopt_mcp.store.decisions import Decisions
 from skillopt_mcp.store.events import Events
 from skillopt_mcp.store.leases import Leases
-from skillopt_mcp.store.ledger import Ledger
 from skillopt_mcp.store.permissions import Commands, Permissions
 from skillopt_mcp.store.pool import Pool
 from skillopt_mcp.store.promotion_tests import PromotionTests
 from skillopt_mcp.store.promotions import Approvals, Promotions
 from skillopt_mcp.store.runs import Runs
-from skillopt_mcp.store.skills import Skills
+from skillopt_mcp.store.skills import Arrivals, Skills
 from skillopt_mcp.store.tasks import Retirements, Tasks
 from skillopt_mcp.store.trajectories import Trajectories
 

@@ -9,9 +9,8 @@ from pydantic import TypeAdapter
 from pydantic_core import to_json
 
 from skillopt_mcp.core.commands import Limits, RegisteredCommand
-from skillopt_mcp.store.driver import Connection
 from skillopt_mcp.store.events import append
-from skillopt_mcp.store.pool import Pool, Row
+from skillopt_mcp.store.pool import Connection, Pool, Row
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,25 +1,223 @@
-"""Pool: connections to one store file, how a new one is made, and the only ways to read and write it."""
+"""Pool: the one place that imports SQLite, judges whether it is safe, and reads and writes a store's file.
+
+A `Pool` lends connections to one file; how a new file is made is below it.
+"""
 
 from __future__ import annotations
 
 import ctypes
 import hashlib
 import os
+import shlex
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from functools import cache
+from importlib import import_module
 from pathlib import Path
+from resource import RLIM_INFINITY, RLIMIT_FSIZE, getrlimit
+from types import ModuleType
+from typing import Any, Protocol
 
-from skillopt_mcp.core.errors import StoreError, UnsafeStore
-from skillopt_mcp.store import driver
-from skillopt_mcp.store.driver import Connection
-from skillopt_mcp.store.files import is_empty, make_private, refuse_network_file_system
-from skillopt_mcp.store.marks import count_commit, read_mark, write_mark
+from skillopt_mcp.core.errors import BadInput, SkillOptError, StoreError, UnsafeStore
+from skillopt_mcp.store.files import (
+    Mark,
+    boot_id,
+    is_empty,
+    make_private,
+    read_mark,
+    refuse_network_file_system,
+    write_mark,
+)
 
 Value = str | int | float | bytes | None
 Row = tuple[Value, ...]
 _COUNT_EVERY_S = 0.1
+_COUNT = "insert into mark(id, n) values (1, 1) on conflict(id) do update set n = n + 1"
+BUSY_TIMEOUT_S = 30
+# What SQLite needs to begin at all: its shared memory and a page or two.
+_LEAST_ROOM = 1 << 17
+# What one transaction may add to a file.
+_MOST_AT_ONCE = 1 << 26
+_DAMAGE = ("SQLITE_CORRUPT", "SQLITE_NOTADB")
+# What is raised by a copy of a whole database carries no name.
+_UNNAMED = {
+    "database or disk is full": "SQLITE_FULL",
+    "disk I/O error": "SQLITE_IOERR",
+    "database disk image is malformed": "SQLITE_CORRUPT",
+    "file is not a database": "SQLITE_NOTADB",
+    "attempt to write a readonly database": "SQLITE_READONLY",
+    "unable to open database file": "SQLITE_CANTOPEN",
+    "database is locked": "SQLITE_BUSY",
+}
+_SETTINGS = (
+    "pragma page_size = 1024",  # of a new store: each commit writes whole pages, and most rows are small
+    "pragma synchronous = full",
+    "pragma wal_autocheckpoint = 8000",  # pages: a hot one is copied once, and a commit soon need not grow the log
+    "pragma journal_size_limit = 67108864",
+    "pragma trusted_schema = off",
+    "pragma cell_size_check = on",
+    "pragma mmap_size = 0",
+    "pragma secure_delete = on",
+)
+
+
+class Cursor(Protocol):
+    """What we use of a cursor."""
+
+    @property
+    def rowcount(self) -> int: ...
+    @property
+    def lastrowid(self) -> int | None: ...
+    def fetchone(self) -> Any: ...
+    def fetchall(self) -> list[Any]: ...
+    def __iter__(self) -> Iterator[Any]: ...
+
+
+class Connection(Protocol):
+    """What we use of a connection, whichever library it comes from."""
+
+    @property
+    def in_transaction(self) -> bool: ...
+    def execute(self, sql: str, values: Sequence[object] = ..., /) -> Cursor: ...
+    def executemany(self, sql: str, rows: Iterable[Sequence[object]], /) -> Cursor: ...
+    def backup(self, target: Any, /, *, pages: int, progress: Callable[[int, int, int], object]) -> None: ...
+    def close(self) -> None: ...
+
+
+@cache
+def sqlite() -> ModuleType:
+    """Return the driver, which takes 70 ms to load: pysqlite3 where it is installed."""
+    try:
+        return import_module("pysqlite3")
+    except ImportError:
+        return import_module("sqlite3")
+
+
+def is_safe_for_wal(version: tuple[int, ...]) -> bool:
+    """Return whether a SQLite of this version is free of the WAL-reset bug (fixed in 3.51.3, 3.50.7 and 3.44.6).
+
+    Two processes that write and checkpoint at one instant can lose a commit: https://sqlite.org/wal.html#walresetbug
+    """
+    if version >= (3, 51, 3):
+        return True
+    return (3, 50, 7) <= version < (3, 51) or (3, 44, 6) <= version < (3, 45)
+
+
+def sqlite_version() -> tuple[int, ...]:
+    """Return the version of the SQLite that is linked."""
+    return tuple(int(part) for part in str(sqlite().sqlite_version).split("."))
+
+
+def connect(path: Path) -> Connection:
+    """Return a connection with the settings that every connection has. Raises StoreError when it cannot be opened."""
+    with storage_errors(path):
+        connection: Connection = sqlite().connect(
+            str(path), timeout=BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False, cached_statements=1000
+        )
+        try:
+            for setting in _SETTINGS:
+                connection.execute(setting)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+
+@contextmanager
+def storage_errors(path: Path) -> Iterator[None]:
+    """Turn every failure of SQLite into a StoreError that says what to do, a value it cannot hold into BadInput."""
+    try:
+        yield
+    except failures() as error:
+        raise explained(error, path) from error
+
+
+@cache
+def failures() -> tuple[type[Exception], ...]:
+    """Return what a failure of the storage, or a value that it cannot hold, is raised as."""
+    return (sqlite().Error, UnicodeError, OverflowError)
+
+
+def explained(error: Exception, path: Path) -> SkillOptError:
+    """Return one of the `failures` as the error that says what to do."""
+    if _is_undecodable(error):
+        return _damaged(path)
+    if isinstance(error, UnicodeError | OverflowError):
+        return BadInput(f"a value cannot be stored ({error}): use text of valid Unicode, and smaller numbers")
+    name = _name(error)
+    if name.startswith(("SQLITE_READONLY", "SQLITE_CANTOPEN")) and (why := _find_hindrance(path, name)):
+        return StoreError(
+            f"the store '{path}' cannot be used there, for {why}, and even to read it takes writing: mend that, or "
+            f"copy it (cp -r {shlex.quote(str(path))}* FOLDER) and name the copy with --store"
+        )
+    if name.startswith("SQLITE_READONLY"):
+        return StoreError(f"the store '{path}' is read-only: make it writable, or name another with --store")
+    if name.startswith("SQLITE_CANTOPEN"):
+        return StoreError(f"the store '{path}' cannot be opened: check the folder's permissions, or use --store")
+    if name.startswith(("SQLITE_FULL", "SQLITE_IOERR")) and (why := _find_lack_of_space(path, name)):
+        return StoreError(f"the store '{path}' cannot be written, for {why}, and go on: what was stored is kept")
+    if name.startswith("SQLITE_IOERR"):
+        return StoreError(
+            f"the store '{path}' failed ({error}): if its -wal file was removed, end each process that uses the store, "
+            "which brings the rows back"
+        )
+    if is_busy(error):
+        return StoreError(f"the store '{path}' was locked for {BUSY_TIMEOUT_S} s: another process holds it; try again")
+    if name.startswith(_DAMAGE):
+        return _damaged(path)
+    return StoreError(f"the store '{path}' failed: {error}")
+
+
+def is_damage(error: Exception) -> bool:
+    """Return whether one of the `failures` is that what was read is damaged or no database."""
+    return _is_undecodable(error) or _name(error).startswith(_DAMAGE)
+
+
+def _is_undecodable(error: Exception) -> bool:
+    """Return whether what was read is not text; the error itself would show it."""
+    return isinstance(error, UnicodeDecodeError) or str(error).startswith("Could not decode to UTF-8")
+
+
+def is_busy(error: Exception) -> bool:
+    """Return whether one of the `failures` is that another process has the store, or a lock in it."""
+    return _name(error).startswith(("SQLITE_BUSY", "SQLITE_LOCKED"))
+
+
+def _name(error: Exception) -> str:
+    """Return SQLite's name of an error, "" where it has none."""
+    return getattr(error, "sqlite_errorname", "") or _UNNAMED.get(str(error), "")
+
+
+def _find_hindrance(path: Path, name: str) -> str:
+    """Return the cause of a failure of this name, "" where it is unknown."""
+    folder = path.parent
+    with suppress(OSError):
+        if os.statvfs(folder).f_flag & os.ST_RDONLY:
+            return f"'{folder}' lies on a read-only file system"
+        if not os.access(folder, os.W_OK | os.X_OK):
+            return f"you have no permission to write in '{folder}'"
+    files = [f"{path}{end}" for end in ("", "-wal", "-shm") if not name.startswith("SQLITE_READONLY")]
+    if any(os.path.exists(file) and not os.access(file, os.R_OK | os.W_OK) for file in files):
+        return f"you have no permission to read and write it (chmod 600 {shlex.quote(str(path))}*)"
+    return ""
+
+
+def _find_lack_of_space(path: Path, name: str) -> str:
+    """Return why there is no space for a store, with what to do about it, "" where that is unknown."""
+    with suppress(OSError):
+        space = os.statvfs(path.parent)
+        if name.startswith("SQLITE_FULL") or space.f_bavail * space.f_frsize < _LEAST_ROOM:
+            return f"the disk of '{path.parent}' is full: free some space"
+    longest = getrlimit(RLIMIT_FSIZE)[0]
+    lengths = [os.path.getsize(file) for file in (path, f"{path}-wal") if os.path.exists(file)]
+    if longest != RLIM_INFINITY and longest < max(lengths, default=0) + _MOST_AT_ONCE:
+        return f"no file may be longer than {longest:,} bytes here: raise the limit (ulimit -f)"
+    return ""
+
+
+def _damaged(path: Path) -> UnsafeStore:
+    return UnsafeStore(f"'{path}' is damaged or no store: nothing was changed; restore a backup or use --store")
 
 
 class Pool:
@@ -39,7 +237,7 @@ class Pool:
         self._file = _file_at(path)
         self._log_path, self._index_path = Path(f"{path}-wal"), Path(f"{path}-shm")
         self._refuse_second_index()
-        connection = driver.connect(path)
+        connection = connect(path)
         try:
             prepare(connection, path)
             modes = [connection.execute(f"pragma {name}").fetchone()[0] for name in ("journal_mode", "synchronous")]
@@ -55,19 +253,19 @@ class Pool:
 
     @contextmanager
     def _lent(self) -> Iterator[Connection]:
-        """Lend a connection; failures of the storage become StoreError as in `driver.storage_errors`."""
+        """Lend a connection; failures of the storage become StoreError as in `storage_errors`."""
         if self._closed or os.getpid() != self._pid:
             raise StoreError(f"the store '{self.path}' is closed in this process: open it again")
         self._check_there()
         try:
             connection = self._idle.pop()
         except IndexError:
-            connection = driver.connect(self.path)
+            connection = connect(self.path)
             connection.execute("pragma foreign_keys = on")
         try:
             yield connection
-        except driver.failures() as error:
-            raise driver.explained(error, self.path) from error
+        except failures() as error:
+            raise explained(error, self.path) from error
         finally:
             self._idle.append(connection)
             if self._closed:
@@ -94,7 +292,7 @@ class Pool:
                 yield connection
                 is_counted = not is_lazy or time.monotonic() - self._counted_at > _COUNT_EVERY_S
                 if is_counted and connection.execute(_CHANGES).fetchone() != before:
-                    mark = count_commit(connection, self.path, synced=not is_lazy)
+                    mark = _count_commit(connection, self.path, synced=not is_lazy)
                     self._counted_at = time.monotonic()
                 connection.execute("commit")
             except BaseException:
@@ -140,8 +338,8 @@ class Pool:
             try:
                 connection.execute("vacuum")
                 [is_kept, *_] = connection.execute("pragma wal_checkpoint(truncate)").fetchone()
-            except driver.failures() as error:
-                if not driver.is_busy(error):
+            except failures() as error:
+                if not is_busy(error):
                     raise
                 return False
             finally:
@@ -158,13 +356,13 @@ class Pool:
             if not os.path.isfile(self.path) or not os.path.getsize(self.path):
                 return
             try:
-                with closing(driver.sqlite().connect(self.path, timeout=0, isolation_level=None)) as probe:
+                with closing(sqlite().connect(self.path, timeout=0, isolation_level=None)) as probe:
                     # Without an index in a file, and only where no other process has the store open.
                     probe.execute("pragma locking_mode = exclusive")
                     probe.execute("select 1 from sqlite_schema").fetchone()
                 return
-            except driver.failures() as error:
-                if not driver.is_busy(error):
+            except failures() as error:
+                if not is_busy(error):
                     return  # opening it says what is wrong
             if time.monotonic() > deadline:
                 raise StoreError(_INDEX_LOST.format(path=self._index_path))
@@ -192,7 +390,7 @@ class Pool:
         with suppress(FileNotFoundError):
             if os.path.getsize(self._log_path):
                 return
-        with suppress(IndexError, *driver.failures()):
+        with suppress(IndexError, *failures()):
             connection = self._idle.pop()
             try:
                 connection.execute("pragma wal_checkpoint(passive)")
@@ -216,6 +414,18 @@ class Pool:
                     ctypes.pythonapi.Py_IncRef(ctypes.py_object(connection))  # the end of the process closes it
                 else:
                     connection.close()
+
+
+def _count_commit(connection: Connection, path: Path, *, synced: bool) -> Mark | None:
+    """Count the caller's transaction; return the mark to write after its commit, None where rows are gone."""
+    before = read_mark(path)
+    [n] = connection.execute("select coalesce(max(n), 0) from mark").fetchone()
+    if before and before.claimed > n:
+        return None
+    connection.execute(_COUNT)
+    last = connection.execute("select seq, hash from event order by seq desc limit 1").fetchone()
+    n_synced = n + 1 if synced else before.n_synced if before else 0
+    return Mark(n + 1, boot_id(), n_synced, *(last or ()))
 
 
 def _file_at(path: Path) -> tuple[int, int] | None:
@@ -265,7 +475,7 @@ def prepare(connection: Connection, path: Path) -> None:
     Raises StoreError when the file is not a store, or one of another version, UnsafeStore when this SQLite may not use
     its journal mode.
     """
-    with driver.storage_errors(path):
+    with storage_errors(path):
         is_new = not has_schema(connection, path)
         _set_journal_mode(connection, path, is_new=is_new)
         if not is_new:
@@ -305,27 +515,22 @@ def has_schema(connection: Connection, path: Path) -> bool:
 def _set_journal_mode(connection: Connection, path: Path, *, is_new: bool) -> None:
     """Choose WAL for a new store where it is safe. A store keeps its mode: another process may have it open."""
     mode = str(connection.execute("pragma journal_mode").fetchone()[0])
-    if driver.is_safe_for_wal(driver.sqlite_version()):
-        if is_new and mode != "wal":
-            _retry_while_busy(lambda: connection.execute("pragma journal_mode = wal"))
+    if is_safe_for_wal(sqlite_version()):
+        deadline = time.monotonic() + BUSY_TIMEOUT_S
+        while is_new and mode != "wal":
+            try:
+                connection.execute("pragma journal_mode = wal")
+                return
+            except sqlite().OperationalError as error:
+                if not is_busy(error) or time.monotonic() > deadline:
+                    raise
+            time.sleep(0.01)
     elif mode == "wal":
-        found = ".".join(map(str, driver.sqlite_version()))
+        found = ".".join(map(str, sqlite_version()))
         raise UnsafeStore(
             f"the store '{path}' is in WAL mode, and this Python's SQLite {found} can corrupt it: "
             "install pysqlite3>=0.6.1 next to skillopt-mcp, or name another file with --store"
         )
-
-
-def _retry_while_busy(action: Callable[[], object]) -> None:
-    deadline = time.monotonic() + driver.BUSY_TIMEOUT_S
-    while True:
-        try:
-            action()
-            return
-        except driver.sqlite().OperationalError as error:
-            if not driver.is_busy(error) or time.monotonic() > deadline:
-                raise
-        time.sleep(0.01)
 
 
 def _statements(sql: str) -> list[str]:
@@ -333,7 +538,7 @@ def _statements(sql: str) -> list[str]:
     found, pending = [], ""
     for line in sql.splitlines(keepends=True):
         pending += line
-        if line.rstrip().endswith(";") and driver.sqlite().complete_statement(pending):
+        if line.rstrip().endswith(";") and sqlite().complete_statement(pending):
             found.append(pending)
             pending = ""
     return found

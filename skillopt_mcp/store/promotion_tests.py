@@ -13,9 +13,8 @@ from skillopt_mcp.core.errors import Busy
 from skillopt_mcp.core.evidence import Arm, TestAttempt, Trial, Unanswered
 from skillopt_mcp.gates.promotion import Plan, alpha_of
 from skillopt_mcp.store.candidates import insert_trials
-from skillopt_mcp.store.driver import Connection
 from skillopt_mcp.store.events import append
-from skillopt_mcp.store.pool import Pool, Row, Value
+from skillopt_mcp.store.pool import Connection, Pool, Row, Value
 
 _TEST = (
     "select id, skill_id, base_version, version_id, release, number, backend, salt, tasks, plan, created_at"

@@ -15,10 +15,9 @@ from skillopt_mcp.core.candidates import (
     PromotionState,
     undone_by,
 )
-from skillopt_mcp.store.driver import Connection
 from skillopt_mcp.store.events import append
 from skillopt_mcp.store.permissions import Permission, is_granted
-from skillopt_mcp.store.pool import Pool, Row, Value
+from skillopt_mcp.store.pool import Connection, Pool, Row, Value
 
 _CHANGE = "skill_id = ? and kind = ? and from_version = ? and to_version = ?"
 _UNUSED = "not exists (select 1 from promotion where approval_id = approval.id)"

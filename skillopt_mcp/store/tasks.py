@@ -9,10 +9,9 @@ from typing import NamedTuple, cast
 
 from skillopt_mcp.core.judging import Judge, judge_json
 from skillopt_mcp.core.tasks import SPLITS, NewTask, Split, Task, TaskFile
-from skillopt_mcp.store.driver import Connection
 from skillopt_mcp.store.events import append, now
 from skillopt_mcp.store.permissions import Commands
-from skillopt_mcp.store.pool import Pool, Row
+from skillopt_mcp.store.pool import Connection, Pool, Row
 from skillopt_mcp.tasks.splits import Placed, StoredTask, default_name, files_json, place
 
 _ASKED, _GIVEN = (f"trim({text}, char(9, 10, 11, 12, 13, 32))" for text in ("prompt", "?2"))

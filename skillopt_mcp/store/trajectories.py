@@ -8,9 +8,8 @@ from typing import Literal, NamedTuple, cast
 
 from skillopt_mcp.core.calls import Message, messages_json, parse_messages
 from skillopt_mcp.core.evidence import Trajectory
-from skillopt_mcp.store.driver import Connection
 from skillopt_mcp.store.events import now
-from skillopt_mcp.store.pool import Pool, Row
+from skillopt_mcp.store.pool import Connection, Pool, Row
 
 IS_THERE = "id not in (select trajectory_id from erased)"
 WHOLE = (

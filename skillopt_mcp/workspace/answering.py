@@ -14,7 +14,7 @@ from skillopt_mcp.core.calls import Role
 from skillopt_mcp.core.errors import Busy, Refused
 from skillopt_mcp.core.runs import Answering, Run
 from skillopt_mcp.core.tasks import Task
-from skillopt_mcp.store.owners import Lock, lock_run
+from skillopt_mcp.store.files import Lock, lock_run
 from skillopt_mcp.tasks.environments.registry import environment_names
 from skillopt_mcp.workspace.evidence import judge_named, shown_origin
 from skillopt_mcp.workspace.workspace import Workspace

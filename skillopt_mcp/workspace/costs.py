@@ -17,7 +17,7 @@ from skillopt_mcp.core.errors import BadInput
 from skillopt_mcp.core.skills import SkillFiles
 from skillopt_mcp.core.tasks import Task
 from skillopt_mcp.core.text import counted
-from skillopt_mcp.store.ledger import LedgerRow
+from skillopt_mcp.store.calls import LedgerRow
 from skillopt_mcp.store.opening import Store
 from skillopt_mcp.tasks.judges.kinds.text import Exact
 

@@ -21,8 +21,8 @@ from skillopt_mcp.core.limits import FILE_BYTES, MIB, SKILL_BYTES, SKILL_DEPTH, 
 from skillopt_mcp.core.skills import MAIN_FILE, MEMORY_FILES, Skill, SkillFile, SkillFiles, is_memory, short
 from skillopt_mcp.core.text import is_passed_over, is_too_deep, is_unfit, quoted
 from skillopt_mcp.documents.live_files import find_file, replace_files, sweep
+from skillopt_mcp.store.files import lock_run
 from skillopt_mcp.store.opening import Store
-from skillopt_mcp.store.owners import lock_run
 
 _FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 # Without O_NONBLOCK a pipe put in the place of a file would hang the server.

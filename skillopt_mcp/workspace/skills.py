@@ -12,7 +12,7 @@ from skillopt_mcp.core.results import Result
 from skillopt_mcp.core.skills import Skill, SkillFiles, short
 from skillopt_mcp.core.text import dominant_ending, quoted, to_lf
 from skillopt_mcp.documents.lint import SETTLE, conflicts
-from skillopt_mcp.store.owners import lock_run
+from skillopt_mcp.store.files import lock_run
 from skillopt_mcp.store.skills import describe_recorded
 from skillopt_mcp.workspace.skill_folders import (
     find_skill_folders,

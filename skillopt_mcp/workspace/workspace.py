@@ -25,8 +25,8 @@ from skillopt_mcp.core.results import Result
 from skillopt_mcp.core.skills import Skill, SkillFiles, is_memory
 from skillopt_mcp.core.text import quoted
 from skillopt_mcp.documents.diffs import truncate_middle
+from skillopt_mcp.store.files import Owner
 from skillopt_mcp.store.opening import Store
-from skillopt_mcp.store.owners import Owner
 from skillopt_mcp.training.progress import Notify, Progress, silent
 from skillopt_mcp.workspace.callers import Caller
 from skillopt_mcp.workspace.skill_folders import (

@@ -14,7 +14,7 @@ from skillopt_mcp.actions.tasks import add_tasks
 from skillopt_mcp.backends.api.prompts import ROLLOUT
 from skillopt_mcp.backends.scripted import Rule
 from skillopt_mcp.core.results import Replayed
-from skillopt_mcp.store.driver import sqlite
+from skillopt_mcp.store.pool import sqlite
 from skillopt_mcp.training import promotion_test
 from skillopt_mcp.training.config import Config
 from skillopt_mcp.workspace.workspace import Workspace

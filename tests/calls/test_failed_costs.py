@@ -15,7 +15,7 @@ from skillopt_mcp.backends.spending import POLICIES, Budget
 from skillopt_mcp.core.budgets import Caps
 from skillopt_mcp.core.calls import Call, Fault, Reply, Usage
 from skillopt_mcp.core.errors import Outage, TurnedDown
-from skillopt_mcp.store.ledger import LedgerRow
+from skillopt_mcp.store.calls import LedgerRow
 from skillopt_mcp.store.opening import Store
 
 USED = Usage(60, 40, 0.25)

@@ -9,8 +9,8 @@ from asked import Logging, ask_all, rollouts, sent, texts
 from skillopt_mcp.backends.asking import Asker
 from skillopt_mcp.core.budgets import NO_CAPS, Cost, Spent
 from skillopt_mcp.store.calls import Bill, Settlement
+from skillopt_mcp.store.files import Owner, lock_run
 from skillopt_mcp.store.opening import Store
-from skillopt_mcp.store.owners import Owner, lock_run
 from tests.processes import Parent, Spawn, start, together
 
 DRAW, N = "r-1/e1s1", 30

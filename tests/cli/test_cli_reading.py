@@ -11,7 +11,7 @@ from console import parsed
 from skillopt_mcp.actions.demo import prepare_demo, run_demo
 from skillopt_mcp.actions.trajectories import Recording, record_trajectory
 from skillopt_mcp.cli.main import main
-from skillopt_mcp.store import driver
+from skillopt_mcp.store.pool import connect
 from skillopt_mcp.workspace.workspace import Workspace
 from tests.away import promote_alone
 
@@ -189,14 +189,14 @@ def test_an_unknown_skill_is_named_in_both_forms_of_the_answer(cli) -> None:
 
 
 def _newer(path) -> None:
-    connection = driver.connect(path)
+    connection = connect(path)
     connection.execute("pragma application_id = 1397444432")
     connection.execute("pragma user_version = 999")
     connection.close()
 
 
 def _foreign(path) -> None:
-    connection = driver.connect(path)
+    connection = connect(path)
     connection.execute("create table somebody(x)")
     connection.close()
 

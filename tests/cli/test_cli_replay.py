@@ -10,7 +10,7 @@ from console import BACKENDS, TARGET, parsed
 
 from skillopt_mcp.actions.runs import start_run
 from skillopt_mcp.backends.scripted import Scripted
-from skillopt_mcp.store.owners import lock_run
+from skillopt_mcp.store.files import lock_run
 from skillopt_mcp.training.config import Config
 from skillopt_mcp.workspace.workspace import Workspace
 

@@ -14,7 +14,7 @@ from changes import make_candidate
 from console import BACKENDS, TARGET, Cli, Place, parsed
 
 from skillopt_mcp.actions.runs import start_run
-from skillopt_mcp.store.owners import lock_run
+from skillopt_mcp.store.files import lock_run
 from skillopt_mcp.training.config import Config
 from skillopt_mcp.workspace.workspace import Workspace
 

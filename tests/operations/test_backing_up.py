@@ -12,15 +12,16 @@ from skillopt_mcp.actions.promotions.promoting import promote_skill
 from skillopt_mcp.admin.backup import Restored, back_up, restore_store
 from skillopt_mcp.admin.verify import verify_store
 from skillopt_mcp.core.errors import BadInput, Busy, NotFound, Refused, StoreError
-from skillopt_mcp.store import copying, driver
+from skillopt_mcp.store import copying
+from skillopt_mcp.store.files import Owner
 from skillopt_mcp.store.opening import Store
-from skillopt_mcp.store.owners import Owner
+from skillopt_mcp.store.pool import connect
 from skillopt_mcp.workspace.workspace import Workspace
 from tests.processes import exit_code
 
 
 def run_sql(path: Path, *statements: str) -> None:
-    connection = driver.connect(path)
+    connection = connect(path)
     for statement in statements:
         connection.execute(statement)
     connection.close()

@@ -8,7 +8,7 @@ import pytest
 from skillopt_mcp.admin import doctor as diagnosing
 from skillopt_mcp.admin.doctor import diagnose
 from skillopt_mcp.core.errors import StoreError
-from skillopt_mcp.store import driver
+from skillopt_mcp.store.pool import connect
 from skillopt_mcp.workspace.workspace import Workspace
 
 
@@ -76,7 +76,7 @@ def test_a_log_that_a_reader_keeps_from_being_brought_in_is_a_problem(
     path = tmp_path / "store.db"
     with Workspace(path) as workspace:
         workspace.store.permissions.add_root("/root")
-        reader = driver.connect(path)
+        reader = connect(path)
         reader.execute("begin")
         reader.execute("select * from skill_root").fetchall()
         for n in range(40):

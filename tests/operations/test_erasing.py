@@ -24,7 +24,7 @@ from skillopt_mcp.backends.scripted import Scripted
 from skillopt_mcp.core.calls import Call, Question
 from skillopt_mcp.core.errors import BadInput, Busy
 from skillopt_mcp.core.runs import Run
-from skillopt_mcp.store.owners import lock_run
+from skillopt_mcp.store.files import lock_run
 from skillopt_mcp.training.config import Config
 from skillopt_mcp.training.progress import Notify
 from skillopt_mcp.workspace.workspace import Workspace

@@ -20,7 +20,7 @@ from skillopt_mcp.backends.work_folders import WorkFolders
 from skillopt_mcp.core.calls import Call, Question
 from skillopt_mcp.core.errors import Busy
 from skillopt_mcp.store.erasing import Erasing
-from skillopt_mcp.store.owners import Lock, lock_run
+from skillopt_mcp.store.files import Lock, lock_run
 from skillopt_mcp.training.config import Config
 from skillopt_mcp.workspace.host_work import hand_out
 from skillopt_mcp.workspace.workspace import Workspace

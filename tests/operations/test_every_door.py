@@ -18,7 +18,7 @@ from skillopt_mcp.actions.promotions.consent import Consent
 from skillopt_mcp.cli.main import main
 from skillopt_mcp.core.errors import SkillOptError
 from skillopt_mcp.server.tools import Tools
-from skillopt_mcp.store.driver import connect
+from skillopt_mcp.store.pool import connect
 from skillopt_mcp.workspace.workspace import Workspace
 from tests.session_lines import claude_call, claude_said, claude_skill, claude_user
 

@@ -17,7 +17,7 @@ from skillopt_mcp.core.errors import BadInput, BadSkill, Busy, NotFound, Refused
 from skillopt_mcp.core.results import SkillRow
 from skillopt_mcp.reports.inspecting import inspect
 from skillopt_mcp.reports.listing import diff_versions, history, list_skills
-from skillopt_mcp.store.owners import lock_run
+from skillopt_mcp.store.files import lock_run
 from skillopt_mcp.workspace.skill_folders import lock_name
 from skillopt_mcp.workspace.skills import forget_skill, move_skill
 from skillopt_mcp.workspace.workspace import Workspace

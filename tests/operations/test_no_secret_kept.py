@@ -24,7 +24,7 @@ from skillopt_mcp.backends.base import BackendFault
 from skillopt_mcp.backends.scripted import Scripted
 from skillopt_mcp.core.calls import Call, Message, Question, Reply
 from skillopt_mcp.reports.inspecting import inspect
-from skillopt_mcp.store.driver import connect
+from skillopt_mcp.store.pool import connect
 from skillopt_mcp.training.config import Config
 from skillopt_mcp.workspace.redactors import known_here, open_redactor
 from skillopt_mcp.workspace.workspace import Workspace

@@ -23,8 +23,7 @@ from skillopt_mcp.core.runs import Run
 from skillopt_mcp.core.tasks import NewTask, Split
 from skillopt_mcp.gates.promotion import GATE
 from skillopt_mcp.reports.listing import list_skills
-from skillopt_mcp.store.driver import Connection
-from skillopt_mcp.store.pool import Pool
+from skillopt_mcp.store.pool import Connection, Pool
 from skillopt_mcp.tasks.judges.judging import parse_judge
 from skillopt_mcp.tasks.splits import DEFAULT_SHARES
 from skillopt_mcp.training.config import Config

@@ -18,8 +18,8 @@ from skillopt_mcp.admin.verify import verify_store
 from skillopt_mcp.backends.scripted import Scripted
 from skillopt_mcp.core.calls import Call, Reply, Rollout
 from skillopt_mcp.core.results import Evaluated
+from skillopt_mcp.store.calls import ServedBy, Servings
 from skillopt_mcp.store.erasing import Erasing
-from skillopt_mcp.store.ledger import ServedBy, Servings
 from skillopt_mcp.store.pool import Pool
 from skillopt_mcp.workspace.workspace import Workspace
 

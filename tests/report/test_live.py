@@ -20,7 +20,7 @@ from benchmarks.doors import command, run
 from benchmarks.report import violations, visited
 from skillopt_mcp.actions.candidates import propose_edits
 from skillopt_mcp.actions.runs import start_run
-from skillopt_mcp.store.owners import lock_run
+from skillopt_mcp.store.files import lock_run
 from skillopt_mcp.training.config import Config
 from skillopt_mcp.workspace.workspace import Workspace
 

@@ -16,7 +16,6 @@ from skillopt_mcp.server import services
 from skillopt_mcp.server.app import INSTRUCTIONS, Services, SkillOptServer
 from skillopt_mcp.server.lifecycle import Setup
 from skillopt_mcp.server.tools import CALL_WAIT_S
-from skillopt_mcp.store import driver
 from skillopt_mcp.store.opening import Store
 
 TOOLS = [
@@ -206,7 +205,7 @@ def test_a_store_that_another_process_holds_for_long_is_shown_before_a_call_has_
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert services.BUSY_S < CALL_WAIT_S
-    monkeypatch.setattr(driver, "BUSY_TIMEOUT_S", 30)
+    monkeypatch.setattr("skillopt_mcp.store.pool.BUSY_TIMEOUT_S", 30)
     monkeypatch.setattr(services, "BUSY_S", 0)
     monkeypatch.chdir(tmp_path)
     skill, call = make_skill(tmp_path), {"task": "Add the page up."}

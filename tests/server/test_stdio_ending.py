@@ -12,7 +12,7 @@ from full_server import SEED, World
 from stdio_peer import StdioPeer, call_frame, serve_command
 from tool_calls import add_held_out_task, make_skill
 
-from skillopt_mcp.store import driver
+from skillopt_mcp.store.pool import connect
 
 GONE_S = 3.0
 CLIENT = {"name": "test", "version": "1"}
@@ -93,7 +93,7 @@ def test_a_server_that_no_one_reads_from_is_gone_within_3_seconds_in_the_middle_
         server.stdin.write(b"\n".join([opening(), record(1, skill), b""]))
         server.stdin.flush()
         assert [json.loads(server.stdout.readline())["id"] for _ in range(2)] == [0, 1]
-        other = driver.connect(store)
+        other = connect(store)
         try:
             other.execute("begin immediate")
             server.stdin.write(record(2, skill) + b"\n")

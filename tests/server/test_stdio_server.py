@@ -17,7 +17,7 @@ from tool_calls import Era, add_held_out_task, make_skill
 
 GONE_S = 3.0
 SLOW_WORLD = ("--target", "simulated:honest,seed=1,latency_ms=600000")
-HEAVY = ("pysqlite3", "openai", "anthropic", "yaml", "re2", "numpy", "skillopt_mcp.store.driver")
+HEAVY = ("pysqlite3", "openai", "anthropic", "yaml", "re2", "numpy", "skillopt_mcp.store.pool")
 
 
 def id_first(argument: bytes) -> bytes:
@@ -192,7 +192,7 @@ def test_vendor_libraries_are_not_imported_by_work_on_a_simulation(tmp_path: Pat
         peer.process.stdin.close()
         assert peer.process.wait(GONE_S) == 0
     imported = heavy_modules(log.read_bytes())
-    assert "skillopt_mcp.store.driver" in imported
+    assert "skillopt_mcp.store.pool" in imported
     assert imported & {"openai", "anthropic"} == set()
 
 

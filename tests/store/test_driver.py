@@ -9,8 +9,8 @@ from types import SimpleNamespace
 import pytest
 
 from skillopt_mcp.core.errors import BadInput, StoreError, UnsafeStore
-from skillopt_mcp.store import driver, files
-from skillopt_mcp.store.pool import Pool
+from skillopt_mcp.store import files
+from skillopt_mcp.store.pool import Pool, explained, is_safe_for_wal, sqlite
 
 MOUNTS = """\
 22 1 254:0 / / rw,relatime shared:1 - ext4 /dev/vda rw
@@ -32,7 +32,7 @@ MOUNTS = """\
 
 def test_where_pysqlite3_cannot_be_loaded_pythons_own_driver_serves(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pysqlite3", None)
-    assert driver.sqlite.__wrapped__().__name__ == "sqlite3"
+    assert sqlite.__wrapped__().__name__ == "sqlite3"
 
 
 @pytest.mark.parametrize(
@@ -57,7 +57,7 @@ def test_where_pysqlite3_cannot_be_loaded_pythons_own_driver_serves(monkeypatch:
     ],
 )
 def test_only_a_sqlite_without_the_wal_reset_bug_is_safe_for_wal(version: tuple[int, ...], is_safe: bool) -> None:
-    assert driver.is_safe_for_wal(version) is is_safe
+    assert is_safe_for_wal(version) is is_safe
 
 
 @pytest.mark.parametrize(
@@ -147,7 +147,7 @@ def test_a_value_that_sqlite_cannot_hold_is_bad_input(pool: Pool, value: str | i
 def test_a_lock_held_too_long_is_a_store_error_that_says_to_try_again(
     pool: Pool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(driver, "BUSY_TIMEOUT_S", 0)
+    monkeypatch.setattr("skillopt_mcp.store.pool.BUSY_TIMEOUT_S", 0)
     other = Pool(pool.path)
     said = "was locked for 0 s: another process holds it; try again"
     with pool.write():
@@ -161,9 +161,9 @@ def test_a_lock_held_too_long_is_a_store_error_that_says_to_try_again(
 
 def refused(name: str, path: Path) -> str:
     """Return what is said of a failure of SQLite that has this name."""
-    error = driver.sqlite().OperationalError("unable")
+    error = sqlite().OperationalError("unable")
     error.sqlite_errorname = name
-    return str(driver.explained(error, path))
+    return str(explained(error, path))
 
 
 def test_a_store_that_cannot_be_written_where_it_lies_says_why_and_how_to_read_it(

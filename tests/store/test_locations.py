@@ -3,9 +3,8 @@
 import os
 from pathlib import Path
 
-from skillopt_mcp.store.files import store_path
+from skillopt_mcp.store.files import lock_run, store_path
 from skillopt_mcp.store.opening import Store
-from skillopt_mcp.store.owners import lock_run
 
 
 def test_a_link_to_a_store_leads_to_the_same_locks(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from children import SKILL, attempt, record_on_cue, write_once
 from skillopt_mcp.admin.backup import back_up, restore_store
 from skillopt_mcp.admin.verify import verify_store
 from skillopt_mcp.core.errors import Refused, StoreError
-from skillopt_mcp.store import marks
+from skillopt_mcp.store import files
 from skillopt_mcp.store.files import make_private
 from skillopt_mcp.store.opening import Store
 from skillopt_mcp.store.pool import Pool
@@ -138,7 +138,7 @@ def test_a_restore_and_a_new_store_reset_what_is_claimed(store: Store, path: Pat
     assert codes(path) == []
     path.unlink()
     make_private(path)
-    assert marks.read_mark(path) is None
+    assert files.read_mark(path) is None
 
 
 def test_an_event_that_was_removed_from_the_end_is_noticed(store: Store) -> None:
@@ -153,18 +153,18 @@ def test_an_event_that_was_removed_from_the_end_is_noticed(store: Store) -> None
         connection.execute("delete from skill_root where path = '/b'")
         connection.execute(rule)
     pool.close()
-    marks.write_mark(store.path, marks.Mark(2, "", 2, 2, "0" * 64))
+    files.write_mark(store.path, files.Mark(2, "", 2, 2, "0" * 64))
     assert codes(store.path) == ["head"]
 
 
 def test_after_a_power_cut_only_what_was_synced_is_claimed(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("skillopt_mcp.store.pool._COUNT_EVERY_S", 0.0)
     record(store, 1)
-    mark = marks.read_mark(store.path)
+    mark = files.read_mark(store.path)
     assert mark
     assert mark.n > mark.n_synced == mark.n - 1
     assert mark.claimed == mark.n
-    monkeypatch.setattr(marks, "boot_id", lambda: "another")
+    monkeypatch.setattr(files, "boot_id", lambda: "another")
     assert mark.claimed == mark.n_synced
 
 
@@ -173,7 +173,7 @@ def test_the_mark_is_the_users_alone_and_one_that_cannot_be_read_claims_nothing(
     mark = Path(f"{store.path}.mark")
     assert mark.stat().st_mode & 0o777 == 0o600
     mark.write_bytes(b"[1")
-    assert (marks.read_mark(store.path), codes(store.path)) == (None, [])
+    assert (files.read_mark(store.path), codes(store.path)) == (None, [])
     mark.unlink()
     os.symlink("/nowhere", mark)
     record(store, 1, "later")

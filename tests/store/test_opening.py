@@ -12,10 +12,9 @@ import pytest
 from children import SKILL, open_each, write_once
 
 from skillopt_mcp.core.errors import StoreError, UnsafeStore
-from skillopt_mcp.store import driver
 from skillopt_mcp.store.files import store_path
 from skillopt_mcp.store.opening import Store
-from skillopt_mcp.store.pool import APPLICATION_ID, Pool, has_schema, schema_id
+from skillopt_mcp.store.pool import APPLICATION_ID, Pool, connect, has_schema, schema_id
 from tests.processes import Spawn, start, together
 
 ROUNDS = 8
@@ -27,7 +26,7 @@ def fingerprint(path: Path) -> dict[str, str]:
 
 
 def run_sql(path: Path, *statements: str) -> None:
-    connection = driver.connect(path)
+    connection = connect(path)
     for statement in statements:
         connection.execute(statement)
     connection.close()
@@ -62,7 +61,7 @@ def test_a_store_that_another_process_makes_during_the_look_at_it_is_not_refused
         """A connection to an empty file, which another process makes a store after each statement."""
 
         def __init__(self) -> None:
-            self.real = driver.connect(path)
+            self.real = connect(path)
 
         def execute(self, sql: str) -> Any:
             rows = self.real.execute(sql).fetchall()
@@ -151,7 +150,7 @@ def test_a_read_only_store_is_refused_on_the_first_write(path: Path, spawn: Spaw
 
 
 def test_a_vulnerable_sqlite_makes_a_store_with_a_rollback_journal(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(driver, "sqlite_version", lambda: (3, 40, 1))
+    monkeypatch.setattr("skillopt_mcp.store.pool.sqlite_version", lambda: (3, 40, 1))
     pool = Pool(path)
     assert pool.row("pragma journal_mode") == ("delete",)
     with pool.write() as connection:
@@ -167,7 +166,7 @@ def test_a_vulnerable_sqlite_makes_a_store_with_a_rollback_journal(path: Path, m
 def test_a_vulnerable_sqlite_refuses_a_store_in_wal_mode_untouched(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     Store(path).close()
     before = fingerprint(path)
-    monkeypatch.setattr(driver, "sqlite_version", lambda: (3, 40, 1))
+    monkeypatch.setattr("skillopt_mcp.store.pool.sqlite_version", lambda: (3, 40, 1))
     with pytest.raises(UnsafeStore, match=f"'{path}' is in WAL mode, and this Python's SQLite 3.40.1 can corrupt it"):
         Store(path)
     assert fingerprint(path) == before

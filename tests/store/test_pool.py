@@ -7,9 +7,8 @@ import pytest
 from children import SKILL, count, fork
 
 from skillopt_mcp.core.errors import StoreError
-from skillopt_mcp.store.driver import Connection, Cursor, sqlite
 from skillopt_mcp.store.opening import Store
-from skillopt_mcp.store.pool import Pool
+from skillopt_mcp.store.pool import Connection, Cursor, Pool, sqlite
 from tests.processes import Spawn, together
 
 

@@ -8,8 +8,7 @@ from test_stored_calls import claimed, keys
 from skillopt_mcp.core.budgets import NO_CAPS, Spent
 from skillopt_mcp.core.calls import Reply
 from skillopt_mcp.core.errors import StoreError
-from skillopt_mcp.store.calls import Bill, Settlement
-from skillopt_mcp.store.ledger import ServedBy, Servings
+from skillopt_mcp.store.calls import Bill, ServedBy, Servings, Settlement
 from skillopt_mcp.store.opening import Store
 from skillopt_mcp.store.pool import Pool
 

@@ -34,8 +34,8 @@ from skillopt_mcp.core.text import quoted
 from skillopt_mcp.documents.live_files import check_replaceable, replace_files
 from skillopt_mcp.gates.guard.capabilities import secrets_added
 from skillopt_mcp.gates.promotion import GATE
+from skillopt_mcp.store.files import lock_run
 from skillopt_mcp.store.opening import Store
-from skillopt_mcp.store.owners import lock_run
 from skillopt_mcp.workspace.skill_folders import (
     files_folder,
     handle,
