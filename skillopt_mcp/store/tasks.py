@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import NamedTuple, cast
 
 from skillopt_mcp.core.judging import Judge, judge_json
@@ -53,7 +54,8 @@ class Tasks:
                 if login is not None and task_id is not None:
                     values = [each.split, task_id]
                     connection.execute("update task set split = ?, waits = 0 where id = ? and waits", values)
-                    marked.append((task_id, _seen_digest(task.digest, task.group, task.judge, programs), login))
+                    names = _parse(judge_json(task.judge))[1]
+                    marked.append((task_id, _seen_digest(task.digest, task.group, names, programs), login))
             if marked:
                 sql = "insert or replace into adoption(task_id, digest, login) values (?, ?, ?)"
                 connection.executemany(sql, marked)
@@ -97,11 +99,19 @@ class Tasks:
         return {each.name: each.fingerprint for each in Commands(self._pool).list_commands()}
 
 
-def _seen_digest(digest: str, group: str, judge: Judge, programs: Mapping[str, str]) -> str:
-    """The digest of what a person looks at: all of a task that can change a verdict."""
-    from skillopt_mcp.tasks.judges.judging import missing_programs  # noqa: PLC0415 (see `_task`)
+@lru_cache(maxsize=1024)  # a suite is read many times, and most of that is its judges
+def _parse(judge: str) -> tuple[Judge, list[str]]:
+    """A judge as it is stored, and the names of the programs that it needs."""
+    # Loads every kind of judge, of which listing skills and rolling back need none.
+    from skillopt_mcp.tasks.judges.judging import missing_programs, parse_judge_json  # noqa: PLC0415
 
-    used = sorted((name, programs.get(name)) for name in missing_programs(judge, ()))
+    parsed = parse_judge_json(judge)
+    return parsed, missing_programs(parsed, ())
+
+
+def _seen_digest(digest: str, group: str, names: Iterable[str], programs: Mapping[str, str]) -> str:
+    """The digest of what a person looks at: all of a task that can change a verdict."""
+    used = [(name, programs.get(name)) for name in names]
     return hashlib.sha256(json.dumps([digest, group, used]).encode()).hexdigest()
 
 
@@ -134,10 +144,7 @@ _PLACED = (
 
 def _task(row: Row, programs: Mapping[str, str]) -> Task:
     task_id, skill_id, name, prompt, judge, split, digest, tags, files, group, folder, waits, at, seen = row
-    # Loads every kind of judge, of which listing skills and rolling back need none.
-    from skillopt_mcp.tasks.judges.judging import parse_judge_json  # noqa: PLC0415
-
-    parsed = parse_judge_json(str(judge))
+    parsed, names = _parse(str(judge))
     return Task(
         id=cast(int, task_id),
         skill_id=cast(int, skill_id),
@@ -151,7 +158,7 @@ def _task(row: Row, programs: Mapping[str, str]) -> Task:
         group=str(group),
         folder=str(folder),
         waits=bool(waits),
-        looked_at=seen is not None and seen == _seen_digest(str(digest), str(group), parsed, programs),
+        looked_at=seen is not None and seen == _seen_digest(str(digest), str(group), names, programs),
         created_at=str(at),
     )
 
