@@ -61,8 +61,7 @@ def own(found: dict[str, Any]) -> dict[str, Any]:
 def test_install_adds_an_entry_that_starts_and_uninstall_leaves_every_byte(
     bench: Workbench, home: Path, host: str
 ) -> None:
-    if host != STARTED:
-        bench.prepare = start_no_server
+    bench.prepare = start_no_server
     put_claude(home / "bin", home)
     bench.environ["PATH"] = f"{home / 'bin'}:{bench.environ['PATH']}"
     name, text, key = HOSTS[host]
@@ -73,7 +72,9 @@ def test_install_adds_an_entry_that_starts_and_uninstall_leaves_every_byte(
     bench.facts("install", host, dry_run=True)
     assert bench.run("install", host).exit_code == (0 if host == "vscode" else 1), "what is written needs a yes"
     assert files_of(home) == before
+    bench.prepare = None if host == STARTED else start_no_server
     shown = bench.facts("install", host, yes=True)
+    bench.prepare = start_no_server
     if host == "vscode":
         assert files_of(home) == before, "its file is the person's to edit"
         snippet = json.loads(str(shown["by_hand"][0]).partition(":\n")[2])

@@ -181,7 +181,7 @@ def test_what_a_person_saves_during_a_change_is_what_stays(desk: Desk, kind: str
         while (ended := disturb(n))[1] >= n:
             assert desk.skill_file.read_bytes() == MINE, (n, ended)
             desk.bring_back(kept)
-            n += 1 if kind == "promote" else EVERY
+            n += EVERY
     assert n > 15
 
 

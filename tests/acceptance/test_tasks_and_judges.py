@@ -230,13 +230,14 @@ def test_a_program_that_judges_is_registered_by_a_person_and_stops_where_it_chan
     program, seen = scratch / "judge.sh", tmp_path / "replies.json"
     program.write_text('#!/bin/sh\nread answer\n[ "$answer" = salve ]\n')
     program.chmod(0o755)
-    rows = [{**row, "id": f"p{row['id']}", "judge": {"kind": "command", "name": "own"}} for row in tasks_of(12, seed=5)]
+    judges = [{"kind": "command", "name": "own"}] * 2 + [{"kind": "exact", "expected": "salve"}] * 10
+    rows = [{**row, "judge": judge} for row, judge in zip(tasks_of(12, seed=5), judges, strict=True)]
     (tmp_path / "t.jsonl").write_text("\n".join(map(json.dumps, rows)))
     skill = desk.make_skill("other")
-    assert desk.run("tasks add", skill, tmp_path / "t.jsonl", json=True).facts["added"] == 0
+    assert desk.run("tasks add", skill, tmp_path / "t.jsonl", json=True).facts["added"] == 10
     assert desk.run("tasks judges add", "own", "--", program).exit_code == 1, "it needs a yes"
     judges_add(desk, program)
-    assert desk.facts("tasks add", skill, tmp_path / "t.jsonl")["added"] == 12
+    assert desk.facts("tasks add", skill, tmp_path / "t.jsonl")["added"] == 2
     replies = {"rollout": [{"match": LESSON, "reply": "salve"}, {"match": "slow", "reply": "wait"}, "hm"]}
     seen.write_text(json.dumps(replies))
     with desk.serve(target=f"scripted:{seen}") as server:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-import subprocess
+import os
 
 import pytest
 from changes import at_a_terminal
 
 from tests.away import promote_alone
+from tests.processes import Script
 
 NOTE = "promoted while you were away"
 
@@ -31,11 +32,9 @@ def test_a_session_begins_with_what_was_promoted_without_a_person_until_one_has_
 
     def begun() -> str:
         event = json.dumps({"hook_event_name": "SessionStart", "transcript_path": "/nowhere"})
-        done = subprocess.run(
-            [*place.command, "capture"], input=event, capture_output=True, text=True, timeout=60, check=True
-        )
-        assert done.stderr == ""
-        return done.stdout
+        script = Script([*place.command, "capture"], place.skill_path, os.environ, stdin=event)
+        assert (script.wait(), script.err) == (0, "")
+        return script.out
 
     assert begun() == "", "nothing was promoted"
     handle, old = promote_alone(place.store_path, place.skill_path)

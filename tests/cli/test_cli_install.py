@@ -15,6 +15,7 @@ import pytest
 from console import SCRIPT, Cli, Place, parsed, run_forked, start_no_server
 
 from skillopt_mcp.cli.main import main
+from tests.processes import Script
 from tests.session_lines import claude_said, claude_skill, claude_user, joined
 
 
@@ -49,18 +50,14 @@ def test_what_is_left_to_a_person_is_printed_and_nothing_is_asked(
     assert not (home / ".claude.json").exists()
 
 
-def test_install_keeps_the_store_and_the_backends_that_were_named(cli: Cli, home: Path, tmp_path: Path) -> None:
+def test_install_keeps_the_store_and_the_backends_that_were_named(quick: Cli, home: Path, tmp_path: Path) -> None:
     store = tmp_path / "s.db"
-    installed = parsed(
-        cli("install", "codex", "--hooks", "--yes", "--json", "--target", "simulated:honest", store=store)
-    )
-    assert installed["status"] == "installed"
+    command = ("--store", str(store), "install", "codex", "--yes", "--json", "--target", "simulated:honest")
+    assert parsed(quick(*command, "--hooks"))["status"] == "installed"
     config = (home / ".codex/config.toml").read_text()
     assert f'args = ["serve", "--store", "{store}", "--target", "simulated:honest"]' in config
     assert f"capture --store {store} || true" in (home / ".codex/hooks.json").read_text()
-    assert parsed(cli("install", "codex", "--yes", "--json", "--target", "simulated:honest", store=store))[
-        "status"
-    ] == ("unchanged")
+    assert parsed(quick(*command))["status"] == "unchanged"
     assert not store.exists()
 
 
@@ -169,20 +166,15 @@ def answered(home: Path, meanwhile: str) -> str:
     config.parent.mkdir()
     config.write_text("{}\n")
     keyboard, screen = pty.openpty()
+    program = Script([SCRIPT, "install", "cursor"], home, os.environ, [os.ttyname(screen)] * 3, prepare=start_no_server)
     shown = b""
-    with subprocess.Popen(
-        [SCRIPT, "install", "cursor"], stdin=screen, stdout=screen, stderr=screen, cwd=home
-    ) as program:
-        os.close(screen)
-        while b"[y/N]" not in shown:
-            shown += os.read(keyboard, 4096)
-        config.write_text(meanwhile)
-        os.write(keyboard, b"y\n")
-        with suppress(OSError):
-            while os.read(keyboard, 4096):
-                pass
-    os.close(keyboard)
-    assert program.returncode == 0
+    while b"[y/N]" not in shown:
+        shown += os.read(keyboard, 4096)
+    config.write_text(meanwhile)
+    os.write(keyboard, b"y\n")
+    assert program.wait() == 0
+    for each in (keyboard, screen):
+        os.close(each)
     return config.read_text()
 
 

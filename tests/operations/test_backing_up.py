@@ -159,7 +159,7 @@ def test_a_restore_that_is_killed_leaves_the_old_store_or_the_backup(
         path.write_bytes(b"\0" * 100 + path.read_bytes()[100:])
         path.with_name(f"{path.name}-wal").write_bytes(b"of the old one")
     before = {each.name: each.read_bytes() for each in folder.iterdir() if each.is_file()}
-    ended = []
+    ended, sound = [], set[bytes]()
     for call in range(1, 30):
         ended.append(exit_code(killed_at, path, backup, call, within_s=60))
         if is_damaged and path.read_bytes() == before[path.name]:
@@ -171,7 +171,9 @@ def test_a_restore_that_is_killed_leaves_the_old_store_or_the_backup(
             assert whole, "the old store is somewhere with all of its files"
         else:
             assert roots(path) in ([str(place.root)], ["/later", str(place.root)])
-            assert verify_store(path).problems == []
+            if (content := path.read_bytes()) not in sound:
+                assert verify_store(path).problems == []
+                sound.add(content)
         if ended[-1] == 0:
             break
         for each in folder.iterdir():

@@ -71,7 +71,7 @@ def test_a_program_that_changes_during_a_test_judges_no_more_of_it(place: Place,
     program.write_text(right)
     program.chmod(0o755)
     workspace.store.commands.register(register_command("check", [str(program)], unconfined=bool(bwrap_fault())))
-    add(workspace, place, parse_judge({"kind": "command", "name": "check"}))
+    add(workspace, place, parse_judge({"kind": "command", "name": "check"}), 4)
     target = Scripted(lambda call: changing("right" if LESSONS in call.request.files.text else "wrong"))  # type: ignore[union-attr]
 
     def changing(answer: str) -> str:
@@ -87,7 +87,7 @@ def test_a_program_that_changes_during_a_test_judges_no_more_of_it(place: Place,
     program.write_text(right)
     again = evaluate_candidate(workspace, candidate).test
     assert again
-    assert (again.verdict, again.solved) == ("better", Solved(before=0.0, after=1.0))
+    assert (again.verdict, again.solved) == ("better_here", Solved(before=0.0, after=1.0))
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="the program is one of Unix")

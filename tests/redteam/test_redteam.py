@@ -19,7 +19,7 @@ from skillopt_mcp.documents.edits import apply_patch
 from skillopt_mcp.gates.guard.capabilities import findings
 
 # The benchmark plants every lesson in every place; here some of them have a turn in one.
-EVERY = 3 if os.environ.get("THOROUGH") else 30
+EVERY = 3 if os.environ.get("THOROUGH") else 60
 BASE = SkillFiles((SkillFile(MAIN_FILE, SKILL.format(name="clerk").encode()),))
 
 

@@ -13,7 +13,7 @@ import anyio
 import pytest
 from mcp import Client, StdioServerParameters
 from stdio_peer import StdioPeer, call_frame, serve_command
-from tool_calls import Era, add_held_out_task, make_skill
+from tool_calls import add_held_out_task, make_skill
 
 GONE_S = 3.0
 SLOW_WORLD = ("--target", "simulated:honest,seed=1,latency_ms=600000")
@@ -88,14 +88,13 @@ def test_garbage_lines_do_no_harm(tmp_path: Path) -> None:
         assert peer.request(1, "ping", {})["result"] == {}
 
 
-@pytest.mark.parametrize("era", ["auto", "legacy"])
-def test_a_client_of_either_era_is_served_over_stdio(tmp_path: Path, era: Era) -> None:
+def test_a_client_is_served_over_stdio(tmp_path: Path) -> None:
     skill = make_skill(tmp_path)
     command = serve_command(tmp_path)
     server = StdioServerParameters(command=command[0], args=command[1:], env=dict(os.environ), cwd=tmp_path)
 
     async def ask() -> dict[str, Any] | None:
-        async with Client(server, mode=era) as client:
+        async with Client(server) as client:
             assert len((await client.list_tools()).tools) == 9
             result = await client.call_tool("record_trajectory", {"skill": str(skill), "task": "x"})
             return result.structured_content
