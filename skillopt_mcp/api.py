@@ -6,6 +6,7 @@ import asyncio
 import difflib
 import hashlib
 import inspect
+import logging
 import os
 import threading
 import warnings
@@ -29,6 +30,7 @@ from skillopt_mcp.actions.runs import (
     left_changed,
     new_run,
     replay,
+    run_reach,
 )
 from skillopt_mcp.actions.tasks import add_environment, add_tasks, parse_row
 from skillopt_mcp.backends.base import Backend, worst_case
@@ -78,6 +80,7 @@ JudgeFunction = Callable[[Task, str], Graded]
 Tasks = Environment | Sequence[object] | PathLike
 T = TypeVar("T")
 _POLL_S = 0.05
+_LOG = logging.getLogger("skillopt_mcp")
 
 
 class RunUsage(Accounted):
@@ -182,6 +185,8 @@ def train(
                 begin(workspace, new)
                 if changed := left_changed(workspace, new):
                     _warn(f"{describe_changed(*changed)}; to continue that run: train(..., allow_changed=True)")
+            if reach := "" if run.result else run_reach(workspace, run):
+                _LOG.warning(reach)
             try:
                 result = replay(
                     workspace, run, lambda progress: notify(replace(progress, run_id=run.id)), _stopper(stop),

@@ -9,8 +9,8 @@ from typing import NamedTuple
 from pydantic import BaseModel, ConfigDict
 
 from skillopt_mcp.actions.permitted import evidence_gaps, source_gaps
-from skillopt_mcp.actions.promotion_tests import TestPrice, caps_of_search, chosen_tasks, price_of_test
-from skillopt_mcp.actions.runs import caps_of, planned
+from skillopt_mcp.actions.promotion_tests import TestPrice, chosen_tasks, price_of_test
+from skillopt_mcp.actions.runs import planned
 from skillopt_mcp.backends.base import concurrency_of
 from skillopt_mcp.core.budgets import FREE_STAGE
 from skillopt_mcp.core.calls import Role
@@ -114,19 +114,6 @@ def estimate_run(workspace: Workspace, skill: str, config: Config, only: Collect
     tasks = chosen_tasks(workspace, tracked, config, only)
     ending = price_of_test(workspace, tracked.live_version, tracked.id, tasks)
     return _estimate(tasks, n_sessions, config, ending)
-
-
-def describe_reach(workspace: Workspace, run: Run, estimate: Estimate) -> str:
-    """Whether the caps of a new run reach a verdict; "" without caps, or without held-out tasks."""
-    price = price_of_test(workspace, run.base_version, run.skill_id, tasks_of(workspace, run))
-    caps = caps_of(workspace, run)
-    if not caps.options.replace(f"--max-minutes {caps.minutes}", "").strip() or not price.n_runs:
-        return ""
-    left = caps_of_search(workspace, caps, price)
-    test = f"the promotion test takes up to {price.n_runs:,} runs"
-    if left is None or (left.calls is not None and left.calls <= estimate.n_val):
-        return f"The cap ({caps.options}) reaches no verdict: {test}."
-    return f"The cap ({caps.options}) reaches a verdict: {test}, which are kept back."
 
 
 def run_gaps(workspace: Workspace, run: Run) -> list[str]:

@@ -23,7 +23,7 @@ from skillopt_mcp.backends.base import Backend, environment_name
 from skillopt_mcp.backends.host import is_host
 from skillopt_mcp.backends.spending import Budget
 from skillopt_mcp.core.advice import promotion
-from skillopt_mcp.core.budgets import Caps
+from skillopt_mcp.core.budgets import Caps, Spent
 from skillopt_mcp.core.calls import Call, Reply, Role, Rollout
 from skillopt_mcp.core.candidates import Candidate, NewCandidate, candidate_id, edited_on_top
 from skillopt_mcp.core.errors import BadInput, Busy, NotFound, Refused
@@ -497,7 +497,17 @@ def caps_of_search(workspace: Workspace, caps: Caps, price: TestPrice) -> Caps |
         None if caps.usd is None else caps.usd - n_calls * ((usual.usd if usual else None) or 0.0),
         caps.minutes,
     )
-    return None if any(each is not None and each <= 0 for each in (left.calls, left.tokens, left.usd)) else left
+    return None if any(each is not None and each < 0 for each in (left.calls, left.tokens, left.usd)) else left
+
+
+def describe_reach(workspace: Workspace, caps: Caps, price: TestPrice, spent: Spent) -> str:
+    """Whether caps reach a verdict, where that much is spent before the test; "" without caps, or without a test."""
+    caps = replace(caps, minutes=None)
+    if not caps.options or not price.n_runs:
+        return ""
+    left = caps_of_search(workspace, caps, price)
+    reached = "a verdict" if left and not left.exceeded(spent) else "no verdict"
+    return f"The cap ({caps.options}) reaches {reached}: the promotion test takes up to {price.n_runs:,} runs."
 
 
 def foresee(workspace: Workspace, test: Test) -> Foreseen:
@@ -508,6 +518,9 @@ def foresee(workspace: Workspace, test: Test) -> Foreseen:
     rows = power_of(plan, [earlier.get(task_id, ()) for task_id in row.tasks])
     target = workspace.models.backend("target")
     usual = workspace.store.ledger.usual("target", target.name, target.fingerprint)
+    n_done = 0 if test.foreseen else workspace.store.tests.count_attempts(row.id)
+    price = TestPrice(max(0, plan.most_runs - n_done), max(map(n_votes, test.tasks)))
+    spent = workspace.store.budgets.get_spent(row.id)
     return Foreseen(
         units=plan.n_units,
         attempts_per_arm=plan.attempts,
@@ -521,6 +534,7 @@ def foresee(workspace: Workspace, test: Test) -> Foreseen:
         tokens_each=round(usual.tokens) if usual else default_tokens(target.name) or None,
         is_default=usual is None,
         beyond_permission=permission_gaps(workspace, candidate, test.tasks, row.backend),
+        reach=describe_reach(workspace, workspace.caps, price, spent),
     )
 
 

@@ -17,6 +17,7 @@ from skillopt_mcp.actions.promotion_tests import (
     caps_of_search,
     chosen_tasks,
     current_test,
+    describe_reach,
     only_here,
     opened,
     price_of_test,
@@ -293,6 +294,18 @@ def replay(
 def caps_of(workspace: Workspace, run: Run) -> Caps:
     """Return the caps that a run resumes under: those that it was given last, replaced by the workspace's."""
     return run.caps.replaced_by(workspace.caps)
+
+
+def run_reach(workspace: Workspace, run: Run) -> str:
+    """Whether the caps of a run reach a verdict, by what it has spent; "" without caps, or without held-out tasks."""
+    store, spent = workspace.store, workspace.store.budgets.get_spent(run.id)
+    price = price_of_test(workspace, run.base_version, run.skill_id, tasks_of(workspace, run))
+    n_done, steps = sum(map(store.tests.count_attempts, tests_of(workspace, run))), store.runs.list_steps(run.id)
+    if not steps or steps[-1].best_version == run.base_version:
+        # The search has to find a better version first, after the live one on the val tasks.
+        spent = spent._replace(calls=1 + max(spent.calls, len(planned(workspace, run).val)))
+    left = price._replace(n_runs=max(0, price.n_runs - n_done))
+    return describe_reach(workspace, caps_of(workspace, run), left, spent)
 
 
 def _keep_caps(workspace: Workspace, run: Run, backends: Mapping[Role, Backend]) -> Caps:

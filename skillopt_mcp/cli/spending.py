@@ -42,7 +42,9 @@ class Spending(Capped):
             terminal.note(f"note: {note}")
 
     def as_json(self, result: Any) -> Mapping[str, object]:
-        return {"asked": getattr(self, "_asked", {}), **super().as_json(result)}
+        reach = getattr(self, "_reach", "")
+        said = {"asked": getattr(self, "_asked", {})} | ({"reach": reach} if reach else {})
+        return {**said, **super().as_json(result)}
 
 
 @dataclass(kw_only=True)

@@ -163,7 +163,8 @@ class Foreseen(BaseModel):
 
     Where the live version was tried on these tasks before (`known_base`), a screen ends most vain tests early.
     `tokens_each` is what an attempt took on average; before the first one a dated default (`is_default`), or None.
-    `beyond_permission` says why no standing permission covers what it tests, even if that is better.
+    `beyond_permission` says why no standing permission covers what it tests, even if that is better, and `reach`
+    whether the caps reach a verdict ("" without caps).
     """
 
     units: int
@@ -178,6 +179,7 @@ class Foreseen(BaseModel):
     tokens_each: int | None = None
     is_default: bool = False
     beyond_permission: list[str] = Field(default_factory=list)
+    reach: str = ""
 
 
 class Evaluated(Result):

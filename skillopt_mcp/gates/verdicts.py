@@ -157,9 +157,10 @@ def changed_tasks(units: Sequence[UnitRow], outcome: Literal["better", "worse"])
 
 
 def describe_foreseen(foreseen: Foreseen) -> list[str]:
-    """Return what a test could find and what it takes, in two or three sentences; and what no permission covers."""
+    """Return what a test could find, what it takes, whether the caps hold that, and what no permission covers."""
     beyond = [f"No standing permission covers it: {'; '.join(foreseen.beyond_permission)}."]
-    return [*_describe_power(foreseen), *(beyond if foreseen.beyond_permission else [])]
+    reach = [foreseen.reach] if foreseen.reach else []
+    return [*_describe_power(foreseen), *reach, *(beyond if foreseen.beyond_permission else [])]
 
 
 def _describe_power(foreseen: Foreseen) -> list[str]:

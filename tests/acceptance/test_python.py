@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 import skillopt_mcp
@@ -47,14 +49,19 @@ def test_a_program_attempts_and_judges_its_own_tasks(bench: Workbench) -> None:
     assert not any("(val " in text or "(test " in text for text in seen)
 
 
-def test_a_cap_raises_and_the_same_call_goes_on(bench: Workbench) -> None:
+def test_a_cap_raises_and_the_same_call_goes_on(bench: Workbench, caplog: pytest.LogCaptureFixture) -> None:
     seen = list[str]()
     backend = own(seen)
     with pytest.raises(skillopt_mcp.CapReached) as stopped:
         bench.train(SIZES, PLAIN, target=backend, optimizer=backend, caps=skillopt_mcp.Caps(calls=33))
     assert len(seen) == 33
+    [said] = caplog.messages
+    assert re.fullmatch(
+        r"The cap \(--max-calls 33\) reaches no verdict: the promotion test takes up to \d+ runs\.", said
+    )
     done = bench.train(SIZES, PLAIN, target=backend, optimizer=backend, caps=skillopt_mcp.Caps(calls=500))
     assert (done["run_id"], done.verdict, done["n_sent"]) == (stopped.value.run_id, "better", len(seen))
+    assert caplog.messages[1:] == [said.replace("33", "500").replace("no verdict", "a verdict")]
 
 
 def test_a_callback_ends_the_search_and_the_best_is_proven(bench: Workbench) -> None:

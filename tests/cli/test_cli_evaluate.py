@@ -309,6 +309,26 @@ def test_the_price_of_the_promotion_test_is_kept_back_and_the_start_says_whether
     assert 0 < done["n_calls"] <= 140 < done["n_calls"] + done["n_test_calls"] <= 380
 
 
+def test_every_start_of_a_run_or_test_says_whether_the_cap_reaches_a_verdict(cli: Cli, place: Place) -> None:
+    settings = ("replay", SKILL, *BACKENDS, "--epochs", "3", "--batch", "5", "--seed", "7")
+    no_verdict = "The cap (--max-calls 120) reaches no verdict: the promotion test takes up to 240 runs."
+    planned = parsed(cli(*settings, "--max-calls", "120", "--dry-run", "--json", store=place.store_path))
+    assert planned["reach"] == no_verdict
+    stopped = cli(*settings, "--max-calls", "120", "--json", store=place.store_path)
+    assert (stopped.returncode, json.loads(stopped.stdout)["reach"]) == (1, no_verdict)
+    again = ("replay", SKILL, "--resume", "--target", TARGET, "--optimizer", TARGET)
+    assert no_verdict in cli(*again, store=place.store_path).stderr, "a cap that was given before"
+    enough = cli(*again, "--max-calls", "400", "--dry-run", "--json", store=place.store_path)
+    assert parsed(enough)["reach"] == no_verdict.replace("120", "400").replace("no verdict", "a verdict")
+    assert parsed(cli(*again, "--max-calls", "400", "--json", store=place.store_path))["test"]["verdict"]
+    candidate = make_candidate(place)
+    tested = ("evaluate", candidate, "--target", TARGET, "--dry-run", "--json")
+    for cap, reached in ((20, "no verdict"), (240, "a verdict")):
+        said = parsed(cli(*tested, "--max-calls", cap, store=place.store_path))["reach"]
+        assert said == f"The cap (--max-calls {cap}) reaches {reached}: the promotion test takes up to 240 runs."
+    assert "reach" not in parsed(cli(*tested, store=place.store_path)), "without a cap"
+
+
 def cut_off(place: Place, folder: Path) -> tuple[str, str]:
     """Return a candidate with which every answer is cut off, and the target."""
     candidate, _ = mixed(place)

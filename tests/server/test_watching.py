@@ -20,6 +20,7 @@ from skillopt_mcp.actions.promotion_tests import evaluate_candidate
 from skillopt_mcp.backends.base import BackendFault
 from skillopt_mcp.backends.scripted import Scripted
 from skillopt_mcp.core import tracing
+from skillopt_mcp.core.budgets import Caps
 from skillopt_mcp.core.calls import Call, Fault, Reply
 from skillopt_mcp.core.errors import SkillOptError, Stopped
 from skillopt_mcp.core.note_texts import describe_note
@@ -211,3 +212,13 @@ def test_missing_answers_are_named_with_the_way_out_while_a_test_or_proposal_is_
     text = describe_note(Note.model_validate(note)) if isinstance(note, dict) else note
     assert text.startswith(f"4 of the first 6 {said}")
     assert ("a task's text" in json.dumps(standing)) == (fault == "truncated")
+
+
+def test_a_host_learns_before_the_first_work_whether_the_cap_reaches_a_verdict(tmp_path: Path) -> None:
+    world = World(tmp_path, target="host")
+    world.workspace.caps = Caps(calls=40)
+    standing = call(world.server(), "evaluate_candidate", {"candidate_id": world.propose()})
+    assert standing["foreseen"]["reach"] == (
+        "The cap (--max-calls 40) reaches no verdict: "
+        f"the promotion test takes up to {standing['foreseen']['most_runs']} runs."
+    )

@@ -111,6 +111,7 @@ class Evaluate(Sending):
         is_decided = not test.foreseen and store.decisions.latest_in(test.row.id) is not None
         foreseen = foresee(workspace, test)
         if not is_decided:
+            self._reach = foreseen.reach
             show_foreseen(terminal, foreseen)
         calls = estimate_test(test, test.row.plan.most_runs if is_decided else done)
         if planned := agree(terminal, workspace, calls, self, concurrency=self.concurrency):

@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal, get_args
 from pydantic import JsonValue
 
 from skillopt_mcp.actions.demo import advised
-from skillopt_mcp.actions.estimates import describe_reach, estimate_rest, estimate_run, run_gaps
+from skillopt_mcp.actions.estimates import estimate_rest, estimate_run, run_gaps
 from skillopt_mcp.actions.memory_files import Consolidated, Training, consolidate, documents
 from skillopt_mcp.actions.runs import (
     TOPPED,
@@ -25,6 +25,7 @@ from skillopt_mcp.actions.runs import (
     describe_running,
     new_run,
     replay,
+    run_reach,
     unfinished_run,
 )
 from skillopt_mcp.actions.tasks import add_environment
@@ -180,8 +181,8 @@ class Replay(Sending):
                 f"({estimate.train_rollouts:,} attempts in training, {estimate.val_rollouts:,} on val tasks, "
                 f"{estimate.promotion_runs:,} in the promotion test)."
             )
-            if reach := describe_reach(workspace, new, estimate):
-                text = f"{text} {reach}"
+            if reach := run_reach(workspace, new):
+                self._reach, text = reach, f"{text} {reach}"
             if gaps := run_gaps(workspace, new):
                 text = f"{text} No standing permission will cover its edit: {'; '.join(gaps)}."
             if planned := agree(terminal, workspace, estimate.calls, self, text, ready.concurrency):
@@ -212,6 +213,9 @@ class Replay(Sending):
             if not self.allow_changed:
                 check_unchanged(workspace, run, backends, way)
             self.name_models(terminal, workspace, [f"{others}."] if others else [])
+            if reach := "" if run.result else run_reach(workspace, run):
+                self._reach = reach
+                terminal.note(reach)
             then = "its outcome is kept" if run.status == "finished" else "its versions are measured again"
             for each in changed_since(workspace, run, answering(backends)):
                 terminal.note(f"note: {each}; {then}")
