@@ -19,12 +19,13 @@ from skillopt_mcp.core.tasks import Task
 from skillopt_mcp.prompts.rendering import MAX_REASKS
 from skillopt_mcp.store.calls import Usual
 from skillopt_mcp.tasks.judges.checking import families
+from skillopt_mcp.tasks.judges.judging import n_votes
 from skillopt_mcp.training.config import Config
 from skillopt_mcp.training.plan import epoch_batches, search_splits, steps
 from skillopt_mcp.training.promotion_test import Test, held_out
 from skillopt_mcp.workspace.answering import answering, changed_since, run_backends, tasks_of
 from skillopt_mcp.workspace.costs import default_tokens
-from skillopt_mcp.workspace.evidence import evidence_of, n_votes
+from skillopt_mcp.workspace.evidence import evidence_of
 from skillopt_mcp.workspace.skills import check_merged
 from skillopt_mcp.workspace.workspace import Workspace
 

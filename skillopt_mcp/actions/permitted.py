@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from skillopt_mcp.actions.candidates import describe_rolled_back_repeat
-from skillopt_mcp.backends.host import is_host
 from skillopt_mcp.core.candidates import Candidate
 from skillopt_mcp.core.evidence import ROLLOUT
 from skillopt_mcp.core.runs import Run
@@ -18,7 +17,7 @@ from skillopt_mcp.documents.frontmatter import block_end
 from skillopt_mcp.store.opening import Store
 from skillopt_mcp.tasks.judges.judging import leaves
 from skillopt_mcp.tasks.judges.kinds.reported import ByHost
-from skillopt_mcp.workspace.evidence import kind_of
+from skillopt_mcp.workspace.evidence import is_host, kind_of
 from skillopt_mcp.workspace.workspace import Workspace
 
 MAX_LINES, MAX_LINE_BYTES = 60, 6_000

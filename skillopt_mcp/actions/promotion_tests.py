@@ -20,12 +20,12 @@ from skillopt_mcp.actions.tasks import near_train_tasks
 from skillopt_mcp.backends.arrivals import check_arrivals
 from skillopt_mcp.backends.asking import Asker, Outstanding, run_or_wait
 from skillopt_mcp.backends.base import Backend, environment_name
-from skillopt_mcp.backends.host import is_host
+from skillopt_mcp.backends.programs import try_programs
 from skillopt_mcp.backends.spending import Budget
 from skillopt_mcp.core.advice import promotion
 from skillopt_mcp.core.budgets import Caps, Spent
 from skillopt_mcp.core.calls import Call, Reply, Role, Rollout
-from skillopt_mcp.core.candidates import Candidate, NewCandidate, candidate_id, edited_on_top
+from skillopt_mcp.core.candidates import ON_TOP, Candidate, NewCandidate, candidate_id, edited_on_top
 from skillopt_mcp.core.errors import BadInput, Busy, NotFound, Refused
 from skillopt_mcp.core.evidence import Arm, Standing, TestReport
 from skillopt_mcp.core.next_step import NextStep
@@ -42,7 +42,7 @@ from skillopt_mcp.gates.promotion import ENOUGH_UNITS, GATE
 from skillopt_mcp.store.files import lock_run
 from skillopt_mcp.store.opening import Store
 from skillopt_mcp.tasks.judges.checking import families
-from skillopt_mcp.tasks.judges.judging import attemptable, is_form_alone
+from skillopt_mcp.tasks.judges.judging import attemptable, is_form_alone, n_votes
 from skillopt_mcp.tasks.splits import stratified
 from skillopt_mcp.training.config import Config
 from skillopt_mcp.training.progress import Notify, Progress, pause_reporter, silent
@@ -63,14 +63,13 @@ from skillopt_mcp.workspace.answering import describe_own_backend
 from skillopt_mcp.workspace.costs import check_caps, default_tokens
 from skillopt_mcp.workspace.evidence import (
     evidence_of,
+    is_host,
     is_pasted,
     is_simulated,
     kind_of,
     kind_of_test,
-    n_votes,
     opens_skills,
     origins,
-    try_programs,
 )
 from skillopt_mcp.workspace.host_work import Capacity, estimate_host_test, hand_out, withdraw
 from skillopt_mcp.workspace.linting import run_git
@@ -81,7 +80,6 @@ from skillopt_mcp.workspace.workspace import Workspace
 _POLL_S = 0.2
 _PROMPT_SHOWN = 200
 _SALT_OF_SIMULATIONS = "simulated"
-ON_TOP = "It was promoted, and the file was edited since: there is nothing to be done with it"
 
 
 # Which tasks

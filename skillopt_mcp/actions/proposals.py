@@ -15,8 +15,8 @@ from skillopt_mcp.actions.promotion_tests import target_tasks
 from skillopt_mcp.actions.runs import planned
 from skillopt_mcp.backends.asking import Asker, Outstanding, run_or_wait
 from skillopt_mcp.backends.base import Backend
-from skillopt_mcp.backends.host import is_host
 from skillopt_mcp.backends.spending import Budget
+from skillopt_mcp.backends.wrappers import judge_named
 from skillopt_mcp.core.advice import rebasing
 from skillopt_mcp.core.calls import Call, Question, Role, Rollout
 from skillopt_mcp.core.candidates import Candidate, candidate_id, rolled_back
@@ -44,7 +44,7 @@ from skillopt_mcp.training.plan import RunPlan, State, Step
 from skillopt_mcp.training.progress import Notify, silent
 from skillopt_mcp.training.stages.rollout import Evaluation
 from skillopt_mcp.workspace.costs import add_up, check_caps, default_tokens
-from skillopt_mcp.workspace.evidence import judge_named
+from skillopt_mcp.workspace.evidence import is_host
 from skillopt_mcp.workspace.host_work import Capacity, hand_out, withdraw
 from skillopt_mcp.workspace.skills import check_merged
 from skillopt_mcp.workspace.workspace import Workspace, shortened

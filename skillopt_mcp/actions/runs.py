@@ -26,9 +26,10 @@ from skillopt_mcp.actions.promotion_tests import (
 )
 from skillopt_mcp.backends.asking import Asker, Outstanding, run_or_wait
 from skillopt_mcp.backends.base import Backend
-from skillopt_mcp.backends.host import is_host
+from skillopt_mcp.backends.programs import try_programs
 from skillopt_mcp.backends.rounds import OnReply
 from skillopt_mcp.backends.spending import Budget
+from skillopt_mcp.backends.wrappers import judge_named
 from skillopt_mcp.core.advice import BACKENDS, resuming
 from skillopt_mcp.core.budgets import Caps, Cost
 from skillopt_mcp.core.calls import Call, Reply, Role
@@ -68,7 +69,7 @@ from skillopt_mcp.workspace.answering import (
     tasks_of,
 )
 from skillopt_mcp.workspace.costs import Accounted, Used, account, add_up, check_caps, used_by
-from skillopt_mcp.workspace.evidence import evidence_of, is_simulated, judge_named, try_programs
+from skillopt_mcp.workspace.evidence import evidence_of, is_host, is_simulated
 from skillopt_mcp.workspace.host_work import describe_leases
 from skillopt_mcp.workspace.skill_folders import called
 from skillopt_mcp.workspace.skills import check_merged

@@ -17,6 +17,7 @@ from pydantic import BaseModel, ConfigDict
 
 from skillopt_mcp.backends.base import Backend
 from skillopt_mcp.backends.programs import CommandRunner
+from skillopt_mcp.backends.wrappers import judges_for
 from skillopt_mcp.core import limits
 from skillopt_mcp.core.advice import ENOUGH_SCORED, advise, reviewing
 from skillopt_mcp.core.calls import Call, Question, Reply, storable
@@ -46,7 +47,6 @@ from skillopt_mcp.tasks.judges.kinds.rubric import Rubric
 from skillopt_mcp.tasks.judges.kinds.tool_called import ToolCalled
 from skillopt_mcp.tasks.splits import DEFAULT_SHARES, Placed, StoredTask, default_name, files_json, place, shuffled
 from skillopt_mcp.training.settings.reading import SplitPlan
-from skillopt_mcp.workspace.evidence import judges_for
 from skillopt_mcp.workspace.linting import folder_named, folder_of
 from skillopt_mcp.workspace.skill_folders import called, handle, known, read_skill
 from skillopt_mcp.workspace.workspace import Workspace, shortened

@@ -12,7 +12,7 @@ from typing import Literal
 from pydantic import BaseModel
 
 from skillopt_mcp.actions.sessions import session_files, session_folders, session_id
-from skillopt_mcp.backends.asking import HOST
+from skillopt_mcp.core.calls import HOST
 from skillopt_mcp.core.errors import Busy
 from skillopt_mcp.core.next_step import NextStep
 from skillopt_mcp.core.results import Result

@@ -16,15 +16,13 @@ from skillopt_mcp.backends.arrivals import check_arrivals
 from skillopt_mcp.backends.base import Backend, is_deferred, no_backend, shown
 from skillopt_mcp.backends.rounds import Lane, OnPause, OnReply, Open, Round, Terms, open_lane
 from skillopt_mcp.backends.spending import Budget
-from skillopt_mcp.core.calls import Call, Reply, Role, Rollout
+from skillopt_mcp.core.calls import HOST, Call, Reply, Role, Rollout
 from skillopt_mcp.core.errors import BadInput, Waiting
 from skillopt_mcp.core.limits import MAX_CONCURRENCY
 from skillopt_mcp.store.calls import Settlement
 from skillopt_mcp.store.files import Owner
 from skillopt_mcp.store.opening import Store
 
-# The owner of calls that a deferred backend left open: not a process, so without a lock.
-HOST = "host"
 T = TypeVar("T")
 
 

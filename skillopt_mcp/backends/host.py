@@ -6,10 +6,9 @@ import re
 
 from skillopt_mcp.backends.base import BackendFault
 from skillopt_mcp.backends.registry import Resolved, backend
-from skillopt_mcp.core.calls import Call, Reply
+from skillopt_mcp.core.calls import HOST, Call, Reply
 from skillopt_mcp.core.errors import BackendError
 
-HOST = "host"
 _LABEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/-]{0,63}")
 
 
@@ -40,9 +39,4 @@ def open_host(label: str) -> HostBackend:
     """
     if label and not _LABEL.fullmatch(label):
         raise BackendError(f"a host's label may have letters, digits, '.', '_', '/' and '-', got '{label}'")
-    return HostBackend(f"host:{label}" if label else "host")
-
-
-def is_host(name: str) -> bool:
-    """Return whether the name or fingerprint of a backend is a host's."""
-    return name == HOST or name.startswith(f"{HOST}:")
+    return HostBackend(f"host:{label}" if label else HOST)

@@ -15,6 +15,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
 
@@ -27,7 +28,10 @@ from skillopt_mcp.core.commands import NAME, Limits, RegisteredCommand
 from skillopt_mcp.core.errors import BackendError, BadInput
 from skillopt_mcp.core.judging import Attempt
 from skillopt_mcp.core.replies import CheckReply
+from skillopt_mcp.core.tasks import Task
+from skillopt_mcp.store.opening import Store
 from skillopt_mcp.tasks.judges.base import quoted
+from skillopt_mcp.tasks.judges.judging import missing_programs
 from skillopt_mcp.tasks.judges.kinds.command import check_call, unregistered
 
 if sys.platform != "win32":
@@ -51,13 +55,6 @@ class _Material(BaseModel):
     files: list[tuple[str, str]]
 
 
-def _together(prints: Iterable[str]) -> str:
-    return f"command:{hashlib.sha256(''.join(sorted(prints)).encode()).hexdigest()[:16]}"
-
-
-NO_COMMANDS = _together(())
-
-
 class CommandRunner:
     """Runs registered commands, one private folder each; `clean` takes secrets out of what they print."""
 
@@ -67,7 +64,8 @@ class CommandRunner:
     def __init__(self, commands: Mapping[str, RegisteredCommand], clean: Callable[[str], str] = str) -> None:
         self._commands = commands
         self._clean = clean
-        self.fingerprint = _together(command.fingerprint for command in commands.values())
+        prints = "".join(sorted(command.fingerprint for command in commands.values()))
+        self.fingerprint = f"command:{hashlib.sha256(prints.encode()).hexdigest()[:16]}"
 
     async def complete(self, call: Call) -> Reply:
         """Return how the command ended, as the JSON of a CheckReply; a fault when it could not be run.
@@ -392,3 +390,12 @@ def _may(path: Path, user: Sequence[int], right: int) -> bool:
         return True
     shift = 6 if found.st_uid == user[0] else 3 if found.st_gid == user[1] else 0
     return bool(found.st_mode >> shift & right)
+
+
+def try_programs(store: Store, tasks: Iterable[Task]) -> None:
+    """Raise BackendError if a judge program of the tasks cannot start: before answers to judge are paid for."""
+    names = {name for task in tasks for name in missing_programs(task.judge, ())}
+    if names:
+        # A thread of its own: the caller's may have an event loop already.
+        with ThreadPoolExecutor(1) as thread:
+            thread.submit(asyncio.run, CommandRunner(store.commands.named(names)).try_all()).result()

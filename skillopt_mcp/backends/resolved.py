@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import shlex
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,6 +13,7 @@ from urllib.request import proxy_bypass_environment  # type: ignore[attr-defined
 
 from skillopt_mcp.backends.api.prices import ApiOptions, SpecOptions
 from skillopt_mcp.backends.registry import Resolved, backend_name, kind_of
+from skillopt_mcp.store.opening import Store
 
 
 def resolve_spec(spec: str, environ: Mapping[str, str] = os.environ) -> Resolved:
@@ -23,6 +25,36 @@ def resolve_spec(spec: str, environ: Mapping[str, str] = os.environ) -> Resolved
     resolve = kind_of(name).resolve
     found = resolve(text, environ) if resolve else Resolved({"options": text})
     return found._replace(parts={"backend": name, **{part: value for part, value in found.parts.items() if value}})
+
+
+def describe_unremembered(store: Store, spec: str, environ: Mapping[str, str] = os.environ) -> str:
+    """Why agents may not use a backend, in a line that names what differs from what is remembered; "" where they may.
+
+    Nothing of it is run. Raises BackendError where there is no such backend.
+    """
+    found = resolve_spec(spec, environ)
+    known = [each for each in store.permissions.list_backends() if each["backend"] == found.parts["backend"]]
+    installed = {each["program"] for each in known if "program" in each and "sha256" not in each}
+    program = found.parts.get("program")
+    if found.parts in known or (found.is_usual and (program in installed if installed else found.is_sole)):
+        return ""
+    if found.is_usual and not installed:
+        differs = f"several programs have the name of '{program}', and it is only the first on the PATH"
+    else:
+        # A model alone makes no usual backend another one.
+        nearest = min(known, key=lambda each: len(_find_differing(found.parts, each)), default={})
+        names = _find_differing(found.parts, nearest) - ({"model"} if found.is_usual else set())
+        differs = "; ".join(
+            f"its {name} is {found.parts.get(name, 'none')}, remembered is {nearest.get(name, 'none')}"
+            for name in sorted(names - {"backend"})
+        )
+    command = shlex.join(["skillopt-mcp", "--store", str(store.path), "doctor", "--backend", spec])
+    why = f"agents use remembered backends alone, not '{spec}': {differs}"
+    return f"{why}. A person remembers it at a terminal: {command}"
+
+
+def _find_differing(one: Mapping[str, str], other: Mapping[str, str]) -> set[str]:
+    return {name for name in {*one, *other} if one.get(name) != other.get(name)}
 
 
 def resolve_api(options: ApiOptions, address: str, home: str, environ: Mapping[str, str]) -> Resolved:

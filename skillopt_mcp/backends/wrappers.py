@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
 from skillopt_mcp.backends.base import (
@@ -16,16 +17,20 @@ from skillopt_mcp.backends.base import (
     shown,
     worst_case,
 )
-from skillopt_mcp.backends.host import HOST
+from skillopt_mcp.backends.programs import CommandRunner
 from skillopt_mcp.backends.registry import COMPANION, backend_name, kind_of, open_backend
 from skillopt_mcp.backends.user_backend import awaited, checked_bound
-from skillopt_mcp.core.calls import Arrival, Call, Question, Reply, Rollout, Usage
+from skillopt_mcp.core.calls import HOST, Arrival, Call, Question, Reply, Role, Rollout, Usage
 from skillopt_mcp.core.errors import BackendError, SkillOptError, Waiting
 from skillopt_mcp.core.redacting import Redactor
 from skillopt_mcp.core.skills import SkillFiles, is_memory, short
 from skillopt_mcp.core.tasks import Task
 from skillopt_mcp.core.text import quoted
+from skillopt_mcp.store.opening import Store
 from skillopt_mcp.tasks.environments.registry import is_stop, raised
+from skillopt_mcp.tasks.judges.judging import leaves
+from skillopt_mcp.tasks.judges.kinds.command import CommandJudge
+from skillopt_mcp.tasks.judges.kinds.rubric import Rubric
 from skillopt_mcp.tasks.judges.kinds.text import Exact
 
 _MAX_REMEMBERED = 64
@@ -223,6 +228,37 @@ class Judges:
         if call.stage == CHECK or self._model is None:
             return Usage(usd=0.0)
         return worst_case(self._model, call)
+
+
+def judges_for(
+    store: Store, tasks: Iterable[Task], open_model: Callable[[], Backend], clean: Callable[[str], str] = str
+) -> Judges | None:
+    """Who answers for the role `judge` on these tasks; None when no judge of theirs asks anybody.
+
+    `open_model` is called for rubrics only; `clean` takes secrets out of what commands print. Raises what `open_model`
+    raises, and BackendError when that is a simulation, when a command that a task names is not registered, or its
+    program is no longer the registered one.
+    """
+    needed = [leaf for task in tasks for leaf in leaves(task.judge)]
+    names = sorted({leaf.name for leaf in needed if isinstance(leaf, CommandJudge)})
+    has_rubric = any(isinstance(leaf, Rubric) for leaf in needed)
+    if not names and not has_rubric:
+        return None
+    model = open_model() if has_rubric else None
+    if model and model.fingerprint.startswith("simulated:"):
+        raise BackendError(
+            f"'{model.name}' is a simulation, which judges by no rubric: name a model with --judge BACKEND:MODEL"
+        )
+    commands = CommandRunner(store.commands.named(names), clean=clean)
+    for name in names:
+        commands.command(name)
+    return Judges(model, commands)
+
+
+def judge_named(backends: Mapping[Role, Backend]) -> str:
+    """Return the name of the judge model among the backends; empty when no rubric needs one."""
+    judges = backends.get("judge")
+    return judges.model_name if isinstance(judges, Judges) else ""
 
 
 CHECK_S = 60.0

@@ -13,6 +13,8 @@ from pydantic_core import from_json, to_json
 from skillopt_mcp.core.skills import SkillFiles
 from skillopt_mcp.core.tasks import Task
 
+HOST = "host"
+"""The backend that is the agent which a server serves, and the owner of its open calls: no process, without a lock."""
 TOOL_CALL = "tool_call"
 EVALUATION = "evaluation"
 MOST_SERVED = 200

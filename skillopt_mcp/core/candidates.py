@@ -127,6 +127,9 @@ def undone_by(changes: Sequence[Promotion]) -> frozenset[str]:
     return frozenset({last.from_version})
 
 
+ON_TOP = "It was promoted, and the file was edited since: there is nothing to be done with it"
+
+
 def edited_on_top(changes: Sequence[Promotion], version: str, live: str) -> bool:
     """Return whether a version is what the last change left, and somebody's work on top of it is live."""
     return bool(changes) and changes[0].to_version == version != live

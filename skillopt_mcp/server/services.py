@@ -10,6 +10,7 @@ from functools import partial
 
 from skillopt_mcp.actions.promotions.consent import Consent
 from skillopt_mcp.core.budgets import Caps
+from skillopt_mcp.core.calls import HOST
 from skillopt_mcp.core.errors import NotFound
 from skillopt_mcp.core.skills import Skill, short
 from skillopt_mcp.core.text import shown
@@ -24,7 +25,6 @@ from skillopt_mcp.server.tools import tools_over
 from skillopt_mcp.store import pool
 from skillopt_mcp.workspace.workspace import ANSWER_BYTES, Workspace, shortened
 
-HOST = "host"
 # Below what a call may take, so that a host gets the reason before it gives up.
 BUSY_S = 22
 

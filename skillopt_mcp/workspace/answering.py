@@ -10,13 +10,14 @@ from typing import NamedTuple
 from skillopt_mcp import __version__
 from skillopt_mcp.backends.base import Backend
 from skillopt_mcp.backends.registry import is_spec, without_options
+from skillopt_mcp.backends.wrappers import judge_named
 from skillopt_mcp.core.calls import Role
 from skillopt_mcp.core.errors import Busy, Refused
 from skillopt_mcp.core.runs import Answering, Run
 from skillopt_mcp.core.tasks import Task
 from skillopt_mcp.store.files import Lock, lock_run
 from skillopt_mcp.tasks.environments.registry import environment_names
-from skillopt_mcp.workspace.evidence import judge_named, shown_origin
+from skillopt_mcp.workspace.evidence import shown_origin
 from skillopt_mcp.workspace.workspace import Workspace
 
 ALLOWED = "--allow-changed"

@@ -8,11 +8,10 @@ from dataclasses import asdict, dataclass, replace
 
 from pydantic import BaseModel, ConfigDict
 
-from skillopt_mcp.backends.asking import HOST
 from skillopt_mcp.backends.base import Backend, environment_name, worst_case
 from skillopt_mcp.backends.registry import COMPANION, backend_name, is_spec
 from skillopt_mcp.core.budgets import FREE_STAGE, Caps, Spent, cost_of
-from skillopt_mcp.core.calls import Call, Question, Role, Rollout
+from skillopt_mcp.core.calls import HOST, Call, Question, Role, Rollout
 from skillopt_mcp.core.errors import BadInput
 from skillopt_mcp.core.skills import SkillFiles
 from skillopt_mcp.core.tasks import Task

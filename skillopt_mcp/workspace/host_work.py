@@ -34,11 +34,11 @@ from skillopt_mcp.prompts.parsing import parse_reply
 from skillopt_mcp.store.leases import Answered, Failing, GivenUp, Lease, Offer, Taken, Term
 from skillopt_mcp.store.opening import Store
 from skillopt_mcp.store.pending import Pending
-from skillopt_mcp.tasks.judges.judging import leaves
+from skillopt_mcp.tasks.judges.judging import fewest_votes, leaves, n_votes
 from skillopt_mcp.tasks.judges.kinds.reported import ByHost, host_evaluation
 from skillopt_mcp.training.promotion_test import Test
 from skillopt_mcp.workspace.costs import default_tokens
-from skillopt_mcp.workspace.evidence import fewest_votes, is_attempted_by_host, is_host_run, is_judged_by_host, n_votes
+from skillopt_mcp.workspace.evidence import find_host_roles
 from skillopt_mcp.workspace.workspace import Workspace, shortened
 
 
@@ -218,20 +218,18 @@ def estimate_host_test(test: Test, store: Store, foreseen: Foreseen | None) -> W
     n_done = 0 if test.foreseen else store.tests.count_attempts(test.row.id)
     shortest = min((row.runs for row in foreseen.power), default=test.row.plan.most_runs) if foreseen else 1
     attempts = max(1, shortest - n_done), max(1, test.row.plan.most_runs - n_done)
-    n_tasks = len(test.tasks)
-    votes = [math.ceil(n * sum(map(count, test.tasks)) / n_tasks) for n, count in zip(attempts, _VOTES, strict=True)]
+    votes = [
+        math.ceil(n * sum(map(count, test.tasks)) / len(test.tasks))
+        for n, count in zip(attempts, (fewest_votes, n_votes), strict=True)
+    ]
     return WorkEstimate(
         attempts=attempts,
         judgements=(votes[0], votes[1]),
         tokens_each=default_tokens("host"),
-        by_host=[
-            *["target"] * is_attempted_by_host(test.row.backend),
-            *["judge"] * (votes[1] > 0 and is_judged_by_host(test.row.backend)),
-        ],
+        by_host=[role for role in find_host_roles(test.row.backend) if role == "target" or votes[1]],
     )
 
 
-_VOTES = (fewest_votes, n_votes)
 _FIELDS = ("work_id", "reply", "tool_calls", "score", "failed")
 _MAX_TOOL_CALLS = 1_000
 # A given-up task is evidence of the version: another agent would be a second chance. A judge or optimizer is none.
@@ -462,5 +460,5 @@ def host_tests(workspace: Workspace, candidates: Sequence[Candidate]) -> dict[st
         each.version_id: f"the test of {names[each.version_id]} by a host ({each.id}) is under way, "
         f"{counted(each.n_attempts, 'attempt')} done"
         for each in found
-        if each.n_attempts and is_host_run(each.backend)
+        if each.n_attempts and find_host_roles(each.backend)
     }

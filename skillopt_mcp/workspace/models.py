@@ -9,7 +9,8 @@ from typing import Protocol
 
 from skillopt_mcp.backends.base import Backend, no_backend
 from skillopt_mcp.backends.registry import open_backend
-from skillopt_mcp.backends.wrappers import Redacting
+from skillopt_mcp.backends.resolved import describe_unremembered
+from skillopt_mcp.backends.wrappers import Redacting, judges_for
 from skillopt_mcp.core.calls import Role
 from skillopt_mcp.core.errors import BackendError, Refused
 from skillopt_mcp.core.redacting import Redactor
@@ -17,7 +18,6 @@ from skillopt_mcp.core.tasks import Task
 from skillopt_mcp.store.opening import Store
 from skillopt_mcp.tasks.judges.judging import missing_programs
 from skillopt_mcp.workspace.callers import Caller
-from skillopt_mcp.workspace.evidence import describe_unremembered, judges_for
 
 
 class HasStore(Protocol):

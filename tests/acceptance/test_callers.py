@@ -10,9 +10,8 @@ from pathlib import Path
 import pytest
 
 import skillopt_mcp
-from skillopt_mcp.backends.resolved import resolve_spec
+from skillopt_mcp.backends.resolved import describe_unremembered, resolve_spec
 from skillopt_mcp.store.opening import Store
-from skillopt_mcp.workspace.evidence import describe_unremembered
 from tests.acceptance.doors import PROMOTED, ToolFailed
 from tests.acceptance.doors_care import Desk, status
 from tests.vendors import vending

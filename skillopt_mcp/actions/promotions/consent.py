@@ -11,9 +11,9 @@ from typing import ClassVar, Literal
 from pydantic import JsonValue
 
 from skillopt_mcp.actions.permitted import beyond_small_edit, permission_gaps
-from skillopt_mcp.actions.promotion_tests import ON_TOP
 from skillopt_mcp.core.advice import rebasing
 from skillopt_mcp.core.candidates import (
+    ON_TOP,
     AgreedBy,
     AgreedOn,
     Approval,

@@ -9,12 +9,11 @@ from typing import Annotated
 
 from skillopt_mcp.admin.doctor import Diagnosis, diagnose
 from skillopt_mcp.admin.install.installing import HostConnection, HostEntry
-from skillopt_mcp.backends.resolved import resolve_spec
+from skillopt_mcp.backends.resolved import describe_unremembered, resolve_spec
 from skillopt_mcp.cli.command import Command, Flag, command
 from skillopt_mcp.cli.terminal import Declined, Terminal
 from skillopt_mcp.store.pool import schema_folder
 from skillopt_mcp.workspace.callers import find_editor
-from skillopt_mcp.workspace.evidence import describe_unremembered
 from skillopt_mcp.workspace.workspace import Workspace
 
 

@@ -14,6 +14,7 @@ from skillopt_mcp.core.tasks import Task
 from skillopt_mcp.tasks.judges.base import Asking, quoted
 from skillopt_mcp.tasks.judges.kinds.command import CommandJudge
 from skillopt_mcp.tasks.judges.kinds.reported import ByEnvironment
+from skillopt_mcp.tasks.judges.kinds.rubric import Rubric
 
 MAX_JUDGES = 20
 MAX_DEPTH = 5
@@ -75,6 +76,16 @@ def leaves(judge: Judge) -> Iterator[Judge]:
             yield from leaves(part)
     else:
         yield judge
+
+
+def n_votes(task: Task) -> int:
+    """How many questions the rubrics of a task ask of each answer to it at most."""
+    return sum(leaf.votes for leaf in leaves(task.judge) if isinstance(leaf, Rubric))
+
+
+def fewest_votes(task: Task) -> int:
+    """How many of these are asked at least: more than half of each rubric's."""
+    return sum(leaf.votes // 2 + 1 for leaf in leaves(task.judge) if isinstance(leaf, Rubric))
 
 
 def missing_programs(judge: Judge, registered: Collection[str]) -> list[str]:
