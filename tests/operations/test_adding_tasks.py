@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 from pathlib import Path
 
@@ -13,7 +12,6 @@ from workshop import Place
 from skillopt_mcp.actions.tasks import add_data_set, add_tasks, check_file, check_stored, remove_tasks
 from skillopt_mcp.backends.programs import bwrap_fault, register_command
 from skillopt_mcp.core.errors import BadInput, BadSkill, NotFound
-from skillopt_mcp.core.results import SplitCounts
 from skillopt_mcp.core.tasks import SPLITS
 from skillopt_mcp.training.settings.reading import split_plan
 from skillopt_mcp.workspace.workspace import Workspace
@@ -43,17 +41,6 @@ def coded(notes: object) -> dict[str, list[str]]:
 @pytest.fixture
 def empty(place: Place) -> Workspace:
     return place.open()
-
-
-def test_tasks_are_balanced_over_the_splits_and_added_once(place: Place, empty: Workspace) -> None:
-    first = add_tasks(empty, str(place.skill), tasks(90))
-    assert (first.added, first.rejected, first.notes) == (90, [], [])
-    assert first.splits == SplitCounts(train=30, val=0, test=60)
-    assert (first.next_step.action, first.next_step.arguments) == (
-        "propose_edits", {"skill": "ledger-clerk", "rollouts": 8},
-    )  # fmt: skip
-    again = add_tasks(empty, str(place.skill), tasks(90))
-    assert (again.added, again.duplicates, again.splits) == (0, 90, first.splits)
 
 
 def test_a_task_keeps_all_it_was_given(place: Place, empty: Workspace) -> None:
@@ -245,14 +232,6 @@ def test_a_file_that_cannot_be_used_is_named_and_nothing_is_added(
     assert empty.store.skills.list_skills() == []
 
 
-def test_a_place_that_is_no_file_never_hangs(place: Place, empty: Workspace) -> None:
-    os.mkfifo(place.folder / "pipe")
-    (place.folder / "loop").symlink_to("loop")
-    for name in ("pipe", "", "missing.json", "a\0b", "loop", "x" * 5000, "~no-user-here/x"):
-        with pytest.raises(BadInput, match=r"is not a regular file|cannot be read"):
-            add_tasks(empty, str(place.skill), file=str(place.folder / name))
-
-
 @pytest.mark.parametrize("split", ["val", "dev", 5])
 def test_a_row_that_contradicts_its_folder_of_splits_stops_all(place: Place, empty: Workspace, split: object) -> None:
     folder = place.folder / "splits"
@@ -263,11 +242,3 @@ def test_a_row_that_contradicts_its_folder_of_splits_stops_all(place: Place, emp
     with pytest.raises(BadInput, match=rf'row 2 in train has the split "{split}".*nothing was added'):
         add_data_set(empty, str(place.skill), folder, split_plan("split_dir", None, None))
     assert empty.store.skills.list_skills() == []
-
-
-def test_a_row_with_a_key_that_comes_twice_is_rejected(place: Place, empty: Workspace) -> None:
-    file = place.folder / "tasks.jsonl"
-    twice = '{"prompt": "Which?", "judge": {"kind": "exact", "expected": "1", "expected": "2"}}'
-    file.write_text("\n".join([json.dumps(tasks(1)[0]), twice]))
-    added = add_tasks(empty, str(place.skill), file=str(file))
-    assert (added.added, [each.index for each in added.rejected]) == (1, [1])

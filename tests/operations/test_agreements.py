@@ -11,11 +11,11 @@ from workshop import LESSONS, PLACEBO, Place, as_if_real, use
 
 from skillopt_mcp.actions.promotions import promoting
 from skillopt_mcp.actions.promotions.consent import Consent, NeedsPerson, Ready, agree, permit, revoke
-from skillopt_mcp.actions.promotions.promoting import check_promotion, next_step, promote_skill, rollback_skill
+from skillopt_mcp.actions.promotions.promoting import check_promotion, promote_skill, rollback_skill
 from skillopt_mcp.actions.promotions.review import question_of_promotion
 from skillopt_mcp.admin.verify import verify_store
 from skillopt_mcp.core.candidates import AgreedBy, Promotion, PromotionKind, rolled_back
-from skillopt_mcp.reports.listing import history, list_skills
+from skillopt_mcp.reports.listing import history
 from skillopt_mcp.workspace.workspace import Workspace
 
 SECRET = "blue-Gecko7-harbour"
@@ -98,27 +98,6 @@ def test_an_approval_that_was_given_without_a_finding_covers_none(
     approve(workspace, candidate)
     monkeypatch.setenv("DB_PASSWORD", SECRET)
     assert promote_skill(place.open(), candidate, Consent.APPROVED).status == "held"
-
-
-def test_what_a_person_rolled_back_no_tool_puts_back(place: Place, workspace: Workspace, candidate: str) -> None:
-    before = place.main.read_bytes()
-    permit(workspace, "ledger-clerk", simulated=False)
-    assert promote_skill(workspace, candidate, Consent.STANDING).status == "promoted"
-    version = workspace.store.candidates.get_candidate(candidate).version_id
-    assert rollback_skill(workspace, "ledger-clerk", None, Consent.PERSON).status == "rolled_back"
-    for consent in (Consent.STANDING, Consent.APPROVED):
-        said = promote_skill(workspace, candidate, consent)
-        assert (said.status, said.reason) == ("needs_approval", ROLLED_BACK)
-        assert said.next_step.command == f"skillopt-mcp promote {candidate}"
-        assert said.permit is None
-        again = rollback_skill(workspace, "ledger-clerk", version, consent)
-        assert (again.status, again.reason) == ("needs_approval", ROLLED_BACK)
-    assert place.main.read_bytes() == before
-    (row,) = list_skills(workspace).skills
-    assert (row.open_candidates, row.next_step.action) == (0, "propose_edits")
-    said_of = next_step(workspace, workspace.store.candidates.get_candidate(candidate), Consent.STANDING)
-    assert said_of
-    assert said_of.command == f"skillopt-mcp rollback ledger-clerk {version[:12]}"
 
 
 def test_an_approval_from_before_a_rollback_does_not_outlive_it(

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import json
 import warnings
-from pathlib import Path
 
 import pytest
 from workshop import SEED, SIMULATION, Place, go_on_or_start, use
 
-from skillopt_mcp import Caps, Rolled, __version__, train
+from skillopt_mcp import Caps, Rolled, train
 from skillopt_mcp.actions.memory_files import Training, consolidate, documents
 from skillopt_mcp.actions.runs import furthest, left_changed, list_runs, new_run, replay, start_run, unfinished_run
 from skillopt_mcp.backends.simulated import Simulated, open_simulated
 from skillopt_mcp.core.calls import Call, Reply
 from skillopt_mcp.core.errors import CapReached, NotFound, Refused
-from skillopt_mcp.core.runs import Answering, Run
+from skillopt_mcp.core.runs import Run
 from skillopt_mcp.core.skills import SkillFiles
 from skillopt_mcp.core.tasks import NewTask, Split, Task
-from skillopt_mcp.reports.export import export_run
 from skillopt_mcp.reports.run_report import describe_run
 from skillopt_mcp.tasks.judges.judging import parse_judge
 from skillopt_mcp.training.config import Config
@@ -55,16 +52,6 @@ def stopped(workspace: Workspace) -> Run:
         replay(workspace, run, interrupt)
     assert len(workspace.store.runs.list_steps(run.id)) == 1
     return workspace.store.runs.get_run(run.id)
-
-
-def test_a_run_keeps_the_fingerprints_of_all_who_answer(workspace: Workspace, tmp_path: Path) -> None:
-    run = workspace.store.runs.get_run(start_run(workspace, "ledger-clerk", CONFIG).id)
-    assert run.answering == (Answering(0, {"optimizer": BEFORE, "target": BEFORE}, __version__),)
-    assert f"answered by optimizer {BEFORE}; target {BEFORE}; skillopt-mcp {__version__}\n" in describe_run(
-        workspace, run.id
-    )
-    export_run(workspace, run.id, tmp_path / "out")
-    assert json.loads((tmp_path / "out" / "run.json").read_text())["answering"][0]["after"] == 0
 
 
 def test_a_run_does_not_go_on_with_another_state_of_its_model(workspace: Workspace) -> None:

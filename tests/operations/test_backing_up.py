@@ -204,15 +204,6 @@ def test_nothing_is_restored_while_a_process_holds_a_lock(place: Place, backup: 
     restore_store(place.store_path, backup)
 
 
-def test_a_damaged_store_can_be_replaced_and_is_kept_as_it_is(place: Place, backup: Path) -> None:
-    place.stack.close()
-    damaged = b"\0" * 100 + place.store_path.read_bytes()[100:]
-    place.store_path.write_bytes(damaged)
-    restored = restore_store(place.store_path, backup)
-    assert Path(restored.kept).read_bytes() == damaged
-    assert verify_store(place.store_path).problems == []
-
-
 @pytest.mark.parametrize(
     ("statement", "error", "said"),
     [
@@ -253,14 +244,6 @@ def test_what_is_no_backup_is_named_as_that_and_nothing_is_made_for_it(tmp_path:
         no_backup = "is not a backup: name a file that 'store backup' wrote; nothing was changed"
         assert str(reported.value) == f"'{tmp_path / name}' {no_backup}"
     assert sorted(tmp_path.iterdir()) == before
-
-
-def test_a_store_that_is_not_sound_is_not_backed_up(place: Place, workspace: Workspace, tmp_path: Path) -> None:
-    workspace.skill("ledger-clerk")
-    run_sql(place.store_path, "update skill_root set path = 'x'")
-    with pytest.raises(Refused, match=r"is not sound .*restore a backup, or end all that uses it and copy its files"):
-        back_up(place.store_path, tmp_path / "a copy.db")
-    assert list(tmp_path.glob("*copy.db*")) == []
 
 
 def test_damage_is_reported_of_the_store_that_has_it_and_not_of_the_copy(

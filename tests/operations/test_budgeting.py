@@ -60,7 +60,7 @@ def test_what_is_left_of_a_run_never_falls_below_what_it_goes_on_to_ask(place: P
     estimate = estimate_run(workspace, "ledger-clerk", CONFIG)
     assert estimate_rest(workspace, run) == estimate.calls
     lefts = []
-    for n in range(60, 10_000, 20):
+    for n in range(60, 10_000, 50):
         workspace.caps = Caps(calls=n)
         lefts.append((workspace.store.budgets.get_spent(run.id).calls, estimate_rest(workspace, run)))
         try:
@@ -76,7 +76,7 @@ def test_what_is_left_of_a_run_never_falls_below_what_it_goes_on_to_ask(place: P
     assert last["target"] <= estimate.promotion_runs < estimate.target_calls
 
 
-@pytest.mark.parametrize("n_before", [60, 120, 150])
+@pytest.mark.parametrize("n_before", [60, 150])
 def test_what_is_left_of_a_run_that_others_go_on_with_is_never_below_what_they_are_asked(
     place: Place, workspace: Workspace, n_before: int
 ) -> None:
@@ -111,15 +111,6 @@ def test_a_budget_is_used_up_when_not_even_a_small_call_can_be_sent() -> None:
     assert not is_used_up(Caps(tokens=10_000), Spent(0, 1000), backends)
     assert is_used_up(Caps(tokens=10_000), Spent(0, 9_950), backends)
     assert is_used_up(Caps(minutes=1.0), Spent(seconds=60.0), backends)
-
-
-def test_a_test_stops_at_its_cap_and_goes_on_under_a_higher_one(place: Place, workspace: Workspace) -> None:
-    candidate_id = place.propose(workspace)
-    workspace.caps = Caps(calls=10)
-    with pytest.raises(CapReached):
-        evaluate_candidate(workspace, candidate_id)
-    workspace.caps = Caps(calls=1000)
-    assert evaluate_candidate(workspace, candidate_id).accepted
 
 
 def test_a_cap_that_cannot_hold_is_refused_before_anything_is_stored(place: Place, workspace: Workspace) -> None:

@@ -103,8 +103,7 @@ def an_empty_folder(place: Place) -> Callable[[], None]:
     return back
 
 
-@pytest.mark.parametrize("half", [True, False], ids=["between two files", "after the last"])
-@pytest.mark.parametrize("spoil", [a_link, no_disk, an_empty_folder])
+@pytest.mark.parametrize(("spoil", "half"), [(a_link, True), (a_link, False), (no_disk, True), (an_empty_folder, True)])
 def test_a_promotion_cut_short_waits_until_its_files_can_be_read_again(
     place: Place, workspace: Workspace, candidate: str, monkeypatch: pytest.MonkeyPatch, spoil: Spoils, half: bool
 ) -> None:

@@ -2,30 +2,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from hostwork import Clock, begun, begun_proposal, driven, server
-from workshop import LESSONS, SEED, Place, use
+from hostwork import Clock, begun, server
+from workshop import LESSONS, Place, use
 
-from benchmarks.host_agent import Agent
 from skillopt_mcp.actions.submitting import submit_work
 from skillopt_mcp.actions.tasks import add_tasks
-from skillopt_mcp.actions.trajectories import Recording, record_trajectory
 from skillopt_mcp.backends.scripted import Scripted
-from skillopt_mcp.workspace.workspace import Workspace
-
-
-def test_reflection_by_the_host_makes_a_candidate(place: Place, host: Workspace) -> None:
-    for n in range(6):
-        recording = Recording(task=f"{n}: book it (needs: currency)", answer="1", hard=False, reason="wrong")
-        record_trajectory(host, str(place.skill), recording)
-    standing = begun_proposal(host, str(place.skill), rollouts=24)
-    assert standing.status == "work"
-    agent = Agent(SEED)
-    for item in standing.work:
-        agent.do(item.folder)
-    done = driven(host, agent, submit_work(host, [{"work_id": item.work_id} for item in standing.work]))
-    assert done.proposed
-    assert done.proposed.status == "candidate"
-    assert done.proposed.candidate_id
 
 
 def test_a_host_judges_rubrics_of_answers_that_a_backend_gave(place: Place, clock: Clock) -> None:

@@ -80,17 +80,6 @@ def test_the_folder_of_the_best_skill_holds_no_file_of_another_version(place: Pl
     assert [path.name for path in (out / "best_skill").iterdir()] == ["SKILL.md"]
 
 
-def test_a_skill_of_several_files_is_written_whole(place: Place, workspace: Workspace) -> None:
-    (place.skill / "scripts").mkdir()
-    (place.skill / "scripts" / "run.sh").write_text("#!/bin/sh\n")
-    (place.skill / "scripts" / "run.sh").chmod(0o755)
-    run = start_run(workspace, "ledger-clerk", CONFIG)
-    export_run(workspace, run.id, place.folder / "out")
-    script = place.folder / "out" / "best_skill" / "scripts" / "run.sh"
-    assert script.read_text() == "#!/bin/sh\n"
-    assert script.stat().st_mode & 0o111
-
-
 def test_a_folder_that_is_in_use_is_left_alone(place: Place, workspace: Workspace) -> None:
     run = start_run(workspace, "ledger-clerk", CONFIG)
     mine = place.folder / "mine"

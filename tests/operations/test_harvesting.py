@@ -15,7 +15,6 @@ from skillopt_mcp.actions.trajectories import Recording, record_trajectory
 from skillopt_mcp.admin.verify import verify_store
 from skillopt_mcp.core.errors import BadInput
 from skillopt_mcp.core.evidence import Trajectory
-from skillopt_mcp.reports.inspecting import inspect
 from skillopt_mcp.workspace.workspace import Workspace
 from tests.session_lines import (
     claude_call,
@@ -123,22 +122,6 @@ def test_a_file_that_is_no_transcript_is_named_and_is_no_session(
 def test_another_skill_of_the_same_name_is_not_the_tracked_one(tracked: Workspace, place: Place) -> None:
     other = joined(claude_user("Close"), claude_skill("/elsewhere/ledger-clerk"), claude_said("42"))
     assert counted(harvest(tracked, [written(place, other)])) == (0, 0, 0)
-
-
-def test_secrets_are_taken_out_before_anything_is_stored(tracked: Workspace, place: Place) -> None:
-    secret = "sk-ant-api03-" + "a1B2c3D4e5F6g7H8" * 5
-    lines = [*used(place), *claude_call("Bash", {"command": "env"}, f"ANTHROPIC_API_KEY={secret}"), claude_said("ok")]
-    harvest(tracked, [written(place, lines)])
-    assert secret not in inspect(tracked, "trajectory:1").text
-    assert secret.encode() not in place.store_path.read_bytes()
-
-
-def test_an_attempt_at_a_held_out_task_never_reaches_reflection(tracked: Workspace, place: Place) -> None:
-    [task] = [task for task in tracked.store.tasks.list_tasks(1) if task.split == "test"][:1]
-    harvest(tracked, [written(place, used(place, task.prompt))])
-    assert trajectory(tracked, 1).prompt == task.prompt
-    assert tracked.store.trajectories.recent_trajectories(1, 10) == []
-    assert tracked.store.tasks.is_held_out(1, task.prompt)
 
 
 def hooked(place: Place, path: Path, event: str) -> Harvested:

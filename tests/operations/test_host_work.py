@@ -5,26 +5,18 @@ from __future__ import annotations
 import threading
 from pathlib import Path
 
-from hostwork import Clock, begun, driven, server
-from workshop import SEED, Place, right_when_taught, use
+from hostwork import Clock, begun, server
+from workshop import Place, right_when_taught, use
 
-from benchmarks.host_agent import Agent
 from skillopt_mcp.actions.promotion_tests import evaluate_candidate
 from skillopt_mcp.actions.submitting import submit_work
 from skillopt_mcp.actions.tasks import add_tasks
 from skillopt_mcp.backends.scripted import Scripted
 from skillopt_mcp.backends.work import EVIDENCE
-from skillopt_mcp.core.results import Proposed, Submitted
-from skillopt_mcp.gates.promotion import WAVE
+from skillopt_mcp.core.results import Proposed
 from skillopt_mcp.reports.inspecting import inspect
 from skillopt_mcp.workspace.host_work import Capacity, receive
 from skillopt_mcp.workspace.workspace import Workspace
-
-HANDS_IN = Capacity(items=0)
-
-
-def handed_in(host: Workspace, work_id: str, **fields: object) -> Submitted:
-    return submit_work(host, [{"work_id": work_id, **fields}], capacity=HANDS_IN)
 
 
 def test_work_that_came_back_to_its_session_is_listed_once(place: Place, host: Workspace, clock: Clock) -> None:
@@ -69,24 +61,6 @@ def test_a_test_whose_judge_never_answers_usably_waits(place: Place, clock: Cloc
     assert standing.status == "stopped"
     assert "could not be judged" in standing.reason
     assert host.store.tests.list_attempts(standing.job_id) == []
-
-
-def test_a_host_that_was_killed_with_work_out_does_not_stop_the_test_for_another_one(
-    place: Place, host: Workspace, clock: Clock
-) -> None:
-    job = begun(host, place.propose(host)).job_id
-    stuck, n_wave = len(host.store.leases.unanswered_of(job)), WAVE * 2 * 3
-    other, n_done = server(place, clock, place.folder / "work"), 0
-    while (standing := submit_work(other, [], job)).work:
-        for item in standing.work:
-            handed_in(other, item.work_id, reply="1.00")
-        n_done += len(standing.work)
-    assert standing.status == "running"
-    assert n_done == n_wave - stuck
-    assert f"{stuck} items are out (0 to your agents)" in standing.next_step.why
-    clock.now += 901
-    done = driven(other, Agent(SEED), submit_work(other, [], job))
-    assert done.evaluated
 
 
 def test_a_second_session_that_asks_for_a_test_under_way_sees_that_it_runs(place: Place, workspace: Workspace) -> None:

@@ -4,14 +4,12 @@ from hostwork import Clock, driven
 from workshop import SEED, Place
 
 from benchmarks.host_agent import Agent
-from skillopt_mcp.actions.runs import list_runs, start_run
+from skillopt_mcp.actions.runs import list_runs
 from skillopt_mcp.actions.submitting import submit_work
 from skillopt_mcp.core.results import Proposed
 from skillopt_mcp.reports.inspecting import inspect
-from skillopt_mcp.training.config import Config
 from skillopt_mcp.workspace.workspace import Workspace
 
-SMALL = Config(epochs=1, batch=10, slow_update=False, meta_skill=False)
 OUT = "1 item of work is out until 2027-01-15 08:15 UTC"
 
 
@@ -58,9 +56,3 @@ def test_nothing_goes_on_with_a_proposal_for_a_version_that_is_live_no_more(
     place.main.write_text("# Mine\n")
     host.skill("ledger-clerk")
     assert list_runs(host).next_step.as_command() == f"skillopt-mcp show {proposal.job_id}"
-
-
-def test_a_run_that_stopped_goes_on_by_replay(workspace: Workspace) -> None:
-    run = start_run(workspace, "ledger-clerk", SMALL)
-    assert list_runs(workspace).next_step.as_command() == "skillopt-mcp replay ledger-clerk --resume"
-    assert inspect(workspace, run.id).next_step.as_command() == "skillopt-mcp replay ledger-clerk --resume"

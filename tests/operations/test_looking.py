@@ -119,7 +119,8 @@ def test_skills_whose_names_look_like_ids_are_skills(place: Place) -> None:
 
 @pytest.mark.parametrize(
     "id",
-    ["", "c-000000000000", "r-000000000000", "r-", "trajectory:", "trajectory:99", "trajectory:-1", "trajectory:٣",
+    ["", "c-000000000000", "r-000000000000", "r-", "t-000000000000", "t-0", "trajectory:",
+     "trajectory:99", "trajectory:-1", "trajectory:٣",
      "trajectory:" + "9" * 5000, "ledger-clerk@00000000", "@", "ledger-clerk@", "\ud800", "a\0", "x" * 1_000_000,
      "ledger-clerk@%", "../../etc", "c-' or 1=1 --", "\u202e"],
     ids=lambda id: repr(id[:20]),
@@ -169,16 +170,6 @@ def test_no_result_of_a_whole_session_shows_a_held_out_task(place: Place) -> Non
     reported.append(rollback_skill(workspace, "ledger-clerk", None, Consent.PERSON))
     whole = "\n".join(str(each) for each in reported)
     assert [secret for secret in secrets if secret in whole] == []
-
-
-def test_twenty_candidates_and_runs_of_a_skill_fit_one_answer(place: Place, workspace: Workspace) -> None:
-    for n in range(25):
-        place.propose(workspace, f"- Placebo {n}")
-        start_run(workspace, "ledger-clerk", Config(seed=n))
-    result = inspect(workspace, "ledger-clerk")
-    assert result.cursor is None
-    assert len(result.model_dump_json()) < 10_000
-    assert list_skills(workspace).skills[0].open_candidates == 25
 
 
 def test_a_promotion_of_a_huge_change_in_a_deep_folder_fits_one_answer(place: Place) -> None:

@@ -9,8 +9,8 @@ import random
 from pathlib import Path
 
 import pytest
-from hostwork import Clock, begun, begun_proposal, driven, server
-from workshop import LESSONS, PLACEBO, SEED, Place
+from hostwork import Clock, begun, begun_proposal, server
+from workshop import LESSONS, SEED, Place
 
 from benchmarks.host_agent import Agent
 from skillopt_mcp.actions.promotion_tests import evaluate_candidate
@@ -20,7 +20,6 @@ from skillopt_mcp.actions.proposals import propose_from_evidence
 from skillopt_mcp.actions.submitting import submit_work
 from skillopt_mcp.actions.tasks import add_tasks
 from skillopt_mcp.actions.trajectories import Recording, record_trajectory
-from skillopt_mcp.core.budgets import Caps
 from skillopt_mcp.core.errors import BackendError, BadInput, NotFound
 from skillopt_mcp.core.results import Submitted
 from skillopt_mcp.reports.inspecting import inspect
@@ -60,13 +59,6 @@ def test_all_work_that_is_taken_at_once_is_done_with_one_version(place: Place, h
     assert len(set().union(*skills)) == 2
 
 
-def test_work_of_others_cannot_be_guessed(place: Place, host: Workspace) -> None:
-    begun(host, place.propose(host))
-    answer = submit_work(host, [{"work_id": f"w-{0:032x}", "reply": "1"}, {"reply": "1"}, "nonsense"])
-    assert statuses(answer) == ["unknown", "refused", "unknown"]
-    assert (answer.status, answer.work) == ("stopped", [])
-
-
 def test_a_host_that_always_answers_wrong_or_promotes_early_changes_no_file(place: Place, host: Workspace) -> None:
     before, candidate_id = place.main.read_bytes(), place.propose(host)
     standing = begun(host, candidate_id)
@@ -78,12 +70,6 @@ def test_a_host_that_always_answers_wrong_or_promotes_early_changes_no_file(plac
     assert standing.evaluated.accepted is False
     assert promote_skill(host, candidate_id, Consent.STANDING).status == "refused"
     assert place.main.read_bytes() == before
-
-
-def test_a_placebo_is_not_accepted_through_a_host(place: Place, host: Workspace) -> None:
-    done = driven(host, Agent(SEED), begun(host, place.propose(host, PLACEBO)))
-    assert done.evaluated
-    assert done.evaluated.accepted is False
 
 
 def test_once_the_verdict_is_reached_all_other_work_is_withdrawn(place: Place, host: Workspace) -> None:
@@ -191,14 +177,6 @@ def test_a_judge_of_kind_host_takes_its_score(place: Place, clock: Clock) -> Non
     assert (standing.evaluated.accepted, standing.evaluated.evidence) == (True, "host")
 
 
-def test_secrets_in_replies_are_not_kept(place: Place, host: Workspace) -> None:
-    secret = "ghp_" + "a1B2" * 9
-    standing = begun(host, place.propose(host))
-    submit_work(host, [{**ids(standing)[0], "reply": f"the token is {secret}"}])
-    stored = place.store_path.read_bytes() + place.store_path.with_name("skillopt.db-wal").read_bytes()
-    assert secret.encode() not in stored
-
-
 @pytest.mark.parametrize("name", ["answer.md", "tool_calls.jsonl"])
 def test_what_is_no_plain_file_is_refused(place: Place, host: Workspace, name: str) -> None:
     standing = begun(host, place.propose(host))
@@ -222,19 +200,6 @@ def test_calls_of_tools_are_recorded_from_the_file_or_the_reply(place: Place, cl
     Path(first.folder, "tool_calls.jsonl").write_text(json.dumps({"name": "search", "arguments": {"q": 1}}) + "\n")
     given = {"work_id": second.work_id, "reply": "done", "tool_calls": [{"name": "search", "arguments": {}}]}
     assert statuses(submit_work(host, [{"work_id": first.work_id}, given])) == ["accepted", "accepted"]
-
-
-def test_a_cap_on_calls_holds_for_a_host_too(place: Place, host: Workspace) -> None:
-    host.caps = Caps(calls=6)
-    agent, standing = Agent(SEED), begun(host, place.propose(host))
-    n_done = 0
-    while standing.status == "work":
-        for item in standing.work:
-            agent.do(item.folder)
-        n_done += len(standing.work)
-        standing = submit_work(host, ids(standing))
-    assert (standing.status, n_done) == ("stopped", 6)
-    assert "the cap of 6 calls (--max-calls) is reached" in standing.reason
 
 
 def test_outside_of_a_server_a_host_cannot_be_a_backend(place: Place) -> None:

@@ -50,13 +50,6 @@ def test_a_rollback_takes_a_version_as_inspect_spells_it_and_names_those_there_a
         assert (result.undo is None) == (back == live)
 
 
-def test_what_is_live_is_neither_promoted_nor_left_without_a_word(place: Place, workspace: Workspace) -> None:
-    candidate_id = place.accepted(workspace)
-    promote_skill(workspace, candidate_id, Consent.PERSON_SIMULATED)
-    again = promote_skill(workspace, candidate_id, Consent.STANDING)
-    assert (again.status, again.next_step) == ("refused", None)
-
-
 def test_what_is_given_for_a_candidate_is_shown_with_its_candidate(place: Place, host: Workspace) -> None:
     candidate_id = place.propose(host)
     job = begun(host, candidate_id).job_id

@@ -13,12 +13,11 @@ from pathlib import Path
 import pytest
 from workshop import LESSONS, Place
 
-from skillopt_mcp.actions.candidates import propose_edits, rebase_candidate
+from skillopt_mcp.actions.candidates import propose_edits
 from skillopt_mcp.actions.promotions.consent import Consent, permit
 from skillopt_mcp.actions.promotions.promoting import promote_skill
 from skillopt_mcp.actions.promotions.review import review_candidate
 from skillopt_mcp.actions.runs import replay, start_run
-from skillopt_mcp.actions.tasks import add_tasks
 from skillopt_mcp.actions.trajectories import Recording, record_trajectory
 from skillopt_mcp.backends.base import BackendFault
 from skillopt_mcp.backends.scripted import Scripted
@@ -158,53 +157,3 @@ def test_a_secret_of_the_users_own_holds_a_candidate(
     held = promote_skill(later, first.id, Consent.STANDING)
     assert (held.status, held.reason.partition(" (")[0]) == ("held", '"SKILL.md": adds what looks like a secret')
     assert place.main.read_bytes() == before
-
-
-def test_an_edit_that_does_not_apply_is_kept_without_secrets(
-    place: Place, workspace: Workspace, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("MYSVC_API_KEY", OWN)
-    edits = [{"op": "replace", "target": f"nowhere {OWN}", "content": OWN}, {"op": "append", "content": "- More."}]
-    made = propose_edits(place.open(), str(place.skill), edits)
-    (missed, report), (other, _) = workspace.store.candidates.list_edits(made.candidate_id or "")
-    assert report.status == "unmatched"
-    assert missed.target == f"nowhere {missed.content}"
-    assert (missed.content or "").startswith("[redacted:environment:")
-    assert (other.content, other.target) == ("- More.", None)
-
-
-@pytest.mark.parametrize(
-    "task",
-    [
-        {"prompt": f"Log in with {canary(1)}"},
-        {"prompt": f"Log in with {OWN}"},
-        {"prompt": "p", "files": {"a.txt": f"key {OWN}"}},
-        {"prompt": "p", "files": {f"{OWN}.txt": "x"}},
-        {"prompt": "p", "judge": {"kind": "exact", "expected": OWN}},
-        {"prompt": "p", "tags": [OWN]},
-        {"prompt": "p", "id": OWN},
-        {"prompt": "p", OWN: "an unknown field"},
-    ],
-)
-def test_a_task_with_a_secret_is_rejected_and_no_file_of_the_store_holds_it(
-    place: Place, workspace: Workspace, monkeypatch: pytest.MonkeyPatch, task: dict[str, object]
-) -> None:
-    monkeypatch.setenv("MYSVC_API_KEY", OWN)
-    given = {"judge": {"kind": "exact", "expected": "1"}, **task}
-    added = add_tasks(
-        place.open(), str(place.skill), [given, {"prompt": "q", "judge": {"kind": "exact", "expected": "1"}}]
-    )
-    assert (added.added, [each.index for each in added.rejected]) == (1, [0])
-    kept = b"".join(file.read_bytes() for file in place.store_path.parent.iterdir() if file.is_file())
-    for secret in (OWN, canary(1)):
-        assert secret not in added.model_dump_json()
-        assert secret.encode() not in kept
-
-
-def test_a_candidate_that_is_made_again_is_reported_without_secrets(place: Place, workspace: Workspace) -> None:
-    stale = place.propose(workspace)
-    with workspace.store._pool.write() as connection:  # as a release that kept it as it was left it
-        connection.execute("update candidate set reasoning = ?", [f"it is {canary(1)}"])
-    place.main.write_bytes(place.main.read_bytes() + b"\nMine.\n")
-    made = rebase_candidate(workspace, stale).candidate_id
-    assert "it is [redacted:github-token:" in workspace.store.candidates.get_candidate(made or "").reasoning

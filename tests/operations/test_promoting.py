@@ -151,22 +151,6 @@ def _die() -> None:
     raise KeyboardInterrupt
 
 
-def test_a_server_that_stays_open_finishes_what_a_killed_process_began(
-    place: Place, workspace: Workspace, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    candidate_id = two_files(place, workspace)
-    server = place.open()
-    server.skill("ledger-clerk")
-    with monkeypatch.context() as patched:
-        patched.setattr(livefiles, "_swap", lambda *_: _die())
-        patched.setattr("skillopt_mcp.actions.promotions.promoting.take_back", lambda *_: None)
-        with pytest.raises(KeyboardInterrupt):
-            promote_skill(workspace, candidate_id, PERSON)
-    version = server.store.candidates.get_candidate(candidate_id).version_id
-    assert server.skill("ledger-clerk").live_version == version
-    assert read_skill(place.skill).digest == version
-
-
 def test_a_finished_promotion_is_not_undone_by_a_recovery_that_comes_late(
     place: Place, workspace: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -17,7 +17,7 @@ import pytest
 from workshop import SIMULATION, Place
 
 import skillopt_mcp
-from skillopt_mcp import BadInput, CapReached, Caps, Config, NewTask, Rolled, SkillOptError, Stopped, Trained, train
+from skillopt_mcp import BadInput, Config, NewTask, Rolled, SkillOptError, Trained, train
 from skillopt_mcp.api import StageName
 from skillopt_mcp.core.evidence import Solved
 from skillopt_mcp.core.skills import SkillFiles
@@ -123,38 +123,6 @@ class Greeting:
     def rollout(self, task: Task, files: SkillFiles, draw: str) -> Rolled:
         taught = LESSON in files.text
         return Rolled("salve" if taught else "hello", taught, float(taught))
-
-
-def test_an_environment_may_attempt_and_score_its_tasks_itself(place: Place, store: Path) -> None:
-    found = trained(place, store, Greeting(), target=None)
-    assert found.verdict == "better"
-    assert found.test
-    assert found.test.solved == Solved(before=0.0, after=1.0)
-    assert found.candidate_id
-    again = skillopt_mcp.evaluate(found.candidate_id, target=Greeting(), store=store)
-    assert again.test == found.test
-
-
-def test_a_callback_stops_the_run_and_the_same_call_continues_it(place: Place, store: Path) -> None:
-    seen: list[str] = []
-
-    def stop(progress: skillopt_mcp.Progress) -> None:
-        seen.append(progress.stage)
-        raise Stopped("enough")
-
-    with pytest.raises(Stopped, match="enough") as stopped:
-        trained(place, store, callbacks={"reflect": stop})
-    assert seen == ["reflect"]
-    found = trained(place, store)
-    assert (found.run_id, found.status) == (stopped.value.run_id, "finished")
-    assert trained(place, store, reuse=True).reused
-
-
-def test_a_cap_stops_a_run_which_a_higher_one_continues(place: Place, store: Path) -> None:
-    with pytest.raises(CapReached) as stopped:
-        trained(place, store, caps=Caps(calls=9))
-    found = trained(place, store, caps=Caps(calls=500))
-    assert (found.run_id, found.usage.n_sent) == (stopped.value.run_id, found.n_calls)
 
 
 def test_ctrl_c_within_a_running_loop_stops_the_run_and_the_same_call_continues_it(place: Place, store: Path) -> None:

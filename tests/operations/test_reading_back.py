@@ -63,26 +63,6 @@ def test_a_version_that_would_not_be_read_back_is_not_promoted(
     assert workspace.store.promotions.list_promotions(1) == []
 
 
-def test_what_reads_otherwise_than_it_was_written_is_taken_back(
-    place: Place, workspace: Workspace, before: bytes, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    candidate = place.accepted(workspace)
-    written = promoting.replace_files  # type: ignore[attr-defined]
-
-    def on_another_disk(folder: Path, old: SkillFiles, new: SkillFiles) -> None:
-        written(folder, old, new)
-        place.main.chmod(0o755)
-
-    with monkeypatch.context() as disk:
-        disk.setattr(promoting, "replace_files", on_another_disk)
-        with pytest.raises(Refused, match="does not read as it was written"):
-            promote_skill(workspace, candidate, Consent.PERSON_SIMULATED)
-    assert workspace.store.promotions.list_pending() == []
-    place.main.write_bytes(before)
-    place.main.chmod(0o644)
-    assert promote_skill(workspace, candidate, Consent.PERSON_SIMULATED).status == "promoted"
-
-
 def test_a_disk_that_keeps_no_run_bits_is_left_as_it_was(
     place: Place, workspace: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -33,20 +33,6 @@ from skillopt_mcp.workspace.workspace import Workspace
 CONFIG = Config(epochs=2, batch=10, seed=2)
 
 
-def test_a_run_trains_and_tests_its_best_version(place: Place, workspace: Workspace) -> None:
-    before = place.main.read_bytes()
-    result = replay(workspace, start_run(workspace, "ledger-clerk", CONFIG))
-    assert result.status == "finished"
-    assert [(step.epoch, step.step, step.kind) for step in result.steps] == [
-        *((1, n, "step") for n in (1, 2, 3)), *((2, n, "step") for n in (4, 5, 6)), (2, 7, "slow"), (2, 8, "meta"),
-    ]  # fmt: skip
-    assert result.candidate_id
-    assert result.test
-    assert (result.verdict, result.accepted, result.test.test_in_release) == ("better", True, 1)
-    assert result.n_calls > 100
-    assert place.main.read_bytes() == before
-
-
 def test_a_finished_run_is_answered_again_with_nothing_asked(place: Place, workspace: Workspace) -> None:
     run = start_run(workspace, "ledger-clerk", CONFIG)
     first = replay(workspace, run)

@@ -20,7 +20,6 @@ from skillopt_mcp.core.calls import Call, Reply, Rollout
 from skillopt_mcp.core.results import Evaluated
 from skillopt_mcp.store.calls import ServedBy, Servings
 from skillopt_mcp.store.erasing import Erasing
-from skillopt_mcp.store.pool import Pool
 from skillopt_mcp.workspace.workspace import Workspace
 
 REAL = "anthropic:some-model"
@@ -103,17 +102,6 @@ def test_a_name_of_a_programs_own_backend_is_kept_on_one_line_and_short(place: P
     name = f"two lines \ufffd{'x' * 189}"
     [row] = workspace.store.tests.list_of_skill(1)
     assert {each.name for each in workspace.store.table(Servings).list_of_scope(row.id)} == {name}
-
-
-def test_a_forged_word_on_who_answered_does_not_verify(place: Place, workspace: Workspace) -> None:
-    evaluated(place, workspace, by_prompt)
-    forged = "replace(inputs, 'big-model-v2', 'small-model-v1')"
-    pool = Pool(place.store_path)
-    with pool.write() as connection:
-        connection.execute(f"update decision set inputs = {forged}")
-    pool.close()
-    problems = [str(each) for each in verify_store(place.store_path).problems]
-    assert any(each.startswith("decision 1 (promotion) does not recompute") for each in problems)
 
 
 def test_an_erased_answer_keeps_who_gave_it_and_its_store_is_sound(place: Place, workspace: Workspace) -> None:
