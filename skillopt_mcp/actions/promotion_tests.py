@@ -73,7 +73,7 @@ from skillopt_mcp.workspace.evidence import (
 )
 from skillopt_mcp.workspace.host_work import Capacity, estimate_host_test, hand_out, withdraw
 from skillopt_mcp.workspace.linting import run_git
-from skillopt_mcp.workspace.skill_folders import is_version, known, read_skill
+from skillopt_mcp.workspace.skill_folders import id_meant, is_version, known, read_skill
 from skillopt_mcp.workspace.skills import check_merged, describe_endings
 from skillopt_mcp.workspace.workspace import Workspace
 
@@ -129,11 +129,11 @@ def _limited(tasks: list[Task], split: Split, config: Config) -> list[Task]:
 
 
 def candidate_named(workspace: Workspace, name: str) -> Candidate:
-    """Return a candidate by its id; of a skill's name, the edit that a person made to its file. Raises NotFound."""
+    """A candidate by its id; of a skill's name, the edit that a person made to its file. Raises NotFound."""
     store = workspace.store
-    if store.skills.find_paths(known(name)) or Path(name).exists():
+    if store.skills.find_paths(known(name)) or Path(name).exists() or not id_meant(name):
         return edited_candidate(workspace, name)
-    return store.candidates.get_candidate(known(name))
+    return store.candidates.get_candidate(name)
 
 
 def edited_candidate(workspace: Workspace, name: str) -> Candidate:
@@ -158,8 +158,8 @@ def edited_candidate(workspace: Workspace, name: str) -> Candidate:
         return edited
     if base == skill.live_version:
         raise BadInput(
-            f"the file of '{skill.name}' is the version that was known before: edit it, or name another text: "
-            "--against HEAD (where the edit is older than that), or --file NEW.md"
+            f"'{skill.name}' is unchanged since version {short(base)}: edit its file, or name the other text: "
+            "--against HEAD (or another old text), or --file NEW.md"
         )
     return _kept(workspace, skill, base, store.skills.get_files(skill.id, skill.live_version), "an edit of the file")
 
@@ -189,7 +189,9 @@ def _text_named(workspace: Workspace, skill: Skill, name: str, live: SkillFiles)
             return workspace.store.skills.get_files(skill.id, workspace.store.skills.get_version(skill.id, name).id)
     folder = Path(skill.path)
     at = folder.parent if is_memory(skill.path) else folder
-    missing = f"{quoted(name)} is no file, no version of '{skill.name}', and no git revision of {quoted(str(at), 300)}"
+    missing = (
+        f"{quoted(name)} names no file, no version of '{skill.name}', and no git revision of {quoted(str(at), 300)}"
+    )
     try:
         commit = run_git(at, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}")
         # In a folder, git packs what is below it alone, by the paths from there.
@@ -197,7 +199,7 @@ def _text_named(workspace: Workspace, skill: Skill, name: str, live: SkillFiles)
     except (OSError, subprocess.SubprocessError) as error:
         raise BadInput(f"{missing}: git did not answer ({error})") from None
     if commit.returncode or packed.returncode:
-        raise BadInput(f"{missing}: name one that there is, such as --against HEAD")
+        raise BadInput(f"{missing}: 'skillopt-mcp show {skill.name}' lists the versions that were live")
     with TemporaryDirectory() as unpacked, tarfile.open(fileobj=BytesIO(packed.stdout)) as archive:
         place = Path(unpacked) / at.name
         archive.extractall(place, filter="data")
@@ -574,6 +576,18 @@ def unit_rows(workspace: Workspace, test: Test, standing: Standing | None = None
         prompt = " ".join(task.prompt.split())[:_PROMPT_SHOWN]
         rows.append(UnitRow(task=task.name, outcome=outcome, before=before, after=after, prompt=prompt))
     return rows
+
+
+def stored_verdict(workspace: Workspace, candidate: Candidate) -> Evaluated | None:
+    """The newest verdict on a candidate; None before its first. Nobody is asked."""
+    store = workspace.store
+    decision = store.decisions.latest(candidate.skill_id, GATE, candidate.base_version, candidate.version_id)
+    row = store.tests.find(decision.scope) if decision else None
+    if row is None:
+        return None
+    test = stored_test(store, row)
+    standing = standing_of(test, store)
+    return _evaluated(workspace, candidate, test, standing, _after(workspace, candidate, standing))
 
 
 def _concluded(workspace: Workspace, candidate: Candidate, test: Test, standing: Standing) -> Evaluated:

@@ -5,6 +5,7 @@ Names are read from the text of the files, so that to list them imports no vendo
 
 from __future__ import annotations
 
+import difflib
 import importlib
 import os
 import re
@@ -116,7 +117,13 @@ def backend_name(spec: str) -> tuple[str, str]:
     """Return the backend that a spec "name:model" names, and the model. Raises BackendError when there is none."""
     name, _, model = spec.strip().partition(":")
     if name not in _modules():
-        raise BackendError(f"unknown backend '{name}' in '{spec}'; use one of: {', '.join(backend_names())}")
+        # What people type first is a model alone, or the vendor's product.
+        meant = "openai" if name.startswith("gpt") else "claude-code"
+        usual = {"haiku", "sonnet", "opus"} | {each for each in [name] if each.startswith(("claude-", "gpt"))}
+        near = difflib.get_close_matches(name, backend_names(), 1) or ["claude-code"] * (name == "claude")
+        found = f"{meant}:{name}" if name in usual else ":".join([*near, *filter(None, [model])]) if near else ""
+        hint = f"did you mean {found}?" if found else f"use one of: {', '.join(backend_names())}"
+        raise BackendError(f"unknown backend '{name}' in '{spec}'; {hint}")
     return name, model
 
 

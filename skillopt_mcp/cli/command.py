@@ -60,6 +60,7 @@ class Flag:
 
 SKILL = "a skill's name, or the path of its folder"
 YES = Flag("do not ask (needed where there is no terminal)")
+AGREED = Flag("agree beforehand; a person at a terminal still has to type it")
 
 
 class Command:

@@ -81,7 +81,7 @@ class Terminal:
     def next(self, step: NextStep | None) -> None:
         """Print what to do next."""
         if step:
-            self.note(step.as_line(self.store))
+            self.note(step.as_line(self.store, is_agents=self.is_agents))
 
     def command(self, command: str) -> None:
         """Print a command to try."""

@@ -47,6 +47,11 @@ REQUESTS: Mapping[Action, str] = {
     "record_trajectory": "Record how your last uses of the skill {skill} went",
     "submit_work": "Continue {job_id}",
 }
+# Refused in a shell of an agent.
+_FOR_PERSONS: frozenset[Action] = frozenset({
+    "promote_skill", "rollback_skill", "skills move", "skills add-root", "skills permit", "tasks judges add",
+    "tasks review", "store restore", "store erase",
+})  # fmt: skip
 _OPTIONAL = frozenset({"version"})
 
 
@@ -85,9 +90,10 @@ class NextStep(BaseModel):
                 words += [f"--{name.replace('_', '-')}", *([] if value is True else [str(value)])]
         return shlex.join([*words, *(["--store", store] if store else [])])
 
-    def as_line(self, store: str | None = None) -> str:
-        """Return the step as the last line of a command's output."""
-        return f"Next: {self.as_command(store)}{f'  ({self.why})' if self.why else ''}"
+    def as_line(self, store: str | None = None, *, is_agents: bool = False) -> str:
+        """The step as the last line of a command's output, in a shell of an agent with who may take it."""
+        whose = ", for a person at a terminal" if is_agents and self.action in _FOR_PERSONS else ""
+        return f"Next{whose}: {self.as_command(store)}{f'  ({self.why})' if self.why else ''}"
 
 
 @dataclass(frozen=True, slots=True)

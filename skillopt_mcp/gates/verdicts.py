@@ -72,7 +72,7 @@ def describe(report: TestReport) -> list[str]:
             f"If it changed nothing, fewer than 1 test in {_one_in(report.p_bound)} would say this.",
         ]
     if report.verdict == "not_better":
-        return [f"No gain in sight after {units.seen} of {units.of} tasks; stopped. Nothing was changed."]
+        return [f"No gain in sight after {units.seen} of {units.of} tasks; stopped."]
     if report.verdict == "cant_tell":
         add = _tasks_to_add(report)
         advice = f"Add about {add} tasks and test again, or drop it." if add else "Drop it."

@@ -52,7 +52,7 @@ class Candidates:
                 return f"'{id}' is {what}; {f'its candidate is {its}' if its else 'it has no candidate yet'}"
         if self._pool.row("select 1 from skill where name = ? or path = ?", [id, id]):
             return f"'{id}' is a skill, not a candidate: inspect {id} (skillopt-mcp show {id}) lists its candidates"
-        return f"no candidate '{id}'; list a skill's: skillopt-mcp show SKILL"
+        return f"no candidate '{id}': list_skills (skillopt-mcp skills) lists skills, and inspect SKILL its candidates"
 
     def list_candidates(self, skill_id: int, *, steps: bool = False) -> list[Candidate]:
         """Return the candidates of a skill that may be promoted one day, newest last; with `steps`, those of single

@@ -133,7 +133,7 @@ def _places(workspace: Workspace, given: str) -> list[_Place]:
     # A folder that is not a skill is reported when it is read.
     nested = nested_roots(folder)
     return [
-        replace(root, missing=f"it is no skill and holds none right inside; {_describe_check(root, nested)}")
+        replace(root, missing=f"not a skill, and none lies directly in it; {_describe_check(root, nested)}")
         if nested
         else root
     ]

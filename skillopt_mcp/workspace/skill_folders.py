@@ -327,6 +327,9 @@ def find_folder(store: Store | None, roots: Sequence[Path], name: str, project: 
         raise NotFound(f"{len(near)} skills are named {quoted(name)}: use the path, one of {paths}")
     misspelt = next((os.path.join(place, main) for place in placed for main in main_names(Path(place))), "")
     rename = f"; hosts look for {MAIN_FILE} alone: rename {quoted(misspelt, 500)}" if misspelt else ""
+    if (id := _ID.fullmatch(name)) and len(name) == _ID_LENGTH:
+        what = _KINDS[id[1].lower()]
+        raise NotFound(f"{quoted(name)} is the id of a {what}, not a skill; see it: skillopt-mcp show {name}")
     raise NotFound(
         f"no skill {quoted(name)} is known or lies in a skill folder ({_suggest_names(store, roots, name)}): "
         f"give the path of its folder once, and it is tracked from then on{rename}"
@@ -488,6 +491,7 @@ def _likeness(one: str, other: str) -> float:
 
 _LONGEST = 4096
 _ID = re.compile(r"([ctrw])-\w*", re.IGNORECASE)
+_ID_LENGTH = len("c-0123456789ab")
 _VERSION = re.compile(r"(.+)@(\w*)", re.DOTALL)
 _NAMED_VERSION = re.compile("(.+)@([0-9a-f]{8,64})", re.DOTALL)
 _VERSION_ALONE = re.compile("[0-9a-f]{8,64}")

@@ -62,7 +62,7 @@ def test_a_persons_edit_is_tested_against_the_version_that_was_tested_or_known_b
 ) -> None:
     place.add_held_out(fresh, 8)
     versions = [fresh.skill("ledger-clerk").live_version]
-    with pytest.raises(BadInput, match="is the version that was known before: edit it"):
+    with pytest.raises(BadInput, match="is unchanged since version"):
         evaluate_candidate(fresh, "ledger-clerk")
     for n, line in enumerate((PLACEBO, LESSONS)):
         place.main.write_bytes(place.main.read_bytes() + f"\n{line}\n".encode())

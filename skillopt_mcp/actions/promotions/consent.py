@@ -168,6 +168,8 @@ def stale(workspace: Workspace, change: LiveChange) -> Promoted:
     why = f"the live file is version {short(live)}, not {short(change.from_version)}: {happened}"
     if not change.candidate:
         is_edited = last is not None and last.to_version != live
+        if last and is_edited:
+            why = f"version {short(last.to_version)} became live last, and its file was edited since"
         return answer(workspace, change, "stale", why, change.step("rolls back all the same", over_edit=is_edited))
     if last and last.to_version == change.to_version:
         return answer(workspace, change, "stale", why if live == change.to_version else f"{why}. {ON_TOP}")

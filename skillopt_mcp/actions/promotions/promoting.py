@@ -34,6 +34,7 @@ from skillopt_mcp.core.text import quoted
 from skillopt_mcp.documents.live_files import check_replaceable, replace_files
 from skillopt_mcp.gates.guard.capabilities import secrets_added
 from skillopt_mcp.gates.promotion import GATE
+from skillopt_mcp.gates.verdicts import LABELS
 from skillopt_mcp.store.files import lock_run
 from skillopt_mcp.store.opening import Store
 from skillopt_mcp.workspace.skill_folders import (
@@ -112,7 +113,7 @@ def _unproven(
     if consent.is_of_a_tool:
         step = advise_skill(workspace.store, change.skill)
         return answer(workspace, change, "refused", "its promotion test did not accept it", step)
-    why = f"no gain is proven: its promotion test says {verdict.replace('_', ' ')}"
+    why = f"no gain is proven: its promotion test says {LABELS[verdict]}"
     return answer(workspace, change, "refused", why, change.step("adopts it all the same, on record", unproven=True))
 
 

@@ -99,7 +99,7 @@ def review_candidate(workspace: Workspace, candidate_id: str) -> Review:
         same_session=row is not None
         and kind == "host"
         and store.candidates.is_answered_by_author(candidate.id, row.id),
-        why=candidate.reasoning,
+        why="" if candidate.origin == "person" else candidate.reasoning.removeprefix("failed: "),
         changes=f"+{n_added} -{n_removed} lines in {', '.join(dict.fromkeys(paths))}",
         findings=candidate.findings,
         simulated=kind == "simulated",

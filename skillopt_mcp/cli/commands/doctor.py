@@ -12,6 +12,7 @@ from skillopt_mcp.admin.install.installing import HostConnection, HostEntry
 from skillopt_mcp.backends.resolved import describe_unremembered, resolve_spec
 from skillopt_mcp.cli.command import Command, Flag, command
 from skillopt_mcp.cli.terminal import Declined, Terminal
+from skillopt_mcp.core.text import counted
 from skillopt_mcp.store.pool import schema_folder
 from skillopt_mcp.workspace.callers import find_editor
 from skillopt_mcp.workspace.workspace import Workspace
@@ -49,10 +50,9 @@ class Doctor(Command):
 
 def _remember(terminal: Terminal, workspace: Workspace, spec: str) -> None:
     """Ask a person whether agents may use a backend that answers, unless they may already."""
-    if not (why := describe_unremembered(workspace.store, spec)):
+    if not describe_unremembered(workspace.store, spec):
         return
     parts = resolve_spec(spec).parts
-    terminal.note(f"{why.partition('. A person')[0]}.")
     terminal.note(f"'{spec}' is {', '.join(f'{name} {value}' for name, value in parts.items())}.")
     with suppress(Declined):
         terminal.ask("Remember it for agents?", yes=False)
@@ -73,7 +73,7 @@ def _lines(found: Diagnosis) -> Iterator[str]:
         yield f"Host {name}: {path or 'not found on the PATH'}."
     yield from map(_host, found.connections)
     for root in found.roots:
-        yield f"Skill root {root.path}: {root.n_skills} skills."
+        yield f"Skill root {root.path}: {counted(root.n_skills, 'skill')}."
     if found.roots_unread:
         yield f"Registered skill roots: not read ({found.roots_unread})."
     elif not found.roots:

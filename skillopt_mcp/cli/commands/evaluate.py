@@ -18,6 +18,7 @@ from skillopt_mcp.actions.promotion_tests import (
     current_test,
     evaluate_candidate,
     foresee,
+    stored_verdict,
 )
 from skillopt_mcp.actions.runs import best_candidate
 from skillopt_mcp.actions.tasks import describe_near_train
@@ -94,6 +95,11 @@ class Evaluate(Sending):
             candidate = candidate_of_files(workspace, self.subject, new, self.against)
         else:
             candidate = candidate_named(workspace, self.subject)
+        kept = None if self.target or self.again else stored_verdict(workspace, candidate)
+        if kept:
+            self._label = "SIMULATION" * (kept.evidence == "simulated")
+            self._used = used_of_candidate(workspace.store, candidate.id)
+            return kept.for_agents() if terminal.is_agents else kept
         check_testable(workspace, candidate)
         require_backends(target=self.target)
         asked = Asked(self.no_worse, self.max_pairs, self.graded)
@@ -114,7 +120,8 @@ class Evaluate(Sending):
             self._reach = foreseen.reach
             show_foreseen(terminal, foreseen)
         calls = estimate_test(test, test.row.plan.most_runs if is_decided else done)
-        if planned := agree(terminal, workspace, calls, self, concurrency=self.concurrency):
+        tested = f"Tested already ({test.row.id}): nothing is asked. --again opens the next test." if is_decided else ""
+        if planned := agree(terminal, workspace, calls, self, tested, self.concurrency):
             return PlannedTest(**planned.model_dump(), foreseen=foreseen)
         target = workspace.models.backend("target")
         if not is_decided and isinstance(target, Loading) and target.loads:

@@ -10,7 +10,7 @@ from typing import Annotated
 from skillopt_mcp.actions.promotions.consent import Consent, Ready
 from skillopt_mcp.actions.promotions.promoting import check_promotion, promote_skill
 from skillopt_mcp.actions.promotions.review import Review, review_candidate
-from skillopt_mcp.cli.command import YES, Arg, Command, Flag, command
+from skillopt_mcp.cli.command import AGREED, Arg, Command, Flag, command
 from skillopt_mcp.cli.reports import show_report
 from skillopt_mcp.cli.terminal import Terminal
 from skillopt_mcp.core.errors import Refused
@@ -24,7 +24,7 @@ from skillopt_mcp.workspace.callers import find_editor
 class Changing(Command):
     """Commands that write the live file."""
 
-    yes: Annotated[bool, YES] = False
+    yes: Annotated[bool, AGREED] = False
 
     def consent(self, terminal: Terminal) -> Consent:
         """Who agrees: the person at the terminal; where there is none, a permission that one has given."""

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Annotated, Any
 
-from skillopt_mcp.cli.command import SKILL, YES, Arg, Command, Flag, command
+from skillopt_mcp.cli.command import AGREED, SKILL, Arg, Command, Flag, command
 from skillopt_mcp.cli.terminal import Terminal
 from skillopt_mcp.core.next_step import NextStep
 from skillopt_mcp.core.results import PromotedAway, SkillRow
@@ -102,7 +102,7 @@ class Permit(Command):
 
     skill: Annotated[str, Arg(SKILL)]
     simulated: Annotated[bool, Flag("evidence of a simulation is enough")] = False
-    yes: Annotated[bool, YES] = False
+    yes: Annotated[bool, AGREED] = False
 
     def run(self, terminal: Terminal) -> dict[str, Any]:
         """Ask a person, and record the permission."""
@@ -192,7 +192,7 @@ def show_away(name: str, away: PromotedAway, terminal: Terminal) -> None:
 
 
 def _next(row: SkillRow, terminal: Terminal) -> str:
-    return row.next_step.as_line(terminal.store).removeprefix("Next: ")
+    return row.next_step.as_line(terminal.store, is_agents=terminal.is_agents).removeprefix("Next").lstrip(":, ")
 
 
 def _cells(rows: Sequence[SkillRow], terminal: Terminal) -> list[tuple[str, ...]]:

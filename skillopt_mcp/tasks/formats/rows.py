@@ -22,6 +22,9 @@ def parse_task(value: object) -> NewTask:
     """Make the task of a decoded JSON object. Raises BadInput."""
     if not isinstance(value, Mapping):
         raise BadInput(f"a task is an object {SHAPE}")
+    if "expected" in value and "judge" not in value:  # the usual table of questions
+        value = {**value, "judge": {"kind": "exact", "expected": value["expected"]}}
+        del value["expected"]
     if unknown := sorted(str(key) for key in value if key not in _FIELDS):
         raise BadInput(f"unknown field {quoted(unknown[0])}: a task has {', '.join(sorted(_FIELDS))}")
     prompt, name, split = value.get("prompt"), value.get("id"), value.get("split")
