@@ -319,8 +319,11 @@ create table run (
     status text not null check (status in ('running', 'stopped', 'finished')),
     higher text not null default '', -- the options that raise the caps at which it stopped
     result text,                    -- json, once finished
+    memory_id integer,              -- the memory file that is trained, too, as a row of skill, and its version; or null
+    memory_version text,
     created_at text not null default (strftime('%Y-%m-%dT%H:%M:%fZ')),
-    foreign key (skill_id, base_version) references version(skill_id, id)
+    foreign key (skill_id, base_version) references version(skill_id, id),
+    foreign key (memory_id, memory_version) references version(skill_id, id)
 ) strict;
 
 create index run_by_skill on run(skill_id);
@@ -401,7 +404,10 @@ create table promotion_test (
     salt text not null,             -- 16 bytes in hex: they order the units, and draw the task of each
     tasks text not null,            -- json: the ids of the tasks, one per unit, in order
     plan text not null,             -- json: error rate, attempts per arm, known base, margin
+    other_id integer,               -- the other document of the run, which all attempts see, too, and its version
+    other_version text,
     created_at text not null default (strftime('%Y-%m-%dT%H:%M:%fZ')),
+    foreign key (other_id, other_version) references version(skill_id, id),
     foreign key (skill_id, base_version) references version(skill_id, id),
     foreign key (skill_id, version_id) references version(skill_id, id)
 ) strict;
@@ -413,6 +419,7 @@ create trigger promotion_test_is_frozen before update on promotion_test
 when old.number is not null or new.number is null or json_remove(old.plan, '$.alpha') <> json_remove(new.plan, '$.alpha')
     or (old.id, old.skill_id, old.base_version, old.version_id, old.backend, old.salt, old.tasks, old.created_at)
     <> (new.id, new.skill_id, new.base_version, new.version_id, new.backend, new.salt, new.tasks, new.created_at)
+    or (old.other_id, old.other_version) is not (new.other_id, new.other_version)
 begin select raise(abort, 'a promotion test is never rewritten'); end;
 
 -- One row per attempt of a promotion test at the task of a unit. What has no answer has a score by its cause.

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from pydantic import BaseModel, ConfigDict
 
 from skillopt_mcp.actions.permitted import evidence_gaps, source_gaps
-from skillopt_mcp.actions.promotion_tests import TestPrice, chosen_tasks, price_of_test
+from skillopt_mcp.actions.promotion_tests import TestPrice, chosen_tasks, price_of_run, price_of_test
 from skillopt_mcp.actions.runs import planned
 from skillopt_mcp.backends.base import concurrency_of
 from skillopt_mcp.core.budgets import FREE_STAGE
@@ -104,8 +104,10 @@ class Estimate(BaseModel):
         return {"target": self.target_calls, "optimizer": self.optimizer_calls, "judge": self.judge_calls}
 
 
-def estimate_run(workspace: Workspace, skill: str, config: Config, only: Collection[str] | None = None) -> Estimate:
-    """What a run of a skill, on the tasks of these digests `only`, would ask at most.
+def estimate_run(
+    workspace: Workspace, skill: str, config: Config, only: Collection[str] | None = None, n_documents: int = 1
+) -> Estimate:
+    """What a run of a skill, on the tasks of these digests `only`, would ask at most; of two with a memory file.
 
     Raises NotFound, BadSkill, Refused where git left a conflict in the skill.
     """
@@ -113,8 +115,8 @@ def estimate_run(workspace: Workspace, skill: str, config: Config, only: Collect
     check_merged(workspace.store.skills.get_files(tracked.id, tracked.live_version))
     n_sessions = len(workspace.store.trajectories.recent_trajectories(tracked.id, config.sessions))
     tasks = chosen_tasks(workspace, tracked, config, only)
-    ending = price_of_test(workspace, tracked.live_version, tracked.id, tasks)
-    return _estimate(tasks, n_sessions, config, ending)
+    ending = price_of_test(workspace, tracked.live_version, tracked.id, tasks, n_documents)
+    return _estimate(tasks, n_sessions, config, ending, _whole(tasks, config, n_documents))
 
 
 def run_gaps(workspace: Workspace, run: Run) -> list[str]:
@@ -131,12 +133,12 @@ def estimate_rest(workspace: Workspace, run: Run) -> dict[Role, int]:
     Where a backend has changed, the earlier answers serve finished steps alone: the other steps are asked in full.
     """
     store, tasks, config = workspace.store, tasks_of(workspace, run), Config.of_run(run.config)
-    ending = price_of_test(workspace, run.base_version, run.skill_id, _in_use(workspace, run))
+    ending = price_of_run(workspace, run, _in_use(workspace, run))
     if len(run.answering) > 1 or changed_since(workspace, run, answering(run_backends(workspace, run))):
         return _estimate(tasks, len(run.sessions), config, ending, _rest(workspace, run)).calls
     if store.runs.list_finishes(run.id):
         return estimate_end(workspace, run)
-    whole = _estimate(tasks, len(run.sessions), config, ending)
+    whole = _estimate(tasks, len(run.sessions), config, ending, _whole(tasks, config, 2 if run.memory else 1))
     answered: Counter[str] = Counter()
     for row in store.ledger.list_rows(run.id):
         answered[row.role] += row.n_calls if row.stage != FREE_STAGE else 0
@@ -147,14 +149,14 @@ def estimate_rest(workspace: Workspace, run: Run) -> dict[Role, int]:
 
 
 def estimate_end(workspace: Workspace, run: Run) -> dict[Role, int]:
-    """What a run whose search is over may still ask of each role at most: its promotion test."""
+    """What a run whose search is over may still ask of each role at most: its promotion tests."""
     store, steps = workspace.store, workspace.store.runs.list_steps(run.id)
-    ending = price_of_test(workspace, run.base_version, run.skill_id, _in_use(workspace, run))
-    n_runs = ending.n_runs if steps and steps[-1].best_version != run.base_version else 0
-    if begun := store.runs.list_finishes(run.id):
-        row = store.tests.find(begun[-1])
-        is_over = row is None or store.decisions.latest_in(row.id) is not None
-        n_runs = 0 if is_over or row is None else row.plan.most_runs - store.tests.count_attempts(row.id)
+    ending = price_of_run(workspace, run, _in_use(workspace, run))
+    begun = [row for test_id in store.runs.list_finishes(run.id) if (row := store.tests.find(test_id))]
+    n_runs = max(0, run.count_better(steps) - len(begun)) * ending.n_runs // (2 if run.memory else 1)
+    for row in begun:
+        if store.decisions.latest_in(row.id) is None:
+            n_runs += row.plan.most_runs - store.tests.count_attempts(row.id)
     return {"target": n_runs, "optimizer": 0, "judge": n_runs * ending.votes}
 
 
@@ -176,11 +178,12 @@ class _Training(NamedTuple):
     n_epochs: int = 0
 
 
-def _whole(n_train: int, config: Config) -> _Training:
+def _whole(tasks: Sequence[Task], config: Config, n_documents: int) -> _Training:
+    n_train = len(search_splits(tasks, config)[0])
     batched = epoch_batches(n_train, config, 1) if n_train else []
-    sizes = config.epochs * [sum(map(len, batches)) * config.repeats for batches in batched]
+    sizes = config.epochs * [sum(map(len, each)) * config.repeats for each in batched for _ in range(n_documents)]
     n_later = config.epochs - 1
-    return _Training(sizes, n_later * config.slow_update, n_later * config.meta_skill, n_epochs=config.epochs)
+    return _Training(sizes, n_later * config.slow_update, n_later * config.meta_skill, 1, n_documents * config.epochs)
 
 
 def _rest(workspace: Workspace, run: Run) -> _Training:
@@ -188,17 +191,15 @@ def _rest(workspace: Workspace, run: Run) -> _Training:
     plan = planned(workspace, run)
     left = list(steps(plan, after=len(workspace.store.runs.list_steps(run.id))))
     kinds = Counter(step.kind for step in left)
-    sizes = [len(step.tasks) * plan.config.repeats for step in left if step.kind == "step"]
+    sizes = [len(step.tasks) * plan.config.repeats for step in left if step.tasks]
     return _Training(sizes, kinds["slow"], kinds["meta"], n_measured=2)
 
 
-def _estimate(
-    tasks: list[Task], n_sessions: int, config: Config, ending: TestPrice, training: _Training | None = None
-) -> Estimate:
-    """What a training asks at most, the whole one if none is given, and the test that it ends with."""
+def _estimate(tasks: list[Task], n_sessions: int, config: Config, ending: TestPrice, training: _Training) -> Estimate:
+    """What a training asks at most, and the tests that it ends with."""
     train, val = search_splits(tasks, config)
     n_train, n_val = len(train), len(val)
-    sizes, n_slow, n_meta, n_measured, n_epochs = training or _whole(n_train, config)
+    sizes, n_slow, n_meta, n_measured, n_epochs = training
     n_compared = 2 * n_slow * (n_train if config.slow_pairs == "changed" else min(config.slow_samples, n_train))
     n_planned = n_epochs * n_train * config.repeats
     n_evaluated = n_measured + _evaluations(len(sizes), n_slow, config)

@@ -32,7 +32,8 @@ from skillopt_mcp.core.next_step import NextStep
 from skillopt_mcp.core.note_texts import note_unanswered
 from skillopt_mcp.core.notes import Note
 from skillopt_mcp.core.results import Evaluated, Foreseen, PowerRow, Replayed, UnitRow
-from skillopt_mcp.core.skills import Skill, SkillFile, SkillFiles, is_memory, short
+from skillopt_mcp.core.runs import Run
+from skillopt_mcp.core.skills import DocumentVersion, Skill, SkillFile, SkillFiles, is_memory, short
 from skillopt_mcp.core.tasks import SPLITS, Split, Task
 from skillopt_mcp.core.text import quoted
 from skillopt_mcp.core.tracing import span
@@ -41,6 +42,7 @@ from skillopt_mcp.gates.power import power_of
 from skillopt_mcp.gates.promotion import ENOUGH_UNITS, GATE
 from skillopt_mcp.store.files import lock_run
 from skillopt_mcp.store.opening import Store
+from skillopt_mcp.store.promotion_tests import NewTest
 from skillopt_mcp.tasks.judges.checking import families
 from skillopt_mcp.tasks.judges.judging import attemptable, is_form_alone, n_votes
 from skillopt_mcp.tasks.splits import stratified
@@ -274,12 +276,14 @@ def describe_step_of_run(workspace: Workspace, candidate: Candidate) -> str:
     if candidate.origin != "step" or candidate.run_id is None:
         return ""
     run = workspace.store.runs.get_run(candidate.run_id)
-    if candidate.base_version == run.base_version:
+    if candidate.base_version in (run.base_version, run.memory and run.memory.version):
         return ""
     numbers = [step.n for step in workspace.store.runs.list_steps(run.id) if step.candidate_id == candidate.id]
     made_in = f"step {numbers[0]}" if numbers else "a step"
     if run.result:
-        made = Replayed.model_validate_json(run.result).candidate_id
+        result = Replayed.model_validate_json(run.result)
+        outcome = result if candidate.skill_id == run.skill_id else result.memory
+        made = outcome and outcome.candidate_id
         way_on = (
             f"what they came to together is the run's own candidate: skillopt-mcp evaluate {made}" if made
             else "no version of the run was better than the one that it began with, and it has no candidate"
@@ -301,18 +305,47 @@ def current_test(
     """Return the newest test of a candidate that asks this of the same backends, or the one that would open now.
 
     `again` leaves out those that have decided: the next one takes its own share of the error rate. A new one is on the
-    held-out tasks `among` these. Raises BadInput and Refused where nothing can be tested.
+    held-out tasks `among` these. Of a run with a memory file it is with the other document. Raises BadInput and Refused
+    where nothing can be tested.
     """
-    store = workspace.store
+    store, (skill_id, other) = workspace.store, _tested_with(workspace, candidate)
     for row in store.tests.list_of(candidate.skill_id, candidate.base_version, candidate.version_id):
-        is_same = (row.plan.margin, row.plan.graded) == (asked.margin, asked.graded)
+        is_same = (row.plan.margin, row.plan.graded, row.other) == (asked.margin, asked.graded, other)
         if is_same and not (again and store.decisions.latest_in(row.id)):
             test = stored_test(store, row)  # its tasks may have been removed since
             if row.backend == evidence_of(workspace.models.backends_for(test.tasks)):
                 return test
-    held = tasks_to_test(workspace, candidate.skill_id, among)
-    backend = evidence_of(workspace.models.backends_for(held))
-    return foreseen_test(store, _arms(store, candidate), held, backend, _asked(asked, backend))
+    held = tasks_to_test(workspace, skill_id, among)
+    return foreseen_test(store, *_new_test(workspace, candidate, asked, held))
+
+
+def _new_test(
+    workspace: Workspace, candidate: Candidate, asked: Asked, held: Sequence[Task]
+) -> tuple[NewTest, Sequence[Task], Asked]:
+    backend, (_, other) = evidence_of(workspace.models.backends_for(held)), _tested_with(workspace, candidate)
+    new = NewTest(candidate.skill_id, candidate.base_version, candidate.version_id, backend, other)
+    # A test of a simulation, which proves nothing, has a salt by which its results come about again.
+    salt = _SALT_OF_SIMULATIONS if is_simulated(backend) else None
+    return new, held, replace(asked, opens=opens_skills(backend), salt=salt)
+
+
+def _tested_with(workspace: Workspace, candidate: Candidate) -> tuple[int, DocumentVersion | None]:
+    """The skill whose tasks a candidate is tested on, and the other document of its run, in the version that is live.
+
+    A memory file is tested with the version of the skill that its run has proven, until another one is live.
+    """
+    store = workspace.store
+    run = store.runs.get_run(candidate.run_id) if candidate.run_id else None
+    if run is None or run.memory is None:
+        return candidate.skill_id, None
+    is_of_skill = candidate.skill_id == run.skill_id
+    other = workspace.again(store.skills.get_skill(run.memory.skill_id if is_of_skill else run.skill_id))
+    version = other.live_version
+    for row in filter(None, map(store.tests.find, () if is_of_skill else store.runs.list_finishes(run.id))):
+        decision = store.decisions.latest_in(row.id)
+        if (row.skill_id, row.base_version) == (other.id, version) and decision and decision.verdict == "better":
+            version = row.version_id
+    return run.skill_id, DocumentVersion(other.id, version)
 
 
 def _arms(store: Store, candidate: Candidate) -> tuple[SkillFiles, SkillFiles]:
@@ -322,16 +355,9 @@ def _arms(store: Store, candidate: Candidate) -> tuple[SkillFiles, SkillFiles]:
     return base, files
 
 
-def _asked(asked: Asked, backend: str) -> Asked:
-    """Give a test of a simulation, which proves nothing, a salt by which its results come about again."""
-    salt = _SALT_OF_SIMULATIONS if is_simulated(backend) else None
-    return replace(asked, opens=opens_skills(backend), salt=salt)
-
-
 def opened(workspace: Workspace, candidate: Candidate, asked: Asked, held: Sequence[Task]) -> Test:
     """Return a new test of a candidate on these held-out tasks."""
-    backend = evidence_of(workspace.models.backends_for(held))
-    return open_test(workspace.store, _arms(workspace.store, candidate), held, backend, _asked(asked, backend))
+    return open_test(workspace.store, *_new_test(workspace, candidate, asked, held))
 
 
 def verdict_for_agents(store: Store, candidate: Candidate | None, verdict: str | None) -> str | None:
@@ -394,7 +420,7 @@ def evaluate_candidate(
             offer = _evaluated(workspace, candidate, test, standing, _evaluation(candidate, why))
             return offer.model_copy(update={"status": "estimate", "foreseen": foreseen})
         _able(workspace, test)
-        test = opened(workspace, candidate, asked, tasks_to_test(workspace, candidate.skill_id))
+        test = opened(workspace, candidate, asked, tasks_to_test(workspace, test.tasks[0].skill_id))
     job = workspace.jobs.attach(test.row.id, functools.partial(_run, workspace, test, wait_s is None))
     job.watch(notify)
     is_done = job.wait(wait_s)
@@ -457,7 +483,7 @@ def _able(workspace: Workspace, test: Test) -> dict[Role, Backend]:
     backends = workspace.models.backends_for(test.tasks)
     try_programs(workspace.store, test.tasks)
     check_caps(workspace.caps, backends)
-    arms = [Rollout(files, task) for task in test.tasks for files in (test.base, test.candidate)]
+    arms = [Rollout(files, task).next_to(test.other) for task in test.tasks for files in (test.base, test.candidate)]
     check_arrivals(workspace.store, backends["target"], arms)
     return backends
 
@@ -466,20 +492,31 @@ def _able(workspace: Workspace, test: Test) -> dict[Role, Backend]:
 
 
 class TestPrice(NamedTuple):
-    """The promotion test that a run may end with: its attempts at most, and the judge's calls of each."""
+    """The promotion tests that a run may end with: their attempts at most, and the judge's calls of each."""
 
     n_runs: int
     votes: int
 
 
-def price_of_test(workspace: Workspace, base: str, skill_id: int, tasks: Sequence[Task]) -> TestPrice:
-    """The price of the test of a run on these tasks, whose best version is a new candidate."""
+def price_of_test(
+    workspace: Workspace, base: str, skill_id: int, tasks: Sequence[Task], n_documents: int = 1
+) -> TestPrice:
+    """The price of the test of a run on these tasks, whose best version is a new candidate; of two with a memory file.
+
+    What was tested without that file says nothing of how often the skill succeeds with it.
+    """
     held = held_out(tasks)
     if not held:
         return TestPrice(0, 0)
-    earlier = workspace.store.tests.scores_of(skill_id, base, evidence_of(workspace.models.backends_for(held)))
+    backend = evidence_of(workspace.models.backends_for(held))
+    earlier = workspace.store.tests.scores_of(skill_id, base, backend) if n_documents == 1 else {}
     plan = plan_of([family[0] for family in families(held)], earlier, BETTER, 1)
-    return TestPrice(plan.most_runs, max(map(n_votes, held)))
+    return TestPrice(n_documents * plan.most_runs, max(map(n_votes, held)))
+
+
+def price_of_run(workspace: Workspace, run: Run, tasks: Sequence[Task]) -> TestPrice:
+    """The price of the tests of a run, if it finds a better version of each of its documents."""
+    return price_of_test(workspace, run.base_version, run.skill_id, tasks, 2 if run.memory else 1)
 
 
 def caps_of_search(workspace: Workspace, caps: Caps, price: TestPrice) -> Caps | None:
@@ -514,7 +551,9 @@ def foresee(workspace: Workspace, test: Test) -> Foreseen:
     """Return what a test could find and what it takes, by the attempts that exist at its base; nothing is asked."""
     plan, row = test.row.plan, test.row
     candidate = workspace.store.candidates.get_candidate(candidate_id(row.skill_id, row.base_version, row.version_id))
-    earlier = workspace.store.tests.scores_of(row.skill_id, row.base_version, row.backend, graded=plan.graded)
+    earlier = workspace.store.tests.scores_of(
+        row.skill_id, row.base_version, row.backend, graded=plan.graded, other=row.other
+    )
     rows = power_of(plan, [earlier.get(task_id, ()) for task_id in row.tasks])
     target = workspace.models.backend("target")
     usual = workspace.store.ledger.usual("target", target.name, target.fingerprint)
@@ -552,7 +591,9 @@ def report_of(workspace: Workspace, test: Test, standing: Standing | None = None
         loading=[
             f"{text} text: {found.state + ': ' if found.state != 'arrived' else ''}{found.words}"
             for text, files in (("old", test.base), ("new", test.candidate))
-            for found in store.arrivals.list_of(origins(test.row.backend)[0], files.digest)
+            for found in store.arrivals.list_of(
+                origins(test.row.backend)[0], Rollout(files, test.tasks[0]).next_to(test.other).files.digest
+            )
             if found.words
         ],
     )

@@ -7,7 +7,7 @@ import hashlib
 import json
 import re
 import shlex
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import asdict, replace
 from typing import NamedTuple, TypeVar
 
@@ -20,27 +20,26 @@ from skillopt_mcp.actions.promotion_tests import (
     describe_reach,
     only_here,
     opened,
-    price_of_test,
+    price_of_run,
     report_of,
     tasks_to_test,
 )
 from skillopt_mcp.backends.asking import Asker, Outstanding, run_or_wait
-from skillopt_mcp.backends.base import Backend
 from skillopt_mcp.backends.programs import try_programs
 from skillopt_mcp.backends.rounds import OnReply
 from skillopt_mcp.backends.spending import Budget
 from skillopt_mcp.backends.wrappers import judge_named
 from skillopt_mcp.core.advice import BACKENDS, resuming
 from skillopt_mcp.core.budgets import Caps, Cost
-from skillopt_mcp.core.calls import Call, Reply, Role
+from skillopt_mcp.core.calls import Call, Reply, ask_next_to
 from skillopt_mcp.core.candidates import Candidate, NewCandidate, candidate_id
 from skillopt_mcp.core.errors import BackendError, BadInput, CapReached, NotFound, Refused, Waiting
 from skillopt_mcp.core.evidence import Mean, Standing, TestReport, Verdict
 from skillopt_mcp.core.next_step import NextStep
-from skillopt_mcp.core.results import Replayed, Result, StepRow
+from skillopt_mcp.core.results import MemoryOutcome, Replayed, Result, StepRow
 from skillopt_mcp.core.runs import Run, RunKind, RunStatus, StepRecord
-from skillopt_mcp.core.skills import Skill, SkillFiles, short
-from skillopt_mcp.core.text import counted
+from skillopt_mcp.core.skills import DocumentVersion, Skill, SkillFiles, is_memory, short
+from skillopt_mcp.core.text import counted, quoted
 from skillopt_mcp.core.tracing import span
 from skillopt_mcp.gates.guard.capabilities import findings
 from skillopt_mcp.gates.guard.evidence import carried
@@ -96,14 +95,9 @@ def start_run(
 
 
 def begin(workspace: Workspace, new: Run) -> None:
-    """Store a new run. Raises what `check_new` raises."""
-    check_new(workspace, new)
-    workspace.store.runs.add_run(new)
-
-
-def check_new(workspace: Workspace, new: Run) -> None:
-    """Raise BadInput for a new run that cannot be trained on."""
+    """Store a new run. Raises BadInput for one that cannot be trained on."""
     planned(workspace, new)
+    workspace.store.runs.add_run(new)
 
 
 def check_able(workspace: Workspace) -> None:
@@ -145,6 +139,22 @@ def new_run(
     )
     ordinal = store.runs.count_runs(tracked.id)
     return replace(draft, id="r-" + hashlib.sha256(f"{ordinal} {draft}".encode()).hexdigest()[:12])
+
+
+def with_memory(workspace: Workspace, new: Run, memory: str) -> Run:
+    """A new run that trains a memory file, too, as its second document: after each step of the skill it has one.
+
+    Raises BadInput when the two are not a skill and a memory file that fit into one folder.
+    """
+    store, skill, other = workspace.store, workspace.store.skills.get_skill(new.skill_id), workspace.skill(memory)
+    if is_memory(skill.path) or not is_memory(other.path):
+        raise BadInput(f"{quoted(skill.name)} must be a skill, {quoted(memory)} a memory file (CLAUDE.md, AGENTS.md)")
+    files = store.skills.get_files(other.id, other.live_version)
+    check_merged(files)
+    if store.skills.get_files(skill.id, new.base_version).get(files.main_path):
+        raise BadInput(f"the skill '{skill.name}' has a file with the name of the memory file: rename one of them")
+    second = DocumentVersion(other.id, other.live_version)
+    return replace(new, id="r-" + hashlib.sha256(f"{new.id} {second}".encode()).hexdigest()[:12], memory=second)
 
 
 def unfinished_run(workspace: Workspace, skill: str) -> Run:
@@ -237,7 +247,10 @@ def replay(
         if not allow_changed:
             check_unchanged(workspace, run, backends)
         try_programs(store, tasks_of(workspace, run))
-        caps = _keep_caps(workspace, run, backends)
+        caps = caps_of(workspace, run)
+        check_caps(caps, backends)
+        if caps != run.caps:
+            store.runs.set_caps(run.id, caps)
         run = note_answering(workspace, run, backends)
         workspace.models.note_caller(run.id, tasks_of(workspace, run))
         store.runs.set_status(run.id, "running")
@@ -246,7 +259,7 @@ def replay(
         asker = functools.partial(
             Asker, store, concurrency=concurrency, on_reply=on_reply, on_pause=pause_reporter(notify)
         )
-        price = price_of_test(workspace, run.base_version, run.skill_id, tasks_of(workspace, run))
+        price = price_of_run(workspace, run, tasks_of(workspace, run))
         kept_back = caps_of_search(workspace, caps, price) or caps
 
         def search(limits: Caps) -> Best:
@@ -254,7 +267,7 @@ def replay(
                 state = answered(
                     run_or_wait(ask, store, lambda: train(plan, store, ask, notify, stop_when_perfect=True))
                 )
-            return Best(state.best, state.best_score)
+            return Best(state.best, state.best_score, state.best_other)
 
         def try_test(test: Test) -> Standing:
             backends = workspace.models.backends_for(test.tasks)
@@ -271,9 +284,8 @@ def replay(
                 steps = store.runs.list_steps(run.id)
                 if kept_back == caps:
                     raise
-                if steps and steps[-1].best_version != run.base_version:
-                    files = store.skills.get_files(run.skill_id, steps[-1].best_version)
-                    best, reason = Best(files, steps[-1].best), SEARCH_CAPPED
+                if run.count_better(steps):
+                    best, reason = _best_of(workspace, run), SEARCH_CAPPED
                 else:  # there is nothing to test yet
                     best = search(caps)
             result = finish(workspace, run, plan, best, try_test)
@@ -300,22 +312,13 @@ def caps_of(workspace: Workspace, run: Run) -> Caps:
 def run_reach(workspace: Workspace, run: Run) -> str:
     """Whether the caps of a run reach a verdict, by what it has spent; "" without caps, or without held-out tasks."""
     store, spent = workspace.store, workspace.store.budgets.get_spent(run.id)
-    price = price_of_test(workspace, run.base_version, run.skill_id, tasks_of(workspace, run))
-    n_done, steps = sum(map(store.tests.count_attempts, tests_of(workspace, run))), store.runs.list_steps(run.id)
-    if not steps or steps[-1].best_version == run.base_version:
+    price = price_of_run(workspace, run, tasks_of(workspace, run))
+    n_done = sum(map(store.tests.count_attempts, tests_of(workspace, run)))
+    if not run.count_better(store.runs.list_steps(run.id)):
         # The search has to find a better version first, after the live one on the val tasks.
         spent = spent._replace(calls=1 + max(spent.calls, len(planned(workspace, run).val)))
     left = price._replace(n_runs=max(0, price.n_runs - n_done))
     return describe_reach(workspace, caps_of(workspace, run), left, spent)
-
-
-def _keep_caps(workspace: Workspace, run: Run, backends: Mapping[Role, Backend]) -> Caps:
-    """Store the caps that a run resumes under, and return them. Raises BadInput when they cannot hold."""
-    caps = caps_of(workspace, run)
-    check_caps(caps, backends)
-    if caps != run.caps:
-        workspace.store.runs.set_caps(run.id, caps)
-    return caps
 
 
 def planned(workspace: Workspace, run: Run) -> RunPlan:
@@ -337,6 +340,8 @@ def planned(workspace: Workspace, run: Run) -> RunPlan:
         sessions=tuple(each[1] for each in found if each),
         note=run.note,
         known=workspace.known,
+        other_id=run.memory.skill_id if run.memory else 0,
+        other=store.skills.get_files(*run.memory) if run.memory else None,
     )
     if run.kind == "replay":
         check_splits(plan)
@@ -344,80 +349,128 @@ def planned(workspace: Workspace, run: Run) -> RunPlan:
 
 
 class Best(NamedTuple):
-    """The best version of a search, and its score on val."""
+    """The best version of a search, and its score on val; with a memory file, the best pair."""
 
     files: SkillFiles
     score: float
+    memory: SkillFiles | None = None
+
+
+def _best_of(workspace: Workspace, run: Run) -> Best:
+    """The best version of the finished steps of a run, of which there are some."""
+    last, skills = workspace.store.runs.list_steps(run.id)[-1], workspace.store.skills
+    memory = skills.get_files(run.memory.skill_id, last.best_memory) if run.memory and last.best_memory else None
+    return Best(skills.get_files(run.skill_id, last.best_version), last.best, memory)
+
+
+def _made_of(plan: RunPlan, best: Best) -> list[tuple[RunPlan, SkillFiles]]:
+    """Each document of a run, as a plan of its own, with its best version: the skill, then the memory file."""
+    return [(plan, best.files), *([(plan.turned(), best.memory)] if best.memory else [])]
 
 
 def finish(workspace: Workspace, run: Run, plan: RunPlan, best: Best, try_test: Callable[[Test], Standing]) -> Replayed:
-    """Return the outcome: the best version becomes a candidate, and the promotion gate looks at it once."""
-    store, skill = workspace.store, workspace.store.skills.get_skill(run.skill_id)
-    made, outcome = None, why_none(store.runs.list_steps(run.id))
-    if best.files != plan.base:
-        made = _candidate(workspace, run, plan.base, best)
-        decided = store.decisions.latest(skill.id, GATE, made.base_version, made.version_id)
-        if not decided and (moved := _describe_moved(workspace, run, skill, made)):
-            untested = f"it was not tested, as it could not be promoted: {moved}"
-            return replayed(workspace, run, skill, made, untested)
-        asked = Asked(graded=plan.config.metric == "soft")
-        try:
-            held = tasks_to_test(workspace, run.skill_id, tasks_of(workspace, run))
-        except (BadInput, Refused) as error:
-            return replayed(workspace, run, skill, made, str(error))
-        # The test that the run began before it stopped goes on.
-        begun = [row for test_id in store.runs.list_finishes(run.id) if (row := store.tests.find(test_id))]
-        own = next((stored_test(store, row) for row in reversed(begun) if row.version_id == made.version_id), None)
-        test = own or current_test(workspace, made, asked, among=held)
-        if test.foreseen:
-            test = opened(workspace, made, asked, held)
-        # A process may die between the verdict and the end of its run: its test is not another one then.
-        store.runs.add_finish(run.id, test.row.id)
-        return replayed(workspace, run, skill, made, report_of(workspace, test, try_test(test)))
-    return replayed(workspace, run, skill, made, outcome)
+    """Return the outcome: the best version becomes a candidate, and the promotion gate looks at it once.
+
+    A memory file is looked at after the skill, with that as its own gate left it.
+    """
+    (made, outcome), *of_memory = [
+        _prove(workspace, run, document, (files, best.score), try_test) for document, files in _made_of(plan, best)
+    ]
+    result = replayed(workspace, run, workspace.store.skills.get_skill(run.skill_id), made, outcome)
+    for made, outcome in of_memory:
+        memory = workspace.store.skills.get_skill(plan.other_id)
+        test = None if isinstance(outcome, str) else outcome
+        own = MemoryOutcome(
+            skill=memory.name,
+            best_version=short(made.version_id if made else memory.live_version),
+            candidate_id=made.id if made else None,
+            verdict=test.verdict if test else None,
+            accepted=test.accepted if test else None,
+            reason=outcome if isinstance(outcome, str) else "",
+            test=test,
+        )
+        step = _next_step(workspace, run, memory, made, own.verdict)
+        is_open = result.next_step is None or result.next_step.action == "inspect"
+        result = result.model_copy(update={"memory": own, "next_step": step if is_open else result.next_step})
+    return result
+
+
+def _prove(
+    workspace: Workspace, run: Run, plan: RunPlan, best: tuple[SkillFiles, float], try_test: Callable[[Test], Standing]
+) -> tuple[Candidate | None, TestReport | str]:
+    """The candidate that a run made of one of its documents, None without one, and its test, or why there is none."""
+    store, skill = workspace.store, workspace.store.skills.get_skill(plan.skill_id)
+    if best[0] == plan.base:
+        own = plan.skill_id == run.skill_id
+        return None, why_none([step for step in store.runs.list_steps(run.id) if (step.kind != "memory") == own])
+    made = _candidate(workspace, run, plan, best)
+    decided = store.decisions.latest(skill.id, GATE, made.base_version, made.version_id)
+    if not decided and (moved := _describe_moved(workspace, skill, made)):
+        return made, f"it was not tested, as it could not be promoted: {moved}"
+    asked = Asked(graded=plan.config.metric == "soft")
+    try:
+        held = tasks_to_test(workspace, run.skill_id, tasks_of(workspace, run))
+    except (BadInput, Refused) as error:
+        return made, str(error)
+    # The test that the run began before it stopped goes on.
+    begun = [row for test_id in store.runs.list_finishes(run.id) if (row := store.tests.find(test_id))]
+    of_run = next((stored_test(store, row) for row in reversed(begun) if row.version_id == made.version_id), None)
+    test = of_run or current_test(workspace, made, asked, among=held)
+    if test.foreseen:
+        test = opened(workspace, made, asked, held)
+    # A process may die between the verdict and the end of its run: its test is not another one then.
+    store.runs.add_finish(run.id, test.row.id)
+    return made, report_of(workspace, test, try_test(test))
 
 
 def best_candidate(workspace: Workspace, run_id: str) -> Candidate:
-    """Return the best version of a run, finished or not, as a candidate. Raises NotFound, BadInput without one."""
-    runs, skills = workspace.store.runs, workspace.store.skills
-    run, steps = runs.get_run(run_id), runs.list_steps(run_id)
-    if run.kind != "replay" or not steps or steps[-1].best_version == run.base_version:
+    """Return the best version of a run, finished or not, as a candidate. Raises NotFound, BadInput without one.
+
+    Of a run with a memory file it is that of the skill, and once this is decided, or not better, that of the file.
+    """
+    run = workspace.store.runs.get_run(run_id)
+    if run.kind != "replay" or not run.count_better(workspace.store.runs.list_steps(run_id)):
         raise BadInput(f"run '{run_id}' has no version that is better than its base: there is nothing to test")
-    base, best = (skills.get_files(run.skill_id, each) for each in (run.base_version, steps[-1].best_version))
-    return _candidate(workspace, run, base, Best(best, steps[-1].best))
+    best = _best_of(workspace, run)
+    made = [
+        _candidate(workspace, run, plan, (files, best.score))
+        for plan, files in _made_of(planned(workspace, run), best) if files != plan.base
+    ]  # fmt: skip
+    latest = workspace.store.decisions.latest
+    return next((c for c in made if not latest(c.skill_id, GATE, c.base_version, c.version_id)), made[0])
 
 
-def _candidate(workspace: Workspace, run: Run, base: SkillFiles, best: Best) -> Candidate:
+def _candidate(workspace: Workspace, run: Run, plan: RunPlan, best: tuple[SkillFiles, float]) -> Candidate:
     # The candidates of the accepted steps that led to this version, oldest first.
-    accepted, version = list[Candidate](), best.files.digest
+    files, score = best
+    accepted, version = list[Candidate](), files.digest
     for step in reversed(workspace.store.runs.list_steps(run.id)):
         if step.candidate_id and step.candidate_version == version and step.verdict in ("accept", "accept_best"):
             accepted.insert(0, workspace.store.candidates.get_candidate(step.candidate_id))
             version = step.parent_version
     held = [finding for each in accepted for finding in carried(each.findings)]
     made = Candidate(
-        id=candidate_id(run.skill_id, base.digest, best.files.digest),
-        skill_id=run.skill_id,
-        base_version=base.digest,
-        version_id=best.files.digest,
+        id=candidate_id(plan.skill_id, plan.base.digest, files.digest),
+        skill_id=plan.skill_id,
+        base_version=plan.base.digest,
+        version_id=files.digest,
         origin="run",
-        reasoning="; ".join(
-            [*(each.reasoning for each in accepted), f"best version of {run.id}, {best.score:.2f} on val"]
-        ),
-        findings=(*findings(base, best.files, workspace.known), *dict.fromkeys(held)),
+        reasoning="; ".join([*(each.reasoning for each in accepted), f"best version of {run.id}, {score:.2f} on val"]),
+        findings=(*findings(plan.base, files, workspace.known), *dict.fromkeys(held)),
         run_id=run.id,
     )
-    return workspace.store.candidates.add_candidate(NewCandidate(made, best.files))
+    return workspace.store.candidates.add_candidate(NewCandidate(made, files))
 
 
-def _describe_moved(workspace: Workspace, run: Run, skill: Skill, made: Candidate) -> str:
-    """How what is live differs from what a run began with, "" where it does not, or is the run's best."""
+def _describe_moved(workspace: Workspace, skill: Skill, made: Candidate) -> str:
+    """How what is live differs from what a run began with, "" where it does not, or is what the run made of it."""
     if trouble := workspace.trouble(skill):
         return trouble
     live = workspace.again(skill).live_version
-    if live in (run.base_version, made.version_id):
+    if live in (made.base_version, made.version_id):
         return ""
-    return f"the live file of '{skill.name}' is version {short(live)} now, the run began with {short(run.base_version)}"
+    began = short(made.base_version)
+    return f"the live file of '{skill.name}' is version {short(live)} now, the run began with {began}"
 
 
 def replayed(
@@ -486,7 +539,7 @@ def stored_baseline(workspace: Workspace, run: Run) -> Mean | None:
 
     plan = planned(workspace, run)
     try:
-        mean = measured(plan, ask, plan.base, is_current=True).mean
+        mean = measured(plan, ask_next_to(ask, plan.other), plan.base, is_current=True).mean
     except Waiting:
         return None
     return mean if mean.n else None
@@ -504,7 +557,7 @@ def _next_step(
     arguments: dict[str, JsonValue] = {"candidate_id": made.id}
     decided = workspace.store.decisions.latest(made.skill_id, GATE, made.base_version, made.version_id)
     is_accepted = "better" in (verdict, decided.verdict if decided else None)
-    if (is_accepted or verdict is None) and (moved := _describe_moved(workspace, run, skill, made)):
+    if (is_accepted or verdict is None) and (moved := _describe_moved(workspace, skill, made)):
         return NextStep(action="evaluate_candidate", arguments={**arguments, "rebase": True}, why=moved)
     if is_accepted:
         return NextStep(action="promote_skill", arguments=arguments, why="accepted")
@@ -621,8 +674,8 @@ def resume_step(workspace: Workspace, run: Run) -> NextStep | None:
 
 def evaluation_step(workspace: Workspace, run: Run) -> NextStep | None:
     """How to test the best version of an unfinished run; None where it has none that is better."""
-    steps = workspace.store.runs.list_steps(run.id)
-    if run.kind != "replay" or run.status == "finished" or not steps or steps[-1].best_version == run.base_version:
+    is_open = run.kind == "replay" and run.status != "finished"
+    if not is_open or not run.count_better(workspace.store.runs.list_steps(run.id)):
         return None
     return NextStep(action="evaluate_candidate", arguments={"candidate_id": run.id})
 
@@ -637,7 +690,7 @@ def describe_running(workspace: Workspace, name: str) -> str:
 
 
 def tests_of(workspace: Workspace, run: Run) -> list[str]:
-    """Return the promotion tests of a run: one, or none."""
+    """Return the promotion tests of a run: one for each document that it found a better version of."""
     return workspace.store.runs.list_finishes(run.id)
 
 

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from skillopt_mcp.core.redacting import KnownSecrets
 
 # A part of the keys of calls.
-COMPANION = " beside "
 _DEFINITION = re.compile(r'^@backend\(\s*"([a-z][a-z0-9-]*)"', re.MULTILINE)
 
 
@@ -134,11 +133,10 @@ def is_spec(name: str) -> bool:
 
 def without_options(name: str) -> str:
     """Return a backend's name without the options that say how a model is asked, and not which one."""
-    spec, separator, companion = name.partition(COMPANION)
-    if is_spec(spec) and kind_of(spec.partition(":")[0]).has_options:
-        model = spec.partition(",")[0]
-        spec = model.partition(":")[0] if "=" in model else model
-    return f"{spec}{separator}{companion}"
+    if not is_spec(name) or not kind_of(name.partition(":")[0]).has_options:
+        return name
+    model = name.partition(",")[0]
+    return model.partition(":")[0] if "=" in model else model
 
 
 def check_no_secret(spec: str, known: KnownSecrets | None = None, called: str = "a backend") -> None:

@@ -24,6 +24,7 @@ from skillopt_mcp.core.edits import Edit, Patch
 from skillopt_mcp.core.errors import BackendError
 from skillopt_mcp.core.skills import MAIN_FILE, SkillFile, SkillFiles
 from skillopt_mcp.documents.edits import apply_patch
+from skillopt_mcp.prompts.rendering import NEXT_TO, OTHER
 
 Row = dict[str, object]
 DROPPED = "Drop the rule: "
@@ -40,7 +41,10 @@ def parts(evidence: str) -> tuple[str, str, str]:
     skill, end = _fenced(evidence, "skill")
     if not end:
         return "", "", evidence
-    history, _, body = evidence[end:].partition(_BODY)
+    rest = evidence[end:]
+    if rest.lstrip("\n").startswith(NEXT_TO):
+        rest = rest[_fenced(rest, OTHER)[1] :]
+    history, _, body = rest.partition(_BODY)
     return skill.partition(_OTHER_FILES)[0], history.strip(), body
 
 

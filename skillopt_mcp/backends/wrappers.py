@@ -1,4 +1,4 @@
-"""Wrappers: backends around another one: with a second document, without secrets, or with registered commands."""
+"""Wrappers: backends around another one: without secrets, or with registered commands."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from skillopt_mcp.backends.base import (
     worst_case,
 )
 from skillopt_mcp.backends.programs import CommandRunner
-from skillopt_mcp.backends.registry import COMPANION, backend_name, kind_of, open_backend
+from skillopt_mcp.backends.registry import backend_name, kind_of, open_backend
 from skillopt_mcp.backends.user_backend import awaited, checked_bound
 from skillopt_mcp.core.calls import HOST, Arrival, Call, Question, Reply, Role, Rollout, Usage
 from skillopt_mcp.core.errors import BackendError, SkillOptError, Waiting
 from skillopt_mcp.core.redacting import Redactor
-from skillopt_mcp.core.skills import SkillFiles, is_memory, short
+from skillopt_mcp.core.skills import SkillFiles
 from skillopt_mcp.core.tasks import Task
 from skillopt_mcp.core.text import quoted
 from skillopt_mcp.store.opening import Store
@@ -32,8 +32,6 @@ from skillopt_mcp.tasks.judges.judging import leaves
 from skillopt_mcp.tasks.judges.kinds.command import CommandJudge
 from skillopt_mcp.tasks.judges.kinds.rubric import Rubric
 from skillopt_mcp.tasks.judges.kinds.text import Exact
-
-_MAX_REMEMBERED = 64
 
 
 class _Wrapper:
@@ -51,52 +49,6 @@ class _Wrapper:
     async def load(self, request: Rollout, *, by_prompt: bool) -> Arrival | None:
         """What comes of the skill, as the backend is shown it, in a program that loads it; None where none does."""
         return await self._backend.load(request, by_prompt=by_prompt) if isinstance(self._backend, Loading) else None
-
-
-class WithCompanion(_Wrapper):
-    """A backend whose attempts see the files of a second document, too.
-
-    Name and fingerprint include that document, so that a run, its calls and its evidence are those of both: no evidence
-    with one companion counts for another, or for none.
-    """
-
-    def __init__(self, backend: Backend, companion: SkillFiles, called: str) -> None:
-        super().__init__(backend)
-        self.name += f"{COMPANION}{called}@{short(companion.digest)}"
-        self.fingerprint += f"{COMPANION}{companion.digest}"
-        self._companion = companion
-        self._folder = "" if is_memory(companion.main_path) else called
-        self._joined: dict[str, SkillFiles] = {}
-
-    async def complete(self, call: Call) -> Reply:
-        """Return the backend's answer to the call with both documents."""
-        return await self._backend.complete(self._both(call))
-
-    async def load(self, request: Rollout, *, by_prompt: bool) -> Arrival | None:
-        """What comes of the skill where both documents lie."""
-        both = self._both(Call("target", "rollout", request, "")).request
-        return await super().load(both, by_prompt=by_prompt) if isinstance(both, Rollout) else None
-
-    def worst_case(self, call: Call) -> Usage | None:
-        """Return the most that one attempt at the call with both documents can use."""
-        return worst_case(self._backend, self._both(call))
-
-    def shown(self, call: Call) -> Call:
-        """Return the call with both documents, as the backend is shown it."""
-        return shown(self._backend, self._both(call))
-
-    def _both(self, call: Call) -> Call:
-        request = call.request
-        if not isinstance(request, Rollout):
-            return call
-        mains = (request.files.main_path, self._companion.main_path)
-        memory = next((path for path in mains if is_memory(path)), None)
-        return call._replace(request=Rollout(self._files(request.files), request.task, memory, self._folder))
-
-    def _files(self, files: SkillFiles) -> SkillFiles:
-        if len(self._joined) >= _MAX_REMEMBERED:
-            self._joined.clear()
-        return self._joined.setdefault(files.digest, SkillFiles((*files.files, *self._companion.files)))
 
 
 class HostMade(_Wrapper):

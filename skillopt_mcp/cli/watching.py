@@ -138,8 +138,7 @@ class Watch:
             self._pace("step", n_done)
         if stage == "step":
             if self._steps and progress.record:
-                # A memory file is trained after its skill, from step 1 on.
-                self._records = [*(each for each in self._records if each.n < n_done), progress.record]
+                self._records.append(progress.record)
             self._update(stage, f"epoch {progress.epoch}, step {n_done} of {n_total}", n_done, n_total)
             if self._steps and not self._console:
                 tried = "" if progress.candidate is None else f"candidate {progress.candidate:.2f}, "

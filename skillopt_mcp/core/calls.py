@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple, Protocol
 
 from pydantic_core import from_json, to_json
 
-from skillopt_mcp.core.skills import SkillFiles
+from skillopt_mcp.core.skills import SkillFiles, is_memory
 from skillopt_mcp.core.tasks import Task
 
 HOST = "host"
@@ -43,19 +43,24 @@ LOST: frozenset[Fault] = frozenset({"rate_limit", "overloaded", "server", "conne
 class Rollout:
     """A request to attempt one task with one version of the skill. The task's judge is not for the backend's eyes.
 
-    `memory` is the path of the one of the files that a host reads in every session, where it is not all there is;
-    `folder` names the skill's folder where it is not that of the task's skill.
+    `memory` is the path of the one of the files that a host reads in every session, where it is not all there is.
     """
 
     files: SkillFiles
     task: Task
     memory: str | None = None
-    folder: str = ""
 
     @property
     def digest(self) -> str:
         """Return what identifies the request: version and task are content-addressed, so their digests do."""
         return f"{self.files.digest}:{self.task.digest}"
+
+    def next_to(self, other: SkillFiles | None) -> Rollout:
+        """The request with the other document of a run at hand, too: to a skill its memory file, to that the skill."""
+        if other is None:
+            return self
+        memory = next(path for path in (self.files.main_path, other.main_path) if is_memory(path))
+        return Rollout(SkillFiles((*self.files.files, *other.files)), self.task, memory)
 
 
 @dataclass(frozen=True)
@@ -204,6 +209,20 @@ class Ask(Protocol):
     """
 
     def __call__(self, calls: Sequence[Call], /) -> list[Reply]: ...
+
+
+def ask_next_to(ask: Ask, other: SkillFiles | None) -> Ask:
+    """An `ask` whose attempts see the other document of a run, too."""
+    if other is None:
+        return ask
+
+    def ask_both(calls: Sequence[Call], /) -> list[Reply]:
+        return ask([
+            call._replace(request=call.request.next_to(other)) if isinstance(call.request, Rollout) else call
+            for call in calls
+        ])  # fmt: skip
+
+    return ask_both
 
 
 def messages_json(messages: Sequence[Message]) -> str:

@@ -329,11 +329,23 @@ class StepRow(BaseModel):
     current: float
     candidate: float | None
     best: float
-    kind: Literal["step", "slow", "meta"] = "step"
+    kind: Literal["step", "memory", "slow", "meta"] = "step"
     candidate_id: str | None = None
     train_soft: float | None = None
     candidate_hard: float | None = None
     candidate_soft: float | None = None
+
+
+class MemoryOutcome(BaseModel):
+    """What a run made of its memory file; `verdict` is the promotion test's on the best version of that."""
+
+    skill: str
+    best_version: str
+    candidate_id: str | None
+    verdict: Verdict | None
+    accepted: bool | None
+    reason: str
+    test: TestReport | None = None
 
 
 class Replayed(Result):
@@ -345,6 +357,7 @@ class Replayed(Result):
 
     `n_calls` are the run's own calls that have ended: answered, or given up (`n_missing`); `n_test_calls`,
     `test_tokens` and `test_usd` those of its promotion tests. `changes` lists after which steps other models answered.
+    `memory` is there in a run with a memory file alone.
     """
 
     run_id: str
@@ -372,8 +385,11 @@ class Replayed(Result):
     baseline_hard: float | None = None
     baseline_soft: float | None = None
     simulated: bool | None = None
+    memory: MemoryOutcome | None = Field(default=None, exclude_if=lambda value: value is None)
 
     def sealed(self) -> Replayed:
-        """Return it without what only a person sees of its promotion test."""
-        unseen = {"test": None, "verdict": None, "n_test_calls": 0, "test_tokens": 0, "test_usd": None}
-        return self.model_copy(update=unseen)
+        """Return it without what only a person sees of its promotion tests."""
+        unseen = {"test": None, "verdict": None}
+        memory = self.memory and self.memory.model_copy(update=unseen)
+        used = {"n_test_calls": 0, "test_tokens": 0, "test_usd": None}
+        return self.model_copy(update={**unseen, **used, "memory": memory})

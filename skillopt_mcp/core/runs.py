@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from skillopt_mcp.core.budgets import NO_CAPS, Caps
+from skillopt_mcp.core.calls import Role
 from skillopt_mcp.core.candidates import Decision, NewCandidate
 from skillopt_mcp.core.edits import Edit
 from skillopt_mcp.core.evidence import Mean, Trial
+from skillopt_mcp.core.skills import DocumentVersion
 
 RunStatus = Literal["running", "stopped", "finished"]
 RunKind = Literal["replay", "proposal"]
-StepKind = Literal["step", "slow", "meta"]
+StepKind = Literal["step", "memory", "slow", "meta"]
 StepVerdict = Literal["accept_best", "accept", "reject", "no_change"]
 
 
@@ -36,7 +39,7 @@ class Run:
 
     Target, optimizer and judge are backend specs; `note` is what earlier runs left for the optimizer; `caps` are those
     that it was given last. `answering` is who answered, the latest last; empty where that is not known. A
-    proposal is one step up to its candidate, which a host asked for.
+    proposal is one step up to its candidate, which a host asked for. `memory` is the memory file that is trained, too.
     """
 
     id: str
@@ -56,6 +59,17 @@ class Run:
     kind: RunKind = field(default="replay", repr=False)
     caps: Caps = field(default=NO_CAPS, repr=False, compare=False)
     answering: tuple[Answering, ...] = field(default=(), repr=False, compare=False)
+    memory: DocumentVersion | None = field(default=None, repr=False)
+
+    @property
+    def roles(self) -> tuple[Role, ...]:
+        """Return the roles that the run asks models for."""
+        return ("target", "optimizer", "judge") if self.judge else ("target", "optimizer")
+
+    def count_better(self, steps: Sequence[StepRecord]) -> int:
+        """Return of how many documents these steps found a better version than the one that the run began with."""
+        memory = self.memory.version if self.memory else None
+        return sum((last.best_version != self.base_version) + (last.best_memory != memory) for last in steps[-1:])
 
 
 class StepRecord(BaseModel):
@@ -66,7 +80,8 @@ class StepRecord(BaseModel):
     those of the base version, with the first row. A slow update's `train` is that of two versions, `train_current` that
     of the current one alone. `patterns` are the mistakes that the analysts saw; `train_by_type` and `val_by_type` (the
     candidate's) are means by a task's first tag. `left_out` are
-    edits beyond the budget, with which the next step begins.
+    edits beyond the budget, with which the next step begins. Parent, candidate and edits of a step of kind memory are
+    those of the memory file; `current_memory` and `best_memory` are None in a run without one.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -96,6 +111,8 @@ class StepRecord(BaseModel):
     baseline: Mean | None = None
     train_current: Mean | None = None
     left_out: tuple[Edit, ...] = ()
+    current_memory: str | None = Field(default=None, exclude_if=lambda value: value is None)
+    best_memory: str | None = Field(default=None, exclude_if=lambda value: value is None)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Literal
+from typing import Literal, NamedTuple
 
 MAIN_FILE = "SKILL.md"
 MEMORY_FILES = ("CLAUDE.md", "AGENTS.md")
@@ -86,6 +86,13 @@ class Version:
     parent_id: str | None
     origin: Origin
     created_at: str
+
+
+class DocumentVersion(NamedTuple):
+    """A version of a skill or of a memory file, each of which is a row of table skill."""
+
+    skill_id: int
+    version: str
 
 
 def files_digest(files: Iterable[tuple[str, bool, str]]) -> str:

@@ -17,7 +17,7 @@ from skillopt_mcp.core.calls import NO_TOOL_CALL, TOOL_CALL, Ask, Call, Message,
 from skillopt_mcp.core.edits import Edit
 from skillopt_mcp.core.evidence import Trajectory
 from skillopt_mcp.core.replies import ProposalReply
-from skillopt_mcp.core.skills import SkillFiles
+from skillopt_mcp.core.skills import SkillFiles, is_memory
 from skillopt_mcp.core.text import without_hidden
 from skillopt_mcp.documents.edits import rewritten
 from skillopt_mcp.prompts.loading import Prompts, fill
@@ -28,6 +28,18 @@ MAX_NAME = 80
 _CUT_END = "cut here ...]\n"
 _GOES_ON = ", goes on]\n"
 _BACKTICKS = re.compile(r"`{3,}")
+OTHER = "other"
+NEXT_TO = "## The other document, which this question is not about\n\n"
+# What a question about one document of a run with two says of the other.
+_OF_SKILL = (
+    'Agents that use the skill also read the memory file "{memory}", in every session; it is shown below, and edited '
+    "in questions of its own. Do not repeat or contradict it, and edit the skill alone."
+)
+_OF_MEMORY = (
+    'Here "the skill" is the memory file "{memory}", which agents read in every session: it should be short, and hold '
+    "whatever the task is. The skill that they use with it is the other document shown below, and is edited in "
+    'questions of its own. Do not repeat or contradict it, and edit "{memory}" alone: leave out the path.'
+)
 _ORIGINS = {"user": "person", "assistant": "agent", TOOL_CALL: "agent calls", "tool": "tool"}
 _OTHER = "other"
 # What reads like the beginning of a message. Behind a line end, a literal, it is found ten times as fast as behind "^".
@@ -55,12 +67,13 @@ def cut_middle(text: str, limit: int) -> str:
     return text[:head] + marker + text[len(text) - (keep - head) :]
 
 
-def render_evidence(skill: str, body: str, notes: str = "", history: str = "") -> str:
+def render_evidence(skill: str, body: str, notes: str = "", history: str = "", other: str = "") -> str:
     """Return the evidence of one question: the skill's whole text (anchors are copied from it), then `body`.
 
-    Between them come the optimizer's notes and what earlier steps tried, when there is either.
+    Between them come the other document of the run, the optimizer's notes and what earlier steps tried, if any.
     """
-    before = f"## Notes from earlier epochs\n\n{fence(notes, 'notes')}\n\n" if notes else ""
+    before = f"{NEXT_TO}{fence(other, OTHER)}\n\n" if other else ""
+    before += f"## Notes from earlier epochs\n\n{fence(notes, 'notes')}\n\n" if notes else ""
     if history:
         before += f"## Earlier steps\n\n{fence(history, 'history')}\n\n"
     return f"## Skill\n\n{fence(skill, 'skill')}\n\n{before}## Evidence\n\n{body}\n"
@@ -298,7 +311,8 @@ FORMS: dict[UpdateMode, Form] = {
 class Brief:
     """What the questions of one step share: prompts, edit budget, draw, update mode, and what is remembered.
 
-    `notes` are the optimizer's own from earlier epochs, `history` is what earlier steps tried.
+    `notes` are the optimizer's own from earlier epochs, `history` is what earlier steps tried; `other` is the other
+    document of a run that trains two.
     """
 
     prompts: Prompts
@@ -307,6 +321,7 @@ class Brief:
     mode: UpdateMode = "patch"
     notes: str = ""
     history: str = ""
+    other: SkillFiles | None = None
 
     @property
     def form(self) -> Form:
@@ -321,5 +336,9 @@ class Brief:
         self, files: SkillFiles, instructions: str, body: str, schema: str, refs: tuple[str, ...] = ()
     ) -> Question:
         """Return a question about a skill with `body` as its evidence, and with what is remembered."""
-        evidence = render_evidence(files.text, body, self.notes, self.history)
+        other = self.other.text if self.other else ""
+        if self.other:
+            form, memory = (_OF_SKILL, self.other) if is_memory(self.other.main_path) else (_OF_MEMORY, files)
+            instructions = f"{instructions}\n\n{form.format(memory=memory.main_path)}"
+        evidence = render_evidence(files.text, body, self.notes, self.history, other)
         return Question(instructions, evidence, schema, refs)

@@ -111,6 +111,10 @@ def export_version(workspace: Workspace, name: str, version: str, folder: Path) 
 def _contents(workspace: Workspace, run: Run, steps: list[StepRecord], best: SkillFiles) -> Iterator[tuple[str, bytes]]:
     """Yield every file but the first as (path, content)."""
     yield "best_skill.md", best.main
+    if run.memory:
+        version = steps[-1].best_memory if steps else None
+        memory = workspace.store.skills.get_files(run.memory.skill_id, version or run.memory.version)
+        yield f"best_{memory.main_path}", memory.main
     yield "history.json", _json([step.model_dump(mode="json") for step in steps])
     yield "report.md", f"```\n{describe_run(workspace, run.id)}\n```\n".encode()
     if run.result:
@@ -121,7 +125,8 @@ def _contents(workspace: Workspace, run: Run, steps: list[StepRecord], best: Ski
     versions = {run.base_version}
     yield "skills/skill_v0000.md", _files(workspace, run, run.base_version).main
     for step in steps:
-        versions |= {step.current_version, step.candidate_version or step.current_version}
+        of_skill = step.candidate_version if step.kind != "memory" else None
+        versions |= {step.current_version, of_skill or step.current_version}
         yield f"skills/skill_v{step.n:04d}.md", _files(workspace, run, step.current_version).main
         yield from _step(workspace, run, step)
     for version in sorted(versions):
@@ -132,7 +137,7 @@ def _contents(workspace: Workspace, run: Run, steps: list[StepRecord], best: Ski
 def _step(workspace: Workspace, run: Run, step: StepRecord) -> Iterator[tuple[str, bytes]]:
     place = f"steps/step_{step.n:04d}"
     yield f"{place}/step.json", _json(step.model_dump(mode="json"))
-    if step.candidate_id is None or step.candidate_version is None:
+    if step.candidate_id is None:
         return
     candidate = workspace.store.candidates.get_candidate(step.candidate_id)
     edits = [
@@ -140,13 +145,14 @@ def _step(workspace: Workspace, run: Run, step: StepRecord) -> Iterator[tuple[st
          "reason": report.reason, "detail": report.detail, "sources": list(edit.sources)}
         for edit, report in workspace.store.candidates.list_edits(step.candidate_id)
     ]  # fmt: skip
-    before = _files(workspace, run, step.parent_version)
-    after = _files(workspace, run, step.candidate_version)
+    skills = workspace.store.skills
+    before = skills.get_files(candidate.skill_id, candidate.base_version)
+    after = skills.get_files(candidate.skill_id, candidate.version_id)
     yield f"{place}/patch.json", _json({"reasoning": candidate.reasoning, "edits": edits})
     yield f"{place}/candidate_skill.md", after.main
     yield (
         f"{place}/candidate.diff",
-        unified_diff(before, after, workspace.store.skills.get_skill(run.skill_id).name).encode(),
+        unified_diff(before, after, skills.get_skill(candidate.skill_id).name).encode(),
     )
 
 

@@ -234,8 +234,8 @@ def _meant(workspace: Workspace, name: str) -> _Meant:
     if run:
         made = [each for each in of_skill if each.run_id == run.id and each.origin != "step"]
         candidate = made[-1] if made else None
-        ids = store.runs.list_finishes(run.id)
-        row = store.tests.find(ids[-1]) if ids else None
+        found = [store.tests.find(each) for each in store.runs.list_finishes(run.id)]
+        row = next((each for each in reversed(found) if each and each.skill_id == skill.id), None)
     if row and candidate is None:
         arms = (row.base_version, row.version_id)
         candidate = next((each for each in reversed(of_skill) if (each.base_version, each.version_id) == arms), None)
@@ -306,7 +306,9 @@ def _diff(
 def _run(workspace: Workspace, run: Run, *, is_advanced: bool) -> RunFacts:
     store, config = workspace.store, Config.of_run(run.config)
     records, reasons = store.runs.list_steps(run.id), store.decisions.reasons_in(run.id)
-    found = {each.id: each.findings for each in store.candidates.list_candidates(run.skill_id, steps=True)}
+    documents = [run.skill_id, *([run.memory.skill_id] if run.memory else [])]
+    made = [each for skill_id in documents for each in store.candidates.list_candidates(skill_id, steps=True)]
+    found = {each.id: each.findings for each in made}
 
     def step(record: StepRecord) -> StepFacts:
         findings = found.get(record.candidate_id or "", ())

@@ -153,6 +153,9 @@ def _outcome(workspace: Workspace, run: Run) -> str:
     if workspace.is_agents and replayed.accepted is not None:
         verdict = "accepted" if replayed.accepted else "not accepted"
     shown = " ".join(describe(replayed.test)) if replayed.test else replayed.reason
+    if memory := replayed.memory:
+        own = " ".join(describe(memory.test)) if memory.test else memory.reason
+        shown = "; ".join(filter(None, (shown, f"memory file: candidate {memory.candidate_id or '-'}", own)))
     return "; ".join(filter(None, (f"outcome: {verdict}; candidate {candidate}", shown)))
 
 
@@ -175,7 +178,7 @@ def _step(step: StepRecord) -> str:
     train = f"{scores.hard:5.3f}" if scores.n else "    -"
     candidate_id = (f"candidate {step.candidate_id}",) if step.candidate_id else ()
     notes = "".join(f"\n     {note}" for note in (*candidate_id, *step.unmatched, *step.unusable))
-    kind = {"step": "", "slow": "slow update: ", "meta": "meta note: "}[step.kind]
+    kind = {"step": "", "memory": "memory file: ", "slow": "slow update: ", "meta": "meta note: "}[step.kind]
     return (
         f"{step.n:>4} {step.epoch:>5} {step.budget:>6} {step.n_applied:>5} {train}  {candidate}    "
         f"{step.current:5.3f}   {step.best:5.3f}  {kind}{step.verdict}{notes}"

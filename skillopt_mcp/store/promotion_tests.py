@@ -5,20 +5,21 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import astuple, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple, cast
 
 from skillopt_mcp.core.calls import models_in
 from skillopt_mcp.core.errors import Busy
 from skillopt_mcp.core.evidence import Arm, TestAttempt, Trial, Unanswered
+from skillopt_mcp.core.skills import DocumentVersion
 from skillopt_mcp.gates.promotion import Plan, alpha_of
 from skillopt_mcp.store.candidates import insert_trials
 from skillopt_mcp.store.events import append
 from skillopt_mcp.store.pool import Connection, Pool, Row, Value
 
 _TEST = (
-    "select id, skill_id, base_version, version_id, release, number, backend, salt, tasks, plan, created_at"
-    " from promotion_test"
+    "select id, skill_id, base_version, version_id, release, number, backend, salt, tasks, plan, created_at, other_id,"
+    " other_version from promotion_test"
 )
 # Whether a simulation or a script attempted or judged: `evidence.is_simulated`, for a column.
 _SIMULATED = "(' judged by ' || {0} glob '* judged by simulated*' or ' judged by ' || {0} glob '* judged by scripted*')"
@@ -28,8 +29,8 @@ IS_SIMULATED = (
 # A target that can open a skill says in its first message whether it did.
 _OPENED = 'case when r.messages glob \'[[][[]"skill",*\' then r.messages glob \'[[][[]"skill","opened",*\' end'
 _UNDECIDED = (
-    f"{_TEST} where skill_id = ? and base_version = ? and version_id = ? and backend = ?"
-    " and not exists (select 1 from decision where scope = promotion_test.id)"
+    f"{_TEST} where skill_id = ? and base_version = ? and version_id = ? and backend = ? and other_id is ?"
+    " and other_version is ? and not exists (select 1 from decision where scope = promotion_test.id)"
 )
 # What changed a skill, the oldest first, and whether a proven gain did: for real models, what they proved.
 _CHANGES = (
@@ -49,18 +50,20 @@ _LAST_NUMBER = (
 
 @dataclass(frozen=True, slots=True)
 class NewTest:
-    """A promotion test before it opens: its arms, and the backend's name as evidence."""
+    """A promotion test before it opens: its arms, the backend's name as evidence, and the other document of the run."""
 
     skill_id: int
     base_version: str
     version_id: str
     backend: str
+    other: DocumentVersion | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class TestRow:
     """A promotion test: the `number`-th of its release; `tasks` are one per unit, in order.
 
+    Of a run with two documents it is of one, and all its attempts see a version of the `other`, too.
     One that is in rounds is outside the budget of a release: its number is 0. Until a test `is_open`, by its first
     answer, release, number and error rate are those that it would have now.
     """
@@ -77,6 +80,7 @@ class TestRow:
     plan: Plan
     created_at: str = ""
     is_open: bool = False
+    other: DocumentVersion | None = None
 
 
 class TestAnswer(NamedTuple):
@@ -106,9 +110,11 @@ class PromotionTests:
         Where another process has just opened the same, it is that one. Raises Busy when one of its tasks was removed
         meanwhile.
         """
+        other = new.other or (None, None)
+        undecided = [new.skill_id, new.base_version, new.version_id, new.backend, *other]
         with self._pool.write() as connection:
             row = self._drafted(lambda sql, values: connection.execute(sql, values).fetchall(), new, draft)
-            for found in connection.execute(_UNDECIDED, [*astuple(new)]).fetchall():
+            for found in connection.execute(_UNDECIDED, undecided).fetchall():
                 there = self._read(found)
                 if (there.plan.margin, there.plan.graded) == (row.plan.margin, row.plan.graded):
                     return there
@@ -117,9 +123,9 @@ class PromotionTests:
                 raise Busy("tasks were removed just when the promotion test was to open: call again")
             connection.execute(
                 "insert into promotion_test(id, skill_id, base_version, version_id, release, backend, salt,"
-                " tasks, plan) values (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                " tasks, plan, other_id, other_version) values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
                 [row.id, row.skill_id, row.base_version, row.version_id, row.release, row.backend,
-                 row.salt, json.dumps(row.tasks), row.plan.model_dump_json(exclude_defaults=True)],
+                 row.salt, json.dumps(row.tasks), row.plan.model_dump_json(exclude_defaults=True), *other],
             )  # fmt: skip
             append(connection, "test_planned", row.id)
         return row
@@ -136,7 +142,7 @@ class PromotionTests:
         salt, tasks, plan = draft(test_id, number)
         return TestRow(
             test_id, new.skill_id, new.base_version, new.version_id, release, 0 if plan.in_rounds else number,
-            new.backend, salt, tuple(tasks), plan,
+            new.backend, salt, tuple(tasks), plan, other=new.other,
         )  # fmt: skip
 
     def find(self, test_id: str) -> TestRow | None:
@@ -167,7 +173,9 @@ class PromotionTests:
         )
         return self._pool.number(sql, [json.dumps(list(tasks))])
 
-    def scores_of(self, skill_id: int, version: str, backend: str, *, graded: bool = False) -> dict[int, list[float]]:
+    def scores_of(
+        self, skill_id: int, version: str, backend: str, *, graded: bool = False, other: DocumentVersion | None = None
+    ) -> dict[int, list[float]]:
         """Return the scores of a version's attempts in earlier tests with a backend, by task, the oldest first.
 
         They are passes, or soft scores of `graded` tests; what was lost for an unknown cause says nothing.
@@ -176,10 +184,11 @@ class PromotionTests:
             "select json_extract(t.tasks, '$[' || a.unit || ']'), a.score from promotion_test t"
             " join test_attempt a on a.test_id = t.id"
             " where t.skill_id = ?1 and t.backend = ?3 and a.cause <> 'bounded'"
+            " and t.other_id is ?5 and t.other_version is ?6"
             " and coalesce(json_extract(t.plan, '$.graded'), 0) = ?4"
             " and ?2 = case a.arm when 'base' then t.base_version else t.version_id end"
             " order by t.rowid, a.unit, a.number",
-            [skill_id, version, backend, int(graded)],
+            [skill_id, version, backend, int(graded), *(other or (None, None))],
         )
         found: dict[int, list[float]] = {}
         for task_id, score in rows:
@@ -300,11 +309,11 @@ def _release_after(changes: Iterable[Row]) -> int:
 
 
 def _test(row: Row) -> TestRow:
-    test_id, skill_id, base, version, release, number, backend, salt, tasks, plan, created_at = row
+    test_id, skill_id, base, version, release, number, backend, salt, tasks, plan, created_at, *other = row
     return TestRow(
         str(test_id), cast(int, skill_id), str(base), str(version), cast(int, release), cast(int, number or 0),
         str(backend), str(salt), tuple(json.loads(str(tasks))), Plan.model_validate_json(str(plan)), str(created_at),
-        number is not None,
+        number is not None, None if other[0] is None else DocumentVersion(cast(int, other[0]), str(other[1])),
     )  # fmt: skip
 
 

@@ -13,6 +13,7 @@ from skillopt_mcp.core.budgets import Caps
 from skillopt_mcp.core.edits import Edit, Op
 from skillopt_mcp.core.errors import NotFound
 from skillopt_mcp.core.runs import Answering, Run, RunKind, RunStatus, StepOutcome, StepRecord, StepVerdict, TriedEdit
+from skillopt_mcp.core.skills import DocumentVersion
 from skillopt_mcp.store.candidates import insert_candidate, insert_trials
 from skillopt_mcp.store.decisions import insert_decision
 from skillopt_mcp.store.pool import Pool, Row
@@ -22,11 +23,12 @@ _RUN = (
     "select id, skill_id, base_version, config, (select content from blob where sha256 = prompts), tasks, sessions,"
     " target, optimizer, status, result, note,"
     " judge, kind, answering,"
-    " max_calls, max_tokens, max_usd, max_minutes from run"
+    " memory_id, memory_version, max_calls, max_tokens, max_usd, max_minutes from run"
 )
 _ALIKE = (
     "select id from run where skill_id = ?1 and (status = 'finished') = ?2 and kind = ?3 and base_version = ?4"
-    " and config = ?5 and sessions = ?6 and (?7 is null or tasks = ?7) and prompts = ?8 order by rowid desc"
+    " and config = ?5 and sessions = ?6 and (?7 is null or tasks = ?7) and prompts = ?8"
+    " and memory_id is ?9 and memory_version is ?10 order by rowid desc"
 )
 _CapValues = tuple[int | None, int | None, float | None, float | None]
 _TRIED = (
@@ -50,12 +52,12 @@ class Runs:
             connection.execute(
                 "insert into run"
                 "(id, skill_id, base_version, config, prompts, tasks, sessions, target, optimizer, status, note, judge,"
-                " kind, answering, max_calls, max_tokens, max_usd, max_minutes)"
-                " values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) on conflict(id) do nothing",
+                " kind, answering, memory_id, memory_version, max_calls, max_tokens, max_usd, max_minutes)"
+                f" values ({', '.join('?' * 20)}) on conflict(id) do nothing",
                 [run.id, run.skill_id, run.base_version, run.config,
                  insert_blob(connection, prompts, zlib.compress(prompts)), json.dumps(run.tasks),
                  json.dumps(run.sessions), run.target, run.optimizer, run.status, run.note, run.judge, run.kind,
-                 _answering_json(run.answering), *_cap_values(run.caps)],
+                 _answering_json(run.answering), *(run.memory or (None, None)), *_cap_values(run.caps)],
             )  # fmt: skip
 
     def get_run(self, run_id: str) -> Run:
@@ -88,7 +90,7 @@ class Runs:
             _ALIKE,
             [run.skill_id, is_finished, run.kind, run.base_version, run.config, json.dumps(run.sessions),
              json.dumps(run.tasks) if by_tasks else None,
-             hashlib.sha256(run.prompts.encode()).hexdigest()],
+             hashlib.sha256(run.prompts.encode()).hexdigest(), *(run.memory or (None, None))],
         )  # fmt: skip
         return [str(row[0]) for row in rows]
 
@@ -213,7 +215,7 @@ class Runs:
 
 def _run(row: Row) -> Run:
     run_id, skill_id, base, config, prompts, tasks, sessions, target, optimizer, status, result, note = row[:12]
-    judge, kind, answering, *caps = row[12:]
+    judge, kind, answering, memory_id, memory_version, *caps = row[12:]
     return Run(
         id=str(run_id),
         skill_id=cast(int, skill_id),
@@ -231,6 +233,7 @@ def _run(row: Row) -> Run:
         kind=cast(RunKind, kind),
         caps=Caps(*cast(_CapValues, tuple(caps))),
         answering=tuple(Answering(**each) for each in json.loads(str(answering))) if answering else (),
+        memory=None if memory_id is None else DocumentVersion(cast(int, memory_id), str(memory_version)),
     )
 
 

@@ -84,14 +84,18 @@ class Tasks:
 
     def get_task(self, task_id: int) -> Task | None:
         """Return a task by the id of its row, or None."""
-        return next(iter(self._tasks("where id = ?", task_id)), None)
+        return next(iter(self.list_by_id([task_id])), None)
+
+    def list_by_id(self, task_ids: Iterable[int]) -> list[Task]:
+        """Return the tasks with these row ids, in the order they were added; ids without a row are left out."""
+        return self._tasks("where id in (select value from json_each(?)) order by id", json.dumps([*task_ids]))
 
     def is_held_out(self, skill_id: int, prompt: str) -> bool:
         """Return whether a val or test task has this prompt, whatever blanks surround it."""
         row = self._pool.row(f"select 1 from task where {ASKS} and split <> 'train' limit 1", [skill_id, prompt])
         return row is not None
 
-    def _tasks(self, where: str, key: int) -> list[Task]:
+    def _tasks(self, where: str, key: int | str) -> list[Task]:
         rows, programs = self._pool.rows(f"{_TASK} {where}", [key]), self._programs()
         return [_task(row, programs) for row in rows]
 

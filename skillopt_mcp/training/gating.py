@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from skillopt_mcp.core.calls import Ask
 from skillopt_mcp.core.evidence import SearchGate, Trial
@@ -57,13 +57,13 @@ def advanced(plan: RunPlan, ask: Ask, state: State, candidate: SkillFiles, gated
     """Return the state after the verdict: a rejection leaves both versions where they are."""
     n = state.n + 1
     if gated.looked is None or gated.verdict not in ("accept_best", "accept"):
-        return State(n, state.current, state.evaluation, state.best, state.best_evaluation)
+        return replace(state, n=n)
     # These two gates compare with the evaluation that the version was accepted by; the others measure it again.
     is_kept = _gate(plan.config) in ("strict", "no_regression")
     evaluation = gated.looked.candidate if is_kept else measured(plan, ask, candidate, is_current=True)
     if gated.verdict == "accept_best":
-        return State(n, candidate, evaluation, candidate, evaluation)
-    return State(n, candidate, evaluation, state.best, state.best_evaluation)
+        return State(n, candidate, evaluation, candidate, evaluation, state.other, state.other)
+    return replace(state, n=n, current=candidate, evaluation=evaluation)
 
 
 def look(plan: RunPlan, ask: Ask, state: State, files: SkillFiles) -> Looked:
@@ -146,4 +146,5 @@ def _gate(config: Config) -> SearchGate:
 
 
 def _best(state: State) -> list[TaskScore] | None:
-    return None if state.best == state.current else task_scores(state.best_evaluation)
+    is_best = (state.best, state.best_other) == (state.current, state.other)
+    return None if is_best else task_scores(state.best_evaluation)

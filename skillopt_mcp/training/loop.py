@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from skillopt_mcp.core.calls import Ask
+from skillopt_mcp.core.calls import Ask, ask_next_to
 from skillopt_mcp.core.edits import Applied, Edit, Patch
 from skillopt_mcp.core.errors import NotLoaded
 from skillopt_mcp.core.evidence import Trial
@@ -77,11 +77,11 @@ class Turn:
             history = render_history(records, store.runs.list_rejected(plan.run_id, MAX_REJECTED), plan.discarded)
         if plan.config.meta_skill:
             notes = store.runs.latest_note(plan.run_id, step.epoch) or plan.note
-        return Brief(plan.prompts, step.budget, step.draw, plan.config.update_mode, notes, history)
+        return Brief(plan.prompts, step.budget, step.draw, plan.config.update_mode, notes, history, self.state.other)
 
     def left_out(self) -> list[Patch]:
         """Return the edits that were beyond the budget of the step before, as far as they still fit."""
-        records = [each for each in self.store.runs.list_steps(self.plan.run_id) if each.kind == "step"]
+        records = [each for each in self.store.runs.list_steps(self.plan.run_id) if each.kind == self.step.kind]
         edits = records[-1].left_out if records else ()
         if self.plan.config.update_mode == "patch":
             current = self.state.current
@@ -150,14 +150,18 @@ def train(plan: RunPlan, store: Store, ask: Ask, notify: Notify = silent, *, sto
         if stop_when_perfect and is_topped(config, state.evaluation.score):
             break
         with span("step", n=step.n, epoch=step.epoch, kind=step.kind):
-            turn = Turn(plan, store, ask, notify, state, step)
+            # A memory file has its steps behind those of the skill; attempts see both, as they stand.
+            is_of_skill = step.kind != "memory"
+            own, before = (plan, state) if is_of_skill else (plan.turned(), state.turned())
+            asks = ask_next_to(ask, before.other)
+            turn = Turn(own, store, asks, notify, before, step)
             # Stages 1 to 5 make a candidate; at the end of an epoch a slow update makes one, or a meta note is written.
             work = _WORK[step.kind](turn)
             # 6. Evaluate: the search gate compares the candidate with the current version on the val tasks.
             if step.kind != "meta":
-                turn.report("evaluate", work.trials if step.kind == "step" else ())
+                turn.report("evaluate", work.trials if step.kind != "slow" else ())
             try:
-                work = replace(work, gated=gate(plan, ask, state, work.applied.files))
+                work = replace(work, gated=gate(own, asks, before, work.applied.files))
                 if config.rescue and work.gated.verdict == "reject":
                     work = _rescued(turn, work)
             except NotLoaded as error:
@@ -165,26 +169,34 @@ def train(plan: RunPlan, store: Store, ask: Ask, notify: Notify = silent, *, sto
                 work = replace(work, gated=Gated("reject"), unusable=(*work.unusable, str(error)))
             # The guard stops no step: its findings hold the candidate at promotion.
             if work.gated.verdict != "no_change":
-                work = replace(work, findings=guard_findings(plan, work))
-            before, state = state, advanced(plan, ask, state, work.applied.files, work.gated)
-            for evaluation in filter(None, (work.gated.evaluation, state.evaluation)):
+                work = replace(work, findings=guard_findings(own, work))
+            after = advanced(own, asks, before, work.applied.files, work.gated)
+            for evaluation in filter(None, (work.gated.evaluation, after.evaluation)):
                 raise_if_unanswered(store, plan.run_id, evaluation.trials)
-            outcome = step_outcome(plan, step, before, state, work)
+            outcome = step_outcome(own, step, before, after, work)
             store.runs.add_step(plan.run_id, outcome)
+            state = after if is_of_skill else after.turned()
             notify(_finished(plan, outcome.record))
     return state
 
 
 def restored(plan: RunPlan, store: Store, ask: Ask) -> State:
     """Return the state after the last stored step, or the base version's when there is none."""
-    n, current, best = 0, plan.base, plan.base
+    n, current, best = 0, (plan.base, plan.other), (plan.base, plan.other)
     if finished := store.runs.list_steps(plan.run_id):
-        n = finished[-1].n
-        current = store.skills.get_files(plan.skill_id, finished[-1].current_version)
-        best = store.skills.get_files(plan.skill_id, finished[-1].best_version)
-    evaluation = measured(plan, ask, current, is_current=True)
-    best_evaluation = evaluation if best == current else measured(plan, ask, best, is_current=True)
-    return State(n, current, evaluation, best, best_evaluation)
+        last = finished[-1]
+        n = last.n
+        current, best = (
+            (
+                store.skills.get_files(plan.skill_id, skill),
+                store.skills.get_files(plan.other_id, memory) if memory else None,
+            )
+            for skill, memory in ((last.current_version, last.current_memory), (last.best_version, last.best_memory))
+        )
+    evaluation = best_evaluation = measured(plan, ask_next_to(ask, current[1]), current[0], is_current=True)
+    if best != current:
+        best_evaluation = measured(plan, ask_next_to(ask, best[1]), best[0], is_current=True)
+    return State(n, current[0], evaluation, best[0], best_evaluation, current[1], best[1])
 
 
 def guard_findings(plan: RunPlan, work: StepWork) -> tuple[str, ...]:
@@ -232,7 +244,7 @@ def _compared(turn: Turn, current: SkillFiles) -> VersionComparison:
     )  # fmt: skip
 
 
-_WORK = {"step": step_work, "slow": slow_work, "meta": meta_work}
+_WORK = {"step": step_work, "memory": step_work, "slow": slow_work, "meta": meta_work}
 
 
 def _rescued(turn: Turn, work: StepWork) -> StepWork:

@@ -38,7 +38,7 @@ class StepWork:
 
 def step_outcome(plan: RunPlan, step: Step, before: State, after: State, work: StepWork) -> StepOutcome:
     """Return what to store of a step that led from the state `before` to `after`."""
-    gated = work.gated
+    gated, skill = work.gated, after.turned() if step.kind == "memory" else after
     candidate = _candidate(plan, before, work) if gated.verdict != "no_change" else None
     baseline = before.evaluation.trials if step.n == 1 else ()
     evaluated = gated.evaluation.trials if gated.evaluation else ()
@@ -54,8 +54,8 @@ def step_outcome(plan: RunPlan, step: Step, before: State, after: State, work: S
         current=after.evaluation.score,
         candidate=gated.evaluation.score if gated.evaluation else None,
         best=after.best_score,
-        current_version=after.current.digest,
-        best_version=after.best.digest,
+        current_version=skill.current.digest,
+        best_version=skill.best.digest,
         n_proposed=work.n_proposed,
         n_applied=sum(report.status == "applied" for report in work.applied.reports),
         n_missing=sum(trial.missing or trial.reply.missing for trial in (*work.trials, *evaluated)),
@@ -69,6 +69,8 @@ def step_outcome(plan: RunPlan, step: Step, before: State, after: State, work: S
         baseline=before.evaluation.mean if step.n == 1 else None,
         train_current=_of(before.current.digest, work.trials) if step.kind == "slow" else None,
         left_out=work.left_out,
+        current_memory=skill.other.digest if skill.other else None,
+        best_memory=skill.best_other.digest if skill.best_other else None,
     )
     decision = _decision(plan, step, before, gated, record.candidate_version)
     further = gated.looked.trials if gated.looked else ()

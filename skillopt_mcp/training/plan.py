@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from skillopt_mcp.core.errors import BadInput
 from skillopt_mcp.core.evidence import Trajectory
@@ -21,7 +21,7 @@ from skillopt_mcp.training.stages.rollout import Evaluation
 @dataclass(frozen=True, slots=True)
 class RunPlan:
     """All that a run depends on, frozen when it began; `note` is what earlier runs left for the optimizer,
-    and `discarded` the edits of earlier candidates that it is shown.
+    and `discarded` the edits of earlier candidates that it is shown. `other` is the memory file that is trained, too.
 
     The secrets `known` are for the guard.
     """
@@ -37,16 +37,23 @@ class RunPlan:
     note: str = ""
     known: KnownSecrets = NOTHING_KNOWN
     discarded: tuple[DiscardedEdit, ...] = ()
+    other_id: int = 0
+    other: SkillFiles | None = None
+
+    def turned(self) -> RunPlan:
+        """The same plan for the other document."""
+        assert self.other is not None
+        return replace(self, skill_id=self.other_id, base=self.other, other_id=self.skill_id, other=self.base)
 
     @property
     def n_steps(self) -> int:
-        """Return the number of training steps of the whole run, over which the edit budget falls."""
+        """Return the number of training steps of a document in the whole run, over which the edit budget falls."""
         return self.config.epochs * -(-len(self.train) // (self.config.batch * self.config.accumulation))
 
     @property
     def n_rows(self) -> int:
         """Return how many steps are stored of the whole run, those that end an epoch among them."""
-        return self.n_steps + (self.config.epochs - 1) * len(epoch_ends(self.config))
+        return self.n_steps * (2 if self.other else 1) + (self.config.epochs - 1) * len(epoch_ends(self.config))
 
 
 def search_splits(tasks: Sequence[Task], config: Config) -> tuple[tuple[Task, ...], tuple[Task, ...]]:
@@ -75,7 +82,8 @@ def check_splits(plan: RunPlan) -> None:
 class Step:
     """One step of the plan: its 1-based number and epoch, its batches, its edit budget, and the draw of its chances.
 
-    A step of kind slow or meta ends an epoch and has no batch. `draws` are of attempts that exist, by task id.
+    One of kind memory trains the memory file on the batches of the step before. A step of kind slow or meta ends an
+    epoch and has no batch. `draws` are of attempts that exist, by task id.
     """
 
     n: int
@@ -94,13 +102,26 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """Where the search stands after `n` steps: the current version moves on, the best one is kept apart."""
+    """Where the search stands after `n` steps: the current version moves on, the best one is kept apart.
+
+    Both are versions of one document; evaluations are with the `other` one, as it stands and as it is in the best pair.
+    """
 
     n: int
     current: SkillFiles
     evaluation: Evaluation
     best: SkillFiles
     best_evaluation: Evaluation
+    other: SkillFiles | None = None
+    best_other: SkillFiles | None = None
+
+    def turned(self) -> State:
+        """The same state for the other document."""
+        assert self.other is not None
+        assert self.best_other is not None
+        return State(
+            self.n, self.other, self.evaluation, self.best_other, self.best_evaluation, self.current, self.best
+        )
 
     @property
     def best_score(self) -> float:
@@ -133,6 +154,9 @@ def _all_steps(plan: RunPlan) -> Iterator[Step]:
             n, ordinal = n + 1, ordinal + 1
             taken = tuple(tuple(plan.train[i] for i in batch) for batch in positions)
             yield Step(n, epoch, taken, _budget(plan, ordinal), f"{plan.run_id}/e{epoch}s{ordinal}")
+            if plan.other:
+                n += 1
+                yield Step(n, epoch, taken, _budget(plan, ordinal), f"{plan.run_id}/e{epoch}s{ordinal}", "memory")
         for kind in epoch_ends(config) if epoch > 1 else ():
             n += 1
             yield Step(n, epoch, (), 1, f"{plan.run_id}/e{epoch}{kind}", kind)

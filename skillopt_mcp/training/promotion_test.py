@@ -5,13 +5,13 @@ from __future__ import annotations
 import hashlib
 import json
 import secrets
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from skillopt_mcp.core.calls import LOST, OF_THE_TARGET, Ask
+from skillopt_mcp.core.calls import LOST, OF_THE_TARGET, Ask, ask_next_to
 from skillopt_mcp.core.candidates import Decision
 from skillopt_mcp.core.errors import BadInput, Outage, Waiting
 from skillopt_mcp.core.evidence import Arm, Standing, TestAttempt, Trial
@@ -55,12 +55,16 @@ BETTER = Asked()
 
 @dataclass(frozen=True, slots=True)
 class Test:
-    """A promotion test: its row, both texts, and the task of each unit. One `foreseen` is not in the store."""
+    """A promotion test: its row, both texts, the task of each unit, and the other document of its run, if there is one.
+
+    A test that is `foreseen` is not in the store.
+    """
 
     row: TestRow
     base: SkillFiles
     candidate: SkillFiles
     tasks: tuple[Task, ...]
+    other: SkillFiles | None
     foreseen: bool = False
 
     def files(self, arm: Arm) -> SkillFiles:
@@ -79,29 +83,26 @@ def held_out(tasks: Sequence[Task]) -> tuple[Task, ...]:
     return tuple(task for task in tasks if task.split == "test")
 
 
-def open_test(
-    store: Store, arms: tuple[SkillFiles, SkillFiles], tasks: Sequence[Task], backend: str, asked: Asked = BETTER
-) -> Test:
-    """Return a new promotion test of (base, candidate) on the held-out ones of these tasks of one skill.
+def open_test(store: Store, new: NewTest, tasks: Sequence[Task], asked: Asked = BETTER) -> Test:
+    """Return a new promotion test of two stored versions on the held-out ones of these tasks.
 
     It takes its share of the release's error rate with its first answer. Raises BadInput without a held-out task.
     """
-    new, draft = _draft(store, arms, tasks, backend, asked)
-    return _on(store.tests.open(new, draft), arms, tasks)
+    return stored_test(store, store.tests.open(new, _draft(store, new, tasks, asked)))
 
 
-def foreseen_test(
-    store: Store, arms: tuple[SkillFiles, SkillFiles], tasks: Sequence[Task], backend: str, asked: Asked = BETTER
-) -> Test:
+def foreseen_test(store: Store, new: NewTest, tasks: Sequence[Task], asked: Asked = BETTER) -> Test:
     """Return the promotion test that `open_test` would open now. Raises what that raises."""
-    new, draft = _draft(store, arms, tasks, backend, asked)
-    return _on(store.tests.foresee(new, draft), arms, tasks, foreseen=True)
+    row = store.tests.foresee(new, _draft(store, new, tasks, asked))
+    return replace(stored_test(store, row), foreseen=True)
 
 
 def stored_test(store: Store, row: TestRow) -> Test:
     """Return a stored test with its texts and tasks."""
     base, candidate = (store.skills.get_files(row.skill_id, each) for each in (row.base_version, row.version_id))
-    return _on(row, (base, candidate), store.tasks.list_tasks(row.skill_id))
+    by_id = {task.id: task for task in store.tasks.list_by_id(row.tasks)}
+    other = store.skills.get_files(*row.other) if row.other else None
+    return Test(row, base, candidate, tuple(by_id[task_id] for task_id in row.tasks), other)
 
 
 def in_order(tasks: Sequence[Task], salt: str) -> list[Task]:
@@ -120,7 +121,7 @@ def run_test(test: Test, store: Store, ask: Ask, notify: Notify = silent) -> Sta
     Raises Waiting while a deferred backend is to answer, Outage where answers were lost on the way or not judged: the
     test waits then, and nothing is counted.
     """
-    attempts = store.tests.list_attempts(test.row.id)
+    attempts, ask = store.tests.list_attempts(test.row.id), ask_next_to(ask, test.other)
     # The first answer fixes the error rate: until then it is that of the next test.
     while (standing := stand(plan := (store.tests.find(test.row.id) or test.row).plan, attempts)).verdict is None:
         notify(Progress(GATE, 0, len(attempts), plan.most_runs))
@@ -257,26 +258,23 @@ def _outage(store: Store, test_id: str, lost: Sequence[Trial]) -> Outage:
     return Outage(f"{len(lost)} attempts of the test {what}, the last one because: {reason}; resume when that is fixed")
 
 
-def _draft(
-    store: Store, arms: tuple[SkillFiles, SkillFiles], tasks: Sequence[Task], backend: str, asked: Asked
-) -> tuple[NewTest, Draft]:
-    base, candidate = arms
+def _draft(store: Store, new: NewTest, tasks: Sequence[Task], asked: Asked) -> Draft:
     held = held_out(tasks)
     if not held:
         raise BadInput("the skill has no held-out task (split test): add tasks with add_tasks or 'tasks add'")
-    skill_id = held[0].skill_id
-    earlier = store.tests.scores_of(skill_id, base.digest, backend, graded=asked.graded)
+    versions = (new.skill_id, new.base_version), (new.skill_id, new.version_id)
+    earlier = store.tests.scores_of(*versions[0], new.backend, graded=asked.graded, other=new.other)
 
     def draft(test_id: str, number: int) -> tuple[str, list[int], Plan]:
         salt = hashlib.sha256(f"{asked.salt}/{test_id}".encode()).hexdigest()[:32] if asked.salt else _salt()
         units = in_order(held, salt)
         plan = plan_of(units, earlier, asked, number)
-        is_open = plan.known is not None and store.tests.is_ever_opened(skill_id, base.digest, backend)
-        if asked.opens and not is_open and not is_front_matter_alone(base, candidate):
+        is_open = plan.known is not None and store.tests.is_ever_opened(*versions[0], new.backend)
+        if asked.opens and not is_open and not is_front_matter_alone(*(store.skills.get_files(*v) for v in versions)):
             plan = plan.model_copy(update={"needs_opening": True})
         return salt, [task.id for task in units], plan
 
-    return NewTest(skill_id, base.digest, candidate.digest, backend), draft
+    return draft
 
 
 def _salt() -> str:
@@ -306,8 +304,3 @@ def plan_of(units: Sequence[Task], earlier: Mapping[int, Sequence[float]], asked
         graded=asked.graded,
         known=tuple(tuple(scores[:attempts]) for scores in by_unit) if is_known else None,
     )
-
-
-def _on(row: TestRow, arms: tuple[SkillFiles, SkillFiles], tasks: Collection[Task], *, foreseen: bool = False) -> Test:
-    by_id = {task.id: task for task in tasks}
-    return Test(row, *arms, tuple(by_id[task_id] for task_id in row.tasks), foreseen)

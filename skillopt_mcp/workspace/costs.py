@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, replace
 from pydantic import BaseModel, ConfigDict
 
 from skillopt_mcp.backends.base import Backend, environment_name, worst_case
-from skillopt_mcp.backends.registry import COMPANION, backend_name, is_spec
+from skillopt_mcp.backends.registry import backend_name, is_spec
 from skillopt_mcp.core.budgets import FREE_STAGE, Caps, Spent, cost_of
 from skillopt_mcp.core.calls import HOST, Call, Question, Role, Rollout
 from skillopt_mcp.core.errors import BadInput
@@ -31,7 +31,7 @@ _DEFAULT_TOKENS = {"host": 35_000, "claude-code": 35_000, "codex": 42_000}
 
 def default_tokens(backend: str) -> int:
     """How many tokens a call to an agent takes by default, 0 for a backend that is no agent."""
-    return _DEFAULT_TOKENS.get(backend.partition(COMPANION)[0].partition(":")[0], 0)
+    return _DEFAULT_TOKENS.get(backend.partition(":")[0], 0)
 
 
 class Accounted(BaseModel):

@@ -187,23 +187,6 @@ class Workspace:
         """Return the time by which leases end, in seconds since 1970."""
         return self._lease_clock() if self._lease_clock else self.store.leases.now()
 
-    def accompanied(self, companion: SkillFiles, name: str) -> Workspace:
-        """Return another workspace on the store, whose target attempts every task with these files at hand, too."""
-        from skillopt_mcp.backends.wrappers import WithCompanion  # noqa: PLC0415
-
-        both = Workspace(
-            self.store_path,
-            target=WithCompanion(self.models.backend("target"), companion, name),
-            optimizer=self._specs.get("optimizer"),
-            judge=self._specs.get("judge"),
-            project=self._project,
-            caps=self.caps,
-            environ=self._environ,
-            concurrency=self.concurrency,
-        )
-        both.caller = self.caller
-        return both
-
     def close(self) -> None:
         """Close the store if it was opened; what was handed out here is free for others then."""
         with self._lock:

@@ -1,9 +1,8 @@
-"""Wrappers: a companion, no secrets, judges by command, a plugin, and the check of a backend."""
+"""Wrappers: no secrets, judges by command, a plugin, and the check of a backend."""
 
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -18,7 +17,7 @@ from skillopt_mcp.backends.plugin import Plugged
 from skillopt_mcp.backends.programs import CommandRunner
 from skillopt_mcp.backends.registry import open_backend
 from skillopt_mcp.backends.scripted import Scripted
-from skillopt_mcp.backends.wrappers import Judges, Redacting, WithCompanion, check_backend
+from skillopt_mcp.backends.wrappers import Judges, Redacting, check_backend
 from skillopt_mcp.core.calls import Call, Message, Question, Reply, Rollout, Stage, Usage
 from skillopt_mcp.core.errors import BackendError, StoreError, Waiting
 from skillopt_mcp.core.redacting import Redactor
@@ -33,34 +32,12 @@ FILES = SkillFiles((SkillFile(MAIN_FILE, b"# Skill\n"), SkillFile("references/mo
 MEMORY = SkillFiles((SkillFile("CLAUDE.md", b"# Memory\n"),))
 
 
-def asked(backend: WithCompanion, request: Rollout | Question) -> None:
-    stage = "rollout" if isinstance(request, Rollout) else "reflect"
-    asyncio.run(backend.complete(Call("target", stage, request, "draw")))  # type: ignore[arg-type]
-
-
-def test_an_attempt_sees_the_skill_and_the_memory_whichever_is_trained() -> None:
-    target = Scripted(lambda call: "1")
-    asked(WithCompanion(target, MEMORY, "project:CLAUDE.md"), Rollout(FILES, TASK))
-    asked(WithCompanion(target, FILES, "clerk"), Rollout(MEMORY, TASK))
-    first, second = (call.request for call in target.calls)
-    assert (first.folder, second.folder) == ("", "clerk")
-    assert first == replace(second, folder="") == Rollout(SkillFiles((*FILES.files, *MEMORY.files)), TASK, "CLAUDE.md")
-    assert first.files.text == "# Skill\n\n\n=== CLAUDE.md ===\n# Memory\n\n\n=== references/more.md ===\nMore.\n"
-
-
-def test_name_and_fingerprint_include_the_companion() -> None:
-    target = Scripted(lambda call: "1")
-    other = SkillFiles((SkillFile("CLAUDE.md", b"# Other memory\n"),))
-    ours, theirs = (WithCompanion(target, files, "project:CLAUDE.md") for files in (MEMORY, other))
-    assert ours.name == f"scripted beside project:CLAUDE.md@{MEMORY.digest[:12]}"
-    assert len({target.fingerprint, ours.fingerprint, theirs.fingerprint}) == 3
-    assert ours.fingerprint == WithCompanion(target, MEMORY, "renamed:CLAUDE.md").fingerprint
-
-
 def test_a_host_finds_the_memory_where_its_work_begins_and_the_skill_where_skills_are(tmp_path: Path) -> None:
     both, alone = FolderPaths(tmp_path / "both"), FolderPaths(tmp_path / "alone")
-    whole = SkillFiles((*FILES.files, *MEMORY.files))
-    assert lay_out(both, Rollout(whole, TASK, "CLAUDE.md"), ".claude/skills") == "skill"
+    first, second = Rollout(FILES, TASK).next_to(MEMORY), Rollout(MEMORY, TASK).next_to(FILES)
+    assert first == second == Rollout(SkillFiles((*FILES.files, *MEMORY.files)), TASK, "CLAUDE.md")
+    assert first.files.text == "# Skill\n\n\n=== CLAUDE.md ===\n# Memory\n\n\n=== references/more.md ===\nMore.\n"
+    assert lay_out(both, first, ".claude/skills") == "skill"
     assert (both.work / "CLAUDE.md").read_text() == "# Memory\n"
     assert sorted(each.name for each in (both.work / ".claude/skills/skill").iterdir()) == [MAIN_FILE, "references"]
     assert lay_out(alone, Rollout(MEMORY, TASK), ".claude/skills") is None

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import shlex
 import subprocess
-from pathlib import Path
 
 import pytest
 from console import BACKENDS, TARGET, TIMEOUT_S, Cli, Place, parsed
@@ -44,18 +43,6 @@ def test_caps_are_kept_and_each_can_be_raised_by_the_command_that_is_named(cli: 
     assert run.caps == Caps(calls=30, usd=1.0)
     ended = parsed(cli("replay", "ledger-clerk", "--resume", "--max-calls", "9999", "--json", store=place.store_path))
     assert ended["status"] == "finished"
-
-
-def test_a_training_of_both_documents_is_one_result(cli: Cli, make_place, tmp_path: Path) -> None:
-    place: Place = make_place()
-    memory = place.skill_path.parent / "CLAUDE.md"
-    memory.write_text("# Notes\n")
-    assert cli("skills", "add-root", memory.parent, store=place.store_path).returncode == 0
-    given = ("replay", "ledger-clerk", "--memory", memory, "--document", "skill", *BACKENDS, *SMALL)
-    plan = parsed(cli(*given, "--dry-run", "--json", store=place.store_path))
-    assert (plan["status"], plan["simulated"]) == ("planned", True)
-    result = parsed(cli(*given, "--json", store=place.store_path))
-    assert (result["skill"]["status"], result["memory"]) == ("finished", None)
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,6 @@ import pytest
 from workshop import SEED, SIMULATION, Place, go_on_or_start, use
 
 from skillopt_mcp import Caps, Rolled, train
-from skillopt_mcp.actions.memory_files import Training, consolidate, documents
 from skillopt_mcp.actions.runs import furthest, left_changed, list_runs, new_run, replay, start_run, unfinished_run
 from skillopt_mcp.backends.simulated import Simulated, open_simulated
 from skillopt_mcp.core.calls import Call, Reply
@@ -158,23 +157,3 @@ def test_a_program_is_warned_of_a_run_by_another_version_and_may_go_on_with_it(p
     assert [describe_changes(run) for run in runs if run.answering[-1].fingerprints["target"].endswith("3")] == [
         [change]
     ]
-
-
-def test_a_finished_half_that_others_answered_is_taken_only_where_that_is_allowed(
-    place: Place, workspace: Workspace
-) -> None:
-    memory = place.folder / "CLAUDE.md"
-    memory.write_text("# Project\n")
-    both = documents(workspace, str(place.skill), str(memory), "both")
-    original, resumed = workspace.models.backend("target"), Training(CONFIG, resume=True)
-    first = consolidate(workspace, both, Training(CONFIG))
-
-    use(workspace, Updated())
-    expected = r"' now: start a new run, or take its outcome as it is: the same command with --allow-changed$"
-    with pytest.raises(Refused, match=expected):
-        consolidate(workspace, both, resumed)
-    assert consolidate(workspace, both, Training(CONFIG, resume=True, allow_changed=True)) == first
-    second = consolidate(workspace, both, Training(CONFIG))
-    assert consolidate(workspace, both, resumed) == second
-    use(workspace, original)
-    assert consolidate(workspace, both, resumed) == first, "the newest is another one's"

@@ -9,7 +9,6 @@ import pytest
 from workshop import SIMULATION, Place
 
 from skillopt_mcp import CapReached, Caps, Config, evaluate, train
-from skillopt_mcp.actions.memory_files import Training, consolidate, documents
 from skillopt_mcp.workspace.workspace import Workspace
 from tests.vendors import Vendor, vending
 
@@ -54,22 +53,6 @@ def test_a_program_goes_on_with_a_longer_answer_once_it_allows_that(place: Place
     assert go_on(place, longer, 7) == other
     assert go_on(place, vendor.spec("max_tokens=100"), 9) == first
     assert go_on(place, vendor.spec("max_tokens=9"), 15, allow_changed=True) == first, "it has come further"
-
-
-def test_two_documents_go_on_whatever_the_timeout(place: Place, vendor: Vendor) -> None:
-    memory = place.folder / "CLAUDE.md"
-    memory.write_text("# Project\n")
-    for timeout, n_calls in ((1, 5), (5, 7)):
-        target, caps = vendor.spec(f"timeout={timeout}"), Caps(calls=n_calls)
-        with Workspace(
-            place.store_path, target=target, optimizer=SIMULATION, project=place.folder, caps=caps
-        ) as workspace:
-            both = documents(workspace, str(place.skill), str(memory), "both")
-            with pytest.raises(CapReached):
-                consolidate(workspace, both, Training(CONFIG, resume=True))
-    [run] = place.open().store.runs.list_runs(1)
-    assert f"timeout=5.0,api=chat beside {place.folder.name}:CLAUDE.md@" in run.target
-    assert len(vendor.asked) == 7
 
 
 def test_a_test_goes_on_whatever_the_timeout_and_prices(place: Place, workspace: Workspace, vendor: Vendor) -> None:

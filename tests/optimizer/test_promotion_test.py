@@ -27,7 +27,7 @@ from skillopt_mcp.core.skills import MAIN_FILE, SkillFile
 from skillopt_mcp.core.tasks import NewTask, Task
 from skillopt_mcp.gates.promotion import alpha_of
 from skillopt_mcp.store.pool import Pool
-from skillopt_mcp.store.promotion_tests import note_answer
+from skillopt_mcp.store.promotion_tests import NewTest, note_answer
 from skillopt_mcp.tasks.judges.judging import parse_judge
 from skillopt_mcp.training import promotion_test
 from skillopt_mcp.training.promotion_test import Asked, foreseen_test, in_order, open_test, run_test, standing_of
@@ -60,7 +60,7 @@ def opened(bench: Bench, n: int = 0, asked: Asked = SALTED, backend: str = "scri
     bench.store.candidates.add_candidate(
         NewCandidate(Candidate(made, bench.skill.id, SKILL.digest, files.digest, "host", ""), files)
     )
-    return open_test(bench.store, (SKILL, files), bench.tasks, backend, asked)
+    return open_test(bench.store, NewTest(bench.skill.id, SKILL.digest, files.digest, backend), bench.tasks, asked)
 
 
 def is_candidate(call: Call) -> bool:
@@ -127,13 +127,14 @@ def test_each_test_draws_a_salt_of_its_own_whatever_the_edit_unless_its_results_
     rows = [opened(suite, 0, Asked(), name).row for name in "abc"]
     assert len({row.salt for row in rows}) == len({row.tasks for row in rows}) == 3
     assert all(len(row.salt) == 32 for row in rows)
-    again = [
-        foreseen_test(suite.store, (SKILL, opened(suite, 0, Asked(), name).candidate), suite.tasks, "scripted", SALTED)
-        for name in "de"
-    ]
-    assert (
-        again[0] != again[1] == foreseen_test(suite.store, (SKILL, again[1].candidate), suite.tasks, "scripted", SALTED)
-    )
+    version = opened(suite).candidate.digest
+    again = []
+    for name in ("d", "e", ""):
+        if name:
+            opened(suite, 0, Asked(), name)
+        new = NewTest(suite.skill.id, SKILL.digest, version, "scripted")
+        again.append(foreseen_test(suite.store, new, suite.tasks, SALTED))
+    assert again[0] != again[1] == again[2]
 
 
 # What opening fixes
@@ -151,8 +152,9 @@ def test_the_jth_test_of_a_release_has_the_jth_share_and_simulations_take_none_o
 
 def test_only_test_tasks_are_held_out(bench: Bench) -> None:
     assert {task.split for task in opened(bench).tasks} == {"test"}
+    new = NewTest(bench.skill.id, SKILL.digest, SKILL.digest, "scripted")
     with pytest.raises(BadInput, match="no held-out task"):
-        open_test(bench.store, (SKILL, SKILL), [task for task in bench.tasks if task.split != "test"], "scripted")
+        open_test(bench.store, new, [task for task in bench.tasks if task.split != "test"])
 
 
 def test_a_stored_test_is_the_one_that_was_opened(suite: Bench) -> None:

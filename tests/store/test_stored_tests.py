@@ -44,7 +44,7 @@ def tested(store: Store, skill: Skill) -> str:
     candidate = Candidate(made, skill.id, SKILL.digest, EDITED.digest, "host", "")
     store.candidates.add_candidate(NewCandidate(candidate, EDITED))
     tasks = store.tasks.list_tasks(skill.id)
-    test = open_test(store, (SKILL, EDITED), tasks, "scripted", Asked(salt="again"))
+    test = open_test(store, NewTest(skill.id, SKILL.digest, EDITED.digest, "scripted"), tasks, Asked(salt="again"))
     backend = Scripted(answer)
     with Asker(store, {"target": backend}, test.row.id) as ask:
         end = run_test(test, store, ask)

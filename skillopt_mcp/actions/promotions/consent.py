@@ -264,7 +264,7 @@ def _beyond_any_permission(workspace: Workspace, change: LiveChange) -> list[str
         return [each for each in [beyond_small_edit(*files)] if each]
     if change.candidate is None or change.test is None:
         return ["it was not tested"]
-    tasks = [task for task in store.tasks.list_tasks(skill.id) if task.id in change.test.tasks]
+    tasks = store.tasks.list_by_id(change.test.tasks)
     unclaimed = [] if change.verdict == "better" else ["its test does not claim that it is better"]
     if store.permissions.find_unattended(change.test.id) is False:
         unclaimed.append("a script ran its test with a backend that no person remembered for agents")

@@ -37,6 +37,7 @@ from skillopt_mcp.gates.promotion import GATE
 from skillopt_mcp.gates.verdicts import LABELS
 from skillopt_mcp.store.files import lock_run
 from skillopt_mcp.store.opening import Store
+from skillopt_mcp.store.promotion_tests import TestRow
 from skillopt_mcp.workspace.skill_folders import (
     files_folder,
     handle,
@@ -81,7 +82,9 @@ def check_promotion(workspace: Workspace, candidate_id: str, consent: Consent) -
     skill = workspace.again(store.skills.get_skill(candidate.skill_id))
     decision = store.decisions.latest(skill.id, GATE, candidate.base_version, candidate.version_id)
     verdict = decision.verdict if decision else ""
+    test = store.tests.find(decision.scope) if decision else None
     is_proven = is_reason_to_promote(store, candidate, verdict)
+    apart = _find_apart(workspace, candidate, test) if is_proven and not consent.unproven else None
     change = LiveChange(
         skill=skill,
         handle=handle(store, skill),
@@ -90,15 +93,34 @@ def check_promotion(workspace: Workspace, candidate_id: str, consent: Consent) -
         to_version=candidate.version_id,
         candidate=candidate,
         verdict=verdict if is_proven or not consent.unproven else UNPROVEN,
-        test=store.tests.find(decision.scope) if decision else None,
+        test=test,
     )
     if skill.live_version == candidate.version_id:
         return answer(workspace, change, "refused", "the candidate is what is live already")
     if skill.live_version != candidate.base_version:
         return stale(workspace, change)
+    if apart:
+        return answer(workspace, change, "refused", *apart)
     if not (is_proven or consent.unproven):
         return _unproven(workspace, change, candidate, verdict, consent)
     return check_consent(workspace, change, consent)
+
+
+def _find_apart(workspace: Workspace, candidate: Candidate, test: TestRow | None) -> tuple[str, NextStep] | None:
+    """Why a test of one document of a run no longer holds, as the other is not live as it was then; and what to do."""
+    store = workspace.store
+    if test is None or test.other is None:
+        return None
+    other = workspace.again(store.skills.get_skill(test.other.skill_id))
+    if other.live_version == test.other.version:
+        return None
+    versions = (other.live_version, test.other.version)
+    made = [each.id for each in store.candidates.list_candidates(other.id, steps=True)
+            if (each.base_version, each.version_id) == versions]  # fmt: skip
+    arguments: dict[str, JsonValue] = {"candidate_id": candidate.id}
+    again = NextStep(action="evaluate_candidate", arguments=arguments, why="tests it with what is live")
+    why = f"its test was with version {short(test.other.version)} of '{other.name}', which is not live"
+    return why, promotion(made[-1]) if made else again
 
 
 def _unproven(

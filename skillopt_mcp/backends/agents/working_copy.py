@@ -44,8 +44,8 @@ def lay_out(place: FolderPaths, request: Rollout, skills_path: str) -> str | Non
 
 def folder_name(request: Rollout) -> str:
     """The name of the skill's live folder, in both arms of a test; without one, the front matter's where it can be."""
-    if live := request.folder or request.task.folder:
-        return live
+    if request.task.folder:
+        return request.task.folder
     front = read(request.files.main)
     name = front.name if front else None
     return name if name and len(name) <= _NAME_CHARACTERS and _NAME.fullmatch(name) else NAMELESS

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
 from dataclasses import fields
 from pathlib import Path
 from typing import Annotated
@@ -10,7 +9,6 @@ from typing import Annotated
 from skillopt_mcp.actions.candidates import rebase_candidate
 from skillopt_mcp.actions.demo import advised
 from skillopt_mcp.actions.estimates import estimate_test
-from skillopt_mcp.actions.memory_files import with_companion
 from skillopt_mcp.actions.promotion_tests import (
     candidate_named,
     candidate_of_files,
@@ -58,7 +56,6 @@ class Evaluate(Sending):
     graded: Annotated[bool, Flag("compare scores from 0 to 1 instead of passed or not")] = False
     again: Annotated[bool, Flag("test again what has a verdict: the next test of the release")] = False
     explain: Annotated[bool, Flag("show the mathematics")] = False
-    companion: Annotated[str | None, Flag("a skill or memory file that every attempt sees, too", "PATH")] = None
     rebase: Annotated[
         bool, Flag("make the candidate again on top of an edit of the live file; with --target, also test it")
     ] = False
@@ -80,13 +77,9 @@ class Evaluate(Sending):
                 run = workspace.store.runs.get_run(self.subject)
                 self.subject = best_candidate(workspace, run.id).id
                 self.target, self.judge = self.target or run.target, self.judge or run.judge or None
-        with ExitStack() as stack:
-            workspace = stack.enter_context(
-                terminal.workspace(target=self.target, judge=self.judge, caps=self.caps, concurrency=self.concurrency)
-            )
-            if self.companion:
-                companion = workspace.skill(self.companion)
-                workspace = stack.enter_context(with_companion(workspace, companion, companion.live_version))
+        with terminal.workspace(
+            target=self.target, judge=self.judge, caps=self.caps, concurrency=self.concurrency
+        ) as workspace:
             return self._test(workspace, terminal)
 
     def _test(self, workspace: Workspace, terminal: Terminal) -> Evaluated | PlannedTest | BrokenOff:

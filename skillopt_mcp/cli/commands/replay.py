@@ -4,29 +4,28 @@ from __future__ import annotations
 
 import argparse
 import shlex
-from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import field
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, get_args
 
 from pydantic import JsonValue
 
 from skillopt_mcp.actions.demo import advised
 from skillopt_mcp.actions.estimates import estimate_rest, estimate_run, run_gaps
-from skillopt_mcp.actions.memory_files import Consolidated, Training, consolidate, documents
 from skillopt_mcp.actions.runs import (
     TOPPED,
     begin,
     caps_of,
-    check_new,
     describe_others_left,
     describe_running,
     new_run,
+    planned,
     replay,
     run_reach,
     unfinished_run,
+    with_memory,
 )
 from skillopt_mcp.actions.tasks import add_environment
 from skillopt_mcp.cli.command import OPTIMIZER, TARGET, Arg, Flag, WrongUsage, command
@@ -44,10 +43,9 @@ from skillopt_mcp.cli.spending import (
 )
 from skillopt_mcp.cli.terminal import Terminal
 from skillopt_mcp.cli.watching import Watch
-from skillopt_mcp.core.calls import Role
 from skillopt_mcp.core.errors import BadInput, Busy, Refused, SkillOptError, Stopped, StoreError
 from skillopt_mcp.core.next_step import NextStep
-from skillopt_mcp.core.results import Replayed
+from skillopt_mcp.core.results import MemoryOutcome, Replayed
 from skillopt_mcp.core.runs import Run
 from skillopt_mcp.core.text import counted
 from skillopt_mcp.reports.export import check_folder, export_run
@@ -94,8 +92,7 @@ class Replay(Sending):
     set: Annotated[tuple[str, ...], Flag("a setting, for instance train.batch_size=20", "KEY=VALUE")] = ()
     prompts: Annotated[str | None, Flag("a folder of NAME.md in the place of the shipped prompts", "DIR")] = None
     out: Annotated[str | None, Flag("write the run there: best_skill.md, versions, history", "DIR")] = None
-    memory: Annotated[str | None, Flag("a CLAUDE.md or AGENTS.md that every attempt sees, too", "PATH")] = None
-    document: Annotated[Literal["skill", "memory", "both"], Flag("which of these two to train")] = "both"
+    memory: Annotated[str | None, Flag("a CLAUDE.md or AGENTS.md to train with the skill", "PATH")] = None
     resume: Annotated[bool, Flag("continue the newest unfinished run of the skill, under its caps")] = False
     allow_changed: Annotated[
         bool, Flag("with --resume: also where other versions of agents answer now; its versions are measured again")
@@ -121,12 +118,10 @@ class Replay(Sending):
                 kind = float if setting.annotation is float else int
                 group.add_argument(f"--{flag_of(name)}", type=kind, metavar="N", **options)
 
-    def run(self, terminal: Terminal) -> Replayed | Consolidated | Planned | BrokenOff:
+    def run(self, terminal: Terminal) -> Replayed | Planned | BrokenOff:
         """Return the outcome of the run."""
         if self.allow_changed and not self.resume:
             raise WrongUsage("--allow-changed needs --resume")
-        if self.memory:
-            return self._with_memory(terminal, self.memory)
         return self._resumed(terminal) if self.resume else self._new(terminal)
 
     # A new run
@@ -165,13 +160,15 @@ class Replay(Sending):
                 for note in added_notes(ready.environment.name, added):
                     terminal.note(note)
             new = new_run(workspace, self.skill, config, ready.prompts, only)
-            check_new(workspace, new)
-            estimate = estimate_run(workspace, self.skill, config, only)
+            new = with_memory(workspace, new, self.memory) if self.memory else new
+            planned(workspace, new)  # raises where nothing can be trained on
+            estimate = estimate_run(workspace, self.skill, config, only, 2 if new.memory else 1)
             if not ready.environment:
                 self.name_models(terminal, workspace, ready.notes)
             warnings = (
                 describe_running(workspace, self.skill),
                 workspace.locked(workspace.recorded(self.skill)),
+                workspace.locked(workspace.recorded(self.memory)) if self.memory else "",
             )
             for warning in filter(None, warnings):
                 terminal.note(f"warning: {warning}.")
@@ -179,14 +176,14 @@ class Replay(Sending):
                 f"Steps: {estimate.n_steps} (epochs {config.epochs}, train tasks {estimate.n_train}, "
                 f"{min(config.batch, estimate.n_train)} a step). At most {describe_calls(estimate.calls)} "
                 f"({estimate.train_rollouts:,} attempts in training, {estimate.val_rollouts:,} on val tasks, "
-                f"{estimate.promotion_runs:,} in the promotion test)."
+                f"{estimate.promotion_runs:,} in the promotion test{'s' if new.memory else ''})."
             )
             if reach := run_reach(workspace, new):
                 self._reach, text = reach, f"{text} {reach}"
             if gaps := run_gaps(workspace, new):
                 text = f"{text} No standing permission will cover its edit: {'; '.join(gaps)}."
-            if planned := agree(terminal, workspace, estimate.calls, self, text, ready.concurrency):
-                return PlannedRun(**planned.model_dump(), beyond_permission=gaps)
+            if plan := agree(terminal, workspace, estimate.calls, self, text, ready.concurrency):
+                return PlannedRun(**plan.model_dump(), beyond_permission=gaps)
             begin(workspace, new)
             return self._train(terminal, workspace, new, ready.concurrency, ready.out)
 
@@ -199,6 +196,8 @@ class Replay(Sending):
             raise WrongUsage(f"a resumed run keeps its settings: leave out '--{name}'")
         with terminal.workspace() as workspace:
             run = unfinished_run(workspace, self.skill)
+            if self.memory and (not run.memory or workspace.skill(self.memory).id != run.memory.skill_id):
+                raise BadInput(f"run '{run.id}' does not train '{self.memory}': leave out --memory, or start a new run")
             others = describe_others_left(workspace, run) if self.skill != run.id else ""
         if own := describe_own_backend(run):
             raise Refused(own)
@@ -227,7 +226,7 @@ class Replay(Sending):
         backends = run_backends(workspace, run)
         caps, spent = caps_of(workspace, run), workspace.store.budgets.get_spent(run.id)
         # Under caps that are used up nothing is sent: it goes as far as what was answered, and says why it stops.
-        if not self.dry_run and (not asks_real_models(workspace, _roles(run)) or is_used_up(caps, spent, backends)):
+        if not self.dry_run and (not asks_real_models(workspace, run.roles) or is_used_up(caps, spent, backends)):
             return None
         left = estimate_rest(workspace, run)
         text = f"Sent so far: {counted(spent.calls, 'call')}. What is left of {run.id}: at most {describe_calls(left)}."
@@ -258,7 +257,7 @@ class Replay(Sending):
             arguments: dict[str, JsonValue] = {
                 "skill": self.skill, "resume": True, "concurrency": concurrency, "out": str(out) if out else None,
                 # A person at a terminal is asked again.
-                "yes": not terminal.is_interactive and asks_real_models(workspace, _roles(run)),
+                "yes": not terminal.is_interactive and asks_real_models(workspace, run.roles),
             }  # fmt: skip
             n_steps = len(workspace.store.runs.list_steps(run.id))
             return BrokenOff.of(stop, "replay", arguments, run_id=run.id, n_steps=n_steps)
@@ -276,54 +275,11 @@ class Replay(Sending):
         self._is_topped = bool(result.steps) and is_topped(config, result.steps[-1].current)
         return result
 
-    # A skill and a memory file
-
-    def _with_memory(self, terminal: Terminal, memory: str) -> Consolidated | Planned | BrokenOff:
-        ready = prepare(self.config, self.set, self._settings, self.skill)
-        if ready.environment or ready.out:
-            raise WrongUsage("--memory takes the stored tasks and writes no files: leave out --env and --out")
-        with self._workspace(terminal, ready) as workspace:
-            both = documents(workspace, self.skill, memory, self.document)
-            self._label = simulation(workspace)
-            chosen = {"skill": [both.skill], "memory": [both.memory]}.get(self.document, [both.skill, both.memory])
-            calls: Counter[Role] = Counter()
-            for each in chosen:
-                calls += Counter(estimate_run(workspace, each.path, ready.config).calls)
-            names = " and then ".join(f"'{each.name}'" for each in chosen)
-            text = (
-                f"Trains {names}; every attempt sees both. At most {describe_calls(calls)}; caps are those of each run."
-            )
-            self.name_models(terminal, workspace, ready.notes)
-            if planned := agree(terminal, workspace, calls, self, text, ready.concurrency):
-                return planned
-            try:
-                with Watch(terminal, "SIMULATION" if self._label else "") as watch:
-                    training = Training(
-                        ready.config, ready.prompts, watch.notify, watch.on_reply, ready.concurrency,
-                        resume=self.resume, allow_changed=self.allow_changed,
-                    )  # fmt: skip
-                    result = consolidate(workspace, both, training)
-            except (KeyboardInterrupt, Stopped) as stop:
-                names_given = ("skill", "memory", "target", "optimizer", "judge", "config", "yes", "concurrency")
-                arguments: dict[str, JsonValue] = {name: getattr(self, name) for name in names_given}
-                arguments |= {"document": self.document, "resume": True} | _as_json(self.given)
-                return BrokenOff.of(stop, "replay", arguments)
-        trained = {
-            name: _for_simulation(each.sealed() if terminal.is_agents else each, self._label) if each else None
-            for name, each in (("skill", result.skill), ("memory", result.memory))
-        }
-        return result.model_copy(update=trained)
-
     # The result
 
     def show(self, result: Any, terminal: Terminal) -> None:
         if isinstance(result, Planned | BrokenOff):
             return result.show(terminal)
-        if isinstance(result, Consolidated):
-            for outcome in filter(None, (result.skill, result.memory)):
-                terminal.say(f"{shlex.quote(outcome.skill)}: run {outcome.run_id} finished.")
-                _show_verdict(outcome, self._label, terminal)
-            return None
         tokens = counted(result.tokens_in + result.tokens_out, "token")
         terminal.say(
             f"Run {result.run_id} finished: {counted(len(result.steps), 'step')}, {counted(result.n_calls, 'call')}"
@@ -335,7 +291,16 @@ class Replay(Sending):
             )
         for change in result.changes:
             terminal.say(f"Changed during the run: {change}.")
+        show_scores(terminal, result)
         _show_verdict(result, self._label, terminal)
+        if memory := result.memory:
+            terminal.say(f"Memory file {shlex.quote(memory.skill)}, tested with the skill:")
+            _show_verdict(memory, self._label, terminal)
+            if memory.accepted:
+                terminal.say(f"After the skill, promote it: skillopt-mcp promote {memory.candidate_id}")
+        show_page(terminal, result.run_id)
+        if self._label:
+            terminal.say(f"{self._label}: this says nothing about a real model.")
         return None
 
     def exit_code(self, result: Any) -> int:
@@ -358,19 +323,6 @@ def _choices(annotation: object) -> Iterator[str]:
         yield from [part] if isinstance(part, str) else _choices(part)
 
 
-def _as_json(given: dict[str, object]) -> dict[str, JsonValue]:
-    """Return settings as arguments of a command, by the names of their flags."""
-    flags = {flag_of(name) if value is not False else f"no-{flag_of(name)}": value for name, value in given.items()}
-    return {
-        name: value is not False and str(value) if value not in (True, False) else True for name, value in flags.items()
-    }
-
-
-def _roles(run: Run) -> tuple[Role, ...]:
-    """Return the roles that a run asks models for."""
-    return ("target", "optimizer", "judge") if run.judge else ("target", "optimizer")
-
-
 def _for_simulation(result: Replayed, label: str) -> Replayed:
     """Return a result whose next step, where it is a promotion, accepts evidence of a simulation."""
     step: NextStep | None = result.next_step
@@ -380,17 +332,13 @@ def _for_simulation(result: Replayed, label: str) -> Replayed:
     return result
 
 
-def _show_verdict(result: Replayed, label: str, terminal: Terminal) -> None:
-    show_scores(terminal, result)
+def _show_verdict(result: Replayed | MemoryOutcome, label: str, terminal: Terminal) -> None:
     if result.test:
         show_report(terminal, result.test, simulated=bool(label))
     elif result.accepted is not None:
         terminal.say("Accepted." if result.accepted else "Not accepted.")
     else:
         terminal.say(f"No verdict: {result.reason.rstrip('.')}.")
-    show_page(terminal, result.run_id)
-    if label:
-        terminal.say(f"{label}: this says nothing about a real model.")
 
 
 def _export(terminal: Terminal, workspace: Workspace, run: Run, out: Path | None) -> None:
