@@ -1,9 +1,10 @@
-"""Looks: the CPU of `skills` and `show`, the memory of an idle server, and the bytes of the demo's store.
+"""Looks: the CPU of `skills`, `show`, `list_skills`; the memory of an idle server; the bytes of the demo's store.
 
     python benchmarks/looks.py [--short] [--json]
 
 CPU is the median of whole commands. Memory is the private part of a server after `initialize` and one tool call, next
-to that of a bare server of the same SDK. The large store has 500 skills (--short: 100) with 12 candidates each.
+to that of a bare server of the same SDK. The large store has 500 skills (--short: 100) with 12 candidates each; there
+the CPU of a server for a first page of `list_skills` is compared with that for an `inspect` of one skill.
 """
 
 from __future__ import annotations
@@ -81,6 +82,19 @@ def private_mb(argv: list[str], folder: Path) -> float:
     return round(sum(kilobytes) / 1024, 1) if kilobytes else float("nan")
 
 
+def server_cpu_s(host: StdioHost, tool: str, arguments: dict[str, object], n: int = 50) -> float:
+    """Return the mean CPU seconds of a server for a call of a tool (Linux)."""
+
+    def used() -> int:
+        return sum(map(int, Path(f"/proc/{host.pid}/stat").read_text().rpartition(")")[2].split()[11:13]))
+
+    host.call(tool, arguments)
+    before = used()
+    for _ in range(n):
+        host.call(tool, arguments)
+    return (used() - before) / os.sysconf("SC_CLK_TCK") / n
+
+
 def measure(n_runs: int, n_skills: int) -> dict[str, float]:
     """Return all figures."""
     with tempfile.TemporaryDirectory() as name:
@@ -97,6 +111,9 @@ def measure(n_runs: int, n_skills: int) -> dict[str, float]:
         large = large_store(folder, n_skills)
         assert len(run(large, "skills")["skills"]) == n_skills
         figures["large_skills_cpu_s"] = cpu_s(command(large, "skills"), n_runs)
+        with StdioHost(ours(large), folder) as host:
+            one = server_cpu_s(host, "inspect", {"id": "skill-000"})
+            figures["list_skills_to_inspect"] = server_cpu_s(host, "list_skills", {}) / one
         figures["server_private_mb"] = private_mb(ours(folder / "idle.db"), folder)
         figures["bare_private_mb"] = private_mb(BARE, folder)
     return {name: round(value, 3) for name, value in figures.items()}
@@ -108,7 +125,7 @@ def main() -> None:
     figures = measure(1 if options.short else 5, 100 if options.short else N_SKILLS)
     show(
         figures, options.json, skills_cpu_s="0.25", show_cpu_s="0.25", large_skills_cpu_s="0.6",
-        server_private_mb="55", demo_store_bytes="900,000",
+        list_skills_to_inspect="3", server_private_mb="55", demo_store_bytes="900,000",
     )  # fmt: skip
 
 

@@ -20,7 +20,9 @@ from skillopt_mcp.core.next_step import NextStep, SkillState
 from skillopt_mcp.core.results import History, HistoryRow, PromotedAway, SkillList, SkillRow, SplitCounts
 from skillopt_mcp.core.skills import Skill, short
 from skillopt_mcp.documents.diffs import unified_diff
+from skillopt_mcp.gates.promotion import GATE
 from skillopt_mcp.store.files import is_locked
+from skillopt_mcp.store.pending import Pending
 from skillopt_mcp.store.tasks import Retirement
 from skillopt_mcp.workspace.skill_folders import (  # fmt: skip
     find_skill_folders,
@@ -47,33 +49,62 @@ _NONE = NextStep(
 def list_skills(workspace: Workspace, cursor: str | None = None) -> SkillList:
     """Return tracked skills, then those found in skill folders, a page at a time; no store is made. Raises BadInput.
 
-    The next step is that of the most pressing skill of all.
+    The next step is that of the most pressing skill of all that are tracked.
     """
-    start = page_start(cursor)
-    rows = all_skills(workspace)
+    start, roots = page_start(cursor), workspace.roots()
+    tracked, untracked = _find_skills(workspace, roots)
+    rows = skill_rows(workspace, tracked[start : start + PAGE], roots)
     shown, n_bytes = list[SkillRow](), 0
-    for row in rows[start : start + PAGE]:
+    n_left = PAGE - len(rows)
+    first = max(0, start - len(tracked))
+    rows += [_untracked(workspace, path, roots) for path in untracked[first : first + n_left]]
+    for row in rows:
         n_bytes += len(row.model_dump_json().encode())
         if shown and n_bytes > PAGE_BYTES:
             break
         shown.append(row)
     end = start + len(shown)
-    first = min(rows, key=lambda row: (not row.tracked, _PRESSING.index(row.next_step.action)), default=None)
+    pressing = min([*rows, *_pressing_rows(workspace, tracked, rows, roots)], key=_urgency, default=None)
     return SkillList(
         skills=shown,
-        cursor=str(end) if end < len(rows) else None,
-        next_step=first.next_step if first else _NONE,
+        cursor=str(end) if end < len(tracked) + len(untracked) else None,
+        next_step=pressing.next_step if pressing else _NONE,
     )
+
+
+def _urgency(row: SkillRow) -> tuple[bool, int]:
+    return not row.tracked, _PRESSING.index(row.next_step.action)
+
+
+def _pressing_rows(
+    workspace: Workspace, tracked: Sequence[Skill], rows: Sequence[SkillRow], roots: Sequence[Path]
+) -> list[SkillRow]:
+    """The rows of the skills that may be more pressing than `rows`; only these are looked at on disk."""
+    if not tracked:
+        return []
+    most = workspace.store.table(Pending).list_most_urgent(GATE)
+    least = min((_urgency(row)[1] for row in rows if row.tracked), default=len(_PRESSING))
+    near = [skill.id for skill in tracked if _PRESSING.index(most[skill.id]) < least]
+    steps = {id: _PRESSING.index(advise(state).action) for id, state in skill_states(workspace.store, near).items()}
+    gone = {skill.id: _PRESSING.index("skills move") for skill in tracked if not os.path.lexists(skill.path)}
+    ranks = {id: rank for id, rank in (steps | gone).items() if rank < least}
+    chosen = sorted((each for each in tracked if each.id in ranks), key=lambda each: ranks[each.id])
+    return skill_rows(workspace, chosen[:PAGE], roots)
 
 
 def all_skills(workspace: Workspace) -> list[SkillRow]:
     """Return the rows of every page of `list_skills`."""
     roots = workspace.roots()
+    tracked, untracked = _find_skills(workspace, roots)
+    return [*skill_rows(workspace, tracked, roots), *(_untracked(workspace, path, roots) for path in untracked)]
+
+
+def _find_skills(workspace: Workspace, roots: Sequence[Path]) -> tuple[list[Skill], list[Path]]:
+    """The tracked skills, and the folders of others in skill roots."""
     tracked = workspace.store.skills.list_listed() if workspace.is_made else []
     known = {skill.path for skill in tracked}
     found = dict.fromkeys(Path(os.path.realpath(path)) for path in find_skill_folders(roots))
-    new = [path for path in found if str(path) not in known and not is_as_shipped(path)]
-    return [*skill_rows(workspace, tracked, roots), *(_untracked(workspace, path, roots) for path in new)]
+    return tracked, [path for path in found if str(path) not in known and not is_as_shipped(path)]
 
 
 def skill_row(workspace: Workspace, skill: Skill) -> SkillRow:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import shutil
+from collections import Counter
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from hostwork import begun, begun_proposal
@@ -20,6 +22,7 @@ from skillopt_mcp.reports.facts import gather_skills
 from skillopt_mcp.reports.listing import PAGE, list_skills
 from skillopt_mcp.store.pool import Pool
 from skillopt_mcp.training.config import Config
+from skillopt_mcp.workspace.skill_folders import read_skill
 from skillopt_mcp.workspace.workspace import Workspace
 
 
@@ -48,9 +51,9 @@ def n_queries(
     return len(asked)
 
 
-def crowd(place: Place, workspace: Workspace, n: int) -> list[str]:
+def crowd(place: Place, workspace: Workspace, n: int, first: int = 0) -> list[str]:
     """Track so many skills that come before the place's own in the list, and return their names."""
-    names = [f"aaa-{each:03d}" for each in range(n)]
+    names = [f"aaa-{each:03d}" for each in range(first, first + n)]
     for name in names:
         (place.root / name).mkdir()
         (place.root / name / "SKILL.md").write_text(f"# {name}\n")
@@ -62,11 +65,27 @@ def test_many_skills_and_candidates_take_as_many_queries_as_few(
     place: Place, workspace: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     place.propose(workspace)
+    crowd(place, workspace, PAGE)
     few = n_queries(workspace, monkeypatch)
-    crowd(place, workspace, 3 * PAGE)
+    crowd(place, workspace, 3 * PAGE, PAGE)
     for n in range(20):
         place.propose(workspace, f"- Rule {n}: be kind.")
     assert n_queries(workspace, monkeypatch) == few
+
+
+def test_skills_beyond_the_page_are_looked_at_on_disk_where_they_are_gone_or_most_pressing(
+    place: Place, workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = crowd(place, workspace, 6 * PAGE)
+    read = Counter[str]()
+    monkeypatch.setattr(
+        "skillopt_mcp.reports.listing.read_skill", lambda path: (read.update([Path(path).name]), read_skill(path))[1]
+    )
+    list_skills(workspace)
+    assert set(read) == {*names[:PAGE], "ledger-clerk"}
+    shutil.rmtree(place.skill)
+    step = list_skills(workspace).next_step
+    assert (step.action, step.arguments) == ("skills move", {"old": "ledger-clerk"})
 
 
 def test_a_page_on_many_skills_takes_two_queries_each(
