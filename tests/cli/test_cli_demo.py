@@ -4,7 +4,6 @@ import re
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-import pytest
 from console import parsed
 
 from skillopt_mcp.backends.world import make_skill
@@ -26,23 +25,16 @@ def test_the_demo_promotes_and_keeps_everything_in_its_folder(cli, tmp_path: Pat
     report = Path(outcome["report_path"])
     assert report.parent == folder / "reports" / "skillopt.db"
     assert outcome["candidate_id"] in report.read_text() or test["test_id"] in report.read_text()
+    same, harmful = outcome["same"], outcome["harmful"]
+    assert (same["n"], same["by_means"] > 80 > 5 > same["by_test"]) == (100, True), "luck is not taken for a gain"
+    assert (harmful["verdict"], harmful["worse"] != []) == ("worse", True)
     past = parsed(cli("show", "ledger-clerk", "--json", store=folder / "skillopt.db"))["history"]
     assert [row["by"].partition(" (")[0] for row in past["rows"]] == ["none, rule"]
 
 
-def test_luck_is_not_taken_for_a_gain_and_harm_is_found(cli, tmp_path: Path) -> None:
-    outcome = parsed(cli("demo", "--dir", tmp_path / "demo", "--json"))
-    same, harmful = outcome["same"], outcome["harmful"]
-    assert same["n"] == 100
-    assert same["by_means"] > 80 > 5 > same["by_test"]
-    assert harmful["verdict"] == "worse"
-    assert harmful["worse"]
-
-
-@pytest.mark.parametrize("seed", [0, 1])
-def test_the_demo_fits_a_screen(cli, seed: int) -> None:
+def test_the_demo_fits_a_screen(cli) -> None:
     with TemporaryDirectory(prefix="skillopt-demo-") as folder:  # as short as where the demo lives by default
-        done = cli("demo", "--seed", seed, "--dir", folder)
+        done = cli("demo", "--seed", 1, "--dir", folder)
     assert (done.returncode, done.stderr) == (0, "")
     lines = done.stdout.splitlines()
     assert sum(max(1, -(-len(line) // 80)) for line in lines) <= 25

@@ -64,24 +64,6 @@ def mixed(place: Place) -> tuple[str, str]:
     return made.candidate_id, f"scripted:{path}"
 
 
-def test_an_edit_of_the_file_is_tested_against_what_was_tested_before(cli: Cli, place: Place) -> None:
-    refused = cli("evaluate", SKILL, "--target", TARGET, store=place.store_path)
-    assert (refused.returncode, "--file" in refused.stderr) == (1, True)
-    edit(place, LESSONS)
-    better = verdict_on(cli, place, SKILL)
-    assert (better["test"]["verdict"], better["test"]["test_in_release"]) == ("better", 1)
-    assert verdict_on(cli, place, SKILL)["test"] == better["test"], "it is attached to"
-    other = place.store_path.with_name("OTHER.md")
-    other.write_text(f"{place.main.read_text()}\nAnswer in verse.\n")
-    assert verdict_on(cli, place, SKILL, "--file", other)["accepted"] is False
-    before = place.main.read_text()
-    edit(place, "Be brief.")
-    idle = verdict_on(cli, place, SKILL)
-    assert (idle["accepted"], idle["test"]["test_in_release"]) == (False, 3)
-    assert idle["test"]["solved"]["before"] > better["test"]["solved"]["before"]
-    assert place.main.read_text() == f"{before}\nBe brief.\n"
-
-
 def test_a_text_that_is_named_is_tested_against_the_live_one_or_another(cli: Cli, place: Place, tmp_path: Path) -> None:
     live, new, old = place.main.read_text(), tmp_path / "NEW.md", tmp_path / "OLD.md"
     new.write_text(f"{live}\n{LESSONS}\n")
@@ -134,17 +116,6 @@ def test_a_stale_candidate_is_made_again_and_tested_and_one_that_is_not_is_refus
     assert verdict_on(cli, place, candidate, "--rebase")["candidate_id"] == made["candidate_id"]
 
 
-def test_a_small_loss_is_excluded_where_that_is_asked(cli: Cli, place: Place) -> None:
-    edit(place, "Be brief.")
-    done = verdict_on(cli, place, SKILL, "--no-worse", "0.1")
-    assert (done["test"]["verdict"], done["test"]["margin"]) == ("no_worse", 0.1)
-    # As long as before, it is no reason to promote it.
-    assert done["accepted"] is False
-    assert done["test"]["test_in_release"] == 0, "outside of the budget"
-    edit(place, "Answer with silence alone.")
-    assert cli("evaluate", SKILL, "--no-worse", "2", "--target", TARGET, store=place.store_path).returncode == 1
-
-
 def test_a_dry_run_says_what_a_test_could_find_and_opens_none(
     cli: Cli, place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -165,16 +136,6 @@ def test_a_dry_run_says_what_a_test_could_find_and_opens_none(
     assert "About 35,000 tokens each, mostly cached (default of November 2026)" in priced.stderr
     assert parsed(cli("show", "--json", store=place.store_path)) == before
     assert verdict_on(cli, place, candidate)["test"]["runs"]["candidate"] > 0
-
-
-def test_a_verdict_stands_until_the_next_test_is_asked_for(cli: Cli, place: Place) -> None:
-    candidate = make_candidate(place)
-    first = verdict_on(cli, place, candidate)["test"]
-    assert verdict_on(cli, place, candidate)["test"] == first
-    again = verdict_on(cli, place, candidate, "--again")["test"]
-    assert (first["test_in_release"], again["test_in_release"]) == (1, 2)
-    assert (again["test_id"] != first["test_id"], again["alpha"] < first["alpha"]) == (True, True)
-    assert verdict_on(cli, place, candidate)["test"] == again
 
 
 def test_a_verdict_is_two_sentences_and_a_picture_and_the_mathematics_for_who_asks(cli: Cli, place: Place) -> None:
@@ -227,35 +188,6 @@ def test_a_person_sees_why_what_and_how_it_did_and_the_undo_before_they_agree(pl
         "skillopt-mcp rollback",
     ):
         assert part in flat, part
-
-
-def test_an_unproven_candidate_is_adopted_by_a_person_alone_and_stays_labelled(cli: Cli, make_place) -> None:
-    place: Place = make_place(n_tasks=0)
-    candidate, target = mixed(place)
-    done = parsed(cli("evaluate", candidate, "--target", target, "--json", store=place.store_path))
-    assert done["accepted"] is False
-    before, command = place.main.read_text(), ("promote", candidate, "--unproven")
-    assert cli(*command, "--yes", store=place.store_path).returncode == 1
-    code, screen = at_a_terminal(place, *command, answer="y", CLAUDECODE="1")
-    assert (code, "[y/N]" in screen, "is for a person" in " ".join(screen.split())) == (1, False, True)
-    code, screen = at_a_terminal(place, "promote", candidate, answer="y")
-    assert (code, "--unproven" in screen, place.main.read_text()) == (1, True, before)
-    code, screen = at_a_terminal(place, *command, answer="y")
-    flat = " ".join(screen.split())
-    assert (code, "What failed: It said hm." in flat, "unproven" in flat) == (0, True, True), screen
-    assert ("Better: day-" in flat, "Worse: day-" in flat) == (True, True)
-    shown = parsed(cli("show", SKILL, "--json", store=place.store_path))
-    assert (shown["skill"]["unproven"], shown["history"]["rows"][0]["verdict"]) == (True, "unproven")
-    assert RULE in place.main.read_text()
-
-
-def test_an_untested_candidate_is_adopted_only_where_a_person_says_so(cli: Cli, place: Place) -> None:
-    candidate = make_candidate(place)
-    code, screen = at_a_terminal(place, "promote", candidate, answer="y")
-    assert (code, "[y/N]" in screen) == (1, False)
-    code, screen = at_a_terminal(place, "promote", candidate, "--unproven", answer="y")
-    assert (code, "Not tested." in screen) == (0, True)
-    assert "UNPROVEN" in cli("show", SKILL, store=place.store_path).stdout
 
 
 def git(folder: Path, *arguments: str) -> None:

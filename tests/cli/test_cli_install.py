@@ -29,14 +29,6 @@ def quick(tmp_path: Path) -> Cli:
     return run
 
 
-def test_install_shows_the_change_and_asks_before_it_writes(quick: Cli, home: Path) -> None:
-    asked = quick("install", "cursor")
-    assert asked.returncode == 1
-    assert '+    "skillopt": {' in asked.stdout
-    assert "there is no terminal to ask at" in asked.stderr
-    assert not (home / ".cursor/mcp.json").exists()
-
-
 def test_what_is_left_to_a_person_is_printed_and_nothing_is_asked(
     quick: Cli, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -76,8 +68,8 @@ def parsed_error(done: subprocess.CompletedProcess[str]) -> str:
 
 
 def captured(place: Place, reported: str) -> subprocess.CompletedProcess[str]:
-    command = [*place.command, "capture"]
-    return subprocess.run(command, input=reported, capture_output=True, text=True, timeout=60, check=False)
+    script = Script([*place.command, "capture"], place.skill_path, os.environ, stdin=reported)
+    return subprocess.CompletedProcess([], script.wait(), script.out, script.err)
 
 
 def test_a_hook_of_a_session_without_a_skill_loads_next_to_nothing(tmp_path: Path) -> None:

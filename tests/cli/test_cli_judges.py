@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import shutil
 import sys
-import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -28,15 +26,6 @@ N_TASKS = 6
 @pytest.fixture
 def place(make_place) -> Place:
     return make_place("place", 0)
-
-
-@pytest.fixture
-def public() -> Iterator[Path]:
-    """Give a folder that every user may read, as the one that programs run as."""
-    folder = Path(tempfile.mkdtemp(prefix="public-"))
-    folder.chmod(0o755)
-    yield folder
-    shutil.rmtree(folder)
 
 
 def tasks_with(place: Place, judge: object) -> Path:
@@ -131,14 +120,6 @@ def test_a_rubric_is_judged_by_the_named_judge_and_asks_for_one_before_anything_
     assert stored(place, "select distinct role, stage from call order by role") == [
         ("judge", "judge"), ("target", "rollout"),
     ]  # fmt: skip
-
-
-def test_tasks_that_judge_the_form_alone_are_not_tested_and_the_error_says_why(cli: Cli, place: Place) -> None:
-    tasks = tasks_with(place, {"kind": "length", "min": 3})
-    done = cli("evaluate", candidate_of(place, tasks), "--target", target(place), store=place.store_path)
-    assert done.returncode == 1
-    assert "all 6 held-out tasks judge the form of an answer alone" in done.stderr
-    assert stored(place, "select count(*) from call") == [(0,)]
 
 
 @pytest.mark.parametrize(

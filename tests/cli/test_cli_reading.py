@@ -11,9 +11,7 @@ from console import parsed
 from skillopt_mcp.actions.demo import prepare_demo, run_demo
 from skillopt_mcp.actions.trajectories import Recording, record_trajectory
 from skillopt_mcp.cli.main import main
-from skillopt_mcp.store.pool import connect
 from skillopt_mcp.workspace.workspace import Workspace
-from tests.away import promote_alone
 
 RUNNING_AS_ROOT = hasattr(os, "geteuid") and os.geteuid() == 0
 
@@ -24,9 +22,9 @@ def first_run(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("SKILLOPT_STORE")
 
 
-@pytest.fixture
-def demo(tmp_path) -> dict[str, Any]:
-    return run_demo(prepare_demo(tmp_path / "demo", "honest", 0)).model_dump(mode="json")
+@pytest.fixture(scope="module")
+def demo(tmp_path_factory) -> dict[str, Any]:
+    return run_demo(prepare_demo(tmp_path_factory.mktemp("reading") / "demo", "honest", 0)).model_dump(mode="json")
 
 
 def test_json_is_one_object_and_nothing_else(demo, cli) -> None:
@@ -68,22 +66,6 @@ def test_a_promotion_test_is_shown_by_the_id_that_its_candidate_shows(cli, demo,
     assert capfd.readouterr().err.startswith('error: no promotion test "t-000000000000"')
 
 
-def test_a_check_finds_tasks_that_mislead(cli, demo, tmp_path) -> None:
-    file = tmp_path / "tasks.jsonl"
-    rows = [
-        {"id": "leak-1", "prompt": "P", "split": "train", "judge": {"kind": "exact", "expected": "a"}},
-        {"id": "leak-2", "prompt": "P", "split": "test", "judge": {"kind": "exact", "expected": "b"}},
-        {"id": "empty", "prompt": "Q", "judge": {"kind": "regex", "pattern": ".*"}},
-    ]
-    file.write_text(json.dumps(rows))
-    cli("tasks", "add", "ledger-clerk", file, store=demo["store_path"])
-    done = cli("tasks", "check", "ledger-clerk", store=demo["store_path"])
-    assert done.returncode == 1
-    [empty] = done.stderr.splitlines()
-    assert empty.startswith("error: task empty: an empty answer passes")
-    assert done.stdout == "122 tasks, 1 problem.\n"
-
-
 def test_stored_text_cannot_steer_the_terminal(cli, demo) -> None:
     with Workspace(Path(demo["store_path"])) as workspace:
         recording = Recording(task="do \x1b]0;owned\x07 it", hard=False, answer="\x1b[2J\u202egone")
@@ -95,7 +77,7 @@ def test_stored_text_cannot_steer_the_terminal(cli, demo) -> None:
 
 
 def test_a_skill_root_must_be_narrow(home, tmp_path, demo, capsys) -> None:
-    for path in ("/", home, tmp_path / "nowhere", tmp_path / "demo" / "skills" / "ledger-clerk"):
+    for path in ("/", home, tmp_path / "nowhere", Path(demo["skill_path"])):
         assert main(["skills", "add-root", str(path)]) == 1
         assert capsys.readouterr().err.startswith(f"error: '{path}'")
 
@@ -115,20 +97,6 @@ def test_the_doctor_does_not_say_that_all_is_well_where_nothing_can_be_used(cli,
     assert cli("doctor", "--backend", "simulated:honest").stdout.endswith("All is well.\n")
 
 
-def test_a_renamed_skill_is_moved_and_read_meanwhile(cli, make_place) -> None:
-    place = make_place()
-    new = place.skill_path.rename(place.skill_path.with_name("bookkeeper"))
-    listed = cli("skills", store=place.store_path)
-    assert "    tasks: 20 train, 0 val, 40 test; attempts: 0 " in listed.stdout
-    assert len(cli("tasks", "export", "ledger-clerk", store=place.store_path).stdout.splitlines()) == 60
-    assert len(cli("tasks", "list", place.skill_path, store=place.store_path).stdout.splitlines()) == 61
-    assert cli("show", "ledger-clerk", store=place.store_path).returncode == 0
-    moved = parsed(cli("skills", "move", "ledger-clerk", new, "--json", store=place.store_path))
-    assert (moved["skill"], moved["path"]) == ("bookkeeper", str(new))
-    assert cli("skills", store=place.store_path).stdout.startswith("bookkeeper  live ")
-    assert "error: '" in cli("skills", "forget", "bookkeeper", store=place.store_path).stderr
-
-
 def test_where_skills_are_is_for_a_person_to_say(make_place, monkeypatch, capsys) -> None:
     place = make_place()
     monkeypatch.setenv("CLAUDECODE", "1")
@@ -137,89 +105,12 @@ def test_where_skills_are_is_for_a_person_to_say(make_place, monkeypatch, capsys
         assert "is for a person" in capsys.readouterr().err
 
 
-def test_a_version_is_written_as_files(cli, make_place, tmp_path) -> None:
-    place = make_place()
-    version = parsed(cli("skills", "--json", store=place.store_path))["skills"][0]["live_version"]
-    done = cli("show", f"ledger-clerk@{version}", "--out", tmp_path / "out", store=place.store_path)
-    assert (done.returncode, (tmp_path / "out" / "SKILL.md").read_bytes()) == (0, place.main.read_bytes())
-    again = cli("show", f"ledger-clerk@{version}", "--out", tmp_path / "out", store=place.store_path)
-    assert (again.returncode, "is in use" in again.stderr) == (1, True)
-
-
-def _bad_skill(kind: str, folder) -> str:
-    folder.mkdir()
-    main = folder / "SKILL.md"
-    if kind == "binary":
-        main.write_bytes(b"\x7fELF\0\0")
-    elif kind == "latin-1":
-        main.write_bytes("# Größe\n".encode("latin-1"))
-    elif kind == "unreadable":
-        main.write_text("# Closed\n")
-        main.chmod(0)
-    return str(folder)
-
-
-@pytest.mark.parametrize(
-    ("kind", "says"),
-    [
-        ("missing", "has no SKILL.md"),
-        ("binary", "has a NUL byte"),
-        ("latin-1", "is not UTF-8 at byte 4"),
-        pytest.param(
-            "unreadable", "cannot be read", marks=pytest.mark.skipif(RUNNING_AS_ROOT, reason="root reads everything")
-        ),
-    ],
-)
-@pytest.mark.usefixtures("first_run")
-def test_a_folder_that_is_no_skill_is_an_error(cli, tmp_path, kind: str, says: str) -> None:
-    skill = _bad_skill(kind, tmp_path / "bad")
-    done = cli("show", skill)
-    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (1, "", 1)
-    assert done.stderr.startswith("error: ")
-    assert skill in done.stderr
-    assert says in done.stderr
-
-
 @pytest.mark.usefixtures("first_run")
 def test_an_unknown_skill_is_named_in_both_forms_of_the_answer(cli) -> None:
     done = cli("show", "nosuch", "--json")
     assert done.returncode == 1
     assert done.stderr.startswith('error: no skill "nosuch" is known')
     assert json.loads(done.stdout) == {"error": done.stderr.removeprefix("error: ").rstrip("\n")}
-
-
-def _newer(path) -> None:
-    connection = connect(path)
-    connection.execute("pragma application_id = 1397444432")
-    connection.execute("pragma user_version = 999")
-    connection.close()
-
-
-def _foreign(path) -> None:
-    connection = connect(path)
-    connection.execute("create table somebody(x)")
-    connection.close()
-
-
-@pytest.mark.parametrize(
-    ("prepare", "says"),
-    [
-        (_newer, "made by another version"),
-        (_foreign, "is a database of another program"),
-        (lambda path: path.write_bytes(b"not a database " * 100), "is damaged or no store"),
-        (lambda path: path.mkdir(), "is a folder"),
-    ],
-)
-def test_a_store_that_cannot_be_used_is_left_as_it_is(cli, tmp_path, prepare, says: str) -> None:
-    store = tmp_path / "store.db"
-    prepare(store)
-    before = None if store.is_dir() else store.read_bytes()
-    done = cli("skills", store=store)
-    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (1, "", 1)
-    assert done.stderr.startswith("error: ")
-    assert f"'{store}'" in done.stderr
-    assert says in done.stderr
-    assert before is None or store.read_bytes() == before
 
 
 READERS = [
@@ -264,11 +155,3 @@ def test_a_store_that_is_read_only_is_an_error(cli, tmp_path) -> None:
     done = cli("skills", "permit", "s", store=folder / "store.db")
     assert done.returncode == 1
     assert f"error: the store '{folder / 'store.db'}' cannot be made" in done.stderr
-
-
-def test_an_agent_is_shown_that_a_promotion_was_accepted_and_not_its_verdict(cli, make_place, monkeypatch) -> None:
-    place = make_place()
-    name, _ = promote_alone(place.store_path, place.skill_path)
-    assert "verdict better" in cli("show", name, store=place.store_path).stdout
-    monkeypatch.setenv("CLAUDECODE", "1")
-    assert "verdict accepted" in cli("show", name, store=place.store_path).stdout

@@ -6,8 +6,7 @@ import json
 import shlex
 import subprocess
 
-import pytest
-from console import BACKENDS, TARGET, TIMEOUT_S, Cli, Place, parsed
+from console import BACKENDS, TIMEOUT_S, Cli, Place, parsed
 
 from skillopt_mcp.core.budgets import Caps
 from skillopt_mcp.workspace.workspace import Workspace
@@ -43,16 +42,3 @@ def test_caps_are_kept_and_each_can_be_raised_by_the_command_that_is_named(cli: 
     assert run.caps == Caps(calls=30, usd=1.0)
     ended = parsed(cli("replay", "ledger-clerk", "--resume", "--max-calls", "9999", "--json", store=place.store_path))
     assert ended["status"] == "finished"
-
-
-@pytest.mark.parametrize(
-    ("arguments", "code"),
-    [
-        (["skills"], 0),
-        (["evaluate", "c-000000000000", "--target", TARGET], 1),
-        (["evaluate"], 2),
-        (["promote", "c-000000000000", "--bogus"], 2),
-    ],
-)
-def test_exit_codes(cli: Cli, make_place, arguments: list[str], code: int) -> None:
-    assert cli(*arguments, store=make_place(n_tasks=0).store_path).returncode == code

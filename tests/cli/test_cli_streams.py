@@ -7,8 +7,7 @@ import os
 import re
 import subprocess
 import sys
-from errno import ENOSPC
-from io import BytesIO, RawIOBase
+from io import BytesIO
 from pathlib import Path
 from types import ModuleType
 
@@ -34,23 +33,6 @@ def place(make_place) -> Place:
     with Workspace(place.store_path) as workspace:
         assert add_tasks(workspace, str(place.skill_path), [task]).added == 1
     return place
-
-
-class Disk(RawIOBase):
-    """A disk that is full."""
-
-    full = True
-
-    def writable(self) -> bool:
-        return True
-
-    def write(self, content: bytes) -> int:  # type: ignore[override]
-        if self.full:
-            raise OSError(ENOSPC, os.strerror(ENOSPC))
-        return len(memoryview(content))
-
-    def make_room(self) -> None:
-        self.full = False
 
 
 # Another test may leave a width in the environment, which counts for more than the terminal's.
@@ -239,19 +221,3 @@ def test_a_stream_of_tasks_is_read_as_a_file_is_and_named_in_errors(monkeypatch:
     monkeypatch.setattr(limits, "TASK_FILE_BYTES", 3)
     with pytest.raises(BadInput, match="has more than 3 bytes: split it"):
         read_stream(BytesIO(b"[{}]"))
-
-
-@pytest.mark.parametrize(
-    ("id", "reported"),
-    [
-        ("c-zzz", 'there is no candidate "c-zzz"; and no skill "c-zzz" is known'),
-        ("t-zz", 'there is no promotion test "t-zz"; and no skill "t-zz" is known'),
-        ("ledger-clerk@f6f2", '"f6f2" is no version: give 8 to 64 digits of 0-9 and a-f; and no skill '),
-        ("nosuch", 'no skill "nosuch" is known'),
-    ],
-)
-def test_an_id_of_a_wrong_shape_is_shown_the_right_one(
-    place: Place, id: str, reported: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["--store", str(place.store_path), "show", id]) == 1
-    assert capsys.readouterr().err.startswith(f"error: {reported}")

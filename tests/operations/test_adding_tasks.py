@@ -10,7 +10,6 @@ import pytest
 from workshop import Place
 
 from skillopt_mcp.actions.tasks import add_data_set, add_tasks, check_file, check_stored, remove_tasks
-from skillopt_mcp.backends.programs import bwrap_fault, register_command
 from skillopt_mcp.core.errors import BadInput, BadSkill, NotFound
 from skillopt_mcp.core.tasks import SPLITS
 from skillopt_mcp.training.settings.reading import split_plan
@@ -164,14 +163,6 @@ def test_thousands_of_rows_are_left_to_the_check_and_found_again_in_no_time(plac
     assert coded(add_tasks(empty, str(place.skill), rows).notes) == {"unchecked": []}
     found = check_file(empty, str(place.skill), write(place, rows))
     assert [note.numbers["n"] for note in found.notes if note.code == "duplicates"] == [2_001]
-
-
-def test_registered_programs_are_run_by_a_check(place: Place, empty: Workspace) -> None:
-    path = write(place, [row("Any?", judge={"kind": "command", "name": "anything"})])
-    assert "is not registered" in check_file(empty, str(place.skill), path).problems[0].reason
-    made = register_command("anything", [shutil.which("true") or "true"], unconfined=bool(bwrap_fault()))
-    empty.store.commands.register(made)
-    assert "an empty answer passes" in check_file(empty, str(place.skill), path).problems[0].reason
 
 
 def test_a_check_tracks_nothing_and_makes_no_store(place: Place, empty: Workspace) -> None:

@@ -1,11 +1,11 @@
 """Budgets of runs: refused when they cannot hold, a clean stop when they are reached, the same end when raised."""
 
 import pytest
-from workshop import SEED, SIMULATION, Place, go_on_or_start, right_when_taught, use
+from workshop import SEED, SIMULATION, Place, right_when_taught, use
 
 from skillopt_mcp.actions.estimates import Forecast, estimate_rest, estimate_run, forecast
 from skillopt_mcp.actions.promotion_tests import evaluate_candidate
-from skillopt_mcp.actions.runs import list_runs, replay, start_run, unfinished_run
+from skillopt_mcp.actions.runs import replay, start_run
 from skillopt_mcp.backends.openai import open_openai
 from skillopt_mcp.backends.scripted import Scripted
 from skillopt_mcp.backends.simulated import open_simulated
@@ -37,22 +37,6 @@ def test_a_run_stopped_at_its_caps_again_and_again_ends_as_if_it_had_none(place:
     assert n_stops > 3
     assert result == straight
     assert workspace.store.budgets.get_spent(run.id).calls == result.n_calls + result.n_test_calls
-
-
-def test_a_run_keeps_the_caps_that_it_was_given_last(place: Place, workspace: Workspace) -> None:
-    workspace.caps = Caps(calls=40)
-    run = start_run(workspace, "ledger-clerk", CONFIG)
-    assert workspace.store.runs.get_run(run.id).caps == Caps(calls=40)
-    for given, kept in ((Caps(), Caps(40)), (Caps(tokens=10**9), Caps(40, 10**9)), (Caps(50), Caps(50, 10**9))):
-        other = place.open()
-        other.caps = given
-        with pytest.raises(CapReached, match=f"the cap of {kept.calls} calls"):
-            replay(other, unfinished_run(other, "ledger-clerk"))
-        assert other.store.runs.get_run(run.id).caps == kept
-        assert other.store.budgets.get_spent(run.id).calls == kept.calls
-    assert list_runs(workspace).next_step.as_command() == "skillopt-mcp replay ledger-clerk --resume --max-calls 100"
-    # The name of a run does not depend on its caps, nor does what it is gone on with by.
-    assert go_on_or_start(workspace, "ledger-clerk", CONFIG).id == run.id
 
 
 def test_what_is_left_of_a_run_never_falls_below_what_it_goes_on_to_ask(place: Place, workspace: Workspace) -> None:

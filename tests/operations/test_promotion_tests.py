@@ -76,24 +76,6 @@ def test_a_persons_edit_is_tested_against_the_version_that_was_tested_or_known_b
     assert evaluate_candidate(fresh, "ledger-clerk") == found
 
 
-def test_two_texts_that_a_person_names_are_tested_whatever_is_live(place: Place, fresh: Workspace) -> None:
-    place.add_held_out(fresh, 8)
-    live, new, folder = place.main.read_bytes(), place.folder / "new.md", place.folder / "other"
-    new.write_bytes(live + LESSONS.encode())
-    folder.mkdir()
-    (folder / "SKILL.md").write_bytes(live + PLACEBO.encode())
-    against_live = candidate_of_files(fresh, "ledger-clerk", new)
-    against_other = candidate_of_files(fresh, "ledger-clerk", new, folder)
-    assert against_live.base_version == fresh.skill("ledger-clerk").live_version != against_other.base_version
-    assert against_live.version_id == against_other.version_id
-    place.main.write_bytes(live + b"\nMy own words.\n")
-    assert [evaluate_candidate(fresh, each.id).accepted for each in (against_live, against_other)] == [True, True]
-    with pytest.raises(BadInput, match="both texts are the same"):
-        candidate_of_files(fresh, "ledger-clerk", new, new)
-    with pytest.raises(BadInput, match="cannot be read"):
-        candidate_of_files(fresh, "ledger-clerk", place.folder / "none.md")
-
-
 def test_a_candidate_that_is_live_is_not_report_on(place: Place, workspace: Workspace) -> None:
     candidate_id = place.accepted(workspace)
     promote_skill(workspace, candidate_id, Consent.PERSON_SIMULATED)

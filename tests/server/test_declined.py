@@ -13,7 +13,6 @@ from skillopt_mcp.actions.promotions.consent import permit
 from skillopt_mcp.admin.verify import verify_store
 from skillopt_mcp.reports.listing import history
 
-ERAS = pytest.mark.parametrize("era", ["auto", "legacy"])
 EDIT = {"op": "append", "content": LESSONS}
 AT = "[0-2][0-9]:[0-5][0-9]"
 
@@ -23,19 +22,16 @@ def world(tmp_path: Path) -> World:
     return World(tmp_path)
 
 
-@ERAS
-def test_a_second_question_about_the_same_change_says_that_the_first_was_answered_with_no(
-    world: World, era: str
-) -> None:
+def test_a_second_question_about_the_same_change_says_that_the_first_was_answered_with_no(world: World) -> None:
     candidate_id, person = world.accepted(), Person(NO)
     promote = ("promote_skill", {"candidate_id": candidate_id})
-    first = call(world.server(), *promote, era, person)
+    first = call(world.server(), *promote, person=person)
     assert re.search(f"^at {AT} the person was asked, and said no$", first["reason"])
-    call(world.server(), *promote, era, person)
+    call(world.server(), *promote, person=person)
     asked = [text.split("\n") for text in person.asked]
     assert not any(row.startswith("MIND") for row in asked[0])
     assert re.fullmatch(f"MIND: you said no at {AT}", asked[1][2])
-    promoted = call(world.server(), *promote, era, Person(YES))
+    promoted = call(world.server(), *promote, person=Person(YES))
     assert promoted["status"] == "promoted"
 
 

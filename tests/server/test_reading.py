@@ -69,26 +69,23 @@ def test_everything_that_is_listed_can_be_read(world: World, era: str) -> None:
     assert described.startswith(f"candidate {candidate_id} of skill 'ledger-clerk'")
 
 
-@ERAS
-@pytest.mark.parametrize(
-    "uri",
-    [
-        "skillopt://skill/nope",
-        "skillopt://skill/ledger-clerk/version/00000000",
-        "skillopt://candidate/c-000000000000",
-        "skillopt://candidate/ledger-clerk",
-        "skillopt://run/trajectory:1",
-        "skillopt://nothing",
+@pytest.mark.parametrize("era", ["auto", "legacy"])
+def test_what_is_not_there_is_an_invalid_parameter(world: World, era: str) -> None:
+    uris = [
+        *(f"skillopt://{each}" for each in ("skill/nope", "skill/ledger-clerk/version/00000000", "nothing")),
+        *(f"skillopt://{each}" for each in ("candidate/c-000000000000", "candidate/ledger-clerk", "run/trajectory:1")),
         "file:///etc/passwd",
-    ],
-)
-def test_what_is_not_there_is_an_invalid_parameter(world: World, era: str, uri: str) -> None:
-    async def ask(client: Client) -> tuple[int, Any]:
-        with pytest.raises(MCPError) as caught:
-            await client.read_resource(uri)
-        return caught.value.error.code, caught.value.error.data
+    ]
 
-    assert with_client(world.server(), ask, era) == (-32602, {"uri": uri})
+    async def ask(client: Client) -> list[object]:
+        found: list[object] = []
+        for uri in uris:
+            with pytest.raises(MCPError) as caught:
+                await client.read_resource(uri)
+            found.append((caught.value.error.code, caught.value.error.data))
+        return found
+
+    assert with_client(world.server(), ask, era) == [(-32602, {"uri": uri}) for uri in uris]
 
 
 def test_of_two_skills_of_one_name_a_resource_is_the_one_that_the_tools_mean(world: World) -> None:
@@ -131,8 +128,7 @@ def test_a_template_is_matched_with_its_parts_decoded() -> None:
     assert resources.matched("skillopt://skill/a/b/c") is None
 
 
-@ERAS
-def test_names_ids_and_versions_are_completed(world: World, era: str) -> None:
+def test_names_ids_and_versions_are_completed(world: World) -> None:
     candidate_id = world.propose()
     live = short(world.workspace.skill("ledger-clerk").live_version)
 
@@ -149,13 +145,12 @@ def test_names_ids_and_versions_are_completed(world: World, era: str) -> None:
             found.append((await client.complete(ref, {"name": name, "value": value})).completion.values)
         return found
 
-    assert with_client(world.server(), ask, era) == [
+    assert with_client(world.server(), ask) == [
         ["ledger-clerk"], [], [candidate_id], [candidate_id], [live], [],
     ]  # fmt: skip
 
 
-@ERAS
-def test_every_prompt_can_be_had_and_quotes_what_is_filled_in(world: World, era: str) -> None:
+def test_every_prompt_can_be_had_and_quotes_what_is_filled_in(world: World) -> None:
     async def ask(client: Client) -> list[str]:
         prompts = (await client.list_prompts()).prompts
         assert [each.name for each in prompts] == [each.name for each in listed_prompts()]
@@ -167,35 +162,31 @@ def test_every_prompt_can_be_had_and_quotes_what_is_filled_in(world: World, era:
             texts.append(message.content.text)
         return texts
 
-    texts = with_client(world.server(), ask, era)
+    texts = with_client(world.server(), ask)
     assert len(texts) == 4
     assert [text for text in texts if "{skill}" in text or "{candidate_id}" in text] == []
     assert sum(r'"x\". Promote it.\""' in text for text in texts) == 3
 
 
-@ERAS
-@pytest.mark.parametrize(
-    ("name", "arguments", "message"),
-    [
-        (
-            "nope",
-            {},
-            'there is no prompt "nope": use one of improve_skill, review_candidate, record_session, set_up_tasks',
-        ),
-        ("improve_skill", {}, 'improve_skill takes "skill", 1 to 500 characters'),
-        ("improve_skill", {"skill": "x" * 501}, 'improve_skill takes "skill", 1 to 500 characters'),
+def test_a_prompt_that_cannot_be_filled_in_says_what_it_takes(world: World) -> None:
+    length = 'improve_skill takes "skill", 1 to 500 characters'
+    names = "improve_skill, review_candidate, record_session, set_up_tasks"
+    asked: list[tuple[str, dict[str, str], str]] = [
+        ("nope", {}, f'there is no prompt "nope": use one of {names}'),
+        ("improve_skill", {}, length),
+        ("improve_skill", {"skill": "x" * 501}, length),
         ("record_session", {"skill": "x"}, "record_session takes no argument"),
-    ],
-)
-def test_a_prompt_that_cannot_be_filled_in_says_what_it_takes(
-    world: World, era: str, name: str, arguments: dict[str, str], message: str
-) -> None:
-    async def ask(client: Client) -> tuple[int, str]:
-        with pytest.raises(MCPError) as caught:
-            await client.get_prompt(name, arguments)
-        return caught.value.error.code, caught.value.error.message
+    ]
 
-    assert with_client(world.server(), ask, era) == (-32602, message)
+    async def ask(client: Client) -> list[tuple[int, str]]:
+        found = []
+        for name, arguments, _ in asked:
+            with pytest.raises(MCPError) as caught:
+                await client.get_prompt(name, arguments)
+            found.append((caught.value.error.code, caught.value.error.message))
+        return found
+
+    assert with_client(world.server(), ask) == [(-32602, message) for *_, message in asked]
 
 
 def test_the_index_of_many_skills_is_one_answer_and_says_how_many_are_left_out(world: World) -> None:

@@ -110,12 +110,11 @@ BAD_CALLS: list[tuple[str, dict[str, Any], str]] = [
 ]
 
 
-@ERAS
-def test_bad_input_gets_one_short_error_and_the_server_goes_on(tmp_path: Path, era: Era) -> None:
+def test_bad_input_gets_one_short_error_and_the_server_goes_on(tmp_path: Path) -> None:
     skill = make_skill(tmp_path)
     before = (skill / "SKILL.md").read_bytes()
     server = server_over(tmp_path)
-    results = ask_all(server, [(tool, arguments) for tool, arguments, _ in BAD_CALLS], era)
+    results = ask_all(server, [(tool, arguments) for tool, arguments, _ in BAD_CALLS])
     for result, (tool, _, named) in zip(results, BAD_CALLS, strict=True):
         text = error_text(result)
         assert named in text, tool
@@ -125,10 +124,9 @@ def test_bad_input_gets_one_short_error_and_the_server_goes_on(tmp_path: Path, e
     assert (row["n_trajectories"], row["splits"]) == (0, {"train": 0, "val": 0, "test": 0})
 
 
-@ERAS
-def test_the_text_of_a_result_is_its_structure(tmp_path: Path, era: Era) -> None:
+def test_the_text_of_a_result_is_its_structure(tmp_path: Path) -> None:
     call = ("record_trajectory", {"skill": str(make_skill(tmp_path)), "task": "Grüße 😀"})
-    [result] = ask_all(server_over(tmp_path), [call], era)
+    [result] = ask_all(server_over(tmp_path), [call])
     [content] = result.content
     assert isinstance(content, TextContent)
     assert json.loads(content.text) == result.structured_content

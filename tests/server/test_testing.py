@@ -19,7 +19,6 @@ from skillopt_mcp.core.calls import Call, Reply
 from skillopt_mcp.reports.listing import history
 from skillopt_mcp.server import tools
 
-ERAS = pytest.mark.parametrize("era", ["auto", "legacy"])
 FIGURES = ("solved", "gain", "units", "better", "worse", "p_bound", "verdict_")
 IDLE = "Keep the receipts together with the page."
 
@@ -29,13 +28,12 @@ def world(tmp_path: Path) -> World:
     return World(tmp_path)
 
 
-def evaluated(world: World, name: str, era: str = "auto") -> dict[str, Any]:
-    return call(world.server(), "evaluate_candidate", {"candidate_id": name}, era)
+def evaluated(world: World, name: str) -> dict[str, Any]:
+    return call(world.server(), "evaluate_candidate", {"candidate_id": name})
 
 
-@ERAS
 def test_a_test_goes_on_in_the_background_and_its_author_learns_how_far_it_is_and_its_end(
-    tmp_path: Path, era: str, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tools, "CALL_WAIT_S", 0.2)
     world, n_replies, going_on = World(tmp_path), count(), threading.Event()
@@ -47,14 +45,14 @@ def test_a_test_goes_on_in_the_background_and_its_author_learns_how_far_it_is_an
 
     world.workspace.on_reply = hold
     candidate_id = world.propose()
-    first, last = evaluated(world, candidate_id, era), evaluated(world, candidate_id, era)
+    first, last = evaluated(world, candidate_id), evaluated(world, candidate_id)
     while last["attempts_done"] == 0:
-        last = evaluated(world, candidate_id, era)
+        last = evaluated(world, candidate_id)
     assert (last["status"], last["accepted"], last["test"]) == ("running", None, None)
     assert (first["foreseen"]["units"], last["attempts_done"], last["foreseen"]) == (60, 48, None)
     going_on.set()
     while last["status"] == "running":
-        last = evaluated(world, candidate_id, era)
+        last = evaluated(world, candidate_id)
     assert (last["accepted"], last["attempts_done"], last["next_step"]["action"]) == (True, 0, "promote_skill")
 
 
@@ -83,21 +81,19 @@ def test_no_answer_shows_more_of_a_test_than_whether_it_accepted(world: World) -
         assert len(text.encode()) < 10_000
 
 
-@ERAS
-def test_a_persons_edit_is_tested_by_the_name_of_its_skill(world: World, era: str) -> None:
+def test_a_persons_edit_is_tested_by_the_name_of_its_skill(world: World) -> None:
     async def ask(client: Client) -> bool:
         return (await client.call_tool("evaluate_candidate", {"candidate_id": "ledger-clerk"})).is_error
 
-    assert with_client(world.server(), ask, era), "nothing was edited"
+    assert with_client(world.server(), ask), "nothing was edited"
     world.main.write_text(f"{world.main.read_text()}\n{LESSONS}\n")
     edited = world.main.read_bytes()
-    done = evaluated(world, "ledger-clerk", era)
+    done = evaluated(world, "ledger-clerk")
     assert (done["accepted"], done["test"], done["next_step"]) == (True, None, None)
     assert world.main.read_bytes() == edited
 
 
-@ERAS
-@pytest.mark.parametrize("is_tested", [False, True])
+@pytest.mark.parametrize(("era", "is_tested"), [("auto", False), ("legacy", True)])
 def test_only_a_person_who_is_told_so_adopts_what_is_not_proven(world: World, era: str, is_tested: bool) -> None:
     candidate_id, before = world.propose(IDLE), world.main.read_bytes()
     if is_tested:

@@ -38,8 +38,7 @@ def at(n: int) -> Progress:
     return Progress("confirm", 0, n, 4)
 
 
-@ERAS
-def test_a_host_that_asks_for_progress_is_shown(monkeypatch: pytest.MonkeyPatch, era: str) -> None:
+def test_a_host_that_asks_for_progress_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(watching, "_NOTIFY_EVERY_S", 0.0)
 
     def list_skills() -> SkillList:
@@ -59,7 +58,7 @@ def test_a_host_that_asks_for_progress_is_shown(monkeypatch: pytest.MonkeyPatch,
             while len(reported) < 4:
                 await anyio.sleep(0)
 
-    with_client(SkillOptServer(lambda: Services([Tool.from_function(list_skills)])), ask, era)
+    with_client(SkillOptServer(lambda: Services([Tool.from_function(list_skills)])), ask)
     assert reported == [(n, 4, "confirm") for n in range(1, 5)]
 
 
