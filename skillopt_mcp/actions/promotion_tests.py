@@ -132,8 +132,8 @@ def _limited(tasks: list[Task], split: Split, config: Config) -> list[Task]:
 
 def candidate_named(workspace: Workspace, name: str) -> Candidate:
     """A candidate by its id; of a skill's name, the edit that a person made to its file. Raises NotFound."""
-    store = workspace.store
-    if store.skills.find_paths(known(name)) or Path(name).exists() or not id_meant(name):
+    store, name = workspace.store, known(name)
+    if store.skills.find_paths(name) or Path(name).exists() or not id_meant(name):
         return edited_candidate(workspace, name)
     return store.candidates.get_candidate(name)
 
