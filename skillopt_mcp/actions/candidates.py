@@ -12,7 +12,7 @@ from skillopt_mcp.actions.next_steps import advise_skill, bring_back, is_reason_
 from skillopt_mcp.core import limits
 from skillopt_mcp.core.advice import promotion
 from skillopt_mcp.core.calls import storable
-from skillopt_mcp.core.candidates import Approval, Candidate, NewCandidate, candidate_id, rolled_back
+from skillopt_mcp.core.candidates import GATE, Approval, Candidate, NewCandidate, candidate_id, rolled_back
 from skillopt_mcp.core.edits import Applied, Edit, EditReport, Op, Patch
 from skillopt_mcp.core.errors import BadInput, Refused
 from skillopt_mcp.core.limits import PATCH_EDITS
@@ -25,7 +25,6 @@ from skillopt_mcp.documents.edits import apply_patch
 from skillopt_mcp.documents.lint import introduced
 from skillopt_mcp.gates.guard.capabilities import findings
 from skillopt_mcp.gates.guard.evidence import carried, copied
-from skillopt_mcp.gates.promotion import GATE
 from skillopt_mcp.store.decisions import Discarding, Refusals
 from skillopt_mcp.store.opening import Store
 from skillopt_mcp.workspace.skill_folders import handle, known

@@ -6,10 +6,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from skillopt_mcp.core.advice import advise
-from skillopt_mcp.core.candidates import Candidate, rolled_back
+from skillopt_mcp.core.candidates import GATE, Candidate, rolled_back
 from skillopt_mcp.core.next_step import NextStep, SkillState
 from skillopt_mcp.core.skills import Skill, short
-from skillopt_mcp.gates.promotion import GATE
 from skillopt_mcp.gates.rounds import DEFAULT_MARGIN
 from skillopt_mcp.store.files import is_locked
 from skillopt_mcp.store.opening import Store

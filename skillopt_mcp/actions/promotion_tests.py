@@ -25,7 +25,7 @@ from skillopt_mcp.backends.spending import Budget
 from skillopt_mcp.core.advice import promotion
 from skillopt_mcp.core.budgets import Caps, Spent
 from skillopt_mcp.core.calls import Call, Reply, Role, Rollout
-from skillopt_mcp.core.candidates import ON_TOP, Candidate, NewCandidate, candidate_id, edited_on_top
+from skillopt_mcp.core.candidates import GATE, ON_TOP, Candidate, NewCandidate, candidate_id, edited_on_top
 from skillopt_mcp.core.errors import BadInput, Busy, NotFound, Refused
 from skillopt_mcp.core.evidence import Arm, Standing, TestReport
 from skillopt_mcp.core.next_step import NextStep
@@ -39,7 +39,7 @@ from skillopt_mcp.core.text import quoted
 from skillopt_mcp.core.tracing import span
 from skillopt_mcp.gates.guard.capabilities import findings
 from skillopt_mcp.gates.power import power_of
-from skillopt_mcp.gates.promotion import ENOUGH_UNITS, GATE
+from skillopt_mcp.gates.promotion import ENOUGH_UNITS
 from skillopt_mcp.store.files import lock_run
 from skillopt_mcp.store.opening import Store
 from skillopt_mcp.store.promotion_tests import NewTest
@@ -691,7 +691,7 @@ def _after(workspace: Workspace, candidate: Candidate, standing: Standing) -> Ne
     # The same after every other verdict: the author of edits learns only whether a candidate was accepted.
     step = advise_skill(store, skill)
     if standing.verdict == "not_tested":
-        return step.model_copy(update={"why": "the skill was never opened: its description has to say when it applies"})
+        return replace(step, why="the skill was never opened: its description has to say when it applies")
     return step
 
 

@@ -19,7 +19,7 @@ from skillopt_mcp.backends.spending import Budget
 from skillopt_mcp.backends.wrappers import judge_named
 from skillopt_mcp.core.advice import rebasing
 from skillopt_mcp.core.calls import Call, Question, Role, Rollout
-from skillopt_mcp.core.candidates import Candidate, candidate_id, rolled_back
+from skillopt_mcp.core.candidates import GATE, Candidate, candidate_id, rolled_back
 from skillopt_mcp.core.errors import BadInput, Busy, Refused
 from skillopt_mcp.core.evidence import ACCEPTED
 from skillopt_mcp.core.next_step import NextStep
@@ -29,7 +29,6 @@ from skillopt_mcp.core.runs import DiscardedEdit, Run
 from skillopt_mcp.core.skills import Skill, SkillFiles
 from skillopt_mcp.core.tasks import Task
 from skillopt_mcp.core.tracing import span
-from skillopt_mcp.gates.promotion import GATE
 from skillopt_mcp.gates.search import mean_score
 from skillopt_mcp.prompts.loading import load_prompts
 from skillopt_mcp.store.decisions import Discarding

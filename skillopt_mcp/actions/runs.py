@@ -32,7 +32,7 @@ from skillopt_mcp.backends.wrappers import judge_named
 from skillopt_mcp.core.advice import BACKENDS, resuming
 from skillopt_mcp.core.budgets import Caps, Cost
 from skillopt_mcp.core.calls import Call, Reply, ask_next_to
-from skillopt_mcp.core.candidates import Candidate, NewCandidate, candidate_id
+from skillopt_mcp.core.candidates import GATE, Candidate, NewCandidate, candidate_id
 from skillopt_mcp.core.errors import BackendError, BadInput, CapReached, NotFound, Refused, Waiting
 from skillopt_mcp.core.evidence import Mean, Standing, TestReport, Verdict
 from skillopt_mcp.core.next_step import NextStep
@@ -43,7 +43,6 @@ from skillopt_mcp.core.text import counted, quoted
 from skillopt_mcp.core.tracing import span
 from skillopt_mcp.gates.guard.capabilities import findings
 from skillopt_mcp.gates.guard.evidence import carried
-from skillopt_mcp.gates.promotion import GATE
 from skillopt_mcp.gates.search import metric_value
 from skillopt_mcp.prompts.loading import Prompts, load_prompts, stored_prompts
 from skillopt_mcp.store.files import is_locked

@@ -22,7 +22,8 @@ from skillopt_mcp.core.results import Recorded, RecordOutcome
 from skillopt_mcp.core.skills import Skill, short
 from skillopt_mcp.core.text import or_more, quoted
 from skillopt_mcp.store.erasing import Erasing, ErasureFilter
-from skillopt_mcp.store.trajectories import MOST_COUNTED, NewTrajectory
+from skillopt_mcp.store.pending import MOST_COUNTED
+from skillopt_mcp.store.trajectories import NewTrajectory
 from skillopt_mcp.workspace.skill_folders import handle
 from skillopt_mcp.workspace.workspace import Workspace
 

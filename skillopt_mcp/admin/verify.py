@@ -9,14 +9,14 @@ from pathlib import Path
 
 from pydantic import Field
 
-from skillopt_mcp.core.candidates import Decision
+from skillopt_mcp.core.candidates import GATE, Decision
 from skillopt_mcp.core.errors import BadInput, BadSkill, StoreError
 from skillopt_mcp.core.evidence import ACCEPTED
 from skillopt_mcp.core.next_step import NextStep
 from skillopt_mcp.core.notes import Note
 from skillopt_mcp.core.results import Result
 from skillopt_mcp.core.text import quoted
-from skillopt_mcp.gates.promotion import GATE, stand
+from skillopt_mcp.gates.promotion import stand
 from skillopt_mcp.gates.recompute import recomputed
 from skillopt_mcp.store.files import Mark, check_store, read_mark
 from skillopt_mcp.store.integrity import Damage, Integrity

@@ -12,8 +12,8 @@ from skillopt_mcp.core.errors import NotLoaded
 from skillopt_mcp.core.skills import SkillFiles, short
 from skillopt_mcp.core.text import quoted
 from skillopt_mcp.gates.guard.capabilities import find_commands
+from skillopt_mcp.store.calls import Load
 from skillopt_mcp.store.opening import Store
-from skillopt_mcp.store.skills import Load
 
 _COMMAND_SHOWN, _LIVE_VERSIONS = 80, 1000
 

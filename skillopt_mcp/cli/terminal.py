@@ -9,6 +9,7 @@ import shlex
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict, is_dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -126,9 +127,7 @@ class Terminal:
     def emit(self, value: Mapping[str, object]) -> None:
         """Print one JSON object; a result in it is its fields."""
         with output():
-            results().write(
-                json.dumps(value, ensure_ascii=True, default=lambda each: each.model_dump(mode="json")) + "\n"
-            )
+            results().write(json.dumps(value, ensure_ascii=True, default=_as_fields) + "\n")
 
     def _print(self, stream: TextIO, text: str, style: str) -> None:
         if self.is_json and not self._is_reviewed:
@@ -210,6 +209,10 @@ class Terminal:
         sys.stderr.flush()
         if sys.stdin.readline().strip().lower() not in ("y", "yes"):
             raise Declined(declined)
+
+
+def _as_fields(record: Any) -> Any:
+    return asdict(record) if is_dataclass(record) else record.model_dump(mode="json")  # type: ignore[arg-type]
 
 
 def _login() -> str:

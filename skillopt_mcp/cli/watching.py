@@ -9,9 +9,9 @@ from contextlib import contextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING, Protocol, Self
 
+from skillopt_mcp.core.candidates import GATE
 from skillopt_mcp.core.note_texts import warn_unanswered
 from skillopt_mcp.core.text import counted, escaped
-from skillopt_mcp.gates.promotion import GATE
 from skillopt_mcp.training.progress import WAIT
 
 if TYPE_CHECKING:

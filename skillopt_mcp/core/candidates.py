@@ -10,6 +10,8 @@ from typing import Literal
 from skillopt_mcp.core.edits import Edit, EditReport
 from skillopt_mcp.core.skills import SkillFiles
 
+GATE, PERSON = "promotion", "person"
+"""The gates of decisions that promotion tests take, and of those that people take."""
 CandidateOrigin = Literal["host", "step", "run", "person"]
 PromotionKind = Literal["promote", "rollback"]
 PromotionState = Literal["pending", "undoing", "done", "undone"]

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Annotated, Literal, Self
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue, WithJsonSchema
+if TYPE_CHECKING:  # listing skills takes no pydantic, which is half of the start of a command
+    from pydantic import JsonValue
 
 Action = Literal[
     # tools, which are commands, too
@@ -55,15 +56,15 @@ _FOR_PERSONS: frozenset[Action] = frozenset({
 _OPTIONAL = frozenset({"version"})
 
 
-class NextStep(BaseModel):
+@dataclass(frozen=True)
+class NextStep:
     """One step: a tool or a command, its arguments, and the reason in a few words.
 
     `command` is what a person types, where no tool call does it; empty where one does.
     """
 
-    model_config = ConfigDict(frozen=True)
     action: Action
-    arguments: Annotated[Mapping[str, JsonValue], WithJsonSchema({"type": "object"})] = Field(default_factory=dict)
+    arguments: Mapping[str, Any] = field(default_factory=dict)
     why: str = ""
     command: str = ""
 
@@ -71,7 +72,7 @@ class NextStep(BaseModel):
     def at_terminal(cls, action: Action, arguments: Mapping[str, JsonValue], why: str) -> Self:
         """Return a step that a person takes at a terminal."""
         step = cls(action=action, arguments=arguments, why=why)
-        return step.model_copy(update={"command": step.as_command()})
+        return replace(step, command=step.as_command())
 
     def as_command(self, store: str | None = None) -> str:
         """Return the step as a person types it, or says it to their agent where only an agent can do it.

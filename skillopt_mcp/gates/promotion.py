@@ -18,7 +18,6 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from skillopt_mcp.core.evidence import Arm, Gain, Lost, Opened, RunCounts, Solved, Standing, TestAttempt, Units
 from skillopt_mcp.gates.rounds import MAX_PAIRS, SMALL_SUITE_PAIRS, read_rounds
 
-GATE = "promotion"  # as decisions name promotion tests
 RELEASE_ALPHA = 0.05
 SCREEN_ALPHA = 0.2
 """The screen proves nothing, so that its error rate is outside the budget of a release."""

@@ -6,11 +6,11 @@ from typing import Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from skillopt_mcp.core.candidates import PERSON
 from skillopt_mcp.core.errors import BadInput
 from skillopt_mcp.core.evidence import Metric, SearchGate, SearchVerdict
 from skillopt_mcp.gates.search import EVEN, Comparison, Rerun, TaskScore, compare, fallen, no_regression, paired_se
 
-PERSON = "person"
 """The gate that a person is who is asked about a change."""
 PersonVerdict = Literal["declined", "unheard"]
 """They said no; or their host did, which may not have asked them."""

@@ -15,7 +15,7 @@ from skillopt_mcp.actions.promotions.consent import UNPROVEN, Consent, describe_
 from skillopt_mcp.actions.promotions.promoting import next_step, restore_version
 from skillopt_mcp.actions.runs import resume_step
 from skillopt_mcp.core import limits
-from skillopt_mcp.core.candidates import Candidate, Decision, Promotion, rolled_back
+from skillopt_mcp.core.candidates import GATE, Candidate, Decision, Promotion, rolled_back
 from skillopt_mcp.core.edits import UNSHOWN, Edit
 from skillopt_mcp.core.errors import NotFound
 from skillopt_mcp.core.next_step import NextStep
@@ -24,7 +24,6 @@ from skillopt_mcp.core.skills import Skill, short
 from skillopt_mcp.core.text import counted, quoted, shown
 from skillopt_mcp.documents.diffs import unified_diff
 from skillopt_mcp.documents.lint import introduced
-from skillopt_mcp.gates.promotion import GATE
 from skillopt_mcp.gates.verdicts import bars, caveats, describe, label
 from skillopt_mcp.reports.details import (
     ApprovalRow,

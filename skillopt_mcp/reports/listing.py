@@ -13,14 +13,13 @@ from pydantic import JsonValue
 
 from skillopt_mcp.actions.next_steps import skill_states
 from skillopt_mcp.core.advice import advise
-from skillopt_mcp.core.candidates import Promotion
+from skillopt_mcp.core.candidates import GATE, Promotion
 from skillopt_mcp.core.errors import BadSkill
 from skillopt_mcp.core.evidence import ACCEPTED
 from skillopt_mcp.core.next_step import NextStep, SkillState
 from skillopt_mcp.core.results import History, HistoryRow, PromotedAway, SkillList, SkillRow, SplitCounts
 from skillopt_mcp.core.skills import Skill, short
 from skillopt_mcp.documents.diffs import unified_diff
-from skillopt_mcp.gates.promotion import GATE
 from skillopt_mcp.store.files import is_locked
 from skillopt_mcp.store.pending import Pending
 from skillopt_mcp.store.tasks import Retirement

@@ -1,10 +1,11 @@
-"""Calls at rest: claims, replies, attempts that gave none, what they are charged to budgets, and what they took."""
+"""Calls at rest: claims, replies, attempts that gave none, what they cost and took, and what hosts load of texts."""
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import NamedTuple, cast
@@ -13,6 +14,7 @@ from skillopt_mcp.core.budgets import NO_CAPS, Caps, Cost, Spent
 from skillopt_mcp.core.calls import (
     NOTHING,
     OF_THE_TARGET,
+    Arrival,
     Call,
     Fault,
     Question,
@@ -23,6 +25,7 @@ from skillopt_mcp.core.calls import (
     parse_messages,
 )
 from skillopt_mcp.core.errors import StoreError
+from skillopt_mcp.store.events import append
 from skillopt_mcp.store.pool import Connection, Pool, Row
 from skillopt_mcp.store.promotion_tests import note_answer
 
@@ -549,3 +552,58 @@ class Servings:
         """Return by which names the calls of a run or a test were served, of each role."""
         rows = self._pool.rows(_OF_SCOPE, [scope])
         return [ServedBy(str(role), str(name), cast(int, n)) for role, name, n in rows]
+
+
+class Load(NamedTuple):
+    """One text in one host: the fingerprint, the digest of the files, the folder ("/" before it: by prompt)."""
+
+    backend: str
+    version: str
+    folder: str
+
+
+class Arrivals:
+    """Tables arrival and seen_command."""
+
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
+        self._checked = set[Load]()
+
+    def get(self, load: Load) -> Arrival | None:
+        """What came of a load; what could not be checked is asked once a process."""
+        row = self._pool.row(
+            "select state, words from arrival where backend = ? and version = ? and folder = ?", [*load]
+        )
+        found = Arrival(*row) if row else None  # type: ignore[arg-type]
+        return None if found and found.state == "unchecked" and load not in self._checked else found
+
+    def add(self, load: Load, found: Arrival) -> None:
+        """Keep what came of a load."""
+        self._checked.add(load)
+        with self._pool.write() as connection:
+            connection.execute(
+                "insert or replace into arrival(backend, version, folder, state, words) values (?, ?, ?, ?, ?)",
+                [*load, *found],
+            )
+
+    def list_of(self, backend: str, version: str) -> list[Arrival]:
+        """What came of a text in a backend, by whatever way it was opened."""
+        sql = "select state, words from arrival where backend = ? and version = ? order by folder"
+        return [Arrival(*row) for row in self._pool.rows(sql, [backend, version])]  # type: ignore[arg-type]
+
+    def add_seen(self, skill_id: int, commands: Iterable[str], login: str) -> None:
+        """Keep that a person has seen commands, and lets a host run them while it loads the skill."""
+        with self._pool.write() as connection:
+            for command in commands:
+                key = hashlib.sha256(f"{skill_id}/{command}".encode()).hexdigest()
+                sql = (
+                    "insert into seen_command(key, skill_id, command, login) values (?, ?, ?, ?) on conflict do nothing"
+                )
+                if connection.execute(sql, [key, skill_id, command, login]).rowcount:
+                    append(connection, "command_seen", key)
+
+    def list_seen(self, skill_id: int) -> set[str]:
+        """The commands of a skill that a person has seen."""
+        return {
+            str(row[0]) for row in self._pool.rows("select command from seen_command where skill_id = ?", [skill_id])
+        }

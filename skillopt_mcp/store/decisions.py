@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple, cast
 
-from skillopt_mcp.core.candidates import Approval, Decision, PromotionKind, candidate_id
+from skillopt_mcp.core.candidates import PERSON, Approval, Decision, PromotionKind, candidate_id
 from skillopt_mcp.core.evidence import ACCEPTED, Trial
-from skillopt_mcp.gates.recompute import PERSON, PersonInputs, PersonVerdict
+from skillopt_mcp.gates.recompute import PersonInputs, PersonVerdict
 from skillopt_mcp.store.candidates import insert_trials
 from skillopt_mcp.store.events import append
+from skillopt_mcp.store.pending import IS_SIMULATED
 from skillopt_mcp.store.pool import Connection, Pool, Row
-from skillopt_mcp.store.promotion_tests import IS_SIMULATED
 
 _DECISION = "select skill_id, gate, base_version, version_id, scope, verdict, reason, inputs from decision"
 _ACCEPTED = f"({', '.join(repr(verdict) for verdict in ACCEPTED)})"

@@ -12,6 +12,7 @@ from skillopt_mcp.core.calls import Reply, Role
 from skillopt_mcp.store.calls import CHUNK, Bill, charge, claim_again, insert_reply, listed, n_affordable
 from skillopt_mcp.store.events import append
 from skillopt_mcp.store.files import boot_id
+from skillopt_mcp.store.pending import WAITED_FOR
 from skillopt_mcp.store.pool import Connection, Pool, Row
 
 LeaseState = Literal["out", "answered", "failed", "withdrawn"]
@@ -251,7 +252,6 @@ _LEASE = (
     "select l.id, l.call_id, l.scope, l.task_id, l.session, l.taken_at, l.expires_at, l.state, c.role"
     " from lease l join call c on c.id = l.call_id"
 )
-WAITED_FOR = "l.state = 'out' and not exists (select 1 from reply r where r.call_id = l.call_id)"
 _IN_TIME = f"state = 'out' and ? between taken_at - {_SET_BACK_S} and expires_at"
 _IS_TAKEN = (
     "(exists (select 1 from reply where call_id = call.id)"

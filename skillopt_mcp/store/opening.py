@@ -3,51 +3,61 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cached_property
+from importlib import import_module
 from pathlib import Path
-from typing import Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from skillopt_mcp.store.calls import Budgets, Calls, Ledger
-from skillopt_mcp.store.candidates import Candidates
-from skillopt_mcp.store.decisions import Decisions
-from skillopt_mcp.store.events import Events
-from skillopt_mcp.store.leases import Leases
-from skillopt_mcp.store.permissions import Commands, Permissions
 from skillopt_mcp.store.pool import Pool
-from skillopt_mcp.store.promotion_tests import PromotionTests
-from skillopt_mcp.store.promotions import Approvals, Promotions
-from skillopt_mcp.store.runs import Runs
-from skillopt_mcp.store.skills import Arrivals, Skills
-from skillopt_mcp.store.tasks import Retirements, Tasks
-from skillopt_mcp.store.trajectories import Trajectories
+
+if TYPE_CHECKING:
+    from skillopt_mcp.store.calls import Arrivals, Budgets, Calls, Ledger
+    from skillopt_mcp.store.candidates import Candidates
+    from skillopt_mcp.store.decisions import Decisions
+    from skillopt_mcp.store.events import Events
+    from skillopt_mcp.store.leases import Leases
+    from skillopt_mcp.store.permissions import Permissions
+    from skillopt_mcp.store.promotion_tests import PromotionTests
+    from skillopt_mcp.store.promotions import Approvals, Promotions
+    from skillopt_mcp.store.runs import Runs
+    from skillopt_mcp.store.skills import Skills
+    from skillopt_mcp.store.tasks import Commands, Retirements, Tasks
+    from skillopt_mcp.store.trajectories import Trajectories
 
 _Table = TypeVar("_Table")
+
+
+def _tables(module: str, name: str) -> Any:
+    """An attribute that loads its tables when it is first used: listing skills takes a third of them."""
+    return cached_property(lambda store: store.table(getattr(import_module(f"{__package__}.{module}"), name)))
 
 
 class Store:
     """An open store. Raises StoreError and its kinds when it cannot be opened."""
 
+    skills: Skills = _tables("skills", "Skills")
+    permissions: Permissions = _tables("permissions", "Permissions")
+    tasks: Tasks = _tables("tasks", "Tasks")
+    retirements: Retirements = _tables("tasks", "Retirements")
+    commands: Commands = _tables("tasks", "Commands")
+    trajectories: Trajectories = _tables("trajectories", "Trajectories")
+    calls: Calls = _tables("calls", "Calls")
+    budgets: Budgets = _tables("calls", "Budgets")
+    ledger: Ledger = _tables("calls", "Ledger")
+    arrivals: Arrivals = _tables("calls", "Arrivals")
+    leases: Leases = _tables("leases", "Leases")
+    runs: Runs = _tables("runs", "Runs")
+    candidates: Candidates = _tables("candidates", "Candidates")
+    decisions: Decisions = _tables("decisions", "Decisions")
+    tests: PromotionTests = _tables("promotion_tests", "PromotionTests")
+    promotions: Promotions = _tables("promotions", "Promotions")
+    approvals: Approvals = _tables("promotions", "Approvals")
+    events: Events = _tables("events", "Events")
+
     def __init__(self, path: Path) -> None:
         self.path = path
         self.locks_path = path.with_name(path.name + ".locks")
         self._pool = Pool(path)
-        self.skills = Skills(self._pool)
-        self.permissions = Permissions(self._pool)
-        self.tasks = Tasks(self._pool)
-        self.retirements = Retirements(self._pool)
-        self.trajectories = Trajectories(self._pool)
-        self.calls = Calls(self._pool)
-        self.ledger = Ledger(self._pool)
-        self.leases = Leases(self._pool)
-        self.budgets = Budgets(self._pool)
-        self.runs = Runs(self._pool)
-        self.candidates = Candidates(self._pool)
-        self.decisions = Decisions(self._pool)
-        self.tests = PromotionTests(self._pool)
-        self.promotions = Promotions(self._pool)
-        self.approvals = Approvals(self._pool)
-        self.commands = Commands(self._pool)
-        self.events = Events(self._pool)
-        self.arrivals = Arrivals(self._pool)
 
     def __enter__(self) -> Self:
         return self

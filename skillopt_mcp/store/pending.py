@@ -8,14 +8,19 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple, cast
 
-from skillopt_mcp.core.candidates import candidate_id
+from skillopt_mcp.core.candidates import PERSON, candidate_id
 from skillopt_mcp.core.next_step import Action, CandidateState, SkillState
-from skillopt_mcp.gates.recompute import PERSON
-from skillopt_mcp.store.leases import WAITED_FOR
 from skillopt_mcp.store.pool import Pool, Row
-from skillopt_mcp.store.promotion_tests import IS_SIMULATED
-from skillopt_mcp.store.trajectories import IS_THERE, MOST_COUNTED
 
+IS_THERE = "id not in (select trajectory_id from erased)"
+# Bounded, so that a skill with a million unseen trajectories answers as fast as a new one.
+MOST_COUNTED = 10_000
+WAITED_FOR = "l.state = 'out' and not exists (select 1 from reply r where r.call_id = l.call_id)"
+# Whether a simulation or a script attempted or judged: `evidence.is_simulated`, for a column.
+SIMULATED = "(' judged by ' || {0} glob '* judged by simulated*' or ' judged by ' || {0} glob '* judged by scripted*')"
+IS_SIMULATED = (
+    f"exists (select 1 from promotion_test pt where pt.id = decision.scope and {SIMULATED.format('pt.backend')})"
+)
 MAX_UNSCORED = 100
 OPEN = (None, True)
 _CHOSEN = "in (select value from json_each(?1))"

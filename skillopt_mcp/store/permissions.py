@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
 
-from pydantic import TypeAdapter
-from pydantic_core import to_json
-
-from skillopt_mcp.core.commands import Limits, RegisteredCommand
 from skillopt_mcp.store.events import append
-from skillopt_mcp.store.pool import Connection, Pool, Row
+from skillopt_mcp.store.pool import Connection, Pool
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +59,7 @@ class Permissions:
 
     def remember_backend(self, parts: Mapping[str, str], spec: str, granted_by: str) -> None:
         """Keep that a person lets agents use what leads to these parts."""
-        key = to_json(dict(sorted(parts.items()))).decode()
+        key = json.dumps(parts, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
         with self._pool.write() as connection:
             sql = "insert or replace into remembered_backend(parts, spec, granted_by) values (?, ?, ?)"
             connection.execute(sql, [key, spec, granted_by])
@@ -71,7 +68,7 @@ class Permissions:
     def list_backends(self) -> list[dict[str, str]]:
         """The parts of each remembered backend."""
         rows = self._pool.rows("select parts from remembered_backend order by created_at, parts")
-        return [_PARTS.validate_json(str(row[0])) for row in rows]
+        return [json.loads(str(row[0])) for row in rows]
 
     def note_unattended(self, scope: str, *, remembered: bool) -> None:
         """Keep that a script works on a run or a test; who answers is remembered only if they were each time."""
@@ -99,61 +96,3 @@ def withdraw(connection: Connection, skill_id: int) -> None:
     """Take a standing permission back within the caller's transaction."""
     if connection.execute("delete from permission where skill_id = ?", [skill_id]).rowcount:
         append(connection, "permission_withdrawn", skill_id)
-
-
-_COMMAND = "select name, argv, sha256, limits, reads, unconfined, created_at, unattended from command"
-_PARTS = TypeAdapter(dict[str, str])
-_TEXTS = TypeAdapter(tuple[str, ...])
-_LIMITS = TypeAdapter(Limits)
-
-
-class Commands:
-    """Table command."""
-
-    def __init__(self, pool: Pool) -> None:
-        self._pool = pool
-
-    def register(self, command: RegisteredCommand) -> bool:
-        """Store a command, in place of the one that had its name; return whether there was one. Its time is ignored."""
-        limits, argv, reads = (to_json(each).decode() for each in (asdict(command.limits), command.argv, command.reads))
-        values = [command.name, argv, command.sha256, limits, reads, int(command.unconfined), int(command.unattended)]
-        with self._pool.write() as connection:
-            replaced = connection.execute("delete from command where name = ?", [command.name]).rowcount
-            connection.execute(
-                "insert into command(name, argv, sha256, limits, reads, unconfined, unattended)"
-                " values (?, ?, ?, ?, ?, ?, ?)",
-                values,
-            )
-            append(connection, "command_registered", command.name)
-        return bool(replaced)
-
-    def remove(self, name: str) -> bool:
-        """Forget a command; return whether there was one."""
-        with self._pool.write() as connection:
-            removed = bool(connection.execute("delete from command where name = ?", [name]).rowcount)
-            if removed:
-                append(connection, "command_removed", name)
-        return removed
-
-    def list_commands(self) -> list[RegisteredCommand]:
-        """Return all commands by name."""
-        return [_command(row) for row in self._pool.rows(f"{_COMMAND} order by name")]
-
-    def named(self, names: Iterable[str]) -> dict[str, RegisteredCommand]:
-        """Return those of the named commands that are registered, by name."""
-        wanted = set(names)
-        return {command.name: command for command in self.list_commands() if command.name in wanted}
-
-
-def _command(row: Row) -> RegisteredCommand:
-    name, argv, sha256, limits, reads, unconfined, created_at, unattended = row
-    return RegisteredCommand(
-        name=str(name),
-        argv=_TEXTS.validate_json(str(argv)),
-        sha256=str(sha256),
-        limits=_LIMITS.validate_json(str(limits)),
-        reads=_TEXTS.validate_json(str(reads)),
-        unconfined=bool(unconfined),
-        created_at=str(created_at),
-        unattended=bool(unattended),
-    )

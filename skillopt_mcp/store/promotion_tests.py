@@ -15,16 +15,12 @@ from skillopt_mcp.core.skills import DocumentVersion
 from skillopt_mcp.gates.promotion import Plan, alpha_of
 from skillopt_mcp.store.candidates import insert_trials
 from skillopt_mcp.store.events import append
+from skillopt_mcp.store.pending import IS_SIMULATED, SIMULATED
 from skillopt_mcp.store.pool import Connection, Pool, Row, Value
 
 _TEST = (
     "select id, skill_id, base_version, version_id, release, number, backend, salt, tasks, plan, created_at, other_id,"
     " other_version from promotion_test"
-)
-# Whether a simulation or a script attempted or judged: `evidence.is_simulated`, for a column.
-_SIMULATED = "(' judged by ' || {0} glob '* judged by simulated*' or ' judged by ' || {0} glob '* judged by scripted*')"
-IS_SIMULATED = (
-    f"exists (select 1 from promotion_test pt where pt.id = decision.scope and {_SIMULATED.format('pt.backend')})"
 )
 # A target that can open a skill says in its first message whether it did.
 _OPENED = 'case when r.messages glob \'[[][[]"skill",*\' then r.messages glob \'[[][[]"skill","opened",*\' end'
@@ -36,7 +32,7 @@ _UNDECIDED = (
 _CHANGES = (
     "select kind, from_version, to_version, exists (select 1 from decision where decision.skill_id = p.skill_id"
     " and base_version = p.from_version and version_id = p.to_version and p.verdict = 'better'"
-    f" and verdict = 'better' and ({_SIMULATED.format('?2')} or not {IS_SIMULATED}))"
+    f" and verdict = 'better' and ({SIMULATED.format('?2')} or not {IS_SIMULATED}))"
     " from promotion p where skill_id = ?1 and state = 'done' order by id"
 )
 # Those of real models and those of simulations are apart: neither takes of the other's budget.
@@ -44,7 +40,7 @@ _LAST_NUMBER = (
     "select coalesce(max(number), 0) from promotion_test where skill_id = ?1 and release = ?2"
     # Where the skill was never opened nothing was compared, and nothing is used up.
     " and not exists (select 1 from decision where scope = promotion_test.id and verdict = 'not_tested')"
-    f" and {_SIMULATED.format('backend')} = {_SIMULATED.format('?3')}"
+    f" and {SIMULATED.format('backend')} = {SIMULATED.format('?3')}"
 )
 
 

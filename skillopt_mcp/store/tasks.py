@@ -1,17 +1,21 @@
-"""Tasks at rest: in a split that stays; which were removed, and why."""
+"""Tasks at rest: in a split that stays; which were removed, and why; and the programs that judge them."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
 from functools import lru_cache
 from typing import NamedTuple, cast
 
+from pydantic import TypeAdapter
+from pydantic_core import to_json
+
+from skillopt_mcp.core.commands import Limits, RegisteredCommand
 from skillopt_mcp.core.judging import Judge, judge_json
 from skillopt_mcp.core.tasks import SPLITS, NewTask, Split, Task, TaskFile
 from skillopt_mcp.store.events import append, now
-from skillopt_mcp.store.permissions import Commands
 from skillopt_mcp.store.pool import Connection, Pool, Row
 from skillopt_mcp.tasks.splits import Placed, StoredTask, default_name, files_json, place
 
@@ -211,3 +215,60 @@ _RETIRE = (
     "insert into retirement(task_id, name, reason) select id, name, ? from task where id = ? and skill_id = ?"
     " on conflict do nothing"
 )
+
+
+_COMMAND = "select name, argv, sha256, limits, reads, unconfined, created_at, unattended from command"
+_TEXTS = TypeAdapter(tuple[str, ...])
+_LIMITS = TypeAdapter(Limits)
+
+
+class Commands:
+    """Table command."""
+
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
+
+    def register(self, command: RegisteredCommand) -> bool:
+        """Store a command, in place of the one that had its name; return whether there was one. Its time is ignored."""
+        limits, argv, reads = (to_json(each).decode() for each in (asdict(command.limits), command.argv, command.reads))
+        values = [command.name, argv, command.sha256, limits, reads, int(command.unconfined), int(command.unattended)]
+        with self._pool.write() as connection:
+            replaced = connection.execute("delete from command where name = ?", [command.name]).rowcount
+            connection.execute(
+                "insert into command(name, argv, sha256, limits, reads, unconfined, unattended)"
+                " values (?, ?, ?, ?, ?, ?, ?)",
+                values,
+            )
+            append(connection, "command_registered", command.name)
+        return bool(replaced)
+
+    def remove(self, name: str) -> bool:
+        """Forget a command; return whether there was one."""
+        with self._pool.write() as connection:
+            removed = bool(connection.execute("delete from command where name = ?", [name]).rowcount)
+            if removed:
+                append(connection, "command_removed", name)
+        return removed
+
+    def list_commands(self) -> list[RegisteredCommand]:
+        """Return all commands by name."""
+        return [_command(row) for row in self._pool.rows(f"{_COMMAND} order by name")]
+
+    def named(self, names: Iterable[str]) -> dict[str, RegisteredCommand]:
+        """Return those of the named commands that are registered, by name."""
+        wanted = set(names)
+        return {command.name: command for command in self.list_commands() if command.name in wanted}
+
+
+def _command(row: Row) -> RegisteredCommand:
+    name, argv, sha256, limits, reads, unconfined, created_at, unattended = row
+    return RegisteredCommand(
+        name=str(name),
+        argv=_TEXTS.validate_json(str(argv)),
+        sha256=str(sha256),
+        limits=_LIMITS.validate_json(str(limits)),
+        reads=_TEXTS.validate_json(str(reads)),
+        unconfined=bool(unconfined),
+        created_at=str(created_at),
+        unattended=bool(unattended),
+    )

@@ -9,9 +9,9 @@ from typing import Literal, NamedTuple, cast
 from skillopt_mcp.core.calls import Message, messages_json, parse_messages
 from skillopt_mcp.core.evidence import Trajectory
 from skillopt_mcp.store.events import now
+from skillopt_mcp.store.pending import IS_THERE, MOST_COUNTED
 from skillopt_mcp.store.pool import Connection, Pool, Row
 
-IS_THERE = "id not in (select trajectory_id from erased)"
 WHOLE = (
     "select skill_id, version_id, session_id, position, prompt, answer, hard, soft, reason, messages, created_at"
     f" from trajectory where id = ? and {IS_THERE}"
@@ -254,8 +254,6 @@ _UNANSWERED = (
     " and iif(json_valid(messages), json_extract(messages, '$[#-1][0]'), 'user') <> 'user'"
 )
 _IN_A_RUN = "select 1 from run, json_each(run.sessions) held where run.skill_id = ? and held.value = ? limit 1"
-# Bounded, so that a skill with a million unseen trajectories answers as fast as a new one.
-MOST_COUNTED = 10_000
 _N_NEW = (
     "select count(*) from (select id from trajectory where skill_id = ?1"
     " and id > (select n_seen from skill where id = ?1) order by id desc limit ?2)"

@@ -12,13 +12,13 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict
 
 from skillopt_mcp.core.calls import LOST, OF_THE_TARGET, Ask, ask_next_to
-from skillopt_mcp.core.candidates import Decision
+from skillopt_mcp.core.candidates import GATE, Decision
 from skillopt_mcp.core.errors import BadInput, Outage, Waiting
 from skillopt_mcp.core.evidence import Arm, Standing, TestAttempt, Trial
 from skillopt_mcp.core.skills import SkillFiles
 from skillopt_mcp.core.tasks import Task
 from skillopt_mcp.documents.frontmatter import body_of
-from skillopt_mcp.gates.promotion import GATE, MAX_AGAIN, MIN_UNITS, Plan, alpha_of, attempts_per_arm, next_wave, stand
+from skillopt_mcp.gates.promotion import MAX_AGAIN, MIN_UNITS, Plan, alpha_of, attempts_per_arm, next_wave, stand
 from skillopt_mcp.gates.rounds import MAX_PAIRS, SMALL_SUITE_PAIRS
 from skillopt_mcp.store.opening import Store
 from skillopt_mcp.store.promotion_tests import Draft, NewTest, TestRow

@@ -18,10 +18,10 @@ from skillopt_mcp.backends import programs
 from skillopt_mcp.backends.programs import register_command
 from skillopt_mcp.backends.scripted import Scripted
 from skillopt_mcp.backends.world import make_tasks
+from skillopt_mcp.core.candidates import GATE
 from skillopt_mcp.core.errors import BackendError, BadInput, Busy, NotFound, Refused
 from skillopt_mcp.core.runs import Run
 from skillopt_mcp.core.tasks import NewTask, Split
-from skillopt_mcp.gates.promotion import GATE
 from skillopt_mcp.reports.listing import list_skills
 from skillopt_mcp.store.pool import Connection, Pool
 from skillopt_mcp.tasks.judges.judging import parse_judge

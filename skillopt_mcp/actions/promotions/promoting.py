@@ -25,7 +25,7 @@ from skillopt_mcp.actions.promotions.consent import (
     stale,
 )
 from skillopt_mcp.core.advice import promotion
-from skillopt_mcp.core.candidates import Candidate, Promotion, edited_on_top
+from skillopt_mcp.core.candidates import GATE, Candidate, Promotion, edited_on_top
 from skillopt_mcp.core.errors import BadInput, BadSkill, Busy, NotFound, Refused, Stale
 from skillopt_mcp.core.next_step import NextStep
 from skillopt_mcp.core.results import Promoted
@@ -33,7 +33,6 @@ from skillopt_mcp.core.skills import Skill, SkillFiles, short
 from skillopt_mcp.core.text import quoted
 from skillopt_mcp.documents.live_files import check_replaceable, replace_files
 from skillopt_mcp.gates.guard.capabilities import secrets_added
-from skillopt_mcp.gates.promotion import GATE
 from skillopt_mcp.gates.verdicts import LABELS
 from skillopt_mcp.store.files import lock_run
 from skillopt_mcp.store.opening import Store
@@ -331,7 +330,7 @@ def next_step(workspace: Workspace, candidate: Candidate, consent: Consent) -> N
         return promotion(candidate.id)
     step = (check.answer if isinstance(check, NeedsPerson) else check).next_step
     if candidate.findings and not decision and step:
-        return step.model_copy(update={"why": f"{step.why}; the guard holds it: a person has to promote it"})
+        return replace(step, why=f"{step.why}; the guard holds it: a person has to promote it")
     return step
 
 

@@ -21,13 +21,12 @@ from skillopt_mcp.actions.promotions.promoting import (
     is_edited,
     rollback_target,
 )
-from skillopt_mcp.core.candidates import Approval, Candidate, rolled_back
+from skillopt_mcp.core.candidates import GATE, Approval, Candidate, rolled_back
 from skillopt_mcp.core.evidence import EvidenceKind, TestReport
 from skillopt_mcp.core.skills import short
 from skillopt_mcp.core.text import counted, escaped, quoted
 from skillopt_mcp.documents.diffs import changed_lines, unified_diff
 from skillopt_mcp.documents.lint import introduced
-from skillopt_mcp.gates.promotion import GATE
 from skillopt_mcp.gates.verdicts import changed_tasks, describe, label
 from skillopt_mcp.store.opening import Store
 from skillopt_mcp.training.promotion_test import stored_test

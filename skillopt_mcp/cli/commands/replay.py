@@ -6,7 +6,7 @@ import argparse
 import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import field
+from dataclasses import field, replace
 from pathlib import Path
 from typing import Annotated, Any, get_args
 
@@ -327,7 +327,7 @@ def _for_simulation(result: Replayed, label: str) -> Replayed:
     """Return a result whose next step, where it is a promotion, accepts evidence of a simulation."""
     step: NextStep | None = result.next_step
     if label and step and step.action == "promote_skill":
-        more = step.model_copy(update={"arguments": {**step.arguments, "simulated": True}})
+        more = replace(step, arguments={**step.arguments, "simulated": True})
         return result.model_copy(update={"next_step": more})
     return result
 

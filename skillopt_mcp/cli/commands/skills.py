@@ -13,7 +13,7 @@ from skillopt_mcp.core.next_step import NextStep
 from skillopt_mcp.core.results import PromotedAway, SkillRow
 from skillopt_mcp.core.text import counted, or_more
 from skillopt_mcp.reports.listing import all_skills
-from skillopt_mcp.store.trajectories import MOST_COUNTED
+from skillopt_mcp.store.pending import MOST_COUNTED
 from skillopt_mcp.workspace.skill_folders import handle, root_for
 from skillopt_mcp.workspace.skills import Forgotten, Moved, forget_skill, move_skill
 
