@@ -96,6 +96,10 @@ def test_each_document_is_gated_promoted_and_rolled_back_by_itself(
     early = bench.facts("promote", other, yes=True, exit_code=1)
     assert (early["status"], early["next_step.arguments.candidate_id"]) == ("refused", skill)
     assert memory.read_text() == MEMORY
+    # A person may, and the record says that nothing is proven of it.
+    assert bench.at_terminal("promote", other, unproven=True).exit_code == 0
+    assert bench.facts("show", "project:CLAUDE.md")["history.rows"][0]["verdict"] == "unproven"
+    assert bench.at_terminal("rollback", "project:CLAUDE.md").exit_code == 0
     for each in (skill, other):
         assert bench.at_terminal("promote", each, answer="n\n").exit_code == 1
         assert bench.at_terminal("promote", each).exit_code == 0

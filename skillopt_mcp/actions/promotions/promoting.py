@@ -83,7 +83,7 @@ def check_promotion(workspace: Workspace, candidate_id: str, consent: Consent) -
     verdict = decision.verdict if decision else ""
     test = store.tests.find(decision.scope) if decision else None
     is_proven = is_reason_to_promote(store, candidate, verdict)
-    apart = _find_apart(workspace, candidate, test) if is_proven and not consent.unproven else None
+    apart = find_apart(workspace, candidate, test) if is_proven else None
     change = LiveChange(
         skill=skill,
         handle=handle(store, skill),
@@ -91,27 +91,29 @@ def check_promotion(workspace: Workspace, candidate_id: str, consent: Consent) -
         from_version=candidate.base_version,
         to_version=candidate.version_id,
         candidate=candidate,
-        verdict=verdict if is_proven or not consent.unproven else UNPROVEN,
+        verdict=UNPROVEN if consent.unproven and (apart or not is_proven) else verdict,
         test=test,
     )
     if skill.live_version == candidate.version_id:
         return answer(workspace, change, "refused", "the candidate is what is live already")
     if skill.live_version != candidate.base_version:
         return stale(workspace, change)
-    if apart:
+    if apart and not consent.unproven:
         return answer(workspace, change, "refused", *apart)
     if not (is_proven or consent.unproven):
         return _unproven(workspace, change, candidate, verdict, consent)
     return check_consent(workspace, change, consent)
 
 
-def _find_apart(workspace: Workspace, candidate: Candidate, test: TestRow | None) -> tuple[str, NextStep] | None:
+def find_apart(workspace: Workspace, candidate: Candidate, test: TestRow | None) -> tuple[str, NextStep] | None:
     """Why a test of one document of a run no longer holds, as the other is not live as it was then; and what to do."""
     store = workspace.store
     if test is None or test.other is None:
         return None
-    other = workspace.again(store.skills.get_skill(test.other.skill_id))
-    if other.live_version == test.other.version:
+    other = store.skills.get_skill(test.other.skill_id)
+    trouble = workspace.trouble(other)
+    other = store.skills.get_skill(other.id)
+    if not trouble and other.live_version == test.other.version:
         return None
     versions = (other.live_version, test.other.version)
     made = [each.id for each in store.candidates.list_candidates(other.id, steps=True)

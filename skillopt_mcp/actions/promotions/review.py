@@ -17,6 +17,7 @@ from skillopt_mcp.actions.promotions.consent import Check, Consent, NeedsPerson,
 from skillopt_mcp.actions.promotions.promoting import (
     check_promotion,
     check_rollback,
+    find_apart,
     get_guarded,
     is_edited,
     rollback_target,
@@ -91,7 +92,9 @@ def review_candidate(workspace: Workspace, candidate_id: str) -> Review:
         to_version=candidate.version_id,
         diff=unified_diff(base, new, skill.name),
         test=report_of(workspace, test) if test else None,
-        proven=decision is not None and is_reason_to_promote(store, candidate, decision.verdict),
+        proven=decision is not None
+        and is_reason_to_promote(store, candidate, decision.verdict)
+        and not find_apart(workspace, candidate, row),
         better=changed_tasks(units, "better"),
         worse=changed_tasks(units, "worse"),
         evidence=kind,

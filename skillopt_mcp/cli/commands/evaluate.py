@@ -102,7 +102,7 @@ class Evaluate(Sending):
         warnings = (
             workspace.locked(store.skills.get_skill(candidate.skill_id)),
             host_tests(workspace, [candidate]).get(candidate.version_id),
-            describe_near_train(store, candidate.skill_id, test.tasks),
+            describe_near_train(store, test.tasks[0].skill_id, test.tasks),
         )
         for warning in filter(None, warnings):
             terminal.note(f"warning: {warning}.")
