@@ -175,12 +175,11 @@ def _describe_error(error: ValidationError, names: Mapping[str, str]) -> str:
     return f"{given or 'the settings'}: {first['msg']}"
 
 
-def _describe_fields() -> str:
-    fields = Config.model_fields.items()
-    return "\n\n".join(
-        f"{name} = {field.default!r}  ({allowed(field)})\n    {field.description}." for name, field in fields
-    )
-
-
 # What help() shows of a class is its docstring: pydantic keeps the texts of the fields to itself.
-Config.__doc__ = f"{inspect.cleandoc(Config.__doc__ or '')}\n\n{_describe_fields()}"
+Config.__doc__ = "\n\n".join(
+    [
+        inspect.cleandoc(Config.__doc__ or ""),
+        *(f"{name} = {field.default!r}  ({allowed(field)})\n    {field.description}."
+          for name, field in Config.model_fields.items()),
+    ]
+)  # fmt: skip

@@ -11,7 +11,7 @@ from skillopt_mcp.core.runs import StepVerdict
 from skillopt_mcp.core.skills import SkillFiles
 from skillopt_mcp.core.tasks import Task
 from skillopt_mcp.gates.recompute import StrictInputs, search_comparison
-from skillopt_mcp.gates.search import Comparison, TaskScore, fallen
+from skillopt_mcp.gates.search import Comparison, fallen
 from skillopt_mcp.training.config import Config
 from skillopt_mcp.training.plan import RunPlan, State
 from skillopt_mcp.training.stages.rollout import Evaluation, evaluate, task_scores
@@ -68,57 +68,36 @@ def advanced(plan: RunPlan, ask: Ask, state: State, candidate: SkillFiles, gated
 
 def look(plan: RunPlan, ask: Ask, state: State, files: SkillFiles) -> Looked:
     """Return what the run's search gate makes of a candidate, whatever further rollouts it needs for that."""
-    config, gate = plan.config, _gate(plan.config)
+    config, gate, draw = plan.config, _gate(plan.config), f"{plan.run_id}/val/{state.n + 1}"
+    further: tuple[Trial, ...] = ()
     if gate == "paired_se":
-        return _paired(plan, ask, state, files)
-    evaluation = measured(plan, ask, files, is_current=False)
+        # Both arms are rolled out for this step alone.
+        current, evaluation = (_evaluated(plan, ask, arm, draw) for arm in (state.current, files))
+        further = current.trials
+    else:
+        current, evaluation = state.evaluation, measured(plan, ask, files, is_current=False)
+    is_best = (state.best, state.best_other) == (state.current, state.other)
     inputs = StrictInputs(
         metric=config.metric,
         mixed_weight=config.mixed_weight,
         candidate=task_scores(evaluation),
-        current=task_scores(state.evaluation),
-        best=_best(state),
+        current=task_scores(current),
+        best=None if is_best else task_scores(state.best_evaluation),
     )
-    further: tuple[Trial, ...] = ()
     if gate == "no_regression" and search_comparison("strict", inputs).verdict != "reject":
-        further, inputs = _second_look(plan, ask, state, files, inputs)
+        fell = set(fallen(inputs.candidate, inputs.current, inputs.metric, inputs.mixed_weight))
+        tasks = [task for task in plan.val if task.id in fell]
+        if tasks:
+            # What fell is rolled out once more with both.
+            ours, theirs = (_evaluated(plan, ask, arm, f"{draw}/again", tasks) for arm in (files, state.current))
+            further = (*ours.trials, *theirs.trials)
+            inputs = inputs.model_copy(update={"again": (task_scores(ours), task_scores(theirs))})
     return Looked(search_comparison(gate, inputs), evaluation, inputs, further)
 
 
-def _paired(plan: RunPlan, ask: Ask, state: State, files: SkillFiles) -> Looked:
-    """Return the verdict on rollouts of both arms that this step alone makes."""
-    draw, config = f"{plan.run_id}/val/{state.n + 1}", plan.config
-    theirs, ours = (_evaluated(plan, ask, arm, draw) for arm in (state.current, files))
-    inputs = StrictInputs(
-        metric=config.metric,
-        mixed_weight=config.mixed_weight,
-        candidate=task_scores(ours),
-        current=task_scores(theirs),
-        best=_best(state),
-    )
-    return Looked(search_comparison("paired_se", inputs), ours, inputs, theirs.trials)
-
-
-def _second_look(
-    plan: RunPlan, ask: Ask, state: State, files: SkillFiles, inputs: StrictInputs
-) -> tuple[tuple[Trial, ...], StrictInputs]:
-    """Return second rollouts of both arms on the tasks that fell, and the inputs with them."""
-    fell = set(fallen(inputs.candidate, inputs.current, inputs.metric, inputs.mixed_weight))
-    if not fell:
-        return (), inputs
-    tasks = [task for task in plan.val if task.id in fell]
-    draw = f"{plan.run_id}/val/{state.n + 1}/again"
-    ours, theirs = (_evaluated(plan, ask, arm, draw, tasks) for arm in (files, state.current))
-    again = (task_scores(ours), task_scores(theirs))
-    return (*ours.trials, *theirs.trials), inputs.model_copy(update={"again": again})
-
-
-def _evaluated(
-    plan: RunPlan, ask: Ask, files: SkillFiles, draw: str, tasks: Sequence[Task] | None = None
-) -> Evaluation:
+def _evaluated(plan: RunPlan, ask: Ask, files: SkillFiles, draw: str, tasks: Sequence[Task] = ()) -> Evaluation:
     config = plan.config
-    chosen = plan.val if tasks is None else tasks
-    return evaluate(ask, files, chosen, config.metric, draw=draw, mixed_weight=config.mixed_weight)
+    return evaluate(ask, files, tasks or plan.val, config.metric, draw=draw, mixed_weight=config.mixed_weight)
 
 
 def measured(plan: RunPlan, ask: Ask, files: SkillFiles, *, is_current: bool) -> Evaluation:
@@ -143,8 +122,3 @@ def is_topped(config: Config, current: float | None) -> bool:
 def _gate(config: Config) -> SearchGate:
     """Return the run's gate; without one, nothing but the best version hangs on a comparison: the strict one."""
     return config.gate if config.use_gate else "strict"
-
-
-def _best(state: State) -> list[TaskScore] | None:
-    is_best = (state.best, state.best_other) == (state.current, state.other)
-    return None if is_best else task_scores(state.best_evaluation)

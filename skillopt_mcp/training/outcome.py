@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from skillopt_mcp.core.candidates import Candidate, Decision, NewCandidate, candidate_id
-from skillopt_mcp.core.edits import UNSHOWN, Applied, Edit, EditReport, Patch
+from skillopt_mcp.core.edits import UNSHOWN, Applied, Edit, Patch
 from skillopt_mcp.core.evidence import Mean, Trial
 from skillopt_mcp.core.runs import StepOutcome, StepRecord
 from skillopt_mcp.core.text import counted
@@ -41,6 +41,8 @@ def step_outcome(plan: RunPlan, step: Step, before: State, after: State, work: S
     gated, skill = work.gated, after.turned() if step.kind == "memory" else after
     candidate = _candidate(plan, before, work) if gated.verdict != "no_change" else None
     baseline = before.evaluation.trials if step.n == 1 else ()
+    # Each task once: a slow update may have compared a version with itself.
+    of_current = {trial.task.id: trial for trial in work.trials if trial.version == before.current.digest}
     evaluated = gated.evaluation.trials if gated.evaluation else ()
     record = StepRecord(
         n=step.n,
@@ -59,7 +61,11 @@ def step_outcome(plan: RunPlan, step: Step, before: State, after: State, work: S
         n_proposed=work.n_proposed,
         n_applied=sum(report.status == "applied" for report in work.applied.reports),
         n_missing=sum(trial.missing or trial.reply.missing for trial in (*work.trials, *evaluated)),
-        unmatched=tuple(_said(report) for report in work.applied.reports if report.status == "unmatched"),
+        unmatched=tuple(
+            f"edit {each.index} ({each.op} {each.path}): {each.reason}: {each.detail}"
+            for each in work.applied.reports
+            if each.status == "unmatched"
+        ),
         unusable=work.unusable,
         kind=step.kind,
         patterns=work.patterns,
@@ -67,7 +73,7 @@ def step_outcome(plan: RunPlan, step: Step, before: State, after: State, work: S
         val_by_type=_by_type(evaluated),
         val=gated.evaluation.mean if gated.evaluation else None,
         baseline=before.evaluation.mean if step.n == 1 else None,
-        train_current=_of(before.current.digest, work.trials) if step.kind == "slow" else None,
+        train_current=mean_score(of_current.values()) if step.kind == "slow" else None,
         left_out=work.left_out,
         current_memory=skill.other.digest if skill.other else None,
         best_memory=skill.best_other.digest if skill.best_other else None,
@@ -78,11 +84,6 @@ def step_outcome(plan: RunPlan, step: Step, before: State, after: State, work: S
     remeasured = () if is_kept else after.evaluation.trials
     trials = (*baseline, *work.trials, *evaluated, *further, *remeasured)
     return StepOutcome(record, trials, candidate, decision, work.note)
-
-
-def _of(version: str, trials: Sequence[Trial]) -> Mean:
-    """Return the means of one version, of each task once: a version may have been compared with itself."""
-    return mean_score({trial.task.id: trial for trial in trials if trial.version == version}.values())
 
 
 def _by_type(trials: Sequence[Trial]) -> dict[str, Mean]:
@@ -139,7 +140,3 @@ def _decision(plan: RunPlan, step: Step, before: State, gated: Gated, version: s
         reason=f"val score {compared.candidate:.4f} against {compared.current:.4f} on {compared.n} tasks",
         inputs=looked.inputs.model_dump_json(),
     )
-
-
-def _said(report: EditReport) -> str:
-    return f"edit {report.index} ({report.op} {report.path}): {report.reason}: {report.detail}"

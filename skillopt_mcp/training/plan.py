@@ -131,12 +131,8 @@ class State:
 
 def epoch_ends(config: Config) -> tuple[StepKind, ...]:
     """Return what ends every epoch but the first."""
-    ends: list[StepKind] = []
-    if config.slow_update:
-        ends.append("slow")
-    if config.meta_skill:
-        ends.append("meta")
-    return tuple(ends)
+    ends: tuple[tuple[StepKind, bool], ...] = (("slow", config.slow_update), ("meta", config.meta_skill))
+    return tuple(kind for kind, is_set in ends if is_set)
 
 
 def steps(plan: RunPlan, *, after: int) -> Iterator[Step]:
@@ -144,22 +140,22 @@ def steps(plan: RunPlan, *, after: int) -> Iterator[Step]:
 
     Every epoch takes all train tasks, in an order of its own; from the second on, slow update and meta note end it.
     """
-    return (step for step in _all_steps(plan) if step.n > after)
-
-
-def _all_steps(plan: RunPlan) -> Iterator[Step]:
     config, n, ordinal = plan.config, 0, 0
+    schedule: Schedule = "constant" if config.schedule == "autonomous" else config.schedule
+    documents: tuple[StepKind, ...] = ("step", "memory") if plan.other else ("step",)
     for epoch in range(1, config.epochs + 1):
         for positions in epoch_batches(len(plan.train), config, epoch):
-            n, ordinal = n + 1, ordinal + 1
+            ordinal += 1
             taken = tuple(tuple(plan.train[i] for i in batch) for batch in positions)
-            yield Step(n, epoch, taken, _budget(plan, ordinal), f"{plan.run_id}/e{epoch}s{ordinal}")
-            if plan.other:
+            budget = edit_budget(ordinal, plan.n_steps, schedule, config.max_edits, config.min_edits)
+            for kind in documents:
                 n += 1
-                yield Step(n, epoch, taken, _budget(plan, ordinal), f"{plan.run_id}/e{epoch}s{ordinal}", "memory")
+                if n > after:
+                    yield Step(n, epoch, taken, budget, f"{plan.run_id}/e{epoch}s{ordinal}", kind)
         for kind in epoch_ends(config) if epoch > 1 else ():
             n += 1
-            yield Step(n, epoch, (), 1, f"{plan.run_id}/e{epoch}{kind}", kind)
+            if n > after:
+                yield Step(n, epoch, (), 1, f"{plan.run_id}/e{epoch}{kind}", kind)
 
 
 def epoch_batches(n_tasks: int, config: Config, epoch: int) -> list[list[list[int]]]:
@@ -173,12 +169,6 @@ def epoch_batches(n_tasks: int, config: Config, epoch: int) -> list[list[list[in
     refills = [order[start % n_tasks :][: config.batch] for start in range(0, missing * config.batch, config.batch)]
     chosen = [*cut, *refills]
     return [chosen[start : start + config.accumulation] for start in range(0, len(chosen), config.accumulation)]
-
-
-def _budget(plan: RunPlan, ordinal: int) -> int:
-    config = plan.config
-    kind = "constant" if config.schedule == "autonomous" else config.schedule
-    return edit_budget(ordinal, plan.n_steps, kind, config.max_edits, config.min_edits)
 
 
 def edit_budget(step: int, n_steps: int, kind: Schedule, maximum: int, minimum: int) -> int:

@@ -130,7 +130,15 @@ def run_test(test: Test, store: Store, ask: Ask, notify: Notify = silent) -> Sta
         wave = _Wave(test, store, ask, MAX_AGAIN - standing.lost.asked_again)
         store.tests.add_attempts(test.row.id, wave.attempts(wanted), wave.trials)
         if wave.lost:
-            raise _outage(store, test.row.id, wave.lost)
+            # What was lost is forgotten, so that it is asked again.
+            unjudged = {trial.draw for trial in wave.lost if not trial.reply.missing}
+            store.calls.forget(test.row.id, {trial.reply.id for trial in wave.lost}, unjudged)
+            what = "could not be judged" if unjudged else "were lost on the way"
+            reason = wave.lost[-1].reason.strip().rstrip(".")
+            raise Outage(
+                f"{len(wave.lost)} attempts of the test {what}, the last one because: {reason}; resume when that is "
+                "fixed"
+            )
         attempts = store.tests.list_attempts(test.row.id)
     store.decisions.add_decision(decision_of(test.row, standing, attempts))
     notify(Progress(GATE, 0, len(attempts), plan.most_runs, note="accepted" if standing.accepted else "not accepted"))
@@ -184,7 +192,9 @@ class _Wave:
     def attempts(self, wanted: Sequence[tuple[Arm, int, int]]) -> list[TestAttempt]:
         """Return those of the wanted attempts that have a score. Raises Waiting when none has one yet."""
         test = self._test
-        asked = sorted(wanted, key=lambda each: (each[1], each[2], self._coin(*each)))
+        coins = {each: f"{test.row.salt}/{each[1]}/{each[2]}/{each[0]}" for each in wanted}
+        # Of the two arms of an attempt neither is always first.
+        asked = sorted(wanted, key=lambda each: (*each[1:], hashlib.sha256(coins[each].encode()).digest()))
         calls = [
             PlannedRollout(test.files(arm), test.tasks[unit], f"{test.row.id}/{unit}/{arm}/{number}")
             for arm, unit, number in asked
@@ -203,10 +213,6 @@ class _Wave:
         if waiting and not found and not self.lost:
             raise waiting
         return found
-
-    def _coin(self, arm: Arm, unit: int, number: int) -> bytes:
-        """Return what orders the two arms of an attempt: neither is always first."""
-        return hashlib.sha256(f"{self._test.row.salt}/{unit}/{number}/{arm}".encode()).digest()
 
     def _answered(self, calls: Sequence[PlannedRollout]) -> tuple[list[Trial | None], Waiting | None]:
         try:
@@ -247,15 +253,6 @@ class _Wave:
     def _n_lost(self, trial: Trial) -> int:
         """Return how often the attempt was under way when its process died, or its lease ran out."""
         return self._store.calls.n_lost([trial.reply.id]).get(trial.reply.id, 0)
-
-
-def _outage(store: Store, test_id: str, lost: Sequence[Trial]) -> Outage:
-    """Return why a test waits; what was lost is forgotten, so that it is asked again."""
-    unjudged = [trial for trial in lost if not trial.reply.missing]
-    store.calls.forget(test_id, {trial.reply.id for trial in lost}, {trial.draw for trial in unjudged})
-    reason = lost[-1].reason.strip().rstrip(".")
-    what = "could not be judged" if unjudged else "were lost on the way"
-    return Outage(f"{len(lost)} attempts of the test {what}, the last one because: {reason}; resume when that is fixed")
 
 
 def _draft(store: Store, new: NewTest, tasks: Sequence[Task], asked: Asked) -> Draft:

@@ -6,7 +6,7 @@ import difflib
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, cast
+from typing import Any, Literal, cast
 
 import yaml
 from pydantic import BaseModel, ConfigDict
@@ -140,13 +140,22 @@ def read_tree(tree: Tree) -> SettingsLayer:
 
 
 def read_pairs(texts: Sequence[str]) -> SettingsLayer:
-    """Return the settings of pairs, the later over the earlier of the same name.
+    """Return the settings of "section.key=value" or "key=value", the later over the earlier of the same name.
 
-    Raises BadInput as `read_pair` does, and where two names of one setting disagree.
+    Raises BadInput as `read_tree` does, and where two names of one setting disagree.
     """
     layer = SettingsLayer()
     for text in texts:
-        pair = read_pair(text)
+        path, equals, value = text.partition("=")
+        section, dot, key = path.strip().rpartition(".")
+        if not equals or not key:
+            raise BadInput(f"cannot use {quoted(text)}: write --set section.key=value, or --set key=value")
+        if dot:
+            _check_section(section)
+        pair = SettingsLayer()
+        _put(pair, section, key, plain_value(value.strip()))
+        if not value.strip() and pair.values.keys() & Config.model_fields.keys():
+            raise BadInput(f"{quoted(text)} gives no value: write one behind the =, or leave it out for the default")
         for name, given in pair.values.items():
             if name in layer.values and layer.values[name].key == given.key:
                 del layer.values[name]
@@ -156,57 +165,34 @@ def read_pairs(texts: Sequence[str]) -> SettingsLayer:
     return layer
 
 
-def read_pair(text: str) -> SettingsLayer:
-    """Return the setting of "section.key=value" or "key=value". Raises BadInput as `read_tree` does."""
-    path, equals, value = text.partition("=")
-    section, dot, key = path.strip().rpartition(".")
-    if not equals or not key:
-        raise BadInput(f"cannot use {quoted(text)}: write --set section.key=value, or --set key=value")
-    layer = SettingsLayer()
-    _check_section(section) if dot else None
-    _put(layer, section, key, plain_value(value.strip()))
-    if not value.strip() and layer.values.keys() & Config.model_fields.keys():
-        raise BadInput(f"{quoted(text)} gives no value: write one behind the =, or leave it out for the default")
-    return layer
-
-
 def read_mapping(values: Mapping[object, object]) -> SettingsLayer:
     """Return the settings of a dict that a program gives: by the names of files, "section.key" too.
 
     Raises BadInput as `read_tree` does, and for a key that nothing here goes by: a program has no notes to read.
     """
     layer = SettingsLayer()
-    for name, value in values.items():
-        section, _, key = str(name).rpartition(".")
-        if isinstance(value, Mapping):
-            _check_section(str(name))
-        inner = ((name, *each) for each in value.items()) if isinstance(value, Mapping) else [(section, key, value)]
-        for place, own, each in inner:
-            _put_alone(layer, place, own, each)
+    for section, key, value in _leaves(values):
+        if not isinstance(key, str) or not isinstance(value, str | int | float | None):
+            raise BadInput(f"{quoted(str(key))} must have one value: a number, a text, true, false or None")
+        alone = SettingsLayer()
+        _put(alone, section, key, value)
+        if alone.notes and not alone.values:
+            raise BadInput(f"{quoted(key)}: {next(iter(alone.notes))}")
+        for name, given in alone.values.items():
+            layer.put(name, given)
     return layer
 
 
-def _put_alone(layer: SettingsLayer, section: object, key: object, value: object) -> None:
-    if not isinstance(section, str) or not isinstance(key, str) or not isinstance(value, str | int | float | None):
-        raise BadInput(f"{quoted(str(key))} must have one value: a number, a text, true, false or None")
-    _check_section(section) if section else None
-    alone = SettingsLayer()
-    _put(alone, section, key, value)
-    if alone.notes and not alone.values:
-        raise BadInput(f"{quoted(key)}: {next(iter(alone.notes))}")
-    for name, given in alone.values.items():
-        layer.put(name, given)
-
-
-def _leaves(tree: Tree) -> Iterator[tuple[str, str, Value]]:
+def _leaves(tree: Mapping[Any, Any]) -> Iterator[tuple[str, Any, Any]]:
     """Yield every setting as (section, key, value), "section.key" among them; the section of a flat one is empty."""
     for key, value in tree.items():
-        if isinstance(value, dict):
-            _check_section(key)
-            yield from ((key, inner, each) for inner, each in value.items())
+        section, dot, inner = str(key).rpartition(".")
+        if isinstance(value, Mapping):
+            _check_section(str(key))
+            yield from ((str(key), name, each) for name, each in value.items())
         else:
-            section, dot, inner = key.rpartition(".")
-            _check_section(section) if dot else None
+            if dot:
+                _check_section(section)
             yield section, inner, value
 
 
@@ -221,11 +207,17 @@ def _put(layer: SettingsLayer, section: str, key: str, value: Value) -> None:
     said = f"{section}.{key}" if section else key
     if _is_later(layer, said, value):
         return
-    if _is_of_an_environment(section, key):
+    # An option of a person's own environment, and not a misspelled one of ours.
+    known = {*IN_SECTION["env"], *SECTION_OF, *Config.model_fields}
+    if section == "env" and not difflib.get_close_matches(key, known, n=1, cutoff=0.85):
         layer.note(UNUSED["data_root"], said)
         return
     flat = _flat(layer, section, key, said)
-    given = Setting(_spelled(flat, value, said), said)
+    if isinstance(value, list | dict):
+        if flat not in UNUSED:
+            raise BadInput(f"{quoted(said)} must be one value, not a list or a mapping")
+        value = None
+    given = Setting(ALIASES.get(flat, {}).get(str(value).strip().lower(), value), said)
     if flat in FIXED:
         fixed, why = FIXED[flat]
         if value == (not fixed) or isinstance(value, str):
@@ -254,12 +246,6 @@ def _is_later(layer: SettingsLayer, said: str, value: Value) -> bool:
             layer.note(instead, said)
             return True
     return False
-
-
-def _is_of_an_environment(section: str, key: str) -> bool:
-    """Return whether a key is an option of a person's own environment, and not a misspelled one of ours."""
-    known = {*IN_SECTION["env"], *SECTION_OF, *Config.model_fields}
-    return section == "env" and not difflib.get_close_matches(key, known, n=1, cutoff=0.85)
 
 
 def _flat(layer: SettingsLayer, section: str, key: str, said: str) -> str:
@@ -306,16 +292,6 @@ def structured(flat: str) -> str:
     section = SECTION_OF[flat]
     inner = next((name for name, other in IN_SECTION[section].items() if other == flat), flat)
     return f"{section}.{inner}"
-
-
-def _spelled(flat: str, value: Value, said: str) -> Scalar:
-    """Return a setting's value with other spellings of it put right. Raises BadInput for a list or a mapping."""
-    if isinstance(value, list | dict):
-        if flat in UNUSED:
-            return None
-        raise BadInput(f"{quoted(said)} must be one value, not a list or a mapping")
-    spelled = ALIASES.get(flat, {}).get(str(value).strip().lower())
-    return value if spelled is None else spelled
 
 
 Mode = Literal["ratio", "split_dir"]

@@ -72,16 +72,11 @@ def load_settings(path: Path | None, pairs: Sequence[str], flags: Mapping[str, o
 
     A file may name another with `_base_`, relative to itself. Raises BadInput for what cannot be read or used.
     """
-    layers = [read_tree(tree) for tree in _chain(path)] if path else []
-    return settle([*layers, read_pairs(pairs), _flagged(flags)], len(layers))
-
-
-def _flagged(flags: Mapping[str, object]) -> SettingsLayer:
-    layer = SettingsLayer()
+    files, flagged = [read_tree(tree) for tree in _chain(path)] if path else [], SettingsLayer()
     for name, value in flags.items():
         if isinstance(value, str | int | float):
-            layer.put(name, Setting(value, f"--{name.replace('_', '-')}"))
-    return layer
+            flagged.put(name, Setting(value, f"--{name.replace('_', '-')}"))
+    return settle([*files, read_pairs(pairs), flagged], len(files))
 
 
 def _chain(path: Path) -> list[Tree]:
@@ -132,10 +127,10 @@ def settle(layers: Sequence[SettingsLayer], n_files: int = 0) -> Settings:
         values |= {name: replace(given, rank=rank) for name, given in layer.values.items()}
         for text, said in layer.notes.items():
             notes.setdefault(text, []).extend(said)
-    mode = values.get("lr_control_mode")
-    if mode:
+    if mode := values.get("lr_control_mode"):
         values |= _controlled(mode)
-    values |= _limited(values)
+    if (overall := values.get("limit")) and overall.value:
+        values |= {name: overall for name in LIMITS if name not in values or not values[name].value}
     plan, data_path = _data(values)
     chosen = {role: _backend(values, role, notes, n_files) for role in _ROLES}
     specs = {role: spec for role, (spec, _, _) in chosen.items()}
@@ -167,22 +162,11 @@ def settled_config(layer: SettingsLayer) -> Config:
 def _config(values: dict[str, Setting]) -> Config:
     given = {name: values[name] for name in Config.model_fields if name in values and values[name].value is not None}
     for name, each in given.items():
-        if isinstance(each.value, bool) and bool not in _types(Config.model_fields[name].annotation):
+        kind = Config.model_fields[name].annotation
+        if isinstance(each.value, bool) and bool not in (get_args(kind) or (kind,)):
             raise BadInput(f"{quoted(each.key)} must not be {str(each.value).lower()}: give a number or a text")
     said = {name: each.key for name, each in given.items()}
     return Config.model_validate({name: each.value for name, each in given.items()}, context=said)
-
-
-def _limited(values: dict[str, Setting]) -> dict[str, Setting]:
-    """Return the limits of the splits that say nothing of their own where there is a limit to all of them."""
-    overall = values.get("limit")
-    if overall is None or not overall.value:
-        return {}
-    return {name: overall for name in LIMITS if name not in values or not values[name].value}
-
-
-def _types(annotation: object) -> tuple[object, ...]:
-    return get_args(annotation) or (annotation,)
 
 
 def _controlled(mode: Setting) -> dict[str, Setting]:
