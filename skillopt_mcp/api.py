@@ -44,9 +44,9 @@ from skillopt_mcp.core.errors import BadInput, Stopped
 from skillopt_mcp.core.judging import Score
 from skillopt_mcp.core.next_step import NextStep
 from skillopt_mcp.core.note_texts import describe_note, warn_unanswered
-from skillopt_mcp.core.results import Evaluated, Replayed, SplitCounts, TasksAdded
+from skillopt_mcp.core.results import Evaluated, Replayed, TasksAdded
 from skillopt_mcp.core.runs import Run
-from skillopt_mcp.core.skills import Skill, short
+from skillopt_mcp.core.skills import Skill, SplitCounts, short
 from skillopt_mcp.core.tasks import Task
 from skillopt_mcp.prompts.loading import load_prompts
 from skillopt_mcp.reports.export import check_folder, export_run

@@ -11,7 +11,6 @@ from typing import NamedTuple, cast, get_args
 from skillopt_mcp.actions.next_steps import advise_skill, bring_back, is_reason_to_promote, was_live
 from skillopt_mcp.core import limits
 from skillopt_mcp.core.advice import promotion
-from skillopt_mcp.core.calls import storable
 from skillopt_mcp.core.candidates import GATE, Approval, Candidate, NewCandidate, candidate_id, rolled_back
 from skillopt_mcp.core.edits import Applied, Edit, EditReport, Op, Patch
 from skillopt_mcp.core.errors import BadInput, Refused
@@ -19,7 +18,7 @@ from skillopt_mcp.core.limits import PATCH_EDITS
 from skillopt_mcp.core.next_step import NextStep
 from skillopt_mcp.core.results import EditOutcome, Proposed
 from skillopt_mcp.core.skills import MAIN_FILE, SkillFiles, short
-from skillopt_mcp.core.text import quoted
+from skillopt_mcp.core.text import quoted, storable
 from skillopt_mcp.documents.diffs import edits_between, first_and_last, unified_diff
 from skillopt_mcp.documents.edits import apply_patch
 from skillopt_mcp.documents.lint import introduced

@@ -33,8 +33,8 @@ from skillopt_mcp.core.errors import BadInput
 from skillopt_mcp.core.evidence import TestReport, Verdict
 from skillopt_mcp.core.judging import Score
 from skillopt_mcp.core.next_step import NextStep
-from skillopt_mcp.core.results import Result, SplitCounts, StepRow
-from skillopt_mcp.core.skills import MAIN_FILE
+from skillopt_mcp.core.results import Result, StepRow
+from skillopt_mcp.core.skills import MAIN_FILE, SplitCounts
 from skillopt_mcp.core.tasks import Split, Task
 from skillopt_mcp.gates.promotion import Walk, alpha_of
 from skillopt_mcp.gates.rounds import DEFAULT_MARGIN

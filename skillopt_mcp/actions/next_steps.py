@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from skillopt_mcp.core.advice import advise
 from skillopt_mcp.core.candidates import GATE, Candidate, rolled_back
 from skillopt_mcp.core.next_step import NextStep, SkillState
 from skillopt_mcp.core.skills import Skill, short
-from skillopt_mcp.gates.rounds import DEFAULT_MARGIN
 from skillopt_mcp.store.files import is_locked
-from skillopt_mcp.store.opening import Store
 from skillopt_mcp.store.pending import Pending
 from skillopt_mcp.workspace.skill_folders import handle
+
+if TYPE_CHECKING:
+    from skillopt_mcp.store.opening import Store
 
 LEAST_SHORTENING = 0.05
 
@@ -22,6 +24,8 @@ def is_reason_to_promote(store: Store, candidate: Candidate, verdict: str) -> bo
     """Whether a verdict is a reason to promote: better, or no worse by the default margin and 5 % shorter."""
     if verdict != "no_worse":
         return verdict == "better"
+    from skillopt_mcp.gates.rounds import DEFAULT_MARGIN  # noqa: PLC0415 (listing skills takes no pydantic)
+
     tests = [
         row
         for row in store.tests.list_of(candidate.skill_id, candidate.base_version, candidate.version_id)

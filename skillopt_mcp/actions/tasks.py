@@ -20,7 +20,7 @@ from skillopt_mcp.backends.programs import CommandRunner
 from skillopt_mcp.backends.wrappers import judges_for
 from skillopt_mcp.core import limits
 from skillopt_mcp.core.advice import ENOUGH_SCORED, advise, reviewing
-from skillopt_mcp.core.calls import Call, Question, Reply, storable
+from skillopt_mcp.core.calls import Call, Question, Reply
 from skillopt_mcp.core.commands import RegisteredCommand
 from skillopt_mcp.core.errors import BackendError, BadInput, NotFound, Refused
 from skillopt_mcp.core.evidence import Attempted
@@ -29,10 +29,10 @@ from skillopt_mcp.core.next_step import NextStep, SkillState
 from skillopt_mcp.core.notes import Note
 from skillopt_mcp.core.redacting import KnownSecrets, find_secrets, redact
 from skillopt_mcp.core.replies import CheckReply
-from skillopt_mcp.core.results import Rejected, Result, SplitCounts, TasksAdded
-from skillopt_mcp.core.skills import Skill
+from skillopt_mcp.core.results import Rejected, Result, TasksAdded
+from skillopt_mcp.core.skills import Skill, SplitCounts
 from skillopt_mcp.core.tasks import NewTask, Split, Task
-from skillopt_mcp.core.text import quoted
+from skillopt_mcp.core.text import quoted, storable
 from skillopt_mcp.store.opening import Store
 from skillopt_mcp.tasks.environments.base import Environment
 from skillopt_mcp.tasks.environments.registry import check_left, environment_names, tasks_of

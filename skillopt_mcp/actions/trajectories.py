@@ -14,13 +14,13 @@ from pydantic import JsonValue
 from skillopt_mcp.actions.transcripts import SelfRecorded
 from skillopt_mcp.core import limits
 from skillopt_mcp.core.advice import ENOUGH_SCORED
-from skillopt_mcp.core.calls import Message, messages_json, parse_messages, storable
+from skillopt_mcp.core.calls import Message, messages_json, parse_messages
 from skillopt_mcp.core.errors import BadInput, NotFound
 from skillopt_mcp.core.next_step import NextStep
 from skillopt_mcp.core.redacting import Redactor
 from skillopt_mcp.core.results import Recorded, RecordOutcome
 from skillopt_mcp.core.skills import Skill, short
-from skillopt_mcp.core.text import or_more, quoted
+from skillopt_mcp.core.text import or_more, quoted, storable
 from skillopt_mcp.store.erasing import Erasing, ErasureFilter
 from skillopt_mcp.store.pending import MOST_COUNTED
 from skillopt_mcp.store.trajectories import NewTrajectory

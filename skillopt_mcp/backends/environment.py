@@ -11,10 +11,10 @@ from typing import cast
 from skillopt_mcp.backends.base import FATAL, FAULTS, BackendFault, unusable_usage
 from skillopt_mcp.backends.registry import backend
 from skillopt_mcp.backends.user_backend import unusable
-from skillopt_mcp.core.calls import EVALUATION, Call, Reply, Rollout, Usage, storable
+from skillopt_mcp.core.calls import EVALUATION, Call, Reply, Rollout, Usage
 from skillopt_mcp.core.errors import BackendError, BadInput
 from skillopt_mcp.core.judging import Score
-from skillopt_mcp.core.text import quoted
+from skillopt_mcp.core.text import quoted, storable
 from skillopt_mcp.tasks.environments.base import Rolled, RolloutFailed, RollsOut, rolls_out
 from skillopt_mcp.tasks.environments.registry import SHOWN, foreign, is_stop, open_environment, raised, said_by
 from skillopt_mcp.tasks.judges.kinds.reported import environment_evaluation

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from skillopt_mcp.backends.agents.places import FolderPaths
 from skillopt_mcp.backends.supervisor import Exit, Supervised
-from skillopt_mcp.core.calls import storable
+from skillopt_mcp.core.text import storable
 
 MAX_OUTPUT_BYTES = 64 << 20
 MAX_ERROR_BYTES = 16 << 10

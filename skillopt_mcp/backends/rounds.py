@@ -13,8 +13,9 @@ from skillopt_mcp.backends.base import FATAL, Backend, BackendFault, concurrency
 from skillopt_mcp.backends.spending import MAX_PAUSE_S, ONE_CHANCE, POLICIES, Budget, Pause, too_long, wait_before_next
 from skillopt_mcp.core import tracing
 from skillopt_mcp.core.budgets import Cost, Spent
-from skillopt_mcp.core.calls import NOTHING, Call, Fault, Reply, Usage, served_name, storable, storable_messages
+from skillopt_mcp.core.calls import NOTHING, Call, Fault, Reply, Usage, served_name, storable_messages
 from skillopt_mcp.core.errors import Outage, TurnedDown
+from skillopt_mcp.core.text import storable
 from skillopt_mcp.store.calls import Calls, Claim, FailedSend, Settled, Settlement
 from skillopt_mcp.store.files import Owner
 

@@ -10,9 +10,10 @@ from pydantic import BaseModel
 
 from skillopt_mcp.backends.agents.working_copy import folder_name
 from skillopt_mcp.backends.api.prompts import lenient_schema
-from skillopt_mcp.core.calls import Call, Question, Rollout, storable
+from skillopt_mcp.core.calls import Call, Question, Rollout
 from skillopt_mcp.core.replies import SCHEMAS
 from skillopt_mcp.core.skills import MAIN_FILE, is_memory
+from skillopt_mcp.core.text import storable
 from skillopt_mcp.documents.frontmatter import body_of
 from skillopt_mcp.prompts.rendering import fence
 from skillopt_mcp.tasks.judges.judging import leaves

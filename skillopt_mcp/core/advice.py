@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-
-from pydantic import JsonValue
+from typing import TYPE_CHECKING
 
 from skillopt_mcp.core.next_step import Action, CandidateState, NextStep, SkillState
 from skillopt_mcp.core.text import counted
+
+if TYPE_CHECKING:
+    from pydantic import JsonValue
 
 MIN_TRAIN, MIN_HELD_OUT = 1, 8
 ROLLOUTS = 8  # attempts to learn from in one proposal: a minibatch of SkillOpt's reflection

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from skillopt_mcp.core.calls import Call, Usage
+if TYPE_CHECKING:
+    from skillopt_mcp.core.calls import Call, Usage
 
 FREE_STAGE = "check"
 

@@ -12,6 +12,7 @@ from pydantic_core import from_json, to_json
 
 from skillopt_mcp.core.skills import SkillFiles, is_memory
 from skillopt_mcp.core.tasks import Task
+from skillopt_mcp.core.text import storable
 
 HOST = "host"
 """The backend that is the agent which a server serves, and the owner of its open calls: no process, without a lock."""
@@ -234,11 +235,6 @@ def messages_json(messages: Sequence[Message]) -> str:
 def parse_messages(text: str) -> tuple[Message, ...]:
     """Return the messages of a text written by `messages_json`."""
     return tuple(Message(*row) for row in from_json(text)) if text else ()
-
-
-def storable(text: str) -> str:
-    """Return text without lone surrogates, which a model's JSON may hold and no store takes; each becomes U+FFFD."""
-    return text if text.isascii() else text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def storable_messages(messages: tuple[Message, ...]) -> tuple[Message, ...]:

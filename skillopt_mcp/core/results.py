@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from skillopt_mcp.core.evidence import EvidenceKind, Metric, TestReport, Verdict
 from skillopt_mcp.core.next_step import NextStep
 from skillopt_mcp.core.notes import Note
+from skillopt_mcp.core.skills import SkillRow, SplitCounts
 
 
 class Result(BaseModel):
@@ -47,14 +48,6 @@ class Rejected(BaseModel):
 
     index: int
     reason: str
-
-
-class SplitCounts(BaseModel):
-    """Stored tasks per split."""
-
-    train: int = 0
-    val: int = 0
-    test: int = 0
 
 
 class TasksAdded(Result):
@@ -249,41 +242,6 @@ class Promoted(Result):
     reason: str = ""
     undo: NextStep | None = None
     permit: NextStep | None = None
-
-
-class PromotedAway(BaseModel):
-    """What a standing permission alone promoted since a person last looked: the commands that show and undo it."""
-
-    note: Literal["promoted while you were away"] = "promoted while you were away"
-    at: str
-    version: str
-    previous_version: str
-    diff: str
-    undo: str
-
-
-class SkillRow(BaseModel):
-    """One skill: found on disk (tracked or not), with what has been gathered for it.
-
-    `approved` are the candidates (or versions to roll back to) that a person agreed to and nothing has used yet.
-    `n_unscored` counts the newest attempts without a score, up to 100; `n_new` those since the
-    last proposal, up to 10,000.
-    """
-
-    name: str
-    path: str
-    tracked: bool
-    live_version: str | None = None
-    best_version: str | None = None
-    splits: SplitCounts = Field(default_factory=SplitCounts)
-    n_trajectories: int = 0
-    n_new: int = 0
-    n_unscored: int = 0
-    open_candidates: int = 0
-    approved: list[str] = Field(default_factory=list)
-    promotable: bool = False
-    away: PromotedAway | None = Field(default=None, description="Pass it on to the user, with both commands")
-    next_step: NextStep
 
 
 class SkillList(Result):

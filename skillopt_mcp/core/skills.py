@@ -1,4 +1,4 @@
-"""Skills: the files of one skill at one moment, and the named snapshots of them."""
+"""Skills: the files of one skill at one moment, the named snapshots of them, and a skill in a list."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal, NamedTuple
+
+from skillopt_mcp.core.next_step import NextStep
 
 MAIN_FILE = "SKILL.md"
 MEMORY_FILES = ("CLAUDE.md", "AGENTS.md")
@@ -93,6 +95,52 @@ class DocumentVersion(NamedTuple):
 
     skill_id: int
     version: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SplitCounts:
+    """Stored tasks per split."""
+
+    train: int = 0
+    val: int = 0
+    test: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PromotedAway:
+    """What a standing permission alone promoted since a person last looked: the commands that show and undo it."""
+
+    note: Literal["promoted while you were away"] = "promoted while you were away"
+    at: str
+    version: str
+    previous_version: str
+    diff: str
+    undo: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SkillRow:
+    """One skill: found on disk (tracked or not), with what has been gathered for it.
+
+    `approved` are the candidates (or versions to roll back to) that a person agreed to and nothing has used yet.
+    `n_unscored` counts the newest attempts without a score, up to 100; `n_new` those since the
+    last proposal, up to 10,000. Pass `away` on to the user, with both commands.
+    """
+
+    name: str
+    path: str
+    tracked: bool
+    live_version: str | None = None
+    best_version: str | None = None
+    splits: SplitCounts = field(default_factory=SplitCounts)
+    n_trajectories: int = 0
+    n_new: int = 0
+    n_unscored: int = 0
+    open_candidates: int = 0
+    approved: list[str] = field(default_factory=list)
+    promotable: bool = False
+    away: PromotedAway | None = None
+    next_step: NextStep
 
 
 def files_digest(files: Iterable[tuple[str, bool, str]]) -> str:

@@ -260,3 +260,25 @@ def _collides(new: list[tuple[str, str]], other: str) -> bool:
 def _folded(part: str) -> str:
     """Return a name as a disk sees it that ignores case and how an accent is written."""
     return unicodedata.normalize("NFC", unicodedata.normalize("NFC", part).casefold())
+
+
+def storable(text: str) -> str:
+    """Return text without lone surrogates, which a model's JSON may hold and no store takes; each becomes U+FFFD."""
+    return text if text.isascii() else text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+def truncate_middle(text: str, limit: int) -> str:
+    """Return `text` in at most `limit` characters: lines of its middle give way to a note of how many are gone."""
+    if len(text) <= limit:
+        return text
+    room = limit - len(_cut_note(len(text)))
+    if room < 2:
+        return text[: max(limit, 0)]
+    head, tail = text[: room - room // 2], text[len(text) - room // 2 :]
+    head = head[: head.rfind("\n") + 1] or head
+    tail = tail[tail.find("\n") + 1 :] or tail
+    return head + _cut_note(len(text) - len(head) - len(tail)) + tail
+
+
+def _cut_note(n_characters: int) -> str:
+    return f"\n[... {n_characters} characters left out ...]\n"

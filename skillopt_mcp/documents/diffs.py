@@ -107,19 +107,6 @@ def changed_lines(before: SkillFiles, after: SkillFiles) -> list[list[str]]:
     return [_file_lines(old, new) for old, new in sides if old != new]
 
 
-def truncate_middle(text: str, limit: int) -> str:
-    """Return `text` in at most `limit` characters: lines of its middle give way to a note of how many are gone."""
-    if len(text) <= limit:
-        return text
-    room = limit - len(_cut_note(len(text)))
-    if room < 2:
-        return text[: max(limit, 0)]
-    head, tail = text[: room - room // 2], text[len(text) - room // 2 :]
-    head = head[: head.rfind("\n") + 1] or head
-    tail = tail[tail.find("\n") + 1 :] or tail
-    return head + _cut_note(len(text) - len(head) - len(tail)) + tail
-
-
 def first_and_last(text: str, n: int, rest: str) -> str:
     """Return the first and the last of `n` lines of a text, with how many are left out between; `rest` says where."""
     lines = text.splitlines(keepends=True)
@@ -128,10 +115,6 @@ def first_and_last(text: str, n: int, rest: str) -> str:
     n_last = n // 3
     note = f"[... {len(lines) - n} lines left out: {rest} ...]\n"
     return "".join([*lines[: n - n_last], note, *lines[len(lines) - n_last :]])
-
-
-def _cut_note(n_characters: int) -> str:
-    return f"\n[... {n_characters} characters left out ...]\n"
 
 
 def _file_lines(old: SkillFile | None, new: SkillFile | None) -> list[str]:

@@ -9,8 +9,8 @@ from pydantic import BaseModel, ConfigDict
 
 from skillopt_mcp.core.candidates import CandidateOrigin, PromotionKind
 from skillopt_mcp.core.evidence import EvidenceKind, TestReport
-from skillopt_mcp.core.results import EditOutcome, Result, SplitCounts, UnitRow
-from skillopt_mcp.core.skills import Origin
+from skillopt_mcp.core.results import EditOutcome, Result, UnitRow
+from skillopt_mcp.core.skills import Origin, SplitCounts
 from skillopt_mcp.core.text import shown
 from skillopt_mcp.workspace.workspace import shortened
 

@@ -61,7 +61,7 @@ def export_run(workspace: Workspace, run_id: str, folder: Path) -> Exported:
         # The file that names the run comes first.
         frozen = {name: value for name, value in asdict(run).items() if name != "result"}
         frozen |= {name: json.loads(frozen[name]) for name in ("config", "prompts")}
-        frozen["n_tasks"] = n_tasks_of(workspace, run).model_dump()
+        frozen["n_tasks"] = asdict(n_tasks_of(workspace, run))
         contents = {RUN_FILE: _json(frozen), **dict(_contents(workspace, run, steps, best))}
         written = [path for path, content in contents.items() if _put(folder / path, content)]
         _put_folder(folder / BEST, best)

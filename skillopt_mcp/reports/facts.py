@@ -22,16 +22,17 @@ from skillopt_mcp.core.candidates import Candidate
 from skillopt_mcp.core.errors import NotFound
 from skillopt_mcp.core.evidence import Mean, TestReport
 from skillopt_mcp.core.next_step import NextStep
-from skillopt_mcp.core.results import HistoryRow, SkillRow, UnitRow
+from skillopt_mcp.core.results import HistoryRow, UnitRow
 from skillopt_mcp.core.runs import Run, StepRecord
-from skillopt_mcp.core.skills import Skill, short
-from skillopt_mcp.core.text import quoted, shown
-from skillopt_mcp.documents.diffs import truncate_middle, unified_diff
+from skillopt_mcp.core.skills import Skill, SkillRow, short
+from skillopt_mcp.core.text import quoted, shown, truncate_middle
+from skillopt_mcp.documents.diffs import unified_diff
 from skillopt_mcp.gates.promotion import Walk, walk_of
 from skillopt_mcp.gates.search import metric_value
 from skillopt_mcp.gates.verdicts import by_change
+from skillopt_mcp.reports.history import history
 from skillopt_mcp.reports.inspecting import describe_sources, latest_decision, visible_verdict
-from skillopt_mcp.reports.listing import history, skill_row, skill_rows
+from skillopt_mcp.reports.listing import skill_row, skill_rows
 from skillopt_mcp.reports.run_report import served_rows
 from skillopt_mcp.store.files import is_locked
 from skillopt_mcp.store.promotion_tests import TestAnswer, TestRow

@@ -19,8 +19,8 @@ from skillopt_mcp.core.candidates import GATE, Candidate, Decision, Promotion, r
 from skillopt_mcp.core.edits import UNSHOWN, Edit
 from skillopt_mcp.core.errors import NotFound
 from skillopt_mcp.core.next_step import NextStep
-from skillopt_mcp.core.results import EditOutcome, SplitCounts
-from skillopt_mcp.core.skills import Skill, short
+from skillopt_mcp.core.results import EditOutcome
+from skillopt_mcp.core.skills import Skill, SplitCounts, short
 from skillopt_mcp.core.text import counted, quoted, shown
 from skillopt_mcp.documents.diffs import unified_diff
 from skillopt_mcp.documents.lint import introduced
@@ -185,7 +185,7 @@ def _skill_lines(workspace: Workspace, skill: Skill, detail: SkillDetail, troubl
     lines += [
         f"live version {detail.live_version}{_label(unproven=detail.unproven)}; see it with "
         f"{detail.name}@{detail.live_version}",
-        f"tasks: {', '.join(f'{split} {n}' for split, n in detail.splits)}{removed}",
+        f"tasks: {', '.join(f'{split} {n}' for split, n in asdict(detail.splits).items())}{removed}",
         f"standing permission: {given}",
         *_describe_approvals(detail.approvals),
     ]

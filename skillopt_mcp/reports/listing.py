@@ -2,27 +2,23 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shlex
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
-
-from pydantic import JsonValue
+from typing import TYPE_CHECKING
 
 from skillopt_mcp.actions.next_steps import skill_states
 from skillopt_mcp.core.advice import advise
 from skillopt_mcp.core.candidates import GATE, Promotion
 from skillopt_mcp.core.errors import BadSkill
-from skillopt_mcp.core.evidence import ACCEPTED
 from skillopt_mcp.core.next_step import NextStep, SkillState
-from skillopt_mcp.core.results import History, HistoryRow, PromotedAway, SkillList, SkillRow, SplitCounts
-from skillopt_mcp.core.skills import Skill, short
-from skillopt_mcp.documents.diffs import unified_diff
+from skillopt_mcp.core.skills import PromotedAway, Skill, SkillRow, SplitCounts, short
 from skillopt_mcp.store.files import is_locked
 from skillopt_mcp.store.pending import Pending
-from skillopt_mcp.store.tasks import Retirement
 from skillopt_mcp.workspace.skill_folders import (  # fmt: skip
     find_skill_folders,
     handle,
@@ -33,6 +29,9 @@ from skillopt_mcp.workspace.skill_folders import (  # fmt: skip
     skill_name,
 )
 from skillopt_mcp.workspace.workspace import Workspace, page_start, shortened
+
+if TYPE_CHECKING:
+    from skillopt_mcp.core.results import SkillList
 
 PAGE = 15
 PAGE_BYTES = 9_000
@@ -50,6 +49,9 @@ def list_skills(workspace: Workspace, cursor: str | None = None) -> SkillList:
 
     The next step is that of the most pressing skill of all that are tracked.
     """
+    # A terminal's list needs no schema: to load pydantic takes as long as all the rest.
+    from skillopt_mcp.core.results import SkillList  # noqa: PLC0415
+
     start, roots = page_start(cursor), workspace.roots()
     tracked, untracked = _find_skills(workspace, roots)
     rows = skill_rows(workspace, tracked[start : start + PAGE], roots)
@@ -58,7 +60,7 @@ def list_skills(workspace: Workspace, cursor: str | None = None) -> SkillList:
     first = max(0, start - len(tracked))
     rows += [_untracked(workspace, path, roots) for path in untracked[first : first + n_left]]
     for row in rows:
-        n_bytes += len(row.model_dump_json().encode())
+        n_bytes += len(json.dumps(asdict(row), ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace"))
         if shown and n_bytes > PAGE_BYTES:
             break
         shown.append(row)
@@ -199,63 +201,3 @@ def _is_as_stored(skill: Skill) -> bool:
     except BadSkill:
         return False
     return same and os.path.realpath(path) == skill.path
-
-
-def history(workspace: Workspace, skill: str) -> History:
-    """Return the promotions and rollbacks of a skill, newest first. Raises NotFound."""
-    # To list skills takes none of what this imports.
-    from skillopt_mcp.actions.promotions.consent import declined_changes  # noqa: PLC0415
-
-    tracked = workspace.kept(skill)
-    rows = [
-        HistoryRow(
-            at=each.created_at,
-            kind=each.kind,
-            version=short(each.to_version),
-            previous_version=short(each.from_version),
-            candidate_id=each.candidate_id,
-            verdict="accepted" if workspace.is_agents and each.verdict in ACCEPTED else each.verdict,
-            by=each.agreed,
-        )
-        for each in workspace.store.promotions.list_promotions(tracked.id)
-    ]
-    gone = workspace.store.retirements.list_retired(tracked.id).values()
-    retired = [_retired(each) for each in gone if not (workspace.is_agents and each.split == "test")]
-    return History(
-        skill=tracked.name, rows=rows, retired=retired[::-1],
-        declined=declined_changes(workspace, tracked.id),
-        next_step=_undo(workspace, tracked, rows[0]) if rows else None,
-    )  # fmt: skip
-
-
-def _undo(workspace: Workspace, skill: Skill, last: HistoryRow) -> NextStep:
-    """What undoes the last change, or an edit that was made since; first of all what mends a broken folder."""
-    if workspace.trouble(skill):
-        return skill_row(workspace, skill).next_step
-    arguments: dict[str, JsonValue] = {"skill": handle(workspace.store, skill)}
-    if last.version != short(skill.live_version):
-        arguments |= {"version": last.version, "over_edit": True}
-        return NextStep(action="rollback_skill", arguments=arguments, why="the files were edited since")
-    # Without a version, a rollback after a rollback would go further back.
-    if last.kind == "rollback":
-        arguments["version"] = last.previous_version
-    return NextStep(action="rollback_skill", arguments=arguments, why="undoes the last change")
-
-
-def _retired(retirement: Retirement) -> str:
-    reason = f": {retirement.reason}" if retirement.reason else ""
-    return f"{retirement.at} task '{retirement.name}' ({retirement.split}){reason}"
-
-
-def diff_versions(workspace: Workspace, skill: str, old: str | None = None, new: str | None = None) -> str:
-    """Return the unified diff between two versions; by default from the last promotion's parent to the live file."""
-    tracked = workspace.kept(skill)
-    store = workspace.store
-    new_id = store.skills.get_version(tracked.id, new).id if new else tracked.live_version
-    if old:
-        old_id = store.skills.get_version(tracked.id, old).id
-    else:
-        changes = store.promotions.list_promotions(tracked.id)
-        old_id = changes[0].from_version if changes else tracked.live_version
-    files = (store.skills.get_files(tracked.id, old_id), store.skills.get_files(tracked.id, new_id))
-    return unified_diff(*files, tracked.name)

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import asdict
 
 from skillopt_mcp.backends.spending import describe_failures, describe_most
 from skillopt_mcp.core.budgets import FREE_STAGE, NO_CAPS
-from skillopt_mcp.core.results import Proposed, Replayed, SplitCounts
+from skillopt_mcp.core.results import Proposed, Replayed
 from skillopt_mcp.core.runs import Run, StepRecord
-from skillopt_mcp.core.skills import short
+from skillopt_mcp.core.skills import SplitCounts, short
 from skillopt_mcp.core.text import counted
 from skillopt_mcp.gates.verdicts import describe
 from skillopt_mcp.reports.details import ServedRow
@@ -81,7 +82,7 @@ def figures_of(workspace: Workspace, run: Run) -> dict[str, object]:
     """Return the figures of a run's tables as fields: the sizes of its splits, what was sent, and what used it."""
     used = account(workspace.store, run.id, is_sealed=workspace.is_agents)
     return {
-        "n_tasks": n_tasks_of(workspace, run).model_dump(),
+        "n_tasks": asdict(n_tasks_of(workspace, run)),
         **used.summary.model_dump(mode="json"),
         "used": [row.model_dump(mode="json") for row in used.table],
         "served": [row.model_dump() for row in served_rows(workspace, run.id)],

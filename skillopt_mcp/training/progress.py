@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-from skillopt_mcp.core.runs import StepRecord
+if TYPE_CHECKING:
+    from skillopt_mcp.core.runs import StepRecord
 
 
 @dataclass(frozen=True, slots=True)

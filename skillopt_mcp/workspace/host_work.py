@@ -19,7 +19,7 @@ from skillopt_mcp.backends.work import ANSWER, SCHEMA, SCORE, TOOL_CALLS, asked_
 from skillopt_mcp.backends.wrappers import redacted
 from skillopt_mcp.core import limits
 from skillopt_mcp.core.budgets import Cost
-from skillopt_mcp.core.calls import NO_TOOL_CALL, TOOL_CALL, Call, Message, Reply, Role, Rollout, storable
+from skillopt_mcp.core.calls import NO_TOOL_CALL, TOOL_CALL, Call, Message, Reply, Role, Rollout
 from skillopt_mcp.core.candidates import Candidate
 from skillopt_mcp.core.edits import Edit, Patch
 from skillopt_mcp.core.errors import BadInput
@@ -28,7 +28,7 @@ from skillopt_mcp.core.next_step import NextStep
 from skillopt_mcp.core.replies import AwareReply, PatchReply
 from skillopt_mcp.core.results import Foreseen, Receipt, WorkEstimate, WorkItem
 from skillopt_mcp.core.tasks import Task
-from skillopt_mcp.core.text import counted, quoted
+from skillopt_mcp.core.text import counted, quoted, storable
 from skillopt_mcp.documents.edits import apply_patch
 from skillopt_mcp.prompts.parsing import parse_reply
 from skillopt_mcp.store.leases import Answered, Failing, GivenUp, Lease, Offer, Taken, Term

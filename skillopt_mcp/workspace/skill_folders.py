@@ -14,12 +14,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from skillopt_mcp.core.calls import storable
 from skillopt_mcp.core.candidates import Promotion
 from skillopt_mcp.core.errors import BadSkill, NotFound, Refused, StoreError
 from skillopt_mcp.core.limits import FILE_BYTES, MIB, SKILL_BYTES, SKILL_DEPTH, SKILL_FILES
 from skillopt_mcp.core.skills import MAIN_FILE, MEMORY_FILES, Skill, SkillFile, SkillFiles, is_memory, short
-from skillopt_mcp.core.text import is_passed_over, is_too_deep, is_unfit, quoted
+from skillopt_mcp.core.text import is_passed_over, is_too_deep, is_unfit, quoted, storable
 from skillopt_mcp.documents.live_files import find_file, replace_files, sweep
 from skillopt_mcp.store.files import lock_run
 from skillopt_mcp.store.opening import Store

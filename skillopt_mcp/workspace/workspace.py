@@ -23,8 +23,7 @@ from skillopt_mcp.core.errors import BadInput, BadSkill
 from skillopt_mcp.core.limits import SESSION_CHARACTERS
 from skillopt_mcp.core.results import Result
 from skillopt_mcp.core.skills import Skill, SkillFiles, is_memory
-from skillopt_mcp.core.text import quoted
-from skillopt_mcp.documents.diffs import truncate_middle
+from skillopt_mcp.core.text import quoted, truncate_middle
 from skillopt_mcp.store.files import Owner
 from skillopt_mcp.store.opening import Store
 from skillopt_mcp.training.progress import Notify, Progress, silent

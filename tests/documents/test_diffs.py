@@ -9,7 +9,8 @@ from pathlib import Path
 from corpus import DOCUMENTS, skill
 
 from skillopt_mcp.core.skills import SkillFile, SkillFiles
-from skillopt_mcp.documents.diffs import changed_lines, truncate_middle, unified_diff
+from skillopt_mcp.core.text import truncate_middle
+from skillopt_mcp.documents.diffs import changed_lines, unified_diff
 
 
 def test_the_changed_lines_stand_with_their_marks_file_by_file() -> None:

@@ -15,7 +15,7 @@ from skillopt_mcp.actions.promotions.promoting import check_promotion, promote_s
 from skillopt_mcp.actions.promotions.review import question_of_promotion
 from skillopt_mcp.admin.verify import verify_store
 from skillopt_mcp.core.candidates import AgreedBy, Promotion, PromotionKind, rolled_back
-from skillopt_mcp.reports.listing import history
+from skillopt_mcp.reports.history import history
 from skillopt_mcp.workspace.workspace import Workspace
 
 SECRET = "blue-Gecko7-harbour"

@@ -15,6 +15,7 @@ from skillopt_mcp.backends.environment import Rolling
 from skillopt_mcp.backends.world import make_tasks
 from skillopt_mcp.core.errors import BadInput
 from skillopt_mcp.core.results import Rejected
+from skillopt_mcp.core.skills import SplitCounts
 from skillopt_mcp.core.tasks import SPLITS, NewTask, Split, Task
 from skillopt_mcp.tasks.environments.base import Rolled
 from skillopt_mcp.tasks.judges.judging import parse_judge
@@ -177,7 +178,7 @@ def test_a_folder_of_splits_is_taken_as_it_is(place: Place) -> None:
         questions(folder / split / "items.jsonl", range(n * 100, n * 100 + n))
     (folder / "test" / "more.jsonl").write_text('{"question": "bad"}\n')
     added = add_data_set(workspace, str(place.skill), folder, split_plan("split_dir"))
-    assert added.splits.model_dump() == {"train": 4, "val": 3, "test": 2}
+    assert added.splits == SplitCounts(train=4, val=3, test=2)
     assert added.rejected == [
         Rejected(index=9, reason="the question has no answers: give answers, a list of texts any one of which is right")
     ]

@@ -12,7 +12,8 @@ from skillopt_mcp.actions.promotions.consent import Consent, NeedsPerson, agree,
 from skillopt_mcp.actions.promotions.promoting import check_promotion, promote_skill, rollback_skill
 from skillopt_mcp.actions.runs import start_run
 from skillopt_mcp.actions.trajectories import Recording, record_trajectory
-from skillopt_mcp.core.results import EditOutcome, SplitCounts
+from skillopt_mcp.core.results import EditOutcome
+from skillopt_mcp.core.skills import SplitCounts
 from skillopt_mcp.reports.details import (
     ApprovalRow,
     CandidateDetail,

@@ -16,7 +16,8 @@ from skillopt_mcp.actions.promotions.review import review_rollback
 from skillopt_mcp.actions.runs import describe_running, resume_step, start_run, unfinished_run
 from skillopt_mcp.actions.tasks import check_stored
 from skillopt_mcp.core.errors import BadInput, NotFound
-from skillopt_mcp.reports.listing import history, list_skills
+from skillopt_mcp.reports.history import history
+from skillopt_mcp.reports.listing import list_skills
 from skillopt_mcp.training.config import Config
 from skillopt_mcp.workspace.skill_folders import called, find_folder, skill_roots
 from skillopt_mcp.workspace.skills import move_skill

@@ -17,7 +17,7 @@ from skillopt_mcp.actions.promotions.promoting import promote_skill
 from skillopt_mcp.actions.runs import start_run
 from skillopt_mcp.actions.trajectories import Recording, record_trajectory
 from skillopt_mcp.backends.scripted import Scripted
-from skillopt_mcp.core.results import SkillRow
+from skillopt_mcp.core.skills import SkillRow
 from skillopt_mcp.reports.facts import gather_skills
 from skillopt_mcp.reports.listing import PAGE, list_skills
 from skillopt_mcp.store.pool import Pool

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,9 +15,10 @@ from skillopt_mcp.actions.tasks import add_tasks
 from skillopt_mcp.actions.trajectories import Recording, record_trajectory
 from skillopt_mcp.admin.verify import verify_store
 from skillopt_mcp.core.errors import BadInput, BadSkill, Busy, NotFound, Refused
-from skillopt_mcp.core.results import SkillRow
+from skillopt_mcp.core.skills import SkillRow
+from skillopt_mcp.reports.history import diff_versions, history
 from skillopt_mcp.reports.inspecting import inspect
-from skillopt_mcp.reports.listing import diff_versions, history, list_skills
+from skillopt_mcp.reports.listing import list_skills
 from skillopt_mcp.store.files import lock_run
 from skillopt_mcp.workspace.skill_folders import lock_name
 from skillopt_mcp.workspace.skills import forget_skill, move_skill
@@ -42,7 +44,7 @@ def test_a_skill_whose_folder_is_gone_keeps_its_counts_and_says_what_to_do(place
     before = rows(workspace)["ledger-clerk"]
     renamed(place)
     row = rows(workspace)["ledger-clerk"]
-    assert row.model_copy(update={"next_step": before.next_step}) == before
+    assert replace(row, next_step=before.next_step) == before
     assert (row.splits.val, row.n_trajectories) == (30, 1)
     assert row.next_step.action == "skills move"
     with pytest.raises(BadSkill, match="skills move"):

@@ -18,7 +18,7 @@ from skillopt_mcp.actions.promotions.promoting import promote_skill, rollback_sk
 from skillopt_mcp.backends.world import make_skill
 from skillopt_mcp.core.errors import BadInput, BadSkill, Busy, Refused
 from skillopt_mcp.documents import live_files as livefiles
-from skillopt_mcp.reports.listing import history
+from skillopt_mcp.reports.history import history
 from skillopt_mcp.store.files import lock_run
 from skillopt_mcp.workspace.skill_folders import lock_name, read_skill, recover
 from skillopt_mcp.workspace.workspace import Workspace

@@ -20,7 +20,7 @@ import skillopt_mcp
 from skillopt_mcp import BadInput, Config, NewTask, Rolled, SkillOptError, Trained, train
 from skillopt_mcp.api import StageName
 from skillopt_mcp.core.evidence import Solved
-from skillopt_mcp.core.skills import SkillFiles
+from skillopt_mcp.core.skills import SkillFiles, SplitCounts
 from skillopt_mcp.core.tasks import Split, Task
 from skillopt_mcp.tasks.judges.judging import parse_judge
 
@@ -85,7 +85,7 @@ def test_lists_and_functions_are_enough(place: Place, store: Path, target: objec
     assert found.test.solved == Solved(before=0.0, after=1.0)
     assert LESSON in found.best_skill
     assert place.main.read_bytes() == before
-    assert found.n_tasks.model_dump() == {"train": 8, "val": 8, "test": 8}
+    assert found.n_tasks == SplitCounts(train=8, val=8, test=8)
     assert found.usage.n_sent == sum(row.n_calls for row in found.usage.stages if not row.test)
     assert len(str(found).splitlines()) == 5
     assert (found.skill_path, found.store_path) == (str(place.skill), str(store))

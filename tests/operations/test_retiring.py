@@ -12,8 +12,8 @@ from skillopt_mcp.admin.verify import verify_store
 from skillopt_mcp.core.budgets import Caps
 from skillopt_mcp.core.errors import BadInput, Busy, CapReached, NotFound
 from skillopt_mcp.core.tasks import Task
+from skillopt_mcp.reports.history import history
 from skillopt_mcp.reports.inspecting import inspect
-from skillopt_mcp.reports.listing import history
 from skillopt_mcp.training.config import Config
 from skillopt_mcp.workspace.workspace import Workspace
 

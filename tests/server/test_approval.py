@@ -7,7 +7,7 @@ from full_server import LESSONS, NO, YES, Person, World, call, with_client
 from mcp import Client
 from mcp_types import ElicitRequestParams, ElicitResult, ErrorData, ListToolsResult
 
-from skillopt_mcp.reports.listing import history
+from skillopt_mcp.reports.history import history
 from skillopt_mcp.server.app import NEEDS_A_PERSON
 
 ERAS = pytest.mark.parametrize("era", ["auto", "legacy"])

@@ -11,7 +11,7 @@ from mcp_types import ElicitResult
 
 from skillopt_mcp.actions.promotions.consent import permit
 from skillopt_mcp.admin.verify import verify_store
-from skillopt_mcp.reports.listing import history
+from skillopt_mcp.reports.history import history
 
 EDIT = {"op": "append", "content": LESSONS}
 AT = "[0-2][0-9]:[0-5][0-9]"

@@ -16,7 +16,7 @@ from mcp import Client
 from benchmarks.host_agent import Agent
 from skillopt_mcp.actions.promotions.consent import permit
 from skillopt_mcp.core.calls import Call, Reply
-from skillopt_mcp.reports.listing import history
+from skillopt_mcp.reports.history import history
 from skillopt_mcp.server import tools
 
 FIGURES = ("solved", "gain", "units", "better", "worse", "p_bound", "verdict_")

@@ -8,8 +8,9 @@ from functools import cache
 
 from pydantic import BaseModel
 
-from skillopt_mcp.core.calls import Call, Question, Rollout, storable
+from skillopt_mcp.core.calls import Call, Question, Rollout
 from skillopt_mcp.core.replies import SCHEMAS
+from skillopt_mcp.core.text import storable
 from skillopt_mcp.documents.frontmatter import body_of
 from skillopt_mcp.prompts.rendering import fence
 

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from skillopt_mcp.cli.command import SKILL, Arg, Command, command
 from skillopt_mcp.cli.terminal import Terminal
-from skillopt_mcp.reports.listing import diff_versions
+from skillopt_mcp.reports.history import diff_versions
 
 
 @command("diff", example="diff my-skill", needs_store=True)

@@ -16,8 +16,9 @@ from skillopt_mcp.cli.terminal import Terminal
 from skillopt_mcp.core.text import counted
 from skillopt_mcp.reports.details import PromotionTest
 from skillopt_mcp.reports.export import export_run, export_version
+from skillopt_mcp.reports.history import history
 from skillopt_mcp.reports.inspecting import SHOWN, look_up
-from skillopt_mcp.reports.listing import history, skill_row
+from skillopt_mcp.reports.listing import skill_row
 from skillopt_mcp.reports.run_report import describe_run, figures_of
 from skillopt_mcp.workspace.costs import price_cell
 from skillopt_mcp.workspace.skill_folders import known, version_named

@@ -5,17 +5,20 @@ from __future__ import annotations
 import shlex
 from collections import Counter
 from collections.abc import Sequence
-from typing import Annotated, Any
+from dataclasses import asdict, replace
+from typing import TYPE_CHECKING, Annotated, Any
 
 from skillopt_mcp.cli.command import AGREED, SKILL, Arg, Command, Flag, command
 from skillopt_mcp.cli.terminal import Terminal
 from skillopt_mcp.core.next_step import NextStep
-from skillopt_mcp.core.results import PromotedAway, SkillRow
+from skillopt_mcp.core.skills import PromotedAway, SkillRow
 from skillopt_mcp.core.text import counted, or_more
 from skillopt_mcp.reports.listing import all_skills
 from skillopt_mcp.store.pending import MOST_COUNTED
 from skillopt_mcp.workspace.skill_folders import handle, root_for
-from skillopt_mcp.workspace.skills import Forgotten, Moved, forget_skill, move_skill
+
+if TYPE_CHECKING:
+    from skillopt_mcp.workspace.skills import Forgotten, Moved
 
 _FEW = 10
 
@@ -37,7 +40,7 @@ class ListSkills(Command):
         return {"skills": [_with_command(row) for row in rows]}
 
     def as_json(self, result: dict[str, Any]) -> dict[str, Any]:
-        return {"skills": [row.model_dump(mode="json") for row in result["skills"]]}
+        return {"skills": [asdict(row) for row in result["skills"]]}
 
     def show(self, result: dict[str, list[SkillRow]], terminal: Terminal) -> None:
         rows = result["skills"]
@@ -152,6 +155,8 @@ class Move(Command):
 
     def run(self, terminal: Terminal) -> Moved:
         """Record it."""
+        from skillopt_mcp.workspace.skills import move_skill  # noqa: PLC0415
+
         terminal.require_person("skills move")
         with terminal.workspace() as workspace:
             return move_skill(workspace, self.skill, self.to)
@@ -168,6 +173,8 @@ class Forget(Command):
 
     def run(self, terminal: Terminal) -> Forgotten:
         """Record it."""
+        from skillopt_mcp.workspace.skills import forget_skill  # noqa: PLC0415
+
         terminal.require_person("skills forget")
         with terminal.workspace() as workspace:
             return forget_skill(workspace, self.skill)
@@ -181,7 +188,7 @@ def _with_command(row: SkillRow) -> SkillRow:
     if row.tracked or row.next_step.action != "record_trajectory":
         return row
     step = NextStep(action="skills track", arguments={"folder": row.path}, why=row.next_step.why)
-    return row.model_copy(update={"next_step": step})
+    return replace(row, next_step=step)
 
 
 def show_away(name: str, away: PromotedAway, terminal: Terminal) -> None:

@@ -16,12 +16,11 @@ from pathlib import Path
 from typing import TypeVar, cast
 
 from skillopt_mcp.core import limits
-from skillopt_mcp.core.calls import storable
 from skillopt_mcp.core.errors import BadInput, SkillOptError
 from skillopt_mcp.core.judging import Judge
 from skillopt_mcp.core.redacting import Redactor
 from skillopt_mcp.core.tasks import SPLITS, NewTask, Split, TaskFile
-from skillopt_mcp.core.text import quoted
+from skillopt_mcp.core.text import quoted, storable
 from skillopt_mcp.tasks.environments.base import Environment, rolls_out
 from skillopt_mcp.tasks.formats.rows import parse_group
 from skillopt_mcp.tasks.judges.judging import check_judge, environment_of

@@ -17,11 +17,11 @@ from importlib.metadata import version as installed_version
 from pathlib import Path
 from typing import Protocol, cast
 
-from skillopt_mcp.core.calls import Message, storable
+from skillopt_mcp.core.calls import Message
 from skillopt_mcp.core.errors import BadInput
 from skillopt_mcp.core.skills import SkillFiles
 from skillopt_mcp.core.tasks import SPLITS, NewTask, Split, Task
-from skillopt_mcp.core.text import quoted
+from skillopt_mcp.core.text import quoted, storable
 from skillopt_mcp.tasks.environments.base import Rolled, RolloutFailed
 from skillopt_mcp.tasks.environments.registry import SHOWN, accepted, parse_options
 from skillopt_mcp.tasks.judges.kinds.reported import ByEnvironment

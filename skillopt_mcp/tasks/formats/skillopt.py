@@ -7,10 +7,9 @@ import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from skillopt_mcp.core.calls import storable
 from skillopt_mcp.core.errors import BadInput
 from skillopt_mcp.core.tasks import QUESTION, QUESTION_ENDING, SPLITS, NewTask, Split
-from skillopt_mcp.core.text import quoted
+from skillopt_mcp.core.text import quoted, storable
 from skillopt_mcp.tasks.formats.json_rows import Repeated
 from skillopt_mcp.tasks.formats.registry import list_suffixes, read_rows, show_path
 from skillopt_mcp.tasks.formats.rows import parse_group

@@ -1,0 +1,73 @@
+"""History: the promotions and rollbacks of a skill, and what changed between two of its versions."""
+
+from __future__ import annotations
+
+from pydantic import JsonValue
+
+from skillopt_mcp.actions.promotions.consent import declined_changes
+from skillopt_mcp.core.evidence import ACCEPTED
+from skillopt_mcp.core.next_step import NextStep
+from skillopt_mcp.core.results import History, HistoryRow
+from skillopt_mcp.core.skills import Skill, short
+from skillopt_mcp.documents.diffs import unified_diff
+from skillopt_mcp.reports.listing import skill_row
+from skillopt_mcp.store.tasks import Retirement
+from skillopt_mcp.workspace.skill_folders import handle
+from skillopt_mcp.workspace.workspace import Workspace
+
+
+def history(workspace: Workspace, skill: str) -> History:
+    """Return the promotions and rollbacks of a skill, newest first. Raises NotFound."""
+    tracked = workspace.kept(skill)
+    rows = [
+        HistoryRow(
+            at=each.created_at,
+            kind=each.kind,
+            version=short(each.to_version),
+            previous_version=short(each.from_version),
+            candidate_id=each.candidate_id,
+            verdict="accepted" if workspace.is_agents and each.verdict in ACCEPTED else each.verdict,
+            by=each.agreed,
+        )
+        for each in workspace.store.promotions.list_promotions(tracked.id)
+    ]
+    gone = workspace.store.retirements.list_retired(tracked.id).values()
+    retired = [_retired(each) for each in gone if not (workspace.is_agents and each.split == "test")]
+    return History(
+        skill=tracked.name, rows=rows, retired=retired[::-1],
+        declined=declined_changes(workspace, tracked.id),
+        next_step=_undo(workspace, tracked, rows[0]) if rows else None,
+    )  # fmt: skip
+
+
+def _undo(workspace: Workspace, skill: Skill, last: HistoryRow) -> NextStep:
+    """What undoes the last change, or an edit that was made since; first of all what mends a broken folder."""
+    if workspace.trouble(skill):
+        return skill_row(workspace, skill).next_step
+    arguments: dict[str, JsonValue] = {"skill": handle(workspace.store, skill)}
+    if last.version != short(skill.live_version):
+        arguments |= {"version": last.version, "over_edit": True}
+        return NextStep(action="rollback_skill", arguments=arguments, why="the files were edited since")
+    # Without a version, a rollback after a rollback would go further back.
+    if last.kind == "rollback":
+        arguments["version"] = last.previous_version
+    return NextStep(action="rollback_skill", arguments=arguments, why="undoes the last change")
+
+
+def _retired(retirement: Retirement) -> str:
+    reason = f": {retirement.reason}" if retirement.reason else ""
+    return f"{retirement.at} task '{retirement.name}' ({retirement.split}){reason}"
+
+
+def diff_versions(workspace: Workspace, skill: str, old: str | None = None, new: str | None = None) -> str:
+    """Return the unified diff between two versions; by default from the last promotion's parent to the live file."""
+    tracked = workspace.kept(skill)
+    store = workspace.store
+    new_id = store.skills.get_version(tracked.id, new).id if new else tracked.live_version
+    if old:
+        old_id = store.skills.get_version(tracked.id, old).id
+    else:
+        changes = store.promotions.list_promotions(tracked.id)
+        old_id = changes[0].from_version if changes else tracked.live_version
+    files = (store.skills.get_files(tracked.id, old_id), store.skills.get_files(tracked.id, new_id))
+    return unified_diff(*files, tracked.name)
