@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import get_args
 
@@ -21,6 +22,8 @@ from skillopt_mcp.training.config import Config
 from skillopt_mcp.training.loop import train
 from skillopt_mcp.training.plan import State
 from skillopt_mcp.training.stages.longitudinal import compare_versions
+from tests.acceptance.doors import Facts, Server, Workbench
+from tests.acceptance.world import KINDS, TAUGHT, answer_work, lesson
 
 CONFIG = Config(batch=20, epochs=1, minibatch=2, max_edits=1, min_edits=1, **PLAIN)
 RAMBLE = json.dumps({"reasoning": "r", "edits": [{"op": "append", "content": "- Ramble."}]})
@@ -130,3 +133,58 @@ def test_a_slow_update_and_a_contrast_are_shown_that_an_answer_was_cut_off(large
     with Bench(large.store.path.parent / "b", SKILL, new_tasks(60)) as other, other.ask(cut) as ask:
         compared = compare_versions(ask, (SKILL, RAMBLED), tasks, "mixed", n=20, draw="r/e2slow")
     assert [pair.change for pair in compared.pairs] == ["regressed"] * 20
+
+
+@pytest.fixture
+def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Workbench]:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    found = Workbench(tmp_path)
+    found.add_tasks({"train": 8, "val": 8, "test": 12})
+    yield found
+    found.close()
+
+
+def drive(host: Server, job_id: str, is_lost: Callable[[str], bool], lost: dict[str, object]) -> tuple[Facts, str]:
+    """Do a job's work as a host's agents, but hand in another thing for what is lost; return its end, and questions."""
+    standing, questions = host.tool("submit_work", job_id=job_id, max_items=16), ""
+    while standing["status"] == "work":
+        replies = list[dict[str, object]]()
+        for item in standing["work"]:
+            order = Path(item["folder"], "WORK.md").read_text()
+            given = lost if is_lost(order) else {"reply": answer_work(Path(item["folder"]))}
+            replies.append({"work_id": item["work_id"], **given})
+            questions += order if Path(item["folder"], "reply.schema.json").exists() else ""
+        receipts = host.tool("submit_work", replies=replies, max_items=0)["receipts"]
+        refused = [{"work_id": each["work_id"], "failed": "no"} for each in receipts if each["status"] == "refused"]
+        standing = host.tool("submit_work", replies=refused, job_id=job_id, max_items=16)
+    return standing, questions
+
+
+NO_ANSWERS: list[dict[str, object]] = [{"failed": "the agent stopped"}, {"reply": " "}, {"reply": 7}]
+
+
+@pytest.mark.parametrize("lost", NO_ANSWERS)
+@pytest.mark.parametrize("arm", ["old", "new"])
+def test_leases_that_end_without_an_answer_never_help_the_new_text(
+    desk: Workbench, arm: str, lost: dict[str, object]
+) -> None:
+    lines = [lesson(kind) for kind in KINDS]
+    if arm == "old":
+        desk.skill_file.write_text(TAUGHT.replace("NAME", "greeter"))
+        lines = ["- Be brief."]
+    with desk.serve() as host:
+        candidate_id = desk.propose(host, *lines)
+        job_id = host.tool("evaluate_candidate", candidate_id=candidate_id)["job_id"]
+        done, _ = drive(host, job_id, lambda order: (lines[0] in order) == (arm == "new"), lost)
+    assert (done["status"], done["evaluated.accepted"]) == ("done", False)
+    assert desk.tested(candidate_id).solved == ((1.0, 1.0) if arm == "old" else (0.0, 0.0))
+
+
+@pytest.mark.parametrize("lost", NO_ANSWERS)
+def test_leases_that_end_without_an_answer_are_no_score_in_a_proposal(desk: Workbench, lost: dict[str, object]) -> None:
+    with desk.serve() as host:
+        job_id = host.tool("propose_edits", skill=str(desk.skill_path), rollouts=8)["job_id"]
+        done, asked = drive(host, job_id, lambda order: "do one task" in order and "the morning" in order, lost)
+    assert done["proposed.status"] == "candidate"
+    assert done["proposed.notes"][0] == "2 of the first 8 answers given up: do one of the tasks by hand to see why"
+    assert ("the noon" in asked, "the morning" in asked) == (True, False)
