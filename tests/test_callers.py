@@ -5,8 +5,12 @@ import os
 
 import pytest
 
-from skillopt_mcp.workspace.callers import MARKS, find_caller, find_mark
+from skillopt_mcp.workspace.callers import find_caller, find_editor, find_mark
 
+MARKS = (
+    "AI_AGENT", "AGENT", "CLAUDECODE", "CLAUDE_CODE", "COPILOT_AGENT", "CURSOR_AGENT", "GEMINI_CLI", "OPENCODE",
+    "GOOSE_TERMINAL", "AUGMENT_AGENT", "AMP_CURRENT_THREAD_ID", "ANTIGRAVITY_AGENT",
+)  # fmt: skip
 CODEX_SHELL = ("CODEX_CI", "CODEX_THREAD_ID", "CODEX_SESSION_ID", "CODEX_SANDBOX", "CODEX_SANDBOX_NETWORK_DISABLED")
 CONFIGURATION = (
     "CODEX_HOME", "CODEX_API_KEY", "CODEX_ACCESS_TOKEN", "CODEX_SQLITE_HOME", "CODEX_CA_CERTIFICATE", "CODEX",
@@ -39,3 +43,10 @@ def test_without_a_mark_the_terminal_on_standard_input_decides(monkeypatch: pyte
         assert find_caller(configured) == "unattended"
     stdin.close()
     assert find_caller({}) == "unattended"
+
+
+@pytest.mark.parametrize("given", ["TERM_PROGRAM=vscode", "TERM_PROGRAM=zed", "TERMINAL_EMULATOR=JetBrains-JediTerm"])
+def test_an_editors_terminal_is_known_by_its_own_variable(given: str) -> None:
+    name, _, value = given.partition("=")
+    assert find_editor({name: value, "TERM": "xterm"}) == given
+    assert find_editor({name: "another", "TERM": value}) == ""

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 from skillopt_mcp.actions.candidates import describe_rolled_back_repeat
 from skillopt_mcp.core.candidates import Candidate
-from skillopt_mcp.core.evidence import ROLLOUT
 from skillopt_mcp.core.runs import Run
 from skillopt_mcp.core.skills import SkillFiles
 from skillopt_mcp.core.tasks import Task
@@ -29,46 +28,40 @@ def permission_gaps(workspace: Workspace, candidate: Candidate, units: Sequence[
     store, skill_id = workspace.store, candidate.skill_id
     files = (store.skills.get_files(skill_id, each) for each in (candidate.base_version, candidate.version_id))
     run = store.runs.get_run(candidate.run_id) if candidate.run_id else None
-    found = [describe_rolled_back_repeat(store, candidate), *evidence_gaps(units, backend)]
-    if run is None:
-        found.append("its edits cite no rollout of our own")
-    else:
-        edits = [edit for edit, report in store.candidates.list_edits(candidate.id) if report.status == "applied"]
-        # An optimizer that saw a session may write of it where it names rollouts alone.
-        is_own = all(edit.sources and all(each.startswith(ROLLOUT) for each in edit.sources) for edit in edits)
-        found += source_gaps(store, run, is_own=is_own)
+    of_run = source_gaps(store, run) if run else ["its edits cite no rollout of our own"]
+    found = [describe_rolled_back_repeat(store, candidate), *evidence_gaps(units, backend), *of_run]
     return [each for each in [*found, beyond_small_edit(*files)] if each]
 
 
 def evidence_gaps(units: Sequence[Task], backend: str) -> list[str]:
     """Why a person should look at a test on these units, whose attempts are made and judged by a backend."""
-    asks_host = any(isinstance(leaf, ByHost) for task in units for leaf in leaves(task.judge))
-    by_host = kind_of(backend) == "host" or asks_host
+    by_host = kind_of(backend) == "host" or _asks_host(units)
     found = ["a host's agents made or judged the attempts of its test"] if by_host else []
     if n := sum(not task.looked_at for task in units):
         found.append(f"no person has looked at {n} of its {counted(len(units), 'held-out task')} (see tasks review)")
     return found
 
 
-def source_gaps(store: Store, run: Run, *, is_own: bool = True) -> list[str]:
-    """Why edits of a run may be another's idea: it was shown more than our own rollouts of a person's tasks.
-
-    The edits are not `is_own` where they cite anything else.
-    """
+def source_gaps(store: Store, run: Run) -> list[str]:
+    """Why edits of a run may be another's idea: it was shown more than our own rollouts of a person's tasks."""
     tasks = [task for task in store.tasks.list_tasks(run.skill_id) if task.id in run.tasks]
-    asks_host = any(isinstance(leaf, ByHost) for task in tasks for leaf in leaves(task.judge))
     later = (name for each in run.answering for role, name in each.fingerprints.items() if role != "optimizer")
     found = []
-    if asks_host or any(map(is_host, (run.target, run.judge, *later))):
+    if _asks_host(tasks) or any(map(is_host, (run.target, run.judge, *later))):
         found.append("a host's agents made or judged the attempts that its edits come from")
     if store.permissions.find_unattended(run.id) is False:
         found.append("a script made its attempts with a backend that no person remembered for agents")
     train = [task for task in tasks if task.split == "train"]
     if n := sum(not task.looked_at for task in train):
         found.append(f"no person has looked at {n} of the {counted(len(train), 'train task')} that its edits come from")
-    if run.sessions or not is_own:
+    # An optimizer that saw a session may write of it where it names rollouts alone.
+    if run.sessions:
         found.append("its edits come from recorded sessions, not from rollouts of our own alone")
     return found
+
+
+def _asks_host(tasks: Sequence[Task]) -> bool:
+    return any(isinstance(leaf, ByHost) for task in tasks for leaf in leaves(task.judge))
 
 
 def beyond_small_edit(base: SkillFiles, new: SkillFiles) -> str:

@@ -13,7 +13,7 @@ import skillopt_mcp
 from skillopt_mcp.backends.resolved import describe_unremembered, resolve_spec
 from skillopt_mcp.store.opening import Store
 from tests.acceptance.doors import PROMOTED, ToolFailed
-from tests.acceptance.doors_care import Desk, status
+from tests.acceptance.doors_care import Desk, status, tasks_of
 from tests.vendors import vending
 
 ROLES = ("target", "optimizer", "judge")
@@ -69,6 +69,15 @@ def test_a_server_asks_an_address_only_once_a_person_has_remembered_it(desk: Des
         refused = evaluate()
         assert f"address is http://127.0.0.1:{vendor.server_port}/v1, remembered is none" in refused
         assert desk.at_terminal("doctor", backend=spec, answer="n\n").exit_code == 0
+        assert evaluate() == refused
+        # Nobody but a person outside of an editor is asked, and only about a backend that answers.
+        for name, value in (("TERM_PROGRAM", "vscode"), ("CLAUDECODE", "1")):
+            desk.environ[name] = value
+            assert "[y/N]" not in desk.at_terminal("doctor", backend=spec).out
+            del desk.environ[name]
+        assert unread(desk, "doctor", backend=spec)[0] == 0
+        nowhere = desk.at_terminal("doctor", backend=spec.replace(str(vendor.server_port), "9"))
+        assert (nowhere.exit_code, "[y/N]" in nowhere.out) == (1, False)
         assert evaluate() == refused
         n_asked = len(vendor.asked)  # by doctor
         assert "Remember it for agents? [y/N]" in desk.at_terminal("doctor", backend=spec).out
@@ -141,6 +150,22 @@ def test_what_an_agents_own_program_answers_is_host_evidence(desk: Desk, monkeyp
     assert not (desk.folder / "own" / "ran").exists()
 
 
+def test_an_agent_is_judged_by_no_program_that_a_script_registered(desk: Desk) -> None:
+    rows = [
+        {**row, "id": f"own {n}", "judge": {"kind": "command", "name": "own"}} for n, row in enumerate(tasks_of(30, 8))
+    ]
+    assert desk.at_terminal("tasks judges add", "own", "--", "/bin/true").exit_code == 0
+    assert desk.at_terminal("tasks add", desk.skill_path, desk.write_tasks(rows)).exit_code == 0
+    plan = {"target": desk.target, "dry_run": True}
+    desk.environ["AI_AGENT"] = "1"
+    assert desk.run("evaluate", desk.ids["untested"], **plan).exit_code == 0
+    del desk.environ["AI_AGENT"]
+    assert unread(desk, "tasks judges add", "--yes", "own", "--", "/bin/false")[0] == 0
+    desk.environ["AI_AGENT"] = "1"
+    refused = desk.run("evaluate", desk.ids["untested"], **plan)
+    assert (refused.exit_code, "a script registered the judge program 'own'" in refused.err) == (1, True)
+
+
 # A script
 
 
@@ -170,7 +195,8 @@ def test_a_script_shows_no_held_out_task_on_its_output(desk: Desk, tmp_path: Pat
     shown = ""
     for command, *arguments in [
         ("tasks list", desk.skill_path), ("tasks check", desk.skill_path), ("tasks export", desk.skill_path),
-        ("tasks export", desk.skill_path, "/dev/stdout"), ("show", test_id), ("show", desk.ids["good"]), ("show",),
+        *(("tasks export", desk.skill_path, file) for file in ("/dev/stdout", "/proc/self/fd/1")),
+        ("show", test_id), ("show", desk.ids["good"]), ("show",),
         ("promote", desk.ids["good"]), ("evaluate", desk.ids["good"], "--explain", "--target", desk.target),
     ]:  # fmt: skip
         for as_json in (False, True):

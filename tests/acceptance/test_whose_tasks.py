@@ -46,8 +46,10 @@ def add_as_person(desk: Desk, rows: list[dict[str, Any]]) -> None:
 def test_an_agents_own_tasks_put_nothing_live_until_a_person_has_looked(bare: Desk) -> None:
     before = bare.files()
     with bare.serve(target=bare.target, optimizer=bare.target) as server:
-        added = server.tool("add_tasks", skill=str(bare.skill_path), tasks=tasks_of(62))
-        assert (added["added"], added["splits"]) == (62, {"train": 62, "val": 0, "test": 0})
+        *rows, last = tasks_of(62)
+        for part in (rows, [last]):
+            added = server.tool("add_tasks", skill=str(bare.skill_path), tasks=part)
+        assert added["splits"] == {"train": 62, "val": 0, "test": 0}
         assert [note["code"] for note in added["notes"]][:1] == ["waiting"]
         assert added["next_step.command"].startswith("skillopt-mcp tasks review ")
         assert server.tool("list_skills")["skills"][0]["next_step"]["action"] == "tasks review"
@@ -55,9 +57,10 @@ def test_an_agents_own_tasks_put_nothing_live_until_a_person_has_looked(bare: De
         with pytest.raises(Exception, match="no held-out task"):
             verdict_of(server, candidate)
         assert (status(server, "promote_skill", candidate_id=candidate), bare.files()) == ("refused", before)
-        # One is dropped, one is kept, and a quit keeps both decisions; then a whole file.
-        assert "1 kept, 1 dropped, 60 not looked at" in review(bare, "d\nk\nq\n")
-        assert "60 kept, 0 dropped, 0 not looked at" in review(bare, "a\n")
+        # One is skipped, one dropped, one kept, and a quit keeps the decisions; then all that came with the first.
+        assert "1 kept, 1 dropped, 60 not looked at" in review(bare, "s\nd\nk\nq\n")
+        assert "59 kept, 0 dropped, 1 not looked at" in review(bare, "a\nq\n")
+        assert "1 kept, 0 dropped, 0 not looked at" in review(bare, "k\n")
         found = splits(bare)
         assert sum(found.values()) == 61
         assert found["test"] == pytest.approx(2 * found["train"], abs=3)

@@ -3,8 +3,9 @@
 from dataclasses import replace
 
 import pytest
-from workshop import EVEN, LESSONS, SEED, Place, as_if_real, use
+from workshop import EVEN, LESSONS, SEED, Place, as_if_real, solving, use
 
+import skillopt_mcp
 from skillopt_mcp.actions.candidates import propose_edits
 from skillopt_mcp.actions.estimates import run_gaps
 from skillopt_mcp.actions.promotion_tests import candidate_named, current_test, evaluate_candidate, foresee
@@ -50,10 +51,61 @@ def test_the_estimate_and_the_promotion_agree(place: Place, is_own: tuple[bool, 
     assert len(gaps) == (sum(not each for each in is_own) if learned else 1 + (not held_out) + (not small))
     if candidate.run_id:
         of_run = run_gaps(workspace, workspace.store.runs.get_run(candidate.run_id))
-        assert [each for each in of_run if "held-out" not in each] == [each for each in gaps if "come from" in each]
+        assert of_run == [each for each in gaps if "come from" in each]
     assert evaluate_candidate(workspace, candidate_id).accepted
     result = promote_skill(workspace, candidate_id, Consent.STANDING)
     assert (result.status, result.reason) == (("needs_approval", gaps[0]) if gaps else ("promoted", ""))
+
+
+BY_HOST, AT_RUN = "a host's agents made or judged the attempts ", "that its edits come from"
+
+
+@pytest.mark.parametrize(
+    ("split", "name", "gap"),
+    [
+        ("test", "", f"{BY_HOST}of its test"),
+        ("train", "", BY_HOST + AT_RUN),
+        (None, "host:mine", BY_HOST + AT_RUN),
+        (None, "anthropic:m", ""),
+    ],
+)
+def test_what_a_host_made_or_judged_is_a_gap(place: Place, split: str | None, name: str, gap: str) -> None:
+    workspace = place.open()
+    skill = workspace.skill(str(place.skill))
+    tasks = [replace(task, split="train" if n % 3 else "test") for n, task in enumerate(make_tasks(45, SEED))]
+    if split:
+        n = next(n for n, task in enumerate(tasks) if task.split == split)
+        tasks[n] = replace(tasks[n], judge=parse_judge({"kind": "host", "criteria": "It is right."}))
+    workspace.store.tasks.add_tasks(skill.id, tasks, EVEN, login="a person")
+    use(workspace, solving(lambda call: call.request.task.judge.kind == "exact", name or "anthropic:m"))  # type: ignore[union-attr]
+    candidate = candidate_named(workspace, place.learned(workspace, rollouts=64))
+    use(workspace, as_if_real())
+    assert foresee(workspace, current_test(workspace, candidate)).beyond_permission == [gap] * bool(gap)
+
+
+@pytest.mark.parametrize(
+    ("mark", "gap"),
+    [
+        ("CI", "a script made its attempts with a backend that no person remembered for agents"),
+        ("AI_AGENT", BY_HOST + AT_RUN),
+    ],
+)
+def test_what_a_program_attempted_by_its_own_functions_is_a_gap(
+    place: Place, monkeypatch: pytest.MonkeyPatch, mark: str, gap: str
+) -> None:
+    monkeypatch.setenv(mark, "1")
+    workspace = place.open()
+    skill = workspace.skill(str(place.skill))
+    tasks = [replace(task, split="train" if n % 3 else "test") for n, task in enumerate(make_tasks(45, SEED))]
+    for split, login in (("train", "a person"), ("test", None)):
+        part = [task for task in tasks if task.split == split]
+        workspace.store.tasks.add_tasks(skill.id, part, EVEN, login=login)
+    functions = {"target": lambda skill, prompt: "no", "optimizer": lambda prompt: "{}"}
+    skillopt_mcp.train(place.skill, **functions, store=place.store_path, config={"epochs": 1, "slow_update": False})
+    [run] = workspace.store.runs.list_runs(skill.id)
+    use(workspace, as_if_real())
+    unseen = "no person has looked at 15 of its 15 held-out tasks (see tasks review)"
+    assert run_gaps(workspace, run) == [unseen, gap]
 
 
 def test_a_mark_covers_the_judge_program_that_a_person_saw(place: Place) -> None:
