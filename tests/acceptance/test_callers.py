@@ -88,6 +88,20 @@ def test_a_server_asks_an_address_only_once_a_person_has_remembered_it(desk: Des
         assert len(vendor.asked) == n_asked + 2
 
 
+def test_an_installation_at_a_terminal_remembers_the_backend_that_it_writes(desk: Desk) -> None:
+    def install(**environ: str) -> list[dict[str, str]]:
+        desk.environ |= environ
+        done = desk.at_terminal("install", "codex", target=desk.target)
+        assert done.exit_code == 0, done.out
+        with Store(desk.store_path) as store:
+            return store.permissions.list_backends()
+
+    assert install(TERM_PROGRAM="vscode") == [], "an editor's agent may type into its terminals"
+    desk.environ.pop("TERM_PROGRAM")
+    assert desk.at_terminal("uninstall", "codex").exit_code == 0
+    assert install() == [{"backend": "scripted", "options": desk.target.partition(":")[2]}]
+
+
 @pytest.mark.parametrize(
     ("spec", "environ", "differs"),
     [
@@ -147,6 +161,8 @@ def test_what_an_agents_own_program_answers_is_host_evidence(desk: Desk, monkeyp
     spec = f"claude-code:haiku,binary={program_in(desk.folder / 'own')}"
     with pytest.raises(skillopt_mcp.SkillOptError, match="remembered backends alone"):
         desk.evaluate(desk.ids["untested"], target=spec)
+    with pytest.raises(skillopt_mcp.SkillOptError, match="a judge function needs a function or a Backend"):
+        desk.evaluate(desk.ids["untested"], target=spec, judge=lambda task, answer: True)
     assert not (desk.folder / "own" / "ran").exists()
 
 
