@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import asdict, replace
 from typing import NamedTuple, TypeVar
 
-from pydantic import Field, JsonValue
+from pydantic import JsonValue
 
 from skillopt_mcp.actions.promotion_tests import (
     caps_of_search,
@@ -36,8 +36,8 @@ from skillopt_mcp.core.candidates import GATE, Candidate, NewCandidate, candidat
 from skillopt_mcp.core.errors import BackendError, BadInput, CapReached, NotFound, Refused, Waiting
 from skillopt_mcp.core.evidence import Mean, Standing, TestReport, Verdict
 from skillopt_mcp.core.next_step import NextStep
-from skillopt_mcp.core.results import MemoryOutcome, Replayed, Result, StepRow
-from skillopt_mcp.core.runs import Run, RunKind, RunStatus, StepRecord
+from skillopt_mcp.core.results import MemoryOutcome, Replayed, StepRow
+from skillopt_mcp.core.runs import Run, RunStatus, StepRecord
 from skillopt_mcp.core.skills import DocumentVersion, Skill, SkillFiles, is_memory, short
 from skillopt_mcp.core.text import counted, quoted
 from skillopt_mcp.core.tracing import span
@@ -66,7 +66,7 @@ from skillopt_mcp.workspace.answering import (
     run_backends,
     tasks_of,
 )
-from skillopt_mcp.workspace.costs import Accounted, Used, account, add_up, check_caps, used_by
+from skillopt_mcp.workspace.costs import account, add_up, check_caps
 from skillopt_mcp.workspace.evidence import evidence_of, is_host, is_simulated
 from skillopt_mcp.workspace.host_work import describe_leases
 from skillopt_mcp.workspace.skill_folders import called
@@ -312,7 +312,7 @@ def run_reach(workspace: Workspace, run: Run) -> str:
     """Whether the caps of a run reach a verdict, by what it has spent; "" without caps, or without held-out tasks."""
     store, spent = workspace.store, workspace.store.budgets.get_spent(run.id)
     price = price_of_run(workspace, run, tasks_of(workspace, run))
-    n_done = sum(map(store.tests.count_attempts, tests_of(workspace, run)))
+    n_done = sum(map(store.tests.count_attempts, store.runs.list_finishes(run.id)))
     if not run.count_better(store.runs.list_steps(run.id)):
         # The search has to find a better version first, after the live one on the val tasks.
         spent = spent._replace(calls=1 + max(spent.calls, len(planned(workspace, run).val)))
@@ -584,72 +584,6 @@ def step_row(step: StepRecord) -> StepRow:
     )
 
 
-class RunRow(Accounted):
-    """One run as a table row. Scores are the run's metric on val.
-
-    `n_calls`, `tokens` and `usd` (None where the price of one call is not known) are of the run itself,
-    `n_test_calls`, `test_tokens` and `test_usd` of its whole promotion test (0 for an agent). `config` holds the
-    settings that differ from the defaults; `work` says what a host has in hand, `changes` after which steps a backend
-    changed.
-    """
-
-    id: str
-    skill: str
-    kind: RunKind
-    status: str
-    started_at: str
-    n_steps: int
-    epochs: int
-    config: dict[str, JsonValue]
-    base_version: str
-    best_version: str
-    best: float | None
-    verdict: str | None
-    n_calls: int
-    tokens: int
-    usd: float | None
-    n_test_calls: int
-    test_tokens: int
-    test_usd: float | None
-    work: str
-    target: str
-    optimizer: str
-    changes: list[str] = Field(default_factory=list)
-
-
-class RunList(Result):
-    """Runs, the newest first; `tests` are the promotion tests of the store, each with its cost."""
-
-    runs: list[RunRow]
-    tests: list[Used] = Field(default_factory=list)
-
-
-def list_runs(workspace: Workspace, skill: str | None = None) -> RunList:
-    """Return the runs of a skill, or of all skills; no store is made for all. Raises NotFound, BadSkill."""
-    if not (skill or workspace.is_made):
-        return RunList(runs=[], next_step=NextStep(action="replay", why="no run yet"))
-    skills = [workspace.kept(skill)] if skill else workspace.store.skills.list_skills()
-    store = workspace.store
-    started = [
-        (_row(workspace, each.name, run, started_at), run)
-        for each in skills
-        for run, started_at in store.runs.list_started(each.id)
-    ]
-    started.sort(key=lambda row: row[0].started_at, reverse=True)
-    tests = list(dict.fromkeys(test_id for _, run in started for test_id in tests_of(workspace, run)))
-    names = () if workspace.is_agents else dict.fromkeys([*store.budgets.list_without_run(), *tests])
-    used = [used_by(store, name) for name in names]
-    on = next((run for _, run in started if resume_step(workspace, run)), None)
-    step = NextStep(action="replay", why="no run yet")
-    if started:
-        step = NextStep(action="inspect", arguments={"id": started[0][0].id})
-    return RunList(
-        runs=[row for row, _ in started],
-        tests=[each for each in used if each.n_sent],
-        next_step=resume_step(workspace, on) if on else step,
-    )
-
-
 def resume_step(workspace: Workspace, run: Run) -> NextStep | None:
     """How to go on with a run; None when it is over, or cannot be resumed."""
     skill = workspace.store.skills.get_skill(run.skill_id)
@@ -686,51 +620,3 @@ def describe_running(workspace: Workspace, name: str) -> str:
             since = f"is running since {started_at[:16]}Z"
             return f"run {run_id} of this skill {since}; a new run pays for all of its own calls"
     return ""
-
-
-def tests_of(workspace: Workspace, run: Run) -> list[str]:
-    """Return the promotion tests of a run: one for each document that it found a better version of."""
-    return workspace.store.runs.list_finishes(run.id)
-
-
-def _row(workspace: Workspace, skill: str, run: Run, started_at: str) -> RunRow:
-    store = workspace.store
-    steps = store.runs.list_steps(run.id)
-    used = account(store, run.id, is_sealed=workspace.is_agents)
-    own, test = add_up(used.own), used.of_tests
-    # A proposal ends in another kind of result, and has no verdict.
-    result = Replayed.model_validate_json(run.result) if run.result and run.kind == "replay" else None
-    result = result.sealed() if result and workspace.is_agents else result
-    last = steps[-1] if steps else None
-    return RunRow(
-        **used.summary.model_dump(),
-        id=run.id,
-        skill=skill,
-        kind=run.kind,
-        status=run.status,
-        started_at=started_at,
-        n_steps=len(steps),
-        epochs=Config.of_run(run.config).epochs,
-        config=unusual(run),
-        base_version=short(run.base_version),
-        best_version=short(last.best_version if last else run.base_version),
-        best=last.best if last else (result.baseline if result else None),
-        verdict=result.verdict if result else None,
-        n_calls=own.n_calls,
-        tokens=own.tokens_in + own.tokens_out,
-        usd=own.usd,
-        n_test_calls=test.n_calls,
-        test_tokens=test.tokens_in + test.tokens_out,
-        test_usd=test.usd,
-        work=describe_leases(workspace, run.id),
-        target=run.target,
-        optimizer=run.optimizer,
-        changes=describe_changes(run),
-    )
-
-
-def unusual(run: Run) -> dict[str, JsonValue]:
-    """Return the settings of a run that differ from the defaults."""
-    defaults = Config().model_dump(mode="json")
-    settings = Config.of_run(run.config).model_dump(mode="json")
-    return {name: value for name, value in settings.items() if value != defaults[name]}

@@ -11,11 +11,11 @@ from dataclasses import asdict
 from pathlib import Path
 
 from skillopt_mcp.core.errors import BadInput
-from skillopt_mcp.core.results import Replayed, Result
+from skillopt_mcp.core.results import Result
 from skillopt_mcp.core.runs import Run, StepRecord
 from skillopt_mcp.core.skills import MAIN_FILE, SkillFiles, short
 from skillopt_mcp.documents.diffs import unified_diff
-from skillopt_mcp.reports.run_report import describe_run, figures_of, n_tasks_of
+from skillopt_mcp.reports.run_report import RunFacts, describe_run, figures_of, gather_run, n_tasks_of
 from skillopt_mcp.workspace.workspace import Workspace
 
 RUN_FILE = "run.json"
@@ -52,9 +52,9 @@ def export_run(workspace: Workspace, run_id: str, folder: Path) -> Exported:
     Each file appears whole or not at all, the folder of the best skill too. Raises NotFound, and BadInput when the
     folder is in use or cannot be written.
     """
-    run = workspace.store.runs.get_run(run_id)
+    facts = gather_run(workspace, workspace.store.runs.get_run(run_id))
+    run, steps = facts.run, facts.records
     check_folder(folder, run.id)
-    steps = workspace.store.runs.list_steps(run.id)
     best = _files(workspace, run, steps[-1].best_version if steps else run.base_version)
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -62,7 +62,7 @@ def export_run(workspace: Workspace, run_id: str, folder: Path) -> Exported:
         frozen = {name: value for name, value in asdict(run).items() if name != "result"}
         frozen |= {name: json.loads(frozen[name]) for name in ("config", "prompts")}
         frozen["n_tasks"] = asdict(n_tasks_of(workspace, run))
-        contents = {RUN_FILE: _json(frozen), **dict(_contents(workspace, run, steps, best))}
+        contents = {RUN_FILE: _json(frozen), **dict(_contents(workspace, facts, best))}
         written = [path for path, content in contents.items() if _put(folder / path, content)]
         _put_folder(folder / BEST, best)
     except OSError as error:
@@ -108,20 +108,18 @@ def export_version(workspace: Workspace, name: str, version: str, folder: Path) 
     return ExportedVersion(skill=skill.name, version=short(files.digest), folder=str(folder), n_files=len(files.files))
 
 
-def _contents(workspace: Workspace, run: Run, steps: list[StepRecord], best: SkillFiles) -> Iterator[tuple[str, bytes]]:
+def _contents(workspace: Workspace, facts: RunFacts, best: SkillFiles) -> Iterator[tuple[str, bytes]]:
     """Yield every file but the first as (path, content)."""
+    run, steps = facts.run, facts.records
     yield "best_skill.md", best.main
     if run.memory:
         version = steps[-1].best_memory if steps else None
         memory = workspace.store.skills.get_files(run.memory.skill_id, version or run.memory.version)
         yield f"best_{memory.main_path}", memory.main
     yield "history.json", _json([step.model_dump(mode="json") for step in steps])
-    yield "report.md", f"```\n{describe_run(workspace, run.id)}\n```\n".encode()
-    if run.result:
-        result = json.loads(run.result)
-        if workspace.is_agents and run.kind == "replay":
-            result = Replayed.model_validate(result).sealed().model_dump(mode="json")
-        yield "summary.json", _json(result | figures_of(workspace, run))
+    yield "report.md", f"```\n{describe_run(workspace, facts)}\n```\n".encode()
+    if facts.result:
+        yield "summary.json", _json(facts.result.model_dump(mode="json") | figures_of(workspace, facts))
     versions = {run.base_version}
     yield "skills/skill_v0000.md", _files(workspace, run, run.base_version).main
     for step in steps:

@@ -5,38 +5,34 @@ What `is_sealed` is for a host, whose agent may see it: nothing of held-out task
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from html import escape
 from statistics import fmean
-from typing import Literal
 
-from skillopt_mcp.actions.promotion_tests import report_of, unit_rows, verdict_for_agents
+from skillopt_mcp.actions.promotion_tests import verdict_for_agents
 from skillopt_mcp.actions.promotions.consent import Consent
 from skillopt_mcp.actions.promotions.promoting import next_step
-from skillopt_mcp.actions.runs import planned, resume_step, unusual
+from skillopt_mcp.actions.runs import resume_step
 from skillopt_mcp.core.candidates import Candidate
 from skillopt_mcp.core.errors import NotFound
-from skillopt_mcp.core.evidence import Mean, TestReport
+from skillopt_mcp.core.evidence import TestReport
 from skillopt_mcp.core.next_step import NextStep
 from skillopt_mcp.core.results import HistoryRow, UnitRow
-from skillopt_mcp.core.runs import Run, StepRecord
+from skillopt_mcp.core.runs import Run
 from skillopt_mcp.core.skills import Skill, SkillRow, short
 from skillopt_mcp.core.text import quoted, shown, truncate_middle
 from skillopt_mcp.documents.diffs import unified_diff
 from skillopt_mcp.gates.promotion import Walk, walk_of
-from skillopt_mcp.gates.search import metric_value
 from skillopt_mcp.gates.verdicts import by_change
 from skillopt_mcp.reports.history import history
-from skillopt_mcp.reports.inspecting import describe_sources, latest_decision, visible_verdict
+from skillopt_mcp.reports.inspecting import describe_sources, gather_test, latest_decision, visible_verdict
 from skillopt_mcp.reports.listing import skill_row, skill_rows
-from skillopt_mcp.reports.run_report import served_rows
+from skillopt_mcp.reports.run_report import KEPT, RunFacts, gather_run, served_rows
 from skillopt_mcp.store.files import is_locked
 from skillopt_mcp.store.promotion_tests import TestAnswer, TestRow
-from skillopt_mcp.training.config import Config
 from skillopt_mcp.training.promotion_test import Test, stored_test
 from skillopt_mcp.workspace.costs import UsedRow, account, describe_price, used_by
 from skillopt_mcp.workspace.evidence import kind_of, shown_origin
@@ -47,10 +43,6 @@ MAX_BYTES = 900_000
 """Of prompts, answers and diffs on a page: what is beyond is left out, and the page says so."""
 MAX_TASKS, MAX_LINES = 300, 2_000
 _TEXT, _LINE = 4_000, 600
-_Z90 = 1.645
-_KEPT = ("accept", "accept_best")
-
-Outcome = Literal["kept", "rejected", "held", "unchanged"]
 
 
 class TextBudget:
@@ -87,39 +79,6 @@ class DiffLine:
     text: str
     step: str = ""
     behind: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class StepFacts:
-    """A step of a run: what became of its candidate and why, and the candidate's val score with its 90 % interval."""
-
-    record: StepRecord
-    outcome: Outcome
-    why: str
-    interval: tuple[float, float] | None
-
-
-@dataclass(frozen=True, slots=True)
-class RunProgress:
-    """Where a run is that goes on; `seconds_left` is by the time that its steps took so far."""
-
-    stage: str
-    n_done: int
-    n_total: int
-    seconds_left: float | None
-
-
-@dataclass(frozen=True, slots=True)
-class RunFacts:
-    """A run: its steps, the val score that it began with, and how much of its caps is used."""
-
-    run: Run
-    metric: str
-    steps: tuple[StepFacts, ...]
-    base: float | None
-    settings: dict[str, object]
-    caps: str
-    progress: RunProgress | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,31 +128,29 @@ def gather(workspace: Workspace, name: str, texts: TextBudget | None = None) -> 
     skill, candidate, row, run = _meant(workspace, name)
     if candidate:
         workspace.see(candidate)
-    test = stored_test(store, row) if row and not is_sealed else None
     decision = store.decisions.latest_in(row.id) if row else None
-    is_advanced = run is not None and _is_advanced(workspace, run)
-    is_running = is_advanced or bool(row and not decision and is_locked(store.locks_path, row.id))
-    spent = account(store, run.id, is_sealed=is_sealed) if run else None
-    spend = list(spent.table) if spent else []
-    if test and test.row.id not in {each.test for each in spend}:
-        spend += account(store, test.row.id).table
+    ran = gather_run(workspace, run, is_explained=True) if run else None
+    tested = gather_test(workspace, row) if row and not is_sealed else None
+    is_running = bool(ran and ran.progress) or bool(row and not decision and is_locked(store.locks_path, row.id))
+    spend, served = (ran.used.table, [*ran.served]) if ran else ([], [])
+    if tested:
+        served += served_rows(workspace, tested.id)
+        spend += account(store, tested.id).table if tested.id not in {each.test for each in spend} else []
     past = history(workspace, skill.path)
-    scopes = [each.id for each in (run, test.row if test else None) if each]
-    served = [each for scope in scopes for each in served_rows(workspace, scope)]
     return Facts(
-        id=test.row.id if test else candidate.id if candidate else run.id if run else skill.name,
+        id=tested.id if tested else candidate.id if candidate else run.id if run else skill.name,
         skill=skill,
         is_sealed=is_sealed,
-        test=report_of(workspace, test) if test else None,
+        test=tested.report if tested else None,
         is_running=is_running,
         is_simulated=bool(row and kind_of(row.backend) == "simulated") or bool(run and "simulated" in run.target),
         accepted=verdict_for_agents(store, candidate, decision.verdict if decision else None) if is_sealed else None,
-        price=str(used_by(store, test.row.id)) if test else describe_price(spent.summary) if spent else "",
-        tasks=_tasks(workspace, test, texts) if test else (),
+        price=str(used_by(store, tested.id)) if tested else describe_price(ran.used.summary) if ran else "",
+        tasks=_tasks(workspace, stored_test(store, row), tested.units, texts) if row and tested else (),
         candidate=candidate,
         diff=tuple(_diff(workspace, skill, candidate, run, texts)) if candidate else (),
-        run=_run(workspace, run, is_advanced=is_advanced) if run else None,
-        walk=walk_of(test.row.plan, store.tests.list_attempts(test.row.id)) if test else None,
+        run=ran,
+        walk=walk_of(row.plan, store.tests.list_attempts(row.id)) if row and tested else None,
         spend=tuple(spend),
         answered_by=tuple(dict.fromkeys(f"{each.role} {each.name}" for each in served)),
         lineage=tuple(past.rows),
@@ -252,9 +209,9 @@ def _meant(workspace: Workspace, name: str) -> _Meant:
 # The tasks of a test, and the diff
 
 
-def _tasks(workspace: Workspace, test: Test, texts: TextBudget) -> tuple[TaskFacts, ...]:
+def _tasks(workspace: Workspace, test: Test, units: list[UnitRow], texts: TextBudget) -> tuple[TaskFacts, ...]:
     """Return the tasks that a test has counted, worse first, the largest change first; the first ones with texts."""
-    rows = sorted(enumerate(unit_rows(workspace, test)), key=lambda each: by_change(each[1]))
+    rows = sorted(enumerate(units), key=lambda each: by_change(each[1]))
     answers: dict[tuple[int, str], list[TestAnswer]] = {}
     for each in workspace.store.tests.list_answers(test.row.id, [unit for unit, _ in rows[:MAX_TASKS]], _TEXT + 1):
         answers.setdefault((each.unit, each.arm), []).append(each)
@@ -286,7 +243,7 @@ def _diff(
     if run and candidate.origin == "run":
         epochs = sorted({step.epoch for step in store.runs.list_steps(run.id)})
         tried = [each for epoch in epochs for each in store.runs.list_tried(run.id, epoch)]
-        edits = [(f"step {each.n}", each.edit) for each in tried if each.verdict in _KEPT]
+        edits = [(f"step {each.n}", each.edit) for each in tried if each.verdict in KEPT]
     for name, edit in edits:
         for mark, text in (("-", edit.target), ("+", edit.content)):
             for line in (text or "").splitlines():
@@ -299,63 +256,6 @@ def _diff(
             yield DiffLine(f"[... {len(lines) - n:,} more lines ...]")
             return
         yield DiffLine(text, *origin.get(f"{line[:1]}{line[1:].strip()}", ()))
-
-
-# A run
-
-
-def _run(workspace: Workspace, run: Run, *, is_advanced: bool) -> RunFacts:
-    store, config = workspace.store, Config.of_run(run.config)
-    records, reasons = store.runs.list_steps(run.id), store.decisions.reasons_in(run.id)
-    documents = [run.skill_id, *([run.memory.skill_id] if run.memory else [])]
-    made = [each for skill_id in documents for each in store.candidates.list_candidates(skill_id, steps=True)]
-    found = {each.id: each.findings for each in made}
-
-    def step(record: StepRecord) -> StepFacts:
-        findings = found.get(record.candidate_id or "", ())
-        notes = [*record.unusable, *record.unmatched]
-        why = [reasons.get(record.n) or (truncate_middle(notes[0], 200) if notes else "no usable edit")]
-        if findings:
-            why.append(f"the guard wants a person to look: {truncate_middle(findings[0], 200)}")
-        outcome: Outcome = "unchanged" if record.verdict == "no_change" else "rejected"
-        if record.verdict in _KEPT:
-            outcome = "held" if findings else "kept"
-        interval = wilson(record.candidate, record.val) if record.candidate is not None else None
-        return StepFacts(record, outcome, "; ".join(why), interval)
-
-    spent = store.budgets.get_spent(run.id)
-    base = records[0].baseline if records else None
-    return RunFacts(
-        run=run,
-        metric=config.metric,
-        steps=tuple(map(step, records)),
-        base=metric_value(base, config.metric, config.mixed_weight) if base else None,
-        settings={**unusual(run)},
-        # What is charged is that of its promotion test, too.
-        caps="" if workspace.is_agents else run.caps.describe_used(spent),
-        progress=_progress(workspace, run, len(records), spent.seconds) if is_advanced else None,
-    )
-
-
-def wilson(score: float, mean: Mean | None) -> tuple[float, float] | None:
-    """Return the 90 % interval (Wilson) of a score on as many tasks; it is too wide for soft ones."""
-    if mean is None or not mean.n:
-        return None
-    n, z2 = mean.n, _Z90**2
-    middle, half = score + z2 / (2 * n), _Z90 * math.sqrt(score * (1 - score) / n + z2 / (4 * n * n))
-    return (middle - half) / (1 + z2 / n), (middle + half) / (1 + z2 / n)
-
-
-def _progress(workspace: Workspace, run: Run, n_done: int, seconds: float) -> RunProgress:
-    n_total, tests = planned(workspace, run).n_rows, workspace.store.runs.list_finishes(run.id)
-    left = seconds / n_done * (n_total - n_done) if n_done and not tests else None
-    stage = "promotion test" if tests else workspace.store.calls.latest_stage(run.id) or "baseline"
-    return RunProgress(stage, n_done, n_total, left)
-
-
-def _is_advanced(workspace: Workspace, run: Run) -> bool:
-    """Whether a process trains on; the status of one that was killed says so, too."""
-    return run.status == "running" and run.kind == "replay" and is_locked(workspace.store.locks_path, run.id)
 
 
 # What to do, versions
@@ -413,6 +313,5 @@ def _skill(workspace: Workspace, skill: Skill, row: SkillRow) -> SkillFacts:
         for each in candidates
         if each.findings and short(each.base_version) == row.live_version != short(each.version_id)
     ]
-    begun = (store.runs.get_run(id) for id, _ in store.runs.list_running(skill.id))
-    running = next((run for run in begun if _is_advanced(workspace, run)), None)
-    return SkillFacts(row, verdict, tuple(held), _run(workspace, running, is_advanced=True) if running else None)
+    begun = (gather_run(workspace, store.runs.get_run(id)) for id, _ in store.runs.list_running(skill.id))
+    return SkillFacts(row, verdict, tuple(held), next((run for run in begun if run.progress), None))

@@ -44,7 +44,7 @@ from skillopt_mcp.reports.details import (
     within,
 )
 from skillopt_mcp.reports.listing import skill_row
-from skillopt_mcp.reports.run_report import describe_run, describe_served, served_rows
+from skillopt_mcp.reports.run_report import RunFacts, describe_run, describe_served, gather_run, served_rows
 from skillopt_mcp.store.erasing import Erasing
 from skillopt_mcp.store.files import is_locked
 from skillopt_mcp.store.promotion_tests import TestRow
@@ -69,6 +69,7 @@ class Thing:
     text: str
     detail: Detail | None
     next_step: Callable[[Consent], Step]
+    run: RunFacts | None = None
 
 
 def inspect(workspace: Workspace, id: str, cursor: str | None = None, consent: Consent = Consent.STANDING) -> Inspected:
@@ -412,12 +413,15 @@ def _describe_attempts(ids: Sequence[str]) -> str:
 
 def promotion_test(workspace: Workspace, id: str) -> PromotionTest:
     """What the store holds of a promotion test. Raises NotFound."""
-    store, row = workspace.store, _test_row(workspace, id)
-    test = stored_test(store, row)
-    candidate = _tested_candidate(workspace, row)
-    kind = kind_of_test(store, id, row.backend)
+    return gather_test(workspace, _test_row(workspace, id))
+
+
+def gather_test(workspace: Workspace, row: TestRow) -> PromotionTest:
+    """What the store holds of a promotion test, with its units."""
+    store, test = workspace.store, stored_test(workspace.store, row)
+    candidate, kind = _tested_candidate(workspace, row), kind_of_test(store, row.id, row.backend)
     return PromotionTest(
-        id=id,
+        id=row.id,
         skill=store.skills.get_skill(row.skill_id).name,
         candidate_id=candidate.id if candidate else None,
         base=short(row.base_version),
@@ -427,20 +431,24 @@ def promotion_test(workspace: Workspace, id: str) -> PromotionTest:
         evidence=kind,
         same_session=candidate is not None
         and kind == "host"
-        and store.candidates.is_answered_by_author(candidate.id, id),
-        served=[each for each in served_rows(workspace, id) if each.role != "target"],
+        and store.candidates.is_answered_by_author(candidate.id, row.id),
+        served=[each for each in served_rows(workspace, row.id) if each.role != "target"],
     )
 
 
 def _test(workspace: Workspace, id: str) -> Thing:
-    test, row = promotion_test(workspace, id), _test_row(workspace, id)
-    report, own_work = test.report, describe_own_leases(workspace, id)
+    row = _test_row(workspace, id)
+    test, candidate, own_work = (
+        gather_test(workspace, row),
+        _tested_candidate(workspace, row),
+        describe_own_leases(workspace, id),
+    )
+    report = test.report
     lines = [
         f"promotion test {id} of skill '{test.skill}', candidate {test.candidate_id or '-'}",
         f"base {test.base} -> version {test.version}",
     ]
     if workspace.is_agents:
-        candidate = _tested_candidate(workspace, row)
         verdict = verdict_for_agents(workspace.store, candidate, report.verdict) or "none yet"
         lines.append(f"verdict: {verdict}; all else of the test is shown to a person alone")
     else:
@@ -486,8 +494,9 @@ def _tested_candidate(workspace: Workspace, row: TestRow) -> Candidate | None:
 
 
 def _run(workspace: Workspace, id: str) -> Thing:
-    text = shown(describe_run(workspace, id))
-    return Thing(id, "run", text, None, lambda _: resume_step(workspace, workspace.store.runs.get_run(id)))
+    facts = gather_run(workspace, workspace.store.runs.get_run(id))
+    text = shown(describe_run(workspace, facts))
+    return Thing(id, "run", text, None, lambda _: resume_step(workspace, workspace.store.runs.get_run(id)), facts)
 
 
 def _trajectory(workspace: Workspace, id: str) -> Thing:

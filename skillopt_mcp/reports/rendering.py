@@ -24,7 +24,8 @@ from skillopt_mcp import __version__
 from skillopt_mcp.core.text import shown
 from skillopt_mcp.gates.promotion import Walk
 from skillopt_mcp.gates.verdicts import CLAIMS, LABELS, caveats, describe, explain, label
-from skillopt_mcp.reports.facts import MAX_TASKS, Facts, RunFacts, SkillFacts
+from skillopt_mcp.reports.facts import MAX_TASKS, Facts, SkillFacts
+from skillopt_mcp.reports.run_report import RunFacts
 from skillopt_mcp.workspace.costs import price_cell
 
 _TEMPLATES = Path(__file__).with_name("templates")
@@ -142,7 +143,7 @@ def curve(runs: Sequence[RunFacts]) -> list[Curve]:
 
     curves = []
     for run in runs:
-        at = y(run.base if run.base is not None else run.steps[0].record.current)
+        at = y(run.baseline if run.baseline is not None else run.steps[0].record.current)
         line, intervals, marks = [f"M{x(0)} {at}"], list[str](), dict[str, str]()
         for n, step in enumerate(run.steps, start=1):
             if (now := y(step.record.current)) != at:

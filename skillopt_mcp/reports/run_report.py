@@ -1,27 +1,38 @@
-"""Run report: a run as text that fits a terminal, and its figures as fields."""
+"""Run report: what the store holds of a run, gathered once; as text that fits a terminal, as fields and as rows."""
 
 from __future__ import annotations
 
 import json
+import math
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
+from typing import Literal
 
+from pydantic import Field, JsonValue
+
+from skillopt_mcp.actions.runs import planned, resume_step
 from skillopt_mcp.backends.spending import describe_failures, describe_most
 from skillopt_mcp.core.budgets import FREE_STAGE, NO_CAPS
-from skillopt_mcp.core.results import Proposed, Replayed
-from skillopt_mcp.core.runs import Run, StepRecord
+from skillopt_mcp.core.evidence import Mean
+from skillopt_mcp.core.next_step import NextStep
+from skillopt_mcp.core.results import Proposed, Replayed, Result
+from skillopt_mcp.core.runs import Run, RunKind, StepRecord
 from skillopt_mcp.core.skills import SplitCounts, short
-from skillopt_mcp.core.text import counted
+from skillopt_mcp.core.text import counted, truncate_middle
+from skillopt_mcp.gates.search import metric_value
 from skillopt_mcp.gates.verdicts import describe
 from skillopt_mcp.reports.details import ServedRow
 from skillopt_mcp.store.calls import LedgerRow, Servings
+from skillopt_mcp.store.files import is_locked
 from skillopt_mcp.training.config import Config
 from skillopt_mcp.training.plan import search_splits
 from skillopt_mcp.training.promotion_test import held_out
 from skillopt_mcp.workspace.answering import describe_changes, tasks_of
 from skillopt_mcp.workspace.costs import (
     Account,
+    Accounted,
+    Used,
     account,
     add_up,
     describe_price,
@@ -41,51 +52,176 @@ _USED = "role      stage       calls missing failed repeated tokens_in tokens_ou
 _USED_SPARE = ("repeated", "missing", "failed", "tokens_out")
 _CENTS_FROM = 100.0
 _MAX_NAMES = 8
+_Z90 = 1.645
+KEPT = ("accept", "accept_best")
+
+Outcome = Literal["kept", "rejected", "held", "unchanged"]
 
 
-def describe_run(workspace: Workspace, id: str, width: int | None = None) -> str:
+@dataclass(frozen=True, slots=True)
+class StepFacts:
+    """A step of a run: what became of its candidate and why, and the candidate's val score with its 90 % interval."""
+
+    record: StepRecord
+    outcome: Outcome
+    why: str
+    interval: tuple[float, float] | None
+
+
+@dataclass(frozen=True, slots=True)
+class RunProgress:
+    """Where a run is that goes on; `seconds_left` is by the time that its steps took so far."""
+
+    stage: str
+    n_done: int
+    n_total: int
+    seconds_left: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class RunFacts:
+    """A run: its steps, what it and its tests used, who answered, and the outcome; for an agent what it may see."""
+
+    run: Run
+    config: Config
+    records: Sequence[StepRecord]
+    used: Account
+    served: list[ServedRow]
+    result: Replayed | Proposed | None
+    caps: str
+    progress: RunProgress | None
+    steps: Sequence[StepFacts] = ()  # gathered for a page alone
+
+    @property
+    def baseline(self) -> float | None:
+        """The val score that it began with, by its metric."""
+        base = self.records[0].baseline if self.records else None
+        return metric_value(base, self.config.metric, self.config.mixed_weight) if base else None
+
+    @property
+    def settings(self) -> dict[str, JsonValue]:
+        """The settings that differ from the defaults."""
+        usual = Config().model_dump(mode="json")
+        return {name: value for name, value in self.config.model_dump(mode="json").items() if value != usual[name]}
+
+
+def gather_run(workspace: Workspace, run: Run, *, is_explained: bool = False) -> RunFacts:
+    """What the store holds of a run; with `is_explained` also why each step ended as it did."""
+    store, result = workspace.store, None
+    records, spent = store.runs.list_steps(run.id), store.budgets.get_spent(run.id)
+    if run.result:
+        result = (Replayed if run.kind == "replay" else Proposed).model_validate_json(run.result)
+    if isinstance(result, Replayed) and workspace.is_agents:
+        result = result.sealed()
+    # The status of a run that was killed says so, too.
+    is_advanced = run.status == "running" and run.kind == "replay" and is_locked(store.locks_path, run.id)
+    return RunFacts(
+        run=run,
+        config=Config.of_run(run.config),
+        records=records,
+        used=account(store, run.id, is_sealed=workspace.is_agents),
+        served=served_rows(workspace, run.id),
+        result=result,
+        # What is charged is that of its promotion test, too.
+        caps="" if workspace.is_agents else run.caps.describe_used(spent),
+        progress=_progress(workspace, run, len(records), spent.seconds) if is_advanced else None,
+        steps=_explain_steps(workspace, run, records) if is_explained else (),
+    )
+
+
+def _progress(workspace: Workspace, run: Run, n_done: int, seconds: float) -> RunProgress:
+    n_total, tests = planned(workspace, run).n_rows, workspace.store.runs.list_finishes(run.id)
+    left = seconds / n_done * (n_total - n_done) if n_done and not tests else None
+    stage = "promotion test" if tests else workspace.store.calls.latest_stage(run.id) or "baseline"
+    return RunProgress(stage, n_done, n_total, left)
+
+
+def _explain_steps(workspace: Workspace, run: Run, records: Sequence[StepRecord]) -> list[StepFacts]:
+    store, steps = workspace.store, list[StepFacts]()
+    reasons = store.decisions.reasons_in(run.id)
+    documents = [run.skill_id, *([run.memory.skill_id] if run.memory else [])]
+    made = [each for skill_id in documents for each in store.candidates.list_candidates(skill_id, steps=True)]
+    found = {each.id: each.findings for each in made}
+    for record in records:
+        findings = found.get(record.candidate_id or "", ())
+        notes = [*record.unusable, *record.unmatched]
+        why = [reasons.get(record.n) or (truncate_middle(notes[0], 200) if notes else "no usable edit")]
+        if findings:
+            why.append(f"the guard wants a person to look: {truncate_middle(findings[0], 200)}")
+        outcome: Outcome = "unchanged" if record.verdict == "no_change" else "rejected"
+        if record.verdict in KEPT:
+            outcome = "held" if findings else "kept"
+        interval = wilson(record.candidate, record.val) if record.candidate is not None else None
+        steps.append(StepFacts(record, outcome, "; ".join(why), interval))
+    return steps
+
+
+def wilson(score: float, mean: Mean | None) -> tuple[float, float] | None:
+    """Return the 90 % interval (Wilson) of a score on as many tasks; it is too wide for soft ones."""
+    if mean is None or not mean.n:
+        return None
+    n, z2 = mean.n, _Z90**2
+    middle, half = score + z2 / (2 * n), _Z90 * math.sqrt(score * (1 - score) / n + z2 / (4 * n * n))
+    return (middle - half) / (1 + z2 / n), (middle + half) / (1 + z2 / n)
+
+
+# As text and as fields
+
+
+def describe_run(workspace: Workspace, facts: RunFacts, width: int | None = None) -> str:
     """Return a run as text: its state, its steps, and what it and its promotion tests used.
 
-    Tables wider than `width` lose columns that can be spared, which are named below. Raises NotFound.
+    Tables wider than `width` lose columns that can be spared, which are named below.
     """
-    store = workspace.store
-    run = store.runs.get_run(id)
-    used, steps = account(store, run.id, is_sealed=workspace.is_agents), store.runs.list_steps(id)
+    run, used = facts.run, facts.used
     kind = " (a proposal that was asked for in a session)" if run.kind == "proposal" else ""
     judge = f"; judge {run.judge}" if run.judge else ""
     lines = [
-        f"run {id}: {run.status}{kind}; base {short(run.base_version)}; target {run.target}; "
-        f"optimizer {run.optimizer}{judge}",
-        *_answered_by(run),
-        *describe_served(served_rows(workspace, run.id)),
+        f"run {run.id}: {run.status}{kind}; base {short(run.base_version)}; target {run.target}; "
+        f"optimizer {run.optimizer}{judge}"
+    ]
+    if run.answering:
+        first = run.answering[0]
+        backends = "; ".join(f"{role} {shown_origin(text)}" for role, text in first.fingerprints.items())
+        since = f" (after step {first.after})" if first.after else ""
+        lines.append(f"answered by {backends}; skillopt-mcp {first.program}{since}")
+        lines += [f"changed during the run: {each}" for each in describe_changes(run)]
+    lines += [
+        *describe_served(facts.served),
         # With blanks, so that a terminal breaks it between two settings.
         f"config: {json.dumps(json.loads(run.config))}",
         f"{counted(len(run.tasks), 'task')}, "
         f"{counted(len(run.sessions), 'recorded trajectory', 'recorded trajectories')}",
-        *filter(None, [_outcome(workspace, run), describe_leases(workspace, run.id)]),
+        *filter(None, [_outcome(facts, is_agents=workspace.is_agents), describe_leases(workspace, run.id)]),
         *describe_own_leases(workspace, run.id),
     ]
     if run.caps != NO_CAPS:
         spent = used.charged
         charged = f"{counted(spent.calls, 'send')}, {describe_most(spent)}, {spent.seconds / 60:.1f} minutes"
-        # What is charged is that of its promotion test, too.
         lines.append(f"caps: {run.caps.options}{'' if workspace.is_agents else f'; charged {charged}'}")
-    failures = store.calls.failures([run.id, *(test_id for test_id, _ in used.tests)])
+    failures = workspace.store.calls.failures([run.id, *(test_id for test_id, _ in used.tests)])
     if failures.n:
         lines.append(describe_failures(failures))
     if run.kind == "replay":
-        lines += ["", *_base_scores(run, steps), *_narrowed([_STEPS, *map(_step, steps)], _STEPS_SPARE, width)]
+        base = facts.records[0].baseline if facts.records else None
+        hard, soft = (base.hard, base.soft) if base else (None, None)
+        if not facts.records and isinstance(facts.result, Replayed):  # a search may end before its first step
+            hard, soft = facts.result.baseline_hard, facts.result.baseline_soft
+        lines.append("")
+        if hard is not None and soft is not None:
+            scores = f"hard {hard:.3f}, soft {soft:.3f}"
+            lines.append(f"scores on val are {facts.config.metric}; the base version had {scores}")
+        lines += _narrowed([_STEPS, *map(_step, facts.records)], _STEPS_SPARE, width)
     return "\n".join([*lines, "", *_usage(workspace, used, width)])
 
 
-def figures_of(workspace: Workspace, run: Run) -> dict[str, object]:
+def figures_of(workspace: Workspace, facts: RunFacts) -> dict[str, object]:
     """Return the figures of a run's tables as fields: the sizes of its splits, what was sent, and what used it."""
-    used = account(workspace.store, run.id, is_sealed=workspace.is_agents)
     return {
-        "n_tasks": asdict(n_tasks_of(workspace, run)),
-        **used.summary.model_dump(mode="json"),
-        "used": [row.model_dump(mode="json") for row in used.table],
-        "served": [row.model_dump() for row in served_rows(workspace, run.id)],
+        "n_tasks": asdict(n_tasks_of(workspace, facts.run)),
+        **facts.used.summary.model_dump(mode="json"),
+        "used": [row.model_dump(mode="json") for row in facts.used.table],
+        "served": [row.model_dump() for row in facts.served],
     }
 
 
@@ -113,17 +249,6 @@ def describe_served(rows: Sequence[ServedRow]) -> list[str]:
     return [f"models that answered, as they named themselves: {', '.join(names)}"] if names else []
 
 
-def _answered_by(run: Run) -> list[str]:
-    """Return which backends answered as the run began, and what has changed since."""
-    if not run.answering:
-        return []
-    first = run.answering[0]
-    backends = "; ".join(f"{role} {shown_origin(text)}" for role, text in first.fingerprints.items())
-    since = f" (after step {first.after})" if first.after else ""
-    changes = [f"changed during the run: {each}" for each in describe_changes(run)]
-    return [f"answered by {backends}; skillopt-mcp {first.program}{since}", *changes]
-
-
 # Tables
 
 
@@ -142,35 +267,20 @@ def _narrowed(table: Sequence[str], spare: Sequence[str], width: int | None) -> 
     return [*rows, f"(too narrow for: {', '.join(dropped)})"] if dropped else rows
 
 
-def _outcome(workspace: Workspace, run: Run) -> str:
-    if not run.result:
+def _outcome(facts: RunFacts, *, is_agents: bool) -> str:
+    result = facts.result
+    if result is None:
         return ""
-    if run.kind == "proposal":
-        proposed = Proposed.model_validate_json(run.result)
-        return f"outcome: {proposed.status}; candidate {proposed.candidate_id or '-'}"
-    replayed = Replayed.model_validate_json(run.result)
-    replayed = replayed.sealed() if workspace.is_agents else replayed
-    verdict, candidate = str(replayed.verdict or "no verdict"), replayed.candidate_id or "-"
-    if workspace.is_agents and replayed.accepted is not None:
-        verdict = "accepted" if replayed.accepted else "not accepted"
-    shown = " ".join(describe(replayed.test)) if replayed.test else replayed.reason
-    if memory := replayed.memory:
+    if isinstance(result, Proposed):
+        return f"outcome: {result.status}; candidate {result.candidate_id or '-'}"
+    verdict, candidate = str(result.verdict or "no verdict"), result.candidate_id or "-"
+    if is_agents and result.accepted is not None:
+        verdict = "accepted" if result.accepted else "not accepted"
+    shown = " ".join(describe(result.test)) if result.test else result.reason
+    if memory := result.memory:
         own = " ".join(describe(memory.test)) if memory.test else memory.reason
         shown = "; ".join(filter(None, (shown, f"memory file: candidate {memory.candidate_id or '-'}", own)))
     return "; ".join(filter(None, (f"outcome: {verdict}; candidate {candidate}", shown)))
-
-
-def _base_scores(run: Run, steps: Sequence[StepRecord]) -> list[str]:
-    """Return a line with the scores of the base version, and the metric of the scores below."""
-    metric, base = Config.of_run(run.config).metric, steps[0].baseline if steps else None
-    hard, soft = (base.hard, base.soft) if base else (None, None)
-    if not steps and run.result:
-        # A search may end before its first step.
-        result = Replayed.model_validate_json(run.result)
-        hard, soft = result.baseline_hard, result.baseline_soft
-    if hard is None or soft is None:
-        return []
-    return [f"scores on val are {metric}; the base version had hard {hard:.3f}, soft {soft:.3f}"]
 
 
 def _step(step: StepRecord) -> str:
@@ -218,4 +328,104 @@ def _usage_row(label: str, row: LedgerRow) -> str:
     return (
         f"{label:<21} {row.n_calls:>5} {row.n_missing:>7} {row.n_failed:>6} {row.n_repeated:>8} "
         f"{row.tokens_in:>9} {row.tokens_out:>10} {usd}"
+    )
+
+
+# All runs
+
+
+class RunRow(Accounted):
+    """One run as a table row. Scores are the run's metric on val.
+
+    `n_calls`, `tokens` and `usd` (None where the price of one call is not known) are of the run itself,
+    `n_test_calls`, `test_tokens` and `test_usd` of its whole promotion test (0 for an agent). `config` holds the
+    settings that differ from the defaults; `work` says what a host has in hand, `changes` after which steps a backend
+    changed.
+    """
+
+    id: str
+    skill: str
+    kind: RunKind
+    status: str
+    started_at: str
+    n_steps: int
+    epochs: int
+    config: dict[str, JsonValue]
+    base_version: str
+    best_version: str
+    best: float | None
+    verdict: str | None
+    n_calls: int
+    tokens: int
+    usd: float | None
+    n_test_calls: int
+    test_tokens: int
+    test_usd: float | None
+    work: str
+    target: str
+    optimizer: str
+    changes: list[str] = Field(default_factory=list)
+
+
+class RunList(Result):
+    """Runs, the newest first; `tests` are the promotion tests of the store, each with its cost."""
+
+    runs: list[RunRow]
+    tests: list[Used] = Field(default_factory=list)
+
+
+def list_runs(workspace: Workspace, skill: str | None = None) -> RunList:
+    """Return the runs of a skill, or of all skills; no store is made for all. Raises NotFound, BadSkill."""
+    if not (skill or workspace.is_made):
+        return RunList(runs=[], next_step=NextStep(action="replay", why="no run yet"))
+    skills = [workspace.kept(skill)] if skill else workspace.store.skills.list_skills()
+    store = workspace.store
+    started = [
+        (_row(workspace, each.name, gather_run(workspace, run), started_at), run)
+        for each in skills
+        for run, started_at in store.runs.list_started(each.id)
+    ]
+    started.sort(key=lambda row: row[0].started_at, reverse=True)
+    tests = list(dict.fromkeys(test_id for _, run in started for test_id in store.runs.list_finishes(run.id)))
+    names = () if workspace.is_agents else dict.fromkeys([*store.budgets.list_without_run(), *tests])
+    used = [used_by(store, name) for name in names]
+    on = next((run for _, run in started if resume_step(workspace, run)), None)
+    step = NextStep(action="replay", why="no run yet")
+    if started:
+        step = NextStep(action="inspect", arguments={"id": started[0][0].id})
+    return RunList(
+        runs=[row for row, _ in started],
+        tests=[each for each in used if each.n_sent],
+        next_step=resume_step(workspace, on) if on else step,
+    )
+
+
+def _row(workspace: Workspace, skill: str, facts: RunFacts, started_at: str) -> RunRow:
+    run, records, result = facts.run, facts.records, facts.result
+    own, test = add_up(facts.used.own), facts.used.of_tests
+    replayed = result if isinstance(result, Replayed) else None  # a proposal has no verdict
+    return RunRow(
+        **facts.used.summary.model_dump(),
+        id=run.id,
+        skill=skill,
+        kind=run.kind,
+        status=run.status,
+        started_at=started_at,
+        n_steps=len(records),
+        epochs=facts.config.epochs,
+        config=facts.settings,
+        base_version=short(run.base_version),
+        best_version=short(records[-1].best_version if records else run.base_version),
+        best=records[-1].best if records else (replayed.baseline if replayed else None),
+        verdict=replayed.verdict if replayed else None,
+        n_calls=own.n_calls,
+        tokens=own.tokens_in + own.tokens_out,
+        usd=own.usd,
+        n_test_calls=test.n_calls,
+        test_tokens=test.tokens_in + test.tokens_out,
+        test_usd=test.usd,
+        work=describe_leases(workspace, run.id),
+        target=run.target,
+        optimizer=run.optimizer,
+        changes=describe_changes(run),
     )

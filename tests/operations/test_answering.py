@@ -8,14 +8,15 @@ import pytest
 from workshop import SEED, SIMULATION, Place, go_on_or_start, use
 
 from skillopt_mcp import Caps, Rolled, train
-from skillopt_mcp.actions.runs import furthest, left_changed, list_runs, new_run, replay, start_run, unfinished_run
+from skillopt_mcp.actions.runs import furthest, left_changed, new_run, replay, start_run, unfinished_run
 from skillopt_mcp.backends.simulated import Simulated, open_simulated
 from skillopt_mcp.core.calls import Call, Reply
 from skillopt_mcp.core.errors import CapReached, NotFound, Refused
 from skillopt_mcp.core.runs import Run
 from skillopt_mcp.core.skills import SkillFiles
 from skillopt_mcp.core.tasks import NewTask, Split, Task
-from skillopt_mcp.reports.run_report import describe_run
+from skillopt_mcp.reports.inspecting import look_up
+from skillopt_mcp.reports.run_report import list_runs
 from skillopt_mcp.tasks.judges.judging import parse_judge
 from skillopt_mcp.training.config import Config
 from skillopt_mcp.training.progress import Progress
@@ -81,7 +82,7 @@ def test_a_run_that_may_go_on_with_another_model_measures_again_and_says_so(work
     change = f"after step 1, the target changed from '{BEFORE}' to '{BEFORE},version=2'"
     assert result.changes == describe_changes(store.runs.get_run(run.id)) == [change]
     assert [row.changes for row in list_runs(workspace).runs] == [[change]]
-    assert f"\nchanged during the run: {change}\n" in describe_run(workspace, run.id)
+    assert f"\nchanged during the run: {change}\n" in look_up(workspace, run.id).text
     current = store.skills.get_files(run.skill_id, step.current_version)
     measured = [call for call in updated.heard if call.draw.startswith(f"{run.id}/val")][:30]
     assert {call.request.files for call in measured} == {current}  # type: ignore[union-attr]

@@ -9,12 +9,13 @@ import pytest
 from workshop import LESSONS, Place, right_when_taught, use
 
 from skillopt_mcp.actions.promotion_tests import evaluate_candidate
-from skillopt_mcp.actions.runs import list_runs, replay, start_run
+from skillopt_mcp.actions.runs import replay, start_run
 from skillopt_mcp.backends.base import BackendFault
 from skillopt_mcp.backends.scripted import Scripted
 from skillopt_mcp.core.calls import Call, Reply, Usage
 from skillopt_mcp.core.results import Replayed
-from skillopt_mcp.reports.run_report import describe_run
+from skillopt_mcp.reports.inspecting import look_up
+from skillopt_mcp.reports.run_report import list_runs
 from skillopt_mcp.training.config import Config
 from skillopt_mcp.workspace.costs import (
     Accounted,
@@ -67,7 +68,7 @@ def test_a_run_shows_its_own_cost_and_next_to_it_that_of_its_test(place: Place, 
     [test] = listed.tests
     assert (test.contest, {each.n_test_calls for each in listed.runs}) == (test_id, {test.n_calls})
     assert [each.n_calls for each in listed.runs if each.id == first.run_id] == [own]
-    assert f"test {test_id}" in describe_run(workspace, first.run_id)
+    assert f"test {test_id}" in look_up(workspace, first.run_id).text
 
 
 def test_a_failed_send_of_unknown_price_leaves_the_others_known(workspace: Workspace) -> None:
@@ -80,7 +81,7 @@ def test_a_failed_send_of_unknown_price_leaves_the_others_known(workspace: Works
     result = trained(workspace)
     used = account(workspace.store, result.run_id).summary
     assert (result.usd, used.n_unpriced, used.n_failed, used.n_sent) == (None, 1, 1, used.n_answered + 1)
-    assert f"${used.usd_known:.2f} + 1 send of unknown price" in describe_run(workspace, result.run_id)
+    assert f"${used.usd_known:.2f} + 1 send of unknown price" in look_up(workspace, result.run_id).text
 
 
 def test_what_was_sent_is_counted_while_nothing_came_back(workspace: Workspace) -> None:

@@ -7,10 +7,11 @@ from pathlib import Path
 import pytest
 from workshop import Place
 
-from skillopt_mcp.actions.runs import list_runs, replay, start_run
+from skillopt_mcp.actions.runs import replay, start_run
 from skillopt_mcp.core.errors import BadInput, NotFound
 from skillopt_mcp.core.skills import SkillFile, SkillFiles, short
 from skillopt_mcp.reports.export import check_folder, export_run, export_version
+from skillopt_mcp.reports.run_report import list_runs
 from skillopt_mcp.training.config import Config
 from skillopt_mcp.workspace.skill_folders import read_skill
 from skillopt_mcp.workspace.workspace import Workspace

@@ -4,10 +4,10 @@ from hostwork import Clock, driven
 from workshop import SEED, Place
 
 from benchmarks.host_agent import Agent
-from skillopt_mcp.actions.runs import list_runs
 from skillopt_mcp.actions.submitting import submit_work
 from skillopt_mcp.core.results import Proposed
 from skillopt_mcp.reports.inspecting import inspect
+from skillopt_mcp.reports.run_report import list_runs
 from skillopt_mcp.workspace.workspace import Workspace
 
 OUT = "1 item of work is out until 2027-01-15 08:15 UTC"

@@ -10,7 +10,6 @@ from workshop import Place
 
 from skillopt_mcp.actions.promotions.consent import Consent, permit
 from skillopt_mcp.actions.promotions.promoting import promote_skill, rollback_skill
-from skillopt_mcp.actions.runs import list_runs
 from skillopt_mcp.actions.tasks import add_tasks
 from skillopt_mcp.actions.trajectories import Recording, record_trajectory
 from skillopt_mcp.admin.verify import verify_store
@@ -19,6 +18,7 @@ from skillopt_mcp.core.skills import SkillRow
 from skillopt_mcp.reports.history import diff_versions, history
 from skillopt_mcp.reports.inspecting import inspect
 from skillopt_mcp.reports.listing import list_skills
+from skillopt_mcp.reports.run_report import list_runs
 from skillopt_mcp.store.files import lock_run
 from skillopt_mcp.workspace.skill_folders import lock_name
 from skillopt_mcp.workspace.skills import forget_skill, move_skill

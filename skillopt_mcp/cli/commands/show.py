@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from skillopt_mcp.actions.promotions.consent import Consent
-from skillopt_mcp.actions.runs import RunList, RunRow, evaluation_step, list_runs, step_row
+from skillopt_mcp.actions.runs import evaluation_step, step_row
 from skillopt_mcp.cli.command import Arg, Command, Flag, WrongUsage, command
 from skillopt_mcp.cli.commands.skills import show_away
 from skillopt_mcp.cli.reports import show_units
@@ -19,7 +19,7 @@ from skillopt_mcp.reports.export import export_run, export_version
 from skillopt_mcp.reports.history import history
 from skillopt_mcp.reports.inspecting import SHOWN, look_up
 from skillopt_mcp.reports.listing import skill_row
-from skillopt_mcp.reports.run_report import describe_run, figures_of
+from skillopt_mcp.reports.run_report import RunList, RunRow, describe_run, figures_of, list_runs
 from skillopt_mcp.workspace.costs import price_cell
 from skillopt_mcp.workspace.skill_folders import known, version_named
 
@@ -65,17 +65,14 @@ class Show(Command):
                     "history": self._past.model_dump(mode="json"),
                     "runs": self._runs.model_dump(mode="json")["runs"],
                 }
-            if thing.kind == "run":
-                run = workspace.store.runs.get_run(thing.id)
+            if thing.run:
+                run = thing.run.run
                 if not terminal.is_json:
-                    found["text"], self._test = (
-                        describe_run(workspace, run.id, terminal.width),
-                        evaluation_step(workspace, run),
-                    )
-                    return found
-                steps = [step_row(step).model_dump(mode="json") for step in workspace.store.runs.list_steps(run.id)]
+                    self._test = evaluation_step(workspace, run)
+                    return found | {"text": describe_run(workspace, thing.run, terminal.width)}
+                steps = [step_row(step).model_dump(mode="json") for step in thing.run.records]
                 answering = [asdict(each) for each in run.answering]
-                return found | {"steps": steps, "answering": answering, "run": figures_of(workspace, run)}
+                return found | {"steps": steps, "answering": answering, "run": figures_of(workspace, thing.run)}
             if isinstance(thing.detail, PromotionTest):
                 self._units = thing.detail.units
             if thing.detail:
