@@ -126,6 +126,7 @@ def journeys() -> None:
     script = shutil.which("skillopt-mcp", path=os.path.dirname(sys.executable)) or sys.exit(
         "skillopt-mcp is not installed"
     )
+    _, terminal = os.openpty()  # only a person at a terminal rolls back
     with tempfile.TemporaryDirectory() as name:
         home = Path(name)
         skill = home / ".claude/skills/changelog"
@@ -139,7 +140,7 @@ def journeys() -> None:
         env = {**os.environ, "HOME": name}
 
         def run(*argv: str) -> str:
-            return subprocess.check_output(argv, env=env, cwd=name, text=True)
+            return subprocess.check_output(argv, env=env, cwd=name, text=True, stdin=terminal, stderr=terminal)
 
         def walk(*arguments: str) -> str:
             said = run(sys.executable, "tracer.py", script, "files", *arguments)
