@@ -212,8 +212,10 @@ class Calls:
                     for call_id, fault, detail, usage in work.attempts
                 ]
                 connection.executemany(_INTO_ATTEMPT, rows)
-            if work.unsent:
-                _let_go(connection, work.unsent, work.owner)
+            if work.unsent:  # one that was never sent is deleted, of others the claim is taken back
+                given = [json.dumps(work.unsent), work.owner]
+                connection.execute(f"delete from call where {_UNSENT} and n_claims = 1 and {_UNTRIED}", given)
+                _claim_again(connection, work.owner, f"{_UNSENT} and n_claims > 1", given, -1)
             if work.failed:
                 end_claims(connection, work.failed)
             n = n_affordable(connection, bill)
@@ -306,7 +308,8 @@ def _claim(connection: Connection, fresh: Sequence[tuple[bytes, Call]], scope: s
     [newest] = connection.execute("select coalesce(max(id), 0) from call").fetchone()
     rows = []
     for call_id, (key, call) in enumerate(fresh, newest + 1):
-        rows.append((call_id, key, scope, call.role, call.stage, call.draw, _refs(call), owner, 1))
+        refs = " ".join(call.request.refs) if isinstance(call.request, Question) else ""
+        rows.append((call_id, key, scope, call.role, call.stage, call.draw, refs, owner, 1))
     if _insert(connection, _INTO_CALL, rows) == len(rows):
         return [Claim(call_id, owner) for call_id, *_ in rows]
     # An owner that claims again sends again: its last attempt was cut short.
@@ -314,13 +317,6 @@ def _claim(connection: Connection, fresh: Sequence[tuple[bytes, Call]], scope: s
         _claim_again(connection, owner, "key = ? and owner = ? and id <= ?", [key, owner, newest])
     held = [connection.execute("select id, owner from call where key = ?", [key]).fetchone() for key, _ in fresh]
     return [Claim(*row) for row in held]
-
-
-def _let_go(connection: Connection, call_ids: Sequence[int], owner: str) -> None:
-    """Take back the claims of calls that were not sent; one that was never sent is deleted."""
-    given = [json.dumps(call_ids), owner]
-    connection.execute(f"delete from call where {_UNSENT} and n_claims = 1 and {_UNTRIED}", given)
-    _claim_again(connection, owner, f"{_UNSENT} and n_claims > 1", given, -1)
 
 
 def _claim_again(connection: Connection, owner: str, where: str, values: Sequence[object], n: int = 1) -> int:
@@ -354,27 +350,20 @@ def _insert_replies(connection: Connection, replies: Sequence[Reply]) -> int:
     answers = [reply.id for reply in replies if reply.fault is None or reply.fault in OF_THE_TARGET]
     if answers:  # from here on they can be read, whatever ends the test
         note_answer(connection, *connection.execute("select scope from call where id = ?", answers[:1]).fetchone())
-    ids = {name: _id_of(connection, name) for name in {reply.served for reply in replies} if name}
-    return _insert(connection, _INTO_REPLY, [_reply_values(reply, ids.get(reply.served)) for reply in replies])
-
-
-def _id_of(connection: Connection, served: str) -> int:
-    """Return the id of a name that a model was served by, which is kept if it is new."""
-    sql = "select id from served where name = ?"
-    found = connection.execute(sql, [served]).fetchone()
-    if found is None:
-        connection.execute("insert into served(name) values (?)", [served])
-        found = connection.execute(sql, [served]).fetchone()
-    return int(found[0])
-
-
-def _reply_values(reply: Reply, served: int | None) -> tuple[object, ...]:
-    usage = reply.usage
-    messages = messages_json(reply.messages)
-    return (
-        reply.id, reply.text, messages, usage.tokens_in, usage.tokens_out, usage.usd, usage.latency_ms, reply.fault,
-        usage.tokens_cached, served,
-    )  # fmt: skip
+    ids = dict[str, int]()
+    for name in {reply.served for reply in replies} - {""}:
+        sql = "select id from served where name = ?"
+        if connection.execute(sql, [name]).fetchone() is None:
+            connection.execute("insert into served(name) values (?)", [name])
+        [ids[name]] = connection.execute(sql, [name]).fetchone()
+    rows = []
+    for reply in replies:
+        messages, usage = messages_json(reply.messages), reply.usage
+        rows.append((
+            reply.id, reply.text, messages, usage.tokens_in, usage.tokens_out, usage.usd, usage.latency_ms, reply.fault,
+            usage.tokens_cached, ids.get(reply.served),
+        ))  # fmt: skip
+    return _insert(connection, _INTO_REPLY, rows)
 
 
 def _reply(row: Row) -> Reply:
@@ -393,16 +382,6 @@ def _reply(row: Row) -> Reply:
         id=cast(int, call_id),
         served=str(served or ""),
     )
-
-
-def _refs(call: Call) -> str:
-    return " ".join(call.request.refs) if isinstance(call.request, Question) else ""
-
-
-_LedgerValues = tuple[
-    str, str, int, int, int, int, int, float | None, float, int, int, int, float | None, float, int, int, int, int,
-    int, int, int,
-]  # fmt: skip
 
 
 class Usual(NamedTuple):
@@ -459,7 +438,7 @@ class Ledger:
     def list_rows(self, scope: str) -> list[LedgerRow]:
         """Return what a scope used, one row per role and stage."""
         rows = self._pool.rows(_ROWS, [scope])
-        return [LedgerRow(*cast(_LedgerValues, row)) for row in rows]
+        return [LedgerRow(*row) for row in rows]  # type: ignore[arg-type]
 
     def count_untaken(self, scope: str, owner: str) -> int:
         """Return how many calls that `owner` is to answer were never leased; a replay leaves none to a host."""

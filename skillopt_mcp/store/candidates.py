@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from typing import cast
 
-from skillopt_mcp.core.candidates import Candidate, CandidateOrigin, NewCandidate
+from skillopt_mcp.core.candidates import Candidate, NewCandidate
 from skillopt_mcp.core.edits import Edit, EditReport, Op, UnmatchedReason
 from skillopt_mcp.core.errors import NotFound
 from skillopt_mcp.core.evidence import Trial
@@ -138,17 +138,8 @@ def insert_trials(connection: Connection, trials: Sequence[Trial]) -> None:
 
 
 def _candidate(row: Row) -> Candidate:
-    candidate_id, skill_id, base, version, origin, reasoning, findings, run_id = row
-    return Candidate(
-        id=str(candidate_id),
-        skill_id=cast(int, skill_id),
-        base_version=str(base),
-        version_id=str(version),
-        origin=cast(CandidateOrigin, origin),
-        reasoning=str(reasoning),
-        findings=tuple(json.loads(str(findings))),
-        run_id=cast(str | None, run_id),
-    )
+    *known, findings, run_id = row
+    return Candidate(*known, tuple(json.loads(str(findings))), run_id)  # type: ignore[arg-type]
 
 
 def _edit(row: Row) -> tuple[Edit, EditReport]:

@@ -95,7 +95,7 @@ def insert_decision(connection: Connection, decision: Decision) -> None:
 
 
 def _decision(row: Row) -> Decision:
-    return Decision(cast(int, row[0]), *(str(value) for value in row[1:]))
+    return Decision(*row)  # type: ignore[arg-type]
 
 
 # What a simulation rejected does not count for a run with a real target.

@@ -112,8 +112,13 @@ class Integrity:
     def check_digests(self) -> Iterator[Damage]:
         """Yield rows unlike the digest that names them, tested tasks to train on, and attempts unlike their trials."""
         for row in self._walk("select sha256, size, encoding, content from blob where sha256 > ? order by sha256", ""):
-            if not _is_its_content(row):
-                yield Damage(code="content", where=str(row[0]))
+            sha256, size, encoding, content = row
+            try:
+                raw = zlib.decompress(cast(bytes, content)) if encoding == "zlib" else cast(bytes, content)
+            except zlib.error:
+                raw = b""
+            if len(raw) != size or hashlib.sha256(raw).hexdigest() != sha256:
+                yield Damage(code="content", where=str(sha256))
         yield from self._check_versions()
         for row in self._walk("select id, digest, prompt, judge, files from task where id > ? order by id", 0):
             if not _is_its_task(row):
@@ -179,15 +184,6 @@ def _expected_schema() -> set[Row]:
         return set(connection.execute(_SCHEMA).fetchall())
     finally:
         connection.close()
-
-
-def _is_its_content(row: Row) -> bool:
-    sha256, size, encoding, content = row
-    try:
-        raw = zlib.decompress(cast(bytes, content)) if encoding == "zlib" else cast(bytes, content)
-    except zlib.error:
-        return False
-    return len(raw) == size and hashlib.sha256(raw).hexdigest() == sha256
 
 
 def _is_its_task(row: Row) -> bool:

@@ -303,8 +303,4 @@ def _is_charged(connection: Connection, call_id: int, scope: str, caps: Caps) ->
 
 
 def _lease(row: Row) -> Lease:
-    lease_id, call_id, scope, task_id, session, taken_at, expires_at, state, role = row
-    return Lease(
-        str(lease_id), cast(int, call_id), str(scope), cast(int | None, task_id), str(session),
-        cast(float, taken_at), cast(float, expires_at), cast(LeaseState, state), cast(Role, role),
-    )  # fmt: skip
+    return Lease(*row)  # type: ignore[arg-type]

@@ -148,7 +148,10 @@ class Pending:
         states = dict[int, SkillState]()
         for row in self._pool.rows(_SKILLS, [chosen, string.whitespace]):
             skill, name, n_trajectories, n_new, n_scored, n_unscored = cast(tuple[int, str, int, int, int, int], row)
-            agreed = tuple(dict.fromkeys(_agreed(each) for each in approved[skill]))
+            agreed = tuple(dict.fromkeys(
+                candidate_id(skill, str(before), str(after)) if kind == "promote" else str(after)
+                for _, kind, before, after in approved[skill]
+            ))  # fmt: skip
             under_test = {str(version): (str(test), cast(int, n)) for _, version, test, n in tests[skill]}
             current = [each for each in candidates[skill] if not each[3]]
             stale = [each for each in candidates[skill] if each[4] in OPEN]
@@ -191,11 +194,6 @@ def _by_skill(rows: Iterable[Row]) -> defaultdict[int, list[Row]]:
     for row in rows:
         found[cast(int, row[0])].append(row)
     return found
-
-
-def _agreed(row: Row) -> str:
-    skill, kind, before, after = row
-    return candidate_id(cast(int, skill), str(before), str(after)) if kind == "promote" else str(after)
 
 
 def _chosen(rows: Sequence[Row], agreed: Sequence[str], under_test: dict[str, tuple[str, int]]) -> Row | None:

@@ -141,8 +141,8 @@ def failures() -> tuple[type[Exception], ...]:
 
 def explained(error: Exception, path: Path) -> SkillOptError:
     """Return one of the `failures` as the error that says what to do."""
-    if _is_undecodable(error):
-        return _damaged(path)
+    if is_damage(error):
+        return UnsafeStore(f"'{path}' is damaged or no store: nothing was changed; restore a backup or use --store")
     if isinstance(error, UnicodeError | OverflowError):
         return BadInput(f"a value cannot be stored ({error}): use text of valid Unicode, and smaller numbers")
     name = _name(error)
@@ -164,19 +164,14 @@ def explained(error: Exception, path: Path) -> SkillOptError:
         )
     if is_busy(error):
         return StoreError(f"the store '{path}' was locked for {BUSY_TIMEOUT_S} s: another process holds it; try again")
-    if name.startswith(_DAMAGE):
-        return _damaged(path)
     return StoreError(f"the store '{path}' failed: {error}")
 
 
 def is_damage(error: Exception) -> bool:
     """Return whether one of the `failures` is that what was read is damaged or no database."""
-    return _is_undecodable(error) or _name(error).startswith(_DAMAGE)
-
-
-def _is_undecodable(error: Exception) -> bool:
-    """Return whether what was read is not text; the error itself would show it."""
-    return isinstance(error, UnicodeDecodeError) or str(error).startswith("Could not decode to UTF-8")
+    # What is not text is not shown, as the error itself would.
+    is_undecodable = isinstance(error, UnicodeDecodeError) or str(error).startswith("Could not decode to UTF-8")
+    return is_undecodable or _name(error).startswith(_DAMAGE)
 
 
 def is_busy(error: Exception) -> bool:
@@ -214,10 +209,6 @@ def _find_lack_of_space(path: Path, name: str) -> str:
     if longest != RLIM_INFINITY and longest < max(lengths, default=0) + _MOST_AT_ONCE:
         return f"no file may be longer than {longest:,} bytes here: raise the limit (ulimit -f)"
     return ""
-
-
-def _damaged(path: Path) -> UnsafeStore:
-    return UnsafeStore(f"'{path}' is damaged or no store: nothing was changed; restore a backup or use --store")
 
 
 class Pool:

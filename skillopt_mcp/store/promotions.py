@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import cast
 
 from skillopt_mcp.core.candidates import (
-    AgreedBy,
-    AgreedOn,
     Approval,
     Promotion,
     PromotionKind,
-    PromotionState,
     undone_by,
 )
 from skillopt_mcp.store.events import append
 from skillopt_mcp.store.permissions import Permission, is_granted
-from skillopt_mcp.store.pool import Connection, Pool, Row, Value
+from skillopt_mcp.store.pool import Connection, Pool, Value
 
 _CHANGE = "skill_id = ? and kind = ? and from_version = ? and to_version = ?"
 _UNUSED = "not exists (select 1 from promotion where approval_id = approval.id)"
@@ -73,36 +70,20 @@ class Approvals:
             f" where skill_id = ? and {_UNUSED} order by id",
             [skill_id],
         )
-        return [
-            UnusedApproval(cast(PromotionKind, kind), str(old), str(new), str(by), str(at))
-            for kind, old, new, by, at in rows
-        ]
+        return [UnusedApproval(*row) for row in rows]  # type: ignore[arg-type]
 
     def drop(self, skill_id: int, approval_id: int) -> None:
         """Take back one approval, unless a change has used it up."""
         with self._pool.write() as connection:
-            _remove_unused(connection, skill_id, "skill_id = ? and id = ?", [skill_id, approval_id])
+            _withdraw_unused(connection, "skill_id = ? and id = ?", [skill_id, approval_id])
 
 
-def is_unused(connection: Connection, approval_id: int) -> bool:
-    """Return, within the caller's transaction, whether an approval is there and no change has used it up."""
-    found = connection.execute(f"select 1 from approval where id = ? and {_UNUSED}", [approval_id]).fetchone()
-    return found is not None
-
-
-def close_versions(connection: Connection, skill_id: int, versions: Collection[str]) -> None:
-    """Take back, within the caller's transaction, every unused approval of a change that leads to these versions."""
-    for version in versions:
-        _remove_unused(connection, skill_id, "skill_id = ? and to_version = ?", [skill_id, version])
-
-
-def _remove_unused(connection: Connection, skill_id: int, condition: str, values: Sequence[Value]) -> int:
+def _withdraw_unused(connection: Connection, condition: str, values: Sequence[Value]) -> None:
     where = f"where {condition} and {_UNUSED}"
     taken = connection.execute(f"select id from approval {where}", values).fetchall()
     connection.execute(f"delete from approval {where}", values)
     for [approval_id] in taken:
         append(connection, "approval_withdrawn", approval_id)
-    return len(taken)
 
 
 def _change(approval: Approval) -> list[Value]:
@@ -130,7 +111,8 @@ class Promotions:
         It uses up the approval that it rests on. Returns None when that, or the standing permission, is gone by now.
         """
         with self._pool.write() as connection:
-            if approval_id is not None and not is_unused(connection, approval_id):
+            unused = f"select 1 from approval where id = ? and {_UNUSED}"
+            if approval_id is not None and not connection.execute(unused, [approval_id]).fetchone():
                 return None
             if permission is not None and not is_granted(connection, new.skill_id, permission):
                 return None
@@ -142,7 +124,7 @@ class Promotions:
             )  # fmt: skip
             row = connection.execute(f"{_PROMOTION} where id = ?", [cursor.lastrowid]).fetchone()
             append(connection, "promotion_begun", row[0])
-        return _promotion(row)
+        return Promotion(*row)
 
     def finish(self, promotion: Promotion) -> None:
         """Note that the files hold the new version, which is now live and best.
@@ -156,8 +138,10 @@ class Promotions:
                 [promotion.to_version, promotion.to_version, promotion.skill_id],
             )
             if promotion.is_persons_rollback:
-                changes = [_promotion(row) for row in connection.execute(_DONE, [promotion.skill_id]).fetchall()]
-                close_versions(connection, promotion.skill_id, undone_by(changes))
+                changes = [Promotion(*row) for row in connection.execute(_DONE, [promotion.skill_id]).fetchall()]
+                for version in undone_by(changes):
+                    where = "skill_id = ? and to_version = ?"
+                    _withdraw_unused(connection, where, [promotion.skill_id, version])
             append(connection, "promotion_finished", promotion.id)
 
     def give_up(self, promotion: Promotion) -> None:
@@ -174,16 +158,14 @@ class Promotions:
 
     def list_pending(self) -> list[Promotion]:
         """Return the changes that were begun and neither finished nor undone."""
-        return [
-            _promotion(row)
-            for row in self._pool.rows(f"{_PROMOTION} where state in ('pending', 'undoing') order by id")
-        ]
+        rows = self._pool.rows(f"{_PROMOTION} where state in ('pending', 'undoing') order by id")
+        return [Promotion(*row) for row in rows]  # type: ignore[arg-type]
 
     def last_begun(self, path: str) -> Promotion | None:
         """Return the newest change of the skill at a path, whatever came of it, or None."""
         at = "skill_id = (select id from skill where path = ?)"
         row = self._pool.row(f"{_PROMOTION} where {at} order by id desc limit 1", [path])
-        return _promotion(row) if row else None
+        return Promotion(*row) if row else None  # type: ignore[arg-type]
 
     def list_unseen(self) -> dict[int, list[Promotion]]:
         """Return by skill what a permission alone changed since a person last looked or agreed, newest first."""
@@ -194,7 +176,7 @@ class Promotions:
         found = dict[int, list[Promotion]]()
         unseen = f"state = 'done' and agreed_by = 'permission' and id > ({since})"
         for row in self._pool.rows(f"{_PROMOTION} where {unseen} order by id desc"):
-            found.setdefault(cast(int, row[1]), []).append(_promotion(row))
+            found.setdefault(cast(int, row[1]), []).append(Promotion(*row))  # type: ignore[arg-type]
         return found
 
     def note_seen(self, skill_id: int) -> None:
@@ -206,22 +188,4 @@ class Promotions:
 
     def list_promotions(self, skill_id: int) -> list[Promotion]:
         """Return the changes of a skill that happened, newest first."""
-        return [_promotion(row) for row in self._pool.rows(_DONE, [skill_id])]
-
-
-def _promotion(row: Row) -> Promotion:
-    promotion_id, skill_id, kind, candidate, from_version, to_version, state, verdict, by, on, login, created = row
-    return Promotion(
-        id=cast(int, promotion_id),
-        skill_id=cast(int, skill_id),
-        kind=cast(PromotionKind, kind),
-        candidate_id=cast(str | None, candidate),
-        from_version=str(from_version),
-        to_version=str(to_version),
-        state=cast(PromotionState, state),
-        verdict=str(verdict),
-        agreed_by=cast(AgreedBy, by),
-        agreed_on=cast(AgreedOn, on),
-        login=str(login),
-        created_at=str(created),
-    )
+        return [Promotion(*row) for row in self._pool.rows(_DONE, [skill_id])]  # type: ignore[arg-type]

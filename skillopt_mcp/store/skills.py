@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Literal, cast
 
 from skillopt_mcp.core.errors import NotFound, UnsafeStore
-from skillopt_mcp.core.skills import Origin, Skill, SkillFile, SkillFiles, Version
+from skillopt_mcp.core.skills import Skill, SkillFile, SkillFiles, Version
 from skillopt_mcp.store.permissions import withdraw
 from skillopt_mcp.store.pool import Connection, Pool, Row
 
@@ -95,8 +95,11 @@ class Skills:
         """
         with self._pool.write() as connection:
             row = connection.execute(f"{_SKILL} where path = ?", [path]).fetchone()
-            if row and begun is not None and _is_changing(connection, _skill(row).id, begun):
-                return _skill(row)
+            if row and begun is not None:
+                newest = "select id, state from promotion where skill_id = ? order by id desc limit 1"
+                change = connection.execute(newest, [_skill(row).id]).fetchone()
+                if change and (change[0] != begun or change[1] in ("pending", "undoing")):
+                    return _skill(row)
             if row is None:
                 cursor = connection.execute(
                     "insert into skill(name, path, live_version) values (?, ?, ?)", [name, path, files.digest]
@@ -245,12 +248,6 @@ def add_version(
     return True
 
 
-def _is_changing(connection: Connection, skill_id: int, begun: int) -> bool:
-    sql = "select id, state from promotion where skill_id = ? order by id desc limit 1"
-    row = connection.execute(sql, [skill_id]).fetchone()
-    return row is not None and (row[0] != begun or row[1] in ("pending", "undoing"))
-
-
 def describe_recorded(recorded: Mapping[str, int]) -> str:
     """Return how many things of each kind rest on a skill, as a text."""
     return ", ".join(f"{n:,} {kind}" for kind, n in recorded.items())
@@ -267,13 +264,11 @@ def _hide(connection: Connection, skill_id: int) -> None:
 
 
 def _skill(row: Row) -> Skill:
-    skill_id, name, path, live, best = row
-    return Skill(cast(int, skill_id), str(name), str(path), str(live), cast(str | None, best))
+    return Skill(*row)  # type: ignore[arg-type]
 
 
 def _version(row: Row) -> Version:
-    version, skill, parent, origin, created = row
-    return Version(str(version), cast(int, skill), cast(str | None, parent), cast(Origin, origin), str(created))
+    return Version(*row)  # type: ignore[arg-type]
 
 
 def _file(row: Row) -> SkillFile:

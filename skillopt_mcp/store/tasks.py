@@ -134,11 +134,6 @@ def insert_task(connection: Connection, skill_id: int, task: NewTask, split: Spl
     return int(cursor.lastrowid or 0)
 
 
-def parse_files(files: str) -> tuple[TaskFile, ...]:
-    """Return the files of a task from the json of its row."""
-    return tuple(TaskFile(*file) for file in json.loads(files))
-
-
 _N_IN_SPLITS = (
     "select split, count(*) from task where skill_id = ? and id not in (select task_id from retirement) group by split"
 )
@@ -162,7 +157,7 @@ def _task(row: Row, programs: Mapping[str, str]) -> Task:
         split=cast(Split, split),
         digest=str(digest),
         tags=tuple(json.loads(str(tags))),
-        files=parse_files(str(files)),
+        files=tuple(TaskFile(*file) for file in json.loads(str(files))),
         group=str(group),
         folder=str(folder),
         waits=bool(waits),
