@@ -421,8 +421,7 @@ def evaluate_candidate(
             return offer.model_copy(update={"status": "estimate", "foreseen": foreseen})
         _able(workspace, test)
         test = opened(workspace, candidate, asked, tasks_to_test(workspace, test.tasks[0].skill_id))
-    job = workspace.jobs.attach(test.row.id, functools.partial(_run, workspace, test, wait_s is None))
-    job.watch(notify)
+    job = workspace.jobs.attach(test.row.id, functools.partial(_run, workspace, test, wait_s is None), notify)
     is_done = job.wait(wait_s)
     if is_done:
         workspace.jobs.drop(test.row.id, job)

@@ -87,8 +87,7 @@ def advance_proposal(
         return as_it_stands(workspace, skill, Proposed.model_validate_json(run.result))
     if run.status == "stopped":
         raise Refused(f"the proposal '{run.id}' was replaced, or '{skill.name}' has changed: call propose_edits")
-    job = workspace.jobs.attach(run.id, functools.partial(_work, workspace, run))
-    job.watch(notify)
+    job = workspace.jobs.attach(run.id, functools.partial(_work, workspace, run), notify)
     if not job.wait(wait_s):
         arguments: dict[str, JsonValue] = {"skill": skill.name}
         step = NextStep(action="propose_edits", arguments=arguments, why="it is still running")

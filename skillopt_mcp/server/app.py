@@ -7,7 +7,7 @@ import json
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextvars import ContextVar, copy_context
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -274,7 +274,8 @@ class SkillOptServer(MCPServer[dict[str, Any]]):
         from skillopt_mcp.workspace.workspace import SESSION  # noqa: PLC0415
 
         variables.run(SESSION.set, _session_of(context.request_context.meta if context else None))
-        watch = CallWatch(_reporter(context))
+        reports = list[Future[None]]()
+        watch = CallWatch(_reporter(context, reports))
         try:
             work = partial(variables.run, watch.run, partial(tool.fn, **given))
             is_read = tool.annotations and tool.annotations.read_only_hint
@@ -286,6 +287,8 @@ class SkillOptServer(MCPServer[dict[str, Any]]):
             watch.close()
             if approver and answer:
                 await approver.close(answer)
+        # A client passes over the progress that comes after the answer.
+        await asyncio.gather(*map(asyncio.wrap_future, reports), return_exceptions=True)
         return approver.with_answer(result, answer) if approver and answer else result
 
     async def _complete(self, _: ServerRequestContext[dict[str, Any]], params: CompleteRequestParams) -> CompleteResult:
@@ -408,8 +411,8 @@ def _session_of(meta: Mapping[str, object] | None) -> str:
     return ""
 
 
-def _reporter(context: Request | None) -> Callable[[Progress], None] | None:
-    """What reports progress to the host from any thread; None outside a request."""
+def _reporter(context: Request | None, reports: list[Future[None]]) -> Callable[[Progress], None] | None:
+    """What reports progress to the host from any thread, and keeps its `reports`; None outside a request."""
     if context is None:
         return None
     loop = asyncio.get_running_loop()
@@ -417,6 +420,6 @@ def _reporter(context: Request | None) -> Callable[[Progress], None] | None:
     def report(progress: Progress) -> None:
         train = "" if progress.train is None else f", train {progress.train:.2f}"
         sent = context.report_progress(progress.n_done, progress.n_total, f"{progress.stage}{train}")
-        asyncio.run_coroutine_threadsafe(sent, loop)
+        reports.append(asyncio.run_coroutine_threadsafe(sent, loop))
 
     return report

@@ -57,11 +57,11 @@ _SESSION_VARIABLE = "CLAUDE_CODE_SESSION_ID"
 class Job(Generic[T]):
     """One piece of work in a thread of its own; the thread never keeps the process alive."""
 
-    def __init__(self, name: str, work: Callable[[Notify], T], leaving: Future[None]) -> None:
+    def __init__(self, name: str, work: Callable[[Notify], T], leaving: Future[None], watcher: Notify) -> None:
         self.progress: Progress | None = None
         self.result: Future[T] = Future()
         self._leaving = leaving
-        self._watcher: Notify = silent
+        self._watcher = watcher
         threading.Thread(target=self._run, args=[work], name=name, daemon=True).start()
 
     def _run(self, work: Callable[[Notify], T]) -> None:
@@ -95,12 +95,17 @@ class Jobs:
         self._offered: set[str] = set()
         self._lock = threading.Lock()
 
-    def attach(self, name: str, work: Callable[[Notify], T]) -> Job[T]:
-        """Return the job of that name, started when it is not under way; a finished one is handed out once more."""
+    def attach(self, name: str, work: Callable[[Notify], T], watcher: Notify = silent) -> Job[T]:
+        """Return the job of that name, started when it is not under way; a finished one is handed out once more.
+
+        `watcher` is called with its progress: of a job that it starts, from the beginning.
+        """
         with self._lock:
             if name not in self._jobs:
-                self._jobs[name] = Job(name, work, self.leaving)
-            return cast(Job[T], self._jobs[name])
+                self._jobs[name] = Job(name, work, self.leaving, watcher)
+            job = cast(Job[T], self._jobs[name])
+        job.watch(watcher)
+        return job
 
     def drop(self, name: str, job: Job[T]) -> None:
         """Forget a finished job, so that the next `attach` starts afresh; another one of that name continues."""
