@@ -14,6 +14,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Literal, NamedTuple
 
+from pydantic import JsonValue
+
 from skillopt_mcp.actions.next_steps import advise_skill, bring_back, is_reason_to_promote
 from skillopt_mcp.actions.permitted import permission_gaps
 from skillopt_mcp.actions.tasks import near_train_tasks
@@ -483,7 +485,10 @@ def _able(workspace: Workspace, test: Test) -> dict[Role, Backend]:
     try_programs(workspace.store, test.tasks)
     check_caps(workspace.caps, backends)
     arms = [Rollout(files, task).next_to(test.other) for task in test.tasks for files in (test.base, test.candidate)]
-    check_arrivals(workspace.store, backends["target"], arms)
+    made = candidate_id(test.row.skill_id, test.row.base_version, test.row.version_id)
+    given: dict[str, JsonValue] = {"candidate_id": made, "target": backends["target"].name}
+    see = NextStep(action="evaluate_candidate", arguments=given).as_command()
+    check_arrivals(workspace.store, backends["target"], arms, see)
     return backends
 
 

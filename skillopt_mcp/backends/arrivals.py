@@ -27,10 +27,11 @@ def unseen_commands(store: Store, skill_id: int, files: SkillFiles) -> list[str]
     return sorted(found - store.arrivals.list_seen(skill_id) - {each for old in live for each in find_commands(old)})
 
 
-def check_arrivals(store: Store, backend: Backend, requests: Sequence[Rollout]) -> None:
+def check_arrivals(store: Store, backend: Backend, requests: Sequence[Rollout], see: str = "") -> None:
     """Raise NotLoaded where the host that is to load a text does not, or would run by that what no person has seen.
 
-    Each text is driven once through the host itself; no model is asked, and nothing of the person's is passed on.
+    Each text is driven once through the host itself; no model is asked, and nothing of the person's is passed on. By
+    the command `see` a person is shown what would run.
     """
     if not isinstance(backend, Loading) or not backend.loads:
         return
@@ -45,7 +46,7 @@ def check_arrivals(store: Store, backend: Backend, requests: Sequence[Rollout]) 
             shown = ", ".join(quoted(each, _COMMAND_SHOWN) for each in unseen[:3])
             raise NotLoaded(
                 f"a host that loads version {short(version)} runs {shown}, which no person has seen: it was not "
-                "loaded; see it at a terminal: skillopt-mcp evaluate CANDIDATE"
+                f"loaded{see and f'; see it at a terminal: {see}'}"
             )
         by_prompt = all(each.task.prompt.split(maxsplit=1)[:1] == [f"/{folder}"] for each in group)
         load = Load(backend.fingerprint, version, f"/{folder}" if by_prompt else folder)
