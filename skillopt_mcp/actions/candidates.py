@@ -26,9 +26,10 @@ from skillopt_mcp.gates.guard.capabilities import findings
 from skillopt_mcp.gates.guard.evidence import carried, copied
 from skillopt_mcp.store.decisions import Discarding, Refusals
 from skillopt_mcp.store.opening import Store
+from skillopt_mcp.workspace.answers import fitted, shortened
 from skillopt_mcp.workspace.skill_folders import handle, known
 from skillopt_mcp.workspace.skills import check_merged
-from skillopt_mcp.workspace.workspace import Workspace, fitted, shortened
+from skillopt_mcp.workspace.workspace import Workspace
 
 _FIELDS = ("op", "target", "content", "path")
 _OPS: tuple[str, ...] = get_args(Op)

@@ -75,7 +75,8 @@ from skillopt_mcp.workspace.evidence import (
     opens_skills,
     origins,
 )
-from skillopt_mcp.workspace.host_work import Capacity, estimate_host_test, hand_out, withdraw
+from skillopt_mcp.workspace.host_work import estimate_host_test, hand_out, withdraw
+from skillopt_mcp.workspace.jobs import Capacity
 from skillopt_mcp.workspace.linting import run_git
 from skillopt_mcp.workspace.skill_folders import id_meant, is_version, known, read_skill
 from skillopt_mcp.workspace.skills import check_merged, describe_endings

@@ -42,11 +42,13 @@ from skillopt_mcp.training.outcome import StepWork, what_failed
 from skillopt_mcp.training.plan import RunPlan, State, Step
 from skillopt_mcp.training.progress import Notify, silent
 from skillopt_mcp.training.stages.rollout import Evaluation
+from skillopt_mcp.workspace.answers import shortened
 from skillopt_mcp.workspace.costs import add_up, check_caps, default_tokens
 from skillopt_mcp.workspace.evidence import is_host
-from skillopt_mcp.workspace.host_work import Capacity, hand_out, withdraw
+from skillopt_mcp.workspace.host_work import hand_out, withdraw
+from skillopt_mcp.workspace.jobs import Capacity
 from skillopt_mcp.workspace.skills import check_merged
-from skillopt_mcp.workspace.workspace import Workspace, shortened
+from skillopt_mcp.workspace.workspace import Workspace
 
 MAX_SESSIONS = 40
 MIN_SESSIONS = 8

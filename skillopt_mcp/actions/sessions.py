@@ -24,9 +24,10 @@ from skillopt_mcp.core.next_step import NextStep
 from skillopt_mcp.core.results import Result
 from skillopt_mcp.core.skills import Skill
 from skillopt_mcp.core.text import quoted
+from skillopt_mcp.workspace.answers import shortened
 from skillopt_mcp.workspace.skill_folders import main_path
 from skillopt_mcp.workspace.skills import first_to_track
-from skillopt_mcp.workspace.workspace import Workspace, shortened
+from skillopt_mcp.workspace.workspace import Workspace
 
 _ENDINGS = (".jsonl", ".jsonl.zst")
 _CODEX_NAME = re.compile(r"rollout-[\dT-]+-([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})")

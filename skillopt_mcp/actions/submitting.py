@@ -16,9 +16,11 @@ from skillopt_mcp.core.note_texts import describe_note
 from skillopt_mcp.core.results import Evaluated, Proposed, Submitted
 from skillopt_mcp.core.text import quoted
 from skillopt_mcp.training.progress import Notify, silent
-from skillopt_mcp.workspace.host_work import Capacity, receive
+from skillopt_mcp.workspace.answers import shortened
+from skillopt_mcp.workspace.host_work import receive
+from skillopt_mcp.workspace.jobs import Capacity
 from skillopt_mcp.workspace.skill_folders import known
-from skillopt_mcp.workspace.workspace import Workspace, shortened
+from skillopt_mcp.workspace.workspace import Workspace
 
 _PROPOSAL = "r-"
 

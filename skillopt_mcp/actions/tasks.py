@@ -47,9 +47,10 @@ from skillopt_mcp.tasks.judges.kinds.rubric import Rubric
 from skillopt_mcp.tasks.judges.kinds.tool_called import ToolCalled
 from skillopt_mcp.tasks.splits import DEFAULT_SHARES, Placed, StoredTask, default_name, files_json, place, shuffled
 from skillopt_mcp.training.settings.reading import SplitPlan
+from skillopt_mcp.workspace.answers import shortened
 from skillopt_mcp.workspace.linting import folder_named, folder_of
 from skillopt_mcp.workspace.skill_folders import called, handle, known, read_skill
-from skillopt_mcp.workspace.workspace import Workspace, shortened
+from skillopt_mcp.workspace.workspace import Workspace
 
 ENOUGH_HELD_OUT = 30
 REASON_BYTES = 350

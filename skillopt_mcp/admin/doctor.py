@@ -168,7 +168,7 @@ def _store(workspace: Workspace, problems: list[str]) -> tuple[StoreState, str]:
         if state.pages == "damaged":
             return state, "it is damaged"
         problems += _held_log(path)
-        _ = workspace.store
+        workspace.store.open()
         kept = replaced_stores(path)
         sizes = [each.stat().st_size for each in kept]
         state = state.model_copy(update={"kept": [str(each) for each in kept], "kept_bytes": sizes})

@@ -12,7 +12,7 @@ from skillopt_mcp.core.evidence import EvidenceKind, TestReport
 from skillopt_mcp.core.results import EditOutcome, Result, UnitRow
 from skillopt_mcp.core.skills import Origin, SplitCounts
 from skillopt_mcp.core.text import shown
-from skillopt_mcp.workspace.workspace import shortened
+from skillopt_mcp.workspace.answers import shortened
 
 TEXT_BYTES = 300
 

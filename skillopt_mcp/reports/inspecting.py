@@ -49,10 +49,11 @@ from skillopt_mcp.store.erasing import Erasing
 from skillopt_mcp.store.files import is_locked
 from skillopt_mcp.store.promotion_tests import TestRow
 from skillopt_mcp.training.promotion_test import stored_test
+from skillopt_mcp.workspace.answers import ANSWER_BYTES, LEAST_BYTES, page_end, page_start
 from skillopt_mcp.workspace.evidence import kind_of_test, shown_origin
 from skillopt_mcp.workspace.host_work import describe_answers, describe_leases, describe_own_leases, host_tests
 from skillopt_mcp.workspace.skill_folders import handle, id_meant, is_version, known, version_named
-from skillopt_mcp.workspace.workspace import ANSWER_BYTES, LEAST_BYTES, Workspace, page_end, page_start
+from skillopt_mcp.workspace.workspace import Workspace
 
 SHOWN = 20
 VERSIONS_SHOWN = 8

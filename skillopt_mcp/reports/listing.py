@@ -19,6 +19,7 @@ from skillopt_mcp.core.next_step import NextStep, SkillState
 from skillopt_mcp.core.skills import PromotedAway, Skill, SkillRow, SplitCounts, short
 from skillopt_mcp.store.files import is_locked
 from skillopt_mcp.store.pending import Pending
+from skillopt_mcp.workspace.answers import page_start, shortened
 from skillopt_mcp.workspace.skill_folders import (  # fmt: skip
     find_skill_folders,
     handle,
@@ -28,7 +29,7 @@ from skillopt_mcp.workspace.skill_folders import (  # fmt: skip
     recover,
     skill_name,
 )
-from skillopt_mcp.workspace.workspace import Workspace, page_start, shortened
+from skillopt_mcp.workspace.workspace import Workspace
 
 if TYPE_CHECKING:
     from skillopt_mcp.core.results import SkillList

@@ -271,7 +271,7 @@ class SkillOptServer(MCPServer[dict[str, Any]]):
             return answer
         variables = copy_context()
         # Imports the store, as the call needs it: a server answers `initialize` without.
-        from skillopt_mcp.workspace.workspace import SESSION  # noqa: PLC0415
+        from skillopt_mcp.workspace.place import SESSION  # noqa: PLC0415
 
         variables.run(SESSION.set, _session_of(context.request_context.meta if context else None))
         reports = list[Future[None]]()

@@ -23,7 +23,8 @@ from skillopt_mcp.server.approval import DialogApprover
 from skillopt_mcp.server.lifecycle import Setup
 from skillopt_mcp.server.tools import tools_over
 from skillopt_mcp.store import pool
-from skillopt_mcp.workspace.workspace import ANSWER_BYTES, Workspace, shortened
+from skillopt_mcp.workspace.answers import ANSWER_BYTES, shortened
+from skillopt_mcp.workspace.workspace import Workspace
 
 # Below what a call may take, so that a host gets the reason before it gives up.
 BUSY_S = 22

@@ -25,7 +25,7 @@ from skillopt_mcp.reports.listing import list_skills
 from skillopt_mcp.server.app import watcher
 from skillopt_mcp.server.resources import APP
 from skillopt_mcp.tasks.judges.judging import usage
-from skillopt_mcp.workspace.host_work import DEFAULT_CHARS, DEFAULT_ITEMS, Capacity
+from skillopt_mcp.workspace.jobs import DEFAULT_CHARS, DEFAULT_ITEMS, Capacity
 from skillopt_mcp.workspace.workspace import Workspace
 
 CALL_WAIT_S = 25.0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Literal, NamedTuple, cast
 
 from skillopt_mcp.core.budgets import Caps, Cost, Spent
@@ -79,12 +79,16 @@ class Leases:
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
         self._booted_at: float | None = None
+        # Another clock to end leases by, in seconds since 1970.
+        self.clock: Callable[[], float] | None = None
 
     def now(self) -> float:
         """Return the time by which leases end: seconds since 1970, by a clock that cannot be set.
 
         It is the machine's since it booted; the first process that asked has fixed when that was, for all of them.
         """
+        if self.clock:
+            return self.clock()
         boot = boot_id()
         if not boot:
             return time.time()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cached_property
+from functools import cached_property, partial
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeVar
@@ -33,7 +33,10 @@ def _tables(module: str, name: str) -> Any:
 
 
 class Store:
-    """An open store. Raises StoreError and its kinds when it cannot be opened."""
+    """A store; with `settle` it is opened on its first use, when that is called, so that making one costs nothing.
+
+    Raises StoreError and its kinds when it cannot be opened.
+    """
 
     skills: Skills = _tables("skills", "Skills")
     permissions: Permissions = _tables("permissions", "Permissions")
@@ -54,16 +57,25 @@ class Store:
     approvals: Approvals = _tables("promotions", "Approvals")
     events: Events = _tables("events", "Events")
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, settle: Callable[[Store], None] | None = None) -> None:
         self.path = path
         self.locks_path = path.with_name(path.name + ".locks")
-        self._pool = Pool(path)
+        self._pool = Pool(path, partial(settle, self) if settle else None)
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    @property
+    def is_made(self) -> bool:
+        """Whether the store is there, so that opening it makes none; what cannot be looked at may be there."""
+        return self._pool.is_made
+
+    def open(self) -> None:
+        """Open the store (make it) unless it is open. Raises StoreError and its kinds."""
+        self._pool.open()
 
     def table(self, make: Callable[[Pool], _Table]) -> _Table:
         """Return tables that few need, so that opening a store does not load them."""

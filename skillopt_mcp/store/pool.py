@@ -9,6 +9,7 @@ import ctypes
 import hashlib
 import os
 import shlex
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
@@ -214,14 +215,46 @@ def _find_lack_of_space(path: Path, name: str) -> str:
 class Pool:
     """Connections that are lent for one operation each, so that none is ever shared by two threads at once."""
 
-    def __init__(self, path: Path) -> None:
-        """Open the store at `path`, made when needed. Raises StoreError and its kinds."""
+    def __init__(self, path: Path, on_open: Callable[[], None] | None = None) -> None:
+        """Open the store at `path`, made when needed; with `on_open` on its first use, when that is called.
+
+        Raises StoreError and its kinds.
+        """
         self.path = path
+        self._lock, self._is_open, self._is_opening, self._on_open = threading.RLock(), False, False, on_open
+        self._index: tuple[int, int] | None = None
         # Taken from and given back to without a lock: a Ctrl-C just as one is taken would leave it held for good.
         self._idle: list[Connection] = []
         self._pid = os.getpid()
         self._closed = False
         self._counted_at = -_COUNT_EVERY_S
+        if on_open is None:
+            self.open()
+
+    @property
+    def is_made(self) -> bool:
+        """Whether the file is there, so that opening it makes none; what cannot be looked at may be there."""
+        try:
+            return self._is_open or bool(os.lstat(self.path))
+        except OSError as error:
+            return not isinstance(error, FileNotFoundError)
+
+    def open(self) -> None:
+        """Open the store unless it is open. Raises StoreError and its kinds."""
+        with self._lock:
+            if self._is_open or self._is_opening:
+                return
+            self._is_opening = True
+            try:
+                self._connect()
+                if self._on_open:
+                    self._on_open()
+                self._is_open = True
+            finally:
+                self._is_opening = False
+
+    def _connect(self) -> None:
+        path = self.path
         refuse_network_file_system(path)
         make_private(path)
         # Looked at before it is opened: one that is replaced in between is found out by the first that is lent.
@@ -247,6 +280,8 @@ class Pool:
         """Lend a connection; failures of the storage become StoreError as in `storage_errors`."""
         if self._closed or os.getpid() != self._pid:
             raise StoreError(f"the store '{self.path}' is closed in this process: open it again")
+        if not self._is_open:
+            self.open()
         self._check_there()
         try:
             connection = self._idle.pop()

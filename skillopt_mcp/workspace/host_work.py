@@ -7,7 +7,6 @@ import json
 import math
 import secrets
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import PureWindowsPath
 
@@ -37,9 +36,11 @@ from skillopt_mcp.store.pending import Pending
 from skillopt_mcp.tasks.judges.judging import fewest_votes, leaves, n_votes
 from skillopt_mcp.tasks.judges.kinds.reported import ByHost, host_evaluation
 from skillopt_mcp.training.promotion_test import Test
+from skillopt_mcp.workspace.answers import shortened
 from skillopt_mcp.workspace.costs import default_tokens
 from skillopt_mcp.workspace.evidence import find_host_roles
-from skillopt_mcp.workspace.workspace import Workspace, shortened
+from skillopt_mcp.workspace.jobs import MAX_ITEMS, Capacity
+from skillopt_mcp.workspace.workspace import Workspace
 
 
 def leases_in_time(workspace: Workspace, scope: str) -> list[Lease]:
@@ -98,27 +99,10 @@ def _minute(at: float) -> str:
     return f"{datetime.fromtimestamp(at, UTC):%Y-%m-%d %H:%M} UTC"
 
 
-MAX_ITEMS = 16
-DEFAULT_ITEMS = 4
-DEFAULT_CHARS = 400_000
 MAX_REPLIES = 64
 # Where the id of a lease names the server that handed it out; the rest is secret.
 _OWNER = slice(2, 18)
 _START_AGENTS = "start a fresh agent for each folder in `work`: it does what WORK.md there says; do not do it yourself"
-
-
-@dataclass(frozen=True, slots=True)
-class Capacity:
-    """How much a host takes at once: items (none: it only hands in), and characters of all it is to read for them."""
-
-    items: int = DEFAULT_ITEMS
-    chars: int = DEFAULT_CHARS
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.items <= MAX_ITEMS:
-            raise BadInput(f"max_items must be 0-{MAX_ITEMS}, got {self.items}")
-        if self.chars < 1:
-            raise BadInput(f"max_chars must be 1 or more, got {self.chars}")
 
 
 def hand_out(

@@ -5,41 +5,63 @@ from __future__ import annotations
 import functools
 import threading
 from collections.abc import Iterable, Mapping
-from typing import Protocol
 
 from skillopt_mcp.backends.base import Backend, no_backend
 from skillopt_mcp.backends.registry import open_backend
 from skillopt_mcp.backends.resolved import describe_unremembered
+from skillopt_mcp.backends.rounds import OnReply
 from skillopt_mcp.backends.wrappers import Redacting, judges_for
+from skillopt_mcp.core.budgets import NO_CAPS, Caps
 from skillopt_mcp.core.calls import Role
 from skillopt_mcp.core.errors import BackendError, Refused
-from skillopt_mcp.core.redacting import Redactor
 from skillopt_mcp.core.tasks import Task
+from skillopt_mcp.store.files import Owner
 from skillopt_mcp.store.opening import Store
 from skillopt_mcp.tasks.judges.judging import missing_programs
-from skillopt_mcp.workspace.callers import Caller
+from skillopt_mcp.workspace.place import Place
 
-
-class HasStore(Protocol):
-    """Whoever opens backends: what they keep, what they take out of it, and who calls, as it is then."""
-
-    caller: Caller
-
-    @property
-    def store(self) -> Store: ...
-    @property
-    def redactor(self) -> Redactor: ...
+LEASE_S = 900.0
 
 
 class Models:
-    """Backends by role: made ones, or specs BACKEND:MODEL. Only with `hands_out` can one of them be a host."""
+    """Who answers in which role, within which caps, and how many calls at once.
 
-    def __init__(self, owner: HasStore, specs: Mapping[Role, str | Backend | None], *, hands_out: bool) -> None:
-        self._owner = owner
-        self._specs = specs
-        self._hands_out = hands_out
+    `specs` are backends by role, made ones or BACKEND:MODEL; only with `hands_out` can one of them be a host. `caps`
+    are those of every run and test that is advanced here; `concurrency` calls at once go to each backend, or as many as
+    it takes by itself.
+    """
+
+    def __init__(
+        self, store: Store, place: Place, specs: Mapping[Role, str | Backend | None], *, hands_out: bool = False,
+        caps: Caps = NO_CAPS, concurrency: int | None = None,
+    ) -> None:  # fmt: skip
+        self._store, self._place, self._specs, self._hands_out = store, place, specs, hands_out
+        self.caps, self.concurrency = caps, concurrency
+        # How long a host's agent may take, in seconds.
+        self.lease_s = LEASE_S
+        # Who counts what comes in for contests and promotion tests: a person may watch.
+        self.on_reply: OnReply | None = None
+        self._owner: Owner | None = None
         self._backends: dict[Role, Backend] = {}
         self._lock = threading.RLock()
+
+    @property
+    def owner(self) -> Owner:
+        """The name that work is handed out under: by it others see whether who did so still runs."""
+        with self._lock:
+            if self._owner is None:
+                self._owner = Owner(self._store.locks_path)
+            return self._owner
+
+    def close(self) -> None:
+        """What was handed out here is free for others from now on."""
+        with self._lock:
+            if self._owner:
+                self._owner.close()
+
+    def has_backend(self, role: Role) -> bool:
+        """Whether a backend was named for a role."""
+        return self._specs.get(role) is not None
 
     def backend(self, role: Role) -> Backend:
         """Return the backend of a role. Raises BackendError when none was named."""
@@ -48,7 +70,7 @@ class Models:
             if spec is None:
                 raise no_backend(role)
             if role not in self._backends:
-                if self._owner.caller == "agent" and isinstance(spec, str):
+                if self._place.caller == "agent" and isinstance(spec, str):
                     self.check_remembered(spec)
                 opened = open_backend(spec) if isinstance(spec, str) else spec
                 if opened.deferred and not self._hands_out:
@@ -56,46 +78,42 @@ class Models:
                         f"'{opened.name}' answers through the tools of a server alone: ask the agent that it serves, "
                         "or name another backend, for instance 'claude-code:sonnet'"
                     )
-                self._backends[role] = Redacting(opened, self._owner.redactor)
+                self._backends[role] = Redacting(opened, self._place.redactor)
             return self._backends[role]
 
     def check_remembered(self, spec: str) -> None:
         """Raise Refused for a backend that an agent may not use; nothing of it is opened."""
-        if why := describe_unremembered(self._owner.store, spec):
+        if why := describe_unremembered(self._store, spec):
             raise Refused(why)
 
     def note_caller(self, scope: str, tasks: Iterable[Task]) -> None:
         """Mark a run or test that a script works on, and whether agents might use all who answer in it."""
-        if self._owner.caller == "unattended":
-            programs = self._owner.store.commands.named(
-                name for task in tasks for name in missing_programs(task.judge, ())
-            )
+        if self._place.caller == "unattended":
+            programs = self._store.commands.named(name for task in tasks for name in missing_programs(task.judge, ()))
             remembered = not any(each.unattended for each in programs.values()) and all(
-                isinstance(spec, str) and not describe_unremembered(self._owner.store, spec)
+                isinstance(spec, str) and not describe_unremembered(self._store, spec)
                 for spec in self._specs.values() if spec is not None
             )  # fmt: skip
-            self._owner.store.permissions.note_unattended(scope, remembered=remembered)
+            self._store.permissions.note_unattended(scope, remembered=remembered)
 
     def backends_for(self, tasks: Iterable[Task]) -> dict[Role, Backend]:
         """Return who attempts these tasks, and who judges them where a judge of theirs has to be asked.
 
         Raises BackendError when one of them was not named, or a command that a task names cannot be run.
         """
-        if self._owner.caller == "agent":
+        if self._place.caller == "agent":
             tasks = list(tasks)
-            named = self._owner.store.commands.named(
-                name for task in tasks for name in missing_programs(task.judge, ())
-            )
+            named = self._store.commands.named(name for task in tasks for name in missing_programs(task.judge, ()))
             if own := next((each.name for each in named.values() if each.unattended), ""):
                 raise Refused(
                     f"a script registered the judge program '{own}', and agents use those of a person alone: a person "
                     f"registers it at a terminal (skillopt-mcp tasks judges add {own} -- PROGRAM)"
                 )
         judges = judges_for(
-            self._owner.store,
+            self._store,
             tasks,
             functools.partial(self.backend, "judge"),
-            lambda text: self._owner.redactor.text(text),
+            lambda text: self._place.redactor.text(text),
         )
         target: dict[Role, Backend] = {"target": self.backend("target")}
         return {**target, "judge": judges} if judges else target

@@ -26,7 +26,7 @@ def test_what_is_there_and_can_be_no_store_is_a_problem(tmp_path: Path, home: Pa
             [problem] = diagnose(workspace).problems
             assert problem.startswith(f"'{path}' is {what}: name a file")
             with pytest.raises(StoreError, match="is a folder" if path == tmp_path else "is not a regular"):
-                assert workspace.store
+                workspace.store.open()
 
 
 def test_a_store_that_cannot_be_written_any_more_is_a_problem(
@@ -34,7 +34,7 @@ def test_a_store_that_cannot_be_written_any_more_is_a_problem(
 ) -> None:
     path = tmp_path / "store.db"
     with Workspace(path) as workspace:
-        assert workspace.store
+        workspace.store.open()
     # The rights of a file do not bind every user that tests run as.
     monkeypatch.setattr(os, "access", lambda place, mode: (place, mode) != (path, os.W_OK))
     with Workspace(path) as workspace:

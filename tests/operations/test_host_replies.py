@@ -18,7 +18,7 @@ from skillopt_mcp.actions.tasks import add_tasks
 from skillopt_mcp.backends.work import EVIDENCE
 from skillopt_mcp.core.errors import BadInput, NotFound
 from skillopt_mcp.core.results import Proposed, Receipt
-from skillopt_mcp.workspace.host_work import Capacity
+from skillopt_mcp.workspace.jobs import Capacity
 from skillopt_mcp.workspace.workspace import Workspace
 
 HANDS_IN = Capacity(items=0)

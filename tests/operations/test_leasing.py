@@ -11,7 +11,7 @@ from skillopt_mcp.actions.submitting import submit_work
 from skillopt_mcp.core.budgets import Caps
 from skillopt_mcp.core.results import Proposed, Receipt
 from skillopt_mcp.store.leases import Lease
-from skillopt_mcp.workspace.host_work import Capacity
+from skillopt_mcp.workspace.jobs import Capacity
 from skillopt_mcp.workspace.workspace import Workspace
 
 HANDS_IN = Capacity(items=0)

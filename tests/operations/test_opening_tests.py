@@ -20,7 +20,7 @@ from skillopt_mcp.core.calls import Call, Fault
 from skillopt_mcp.core.errors import BadInput, SkillOptError
 from skillopt_mcp.core.results import Evaluated, Submitted
 from skillopt_mcp.gates.promotion import alpha_of
-from skillopt_mcp.workspace.host_work import Capacity
+from skillopt_mcp.workspace.jobs import Capacity
 from skillopt_mcp.workspace.workspace import Workspace
 
 EDITED = "---\nname: ledger-clerk\ndescription: mine\n---\nMine.\n"

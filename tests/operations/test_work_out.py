@@ -10,7 +10,7 @@ from benchmarks.host_agent import Agent
 from skillopt_mcp.actions.promotion_tests import evaluate_candidate
 from skillopt_mcp.actions.proposals import propose_from_evidence
 from skillopt_mcp.actions.submitting import submit_work
-from skillopt_mcp.workspace.host_work import Capacity
+from skillopt_mcp.workspace.jobs import Capacity
 from skillopt_mcp.workspace.workspace import Workspace
 
 
@@ -86,7 +86,7 @@ def test_what_a_server_that_still_runs_handed_out_is_waited_for(place: Place, ho
 def test_a_session_whose_server_was_started_again_has_its_work_still(
     place: Place, host: Workspace, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Workspace, "session", "of-the-host")
+    monkeypatch.setattr("skillopt_mcp.workspace.place.Place.session", "of-the-host")
     candidate_id = place.propose(host)
     first = begun(host, candidate_id)
     host.close()

@@ -15,7 +15,7 @@ from skillopt_mcp.reports.listing import list_skills
 from skillopt_mcp.reports.run_report import list_runs
 from skillopt_mcp.training.config import Config
 from skillopt_mcp.training.progress import Notify
-from skillopt_mcp.workspace.workspace import Jobs
+from skillopt_mcp.workspace.jobs import Jobs
 
 VERDICT = Standing(verdict="better", alpha=0.05, units=Units(), attempts_per_arm=5, runs=RunCounts(), lost=Lost())
 

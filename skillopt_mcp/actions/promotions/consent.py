@@ -33,10 +33,11 @@ from skillopt_mcp.store.decisions import Refusal, Refusals
 from skillopt_mcp.store.permissions import Permission
 from skillopt_mcp.store.promotion_tests import TestRow
 from skillopt_mcp.store.promotions import UnusedApproval
+from skillopt_mcp.workspace.answers import fitted, shortened
 from skillopt_mcp.workspace.evidence import is_simulated
 from skillopt_mcp.workspace.skill_folders import known, root_for
 from skillopt_mcp.workspace.skills import describe_endings
-from skillopt_mcp.workspace.workspace import Workspace, fitted, shortened
+from skillopt_mcp.workspace.workspace import Workspace
 
 Status = Literal["promoted", "rolled_back", "refused", "stale", "held", "needs_approval"]
 UNPROVEN = "unproven"

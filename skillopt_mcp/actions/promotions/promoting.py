@@ -37,6 +37,7 @@ from skillopt_mcp.gates.verdicts import LABELS
 from skillopt_mcp.store.files import lock_run
 from skillopt_mcp.store.opening import Store
 from skillopt_mcp.store.promotion_tests import TestRow
+from skillopt_mcp.workspace.answers import shortened
 from skillopt_mcp.workspace.skill_folders import (
     files_folder,
     handle,
@@ -46,7 +47,7 @@ from skillopt_mcp.workspace.skill_folders import (
     take_back,
     version_named,
 )
-from skillopt_mcp.workspace.workspace import Workspace, shortened
+from skillopt_mcp.workspace.workspace import Workspace
 
 VERSIONS_SHOWN = 8
 _WHY_BYTES = 600

@@ -1,0 +1,182 @@
+"""Place: where a process works and for whom, and the skills that are found from there."""
+
+from __future__ import annotations
+
+import functools
+import os
+import secrets
+from collections.abc import Mapping, Sequence
+from contextvars import ContextVar
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from skillopt_mcp.core.candidates import Candidate
+from skillopt_mcp.core.errors import BadSkill
+from skillopt_mcp.core.limits import SESSION_CHARACTERS
+from skillopt_mcp.core.skills import Skill, is_memory
+from skillopt_mcp.store.opening import Store
+from skillopt_mcp.workspace.callers import Caller
+from skillopt_mcp.workspace.skill_folders import (
+    SkillCache,
+    check_recorded,
+    describe_locked,
+    find_folder,
+    find_tracked,
+    folder_at,
+    is_nowhere,
+    known,
+    read_skill,
+    skill_roots,
+)
+
+if TYPE_CHECKING:
+    from skillopt_mcp.backends.work_folders import WorkFolders
+    from skillopt_mcp.core.redacting import KnownSecrets, Redactor
+
+# Which session of a host a call comes from, and how Claude Code names its session to servers and commands.
+SESSION: ContextVar[str] = ContextVar("session", default="")
+_SESSION_VARIABLE = "CLAUDE_CODE_SESSION_ID"
+
+
+class Place:
+    """The folder and the environment of a process, who calls, and the skills of hosts and store that it finds there."""
+
+    def __init__(self, store: Store, project: Path | None = None, environ: Mapping[str, str] | None = None) -> None:
+        self._store = store
+        self._project = project or Path.cwd()
+        self._environ = os.environ if environ is None else environ
+        # Who calls, which each door says.
+        self.caller: Caller = "person"
+        # Whom a command line acts for: what they agree to is kept with their name.
+        self.login = ""
+        self._own_session = f"process:{secrets.token_hex(8)}"
+        self._cache = SkillCache()
+
+    @property
+    def is_agents(self) -> bool:
+        """Whether an agent reads what is shown: then scores, costs and tasks of promotion tests are left out."""
+        return self.caller == "agent"
+
+    @property
+    def session(self) -> str:
+        """The id of the session: the host's, or this process's where it has none."""
+        return SESSION.get() or self._environ.get(_SESSION_VARIABLE, "")[:SESSION_CHARACTERS] or self._own_session
+
+    # What needs the redactor or the work of hosts loads it here, for listing skills takes none.
+
+    @functools.cached_property
+    def secrets(self) -> KnownSecrets:
+        """The secrets that are known by their values: no store is needed for that."""
+        from skillopt_mcp.workspace.redactors import known_here  # noqa: PLC0415
+
+        return known_here(self._environ)
+
+    @functools.cached_property
+    def redactor(self) -> Redactor:
+        """What takes secrets out of texts before they are stored, shown or sent; opens the store."""
+        from skillopt_mcp.workspace.redactors import open_redactor  # noqa: PLC0415
+
+        self._store.open()
+        return open_redactor(self._store.path, self.secrets)
+
+    @functools.cached_property
+    def work_folders(self) -> WorkFolders:
+        """Where the work of hosts lies."""
+        from skillopt_mcp.backends.work_folders import WorkFolders  # noqa: PLC0415
+
+        return WorkFolders(self._store.path, self._environ)
+
+    def note_seen(self, candidate: Candidate) -> None:
+        """Note that the caller's session proposed or saw a candidate, where a host's session calls."""
+        if self.is_agents:
+            self._store.candidates.note_seen(candidate.id, self.session)
+
+    # Where skills lie
+
+    @property
+    def _made(self) -> Store | None:
+        return self._store if self._store.is_made else None
+
+    def roots(self) -> list[Path]:
+        """The skill roots, links resolved: the hosts' own folders that exist, and those that a person added."""
+        return skill_roots(self._made, self._project, self._environ)
+
+    def root_of(self, skill: Skill) -> Path | None:
+        """The skill root that a skill's folder lies in, if it does, and no link leads out of it."""
+        return self.root_at(skill.path)
+
+    def root_at(self, path: str, roots: Sequence[Path] | None = None) -> Path | None:
+        """The skill root (of these `roots`, if given) that a path lies in, and no link leads out of it."""
+        if os.path.realpath(path) != path:
+            return None
+        return next(
+            (root for root in (self.roots() if roots is None else roots) if Path(path).is_relative_to(root)), None
+        )
+
+    def locked(self, skill: Skill) -> str:
+        """Why nothing may be promoted to where a skill lies, and how a person allows it; "" when it may be."""
+        return "" if self.root_of(skill) else describe_locked(skill.path)
+
+    # Skills by name
+
+    def skill(self, name_or_path: str) -> Skill:
+        """Find a skill by its name, its folder, its SKILL.md or the path of a memory file; what is on disk is stored.
+
+        Raises NotFound when no such skill is known or found, BadSkill when its folder cannot be read; no store is made
+        then.
+        """
+        return self._looked_at(self._meant(name_or_path))
+
+    def recorded(self, name_or_path: str) -> Skill:
+        """Find a skill as `skill` does, to continue with what is recorded: nothing new is tracked.
+
+        Raises NotFound where nothing is, too.
+        """
+        folder = self._meant(name_or_path)
+        check_recorded(self._made, folder)
+        return self._looked_at(folder)
+
+    def _meant(self, name_or_path: str) -> Path:
+        name = known(name_or_path)
+        return folder_at(name) or find_folder(self._made, self.roots(), name, self._project)
+
+    def kept(self, name_or_path: str) -> Skill:
+        """Find a skill to look at as `skill` does; where its folder is gone or cannot be read, as the store holds it.
+
+        Raises NotFound as `skill` does, and BadSkill when the store does not hold it either.
+        """
+        name, store = known(name_or_path), self._made
+        given = folder_at(name)
+        folder = given or find_folder(store, self.roots(), name, self._project)
+        try:
+            return self._looked_at(folder)
+        except BadSkill:
+            found = find_tracked(store, name if given else str(folder)) if store else None
+            if found is None:
+                raise
+            return found
+
+    def trouble(self, skill: Skill) -> str:
+        """Why a tracked skill cannot be used as it is on disk, and what to do, or an empty string."""
+        try:
+            self.again(skill)
+        except BadSkill as error:
+            what = "file" if is_memory(skill.path) else "folder"
+            return f"its {what} {'is gone' if is_nowhere(skill.path) else 'cannot be read'}: {error}"
+        return ""
+
+    def again(self, skill: Skill) -> Skill:
+        """A tracked skill as it is now. Raises BadSkill, also when a link has come into its path."""
+        if os.path.realpath(skill.path) != skill.path:
+            raise BadSkill(f"'{skill.path}' is reached through a link now: put the folder itself back in its place")
+        return self._looked_at(Path(skill.path))
+
+    def _looked_at(self, folder: Path) -> Skill:
+        if not self._store.is_made:
+            # Raises BadSkill before a store is made for it.
+            read_skill(folder)
+        return self._cache.get(self._store, folder)
+
+    def forget(self, skill: Skill) -> None:
+        """Look at the skill's folder afresh next time: its files or its row have just changed."""
+        self._cache.forget(skill.path)
