@@ -1,12 +1,13 @@
 from __future__ import annotations
 
 import json
+import time
 import tomllib
 from pathlib import Path
 
 import pytest
 
-from skillopt_mcp.admin.install.entries import find_hooks, hook_line, put_hooks, put_server, remove_hooks, server_entry
+from skillopt_mcp.admin.install.entries import HostSettings, find_hooks, hook_line, put_server, server_entry
 from skillopt_mcp.admin.install.hosts import Surroundings, places
 from skillopt_mcp.core.errors import BadInput
 
@@ -100,21 +101,32 @@ def test_a_toml_table_comes_and_goes_and_every_line_of_the_persons_stays(text: s
     assert [line for line in left.splitlines() if line] == [line for line in text.splitlines() if line]
 
 
+OURS = HostSettings(LINE)
+
+
 def test_hooks_come_once_and_go_without_a_trace() -> None:
     mine = {"hooks": {"Stop": [{"hooks": [{"type": "command", "command": "say done"}]}]}, "model": "opus"}
     text = json.dumps(mine, indent=2) + "\n"
-    made = put_hooks(put_hooks(text, SECONDS, hook_line("/old/skillopt-mcp", None)), SECONDS, LINE)
+    made = OURS.put(HostSettings(hook_line("/old/skillopt-mcp", None)).put(text, SECONDS), SECONDS)
     hooks = json.loads(made)["hooks"]
     assert hooks["Stop"][0] == mine["hooks"]["Stop"][0]  # type: ignore[index]
     assert [len(hooks[event]) for event in SECONDS] == [1, 2, 1]
-    assert put_hooks(made, SECONDS, LINE) == made
+    assert OURS.put(made, SECONDS) == made
     assert find_hooks(made) == dict.fromkeys(SECONDS, LINE)
-    assert remove_hooks(made) == text
+    assert OURS.take(made) == text
 
 
 def test_of_a_group_of_hooks_that_somebody_put_ours_into_only_ours_goes() -> None:
     mine, ours = ({"type": "command", "command": line} for line in ("x", LINE))
     text = json.dumps({"hooks": {"Stop": [{"matcher": "*", "hooks": [mine, ours]}], "PreCompact": [{"hooks": [ours]}]}})
-    assert json.loads(remove_hooks(text)) == {"hooks": {"Stop": [{"matcher": "*", "hooks": [mine]}]}}
-    made = json.loads(put_hooks(text, SECONDS, LINE))["hooks"]["Stop"]
+    assert json.loads(OURS.take(text)) == {"hooks": {"Stop": [{"matcher": "*", "hooks": [mine]}]}}
+    made = json.loads(OURS.put(text, SECONDS))["hooks"]["Stop"]
     assert [len(group["hooks"]) for group in made] == [1, 1]
+
+
+@pytest.mark.parametrize("text", ['{"a": "' + '\\"' * 20_000, "{" + "/*" * 200_000, '{"a": [1' + ", " * 200_000])
+def test_a_large_file_that_breaks_off_is_named_at_once(text: str) -> None:
+    began = time.process_time()
+    with pytest.raises(BadInput, match="line 1, column "):
+        find_hooks(text)
+    assert time.process_time() - began < 1

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skillopt_mcp.admin.install.entries import missing_rules, put_rules, remove_rules, work_rules
+from skillopt_mcp.admin.install.entries import HostSettings, missing_rules, work_rules
 from skillopt_mcp.core.errors import BadInput
 
 FIRST = work_rules(Path("/tmp/skillopt-work-1000/skillopt-0123456789ab"))
@@ -61,7 +61,8 @@ def test_a_wider_rule_of_a_person_covers_the_narrow_one(wide: list[str], left: t
 
 @given(st.lists(st.sampled_from([*THEIRS[:3], *FIRST, *SECOND]), unique=True))
 def test_whatever_is_allowed_before_nothing_of_a_persons_goes(before: list[str]) -> None:
-    left = remove_rules(put_rules(settings(*before), SECOND))
+    ours = HostSettings(rules=SECOND)
+    left = ours.take(ours.put(settings(*before), {}))
     kept = json.loads(left).get("permissions", {}).get("allow", [])
     assert kept == [rule for rule in before if rule in THEIRS]
     assert json.loads(left)["permissions"]["deny"] == ["WebFetch"]

@@ -121,9 +121,11 @@ class NotRewritten(BadInput):
     """A file that can be read, but would lose something if it were written again, such as its comments."""
 
 
-# A string, or what only some hosts allow: a comment, a comma before the end.
-_TOKENS = re.compile(r'"(?:[^"\\\n]|\\.)*"|//[^\n]*|/\*.*?\*/', re.DOTALL)
-_TRAILING = re.compile(r'"(?:[^"\\\n]|\\.)*"|,(?=[ \t\r\n]*[}\]])')
+# A string, or what only some hosts allow: a comment, a comma before the end. A string or a comment without an end is
+# matched, too, so that no character is read twice.
+_STRING = r'"(?:[^"\\\n]++|\\.)*+"?'
+_TOKENS = re.compile(rf"{_STRING}|(?P<blank>//[^\n]*|/\*.*?\*/)|/\*.*", re.DOTALL)
+_TRAILING = re.compile(rf"{_STRING}|(?P<blank>,(?=[ \t\r\n]*[}}\]]))", re.DOTALL)
 _INDENT = re.compile(r"\n([ \t]+)\S")
 _BYTE_ORDER_MARK = "\ufeff"
 
@@ -131,10 +133,13 @@ _BYTE_ORDER_MARK = "\ufeff"
 def _read_json(text: str) -> Json:
     """The object that a text holds, comments and trailing commas ignored; {} of a blank one. Raises BadInput."""
     text = text.removeprefix(_BYTE_ORDER_MARK)
-    for pattern in (_TOKENS, _TRAILING):
-        text = pattern.sub(lambda at: at[0] if at[0].startswith('"') else re.sub(r"[^\n]", " ", at[0]), text)
     try:
-        value = json.loads(text) if text.strip() else {}
+        try:
+            value = json.loads(text)
+        except json.JSONDecodeError:
+            for pattern in (_TOKENS, _TRAILING):
+                text = pattern.sub(lambda at: re.sub(r"[^\n]", " ", at[0]) if at["blank"] else at[0], text)
+            value = json.loads(text) if text.strip() else {}
     except json.JSONDecodeError as error:
         raise BadInput(f"line {error.lineno}, column {error.colno}: {error.msg.lower()}") from None
     except RecursionError:
@@ -202,14 +207,40 @@ class HostSettings:
     rules: tuple[str, ...] = ()
 
     def put(self, text: str, seconds: Mapping[str, int]) -> str:
-        """Return settings with this in them; each hook runs for at most so many seconds. Raises BadInput."""
-        text = put_hooks(text, seconds, self.line) if self.line else text
-        return put_rules(text, self.rules) if self.rules else text
+        """Return settings with this in them: each event runs the line, once, for at most so many seconds, and the rules
+        allow what they do on this work folder and on no other. Raises NotRewritten, BadInput.
+        """
+
+        def change(value: Json) -> None:
+            for event, longest in seconds.items() if self.line else ():
+                # Not `async`, though hosts have it: they drop what still runs when a session ends.
+                group: JsonValue = {"hooks": [{"type": "command", "command": self.line, "timeout": longest}]}
+                if [each for each in _groups(value, event) if _lines(each)] != [group]:
+                    _remove(value, event)
+                    _array(value, "hooks", event).append(group)
+            if self.rules:
+                there = _array(value, "permissions", "allow")
+                there[:] = [rule for rule in there if not _is_on_work(rule) or rule in self.rules]
+                there += [rule for rule in self.rules if rule not in there]
+
+        return _rewrite(text, change)
 
     def take(self, text: str) -> str:
-        """Return settings without the hooks and the rules, as far as this has them. Raises BadInput."""
-        text = remove_hooks(text) if self.line else text
-        return remove_rules(text) if self.rules else text
+        """Return settings without our hooks, on whatever event, and our rules, as far as this has such.
+
+        Raises NotRewritten, BadInput.
+        """
+        events, rules = find_hooks(text) if self.line else (), find_rules(text) if self.rules else ()
+
+        def change(value: Json) -> None:
+            for event in events:
+                _remove(value, event)
+            if rules:
+                permissions = _object(value.get("permissions"))
+                permissions["allow"] = [rule for rule in _list(permissions.get("allow")) if rule not in rules]
+                _drop_empty(value, ("permissions", "allow"))
+
+        return _rewrite(text, change)
 
 
 def find_settings(text: str, *, hooks: bool = True, rules: bool = True) -> HostSettings:
@@ -221,34 +252,6 @@ def find_settings(text: str, *, hooks: bool = True, rules: bool = True) -> HostS
 def hook_line(command: str, store: str | None) -> str:
     """Return the line that a hook runs in a shell; it always succeeds, since hosts treat failures as an objection."""
     return f"{shlex.join([command, _CAPTURE, *(['--store', store] if store else [])])} || true"
-
-
-def put_hooks(text: str, seconds: Mapping[str, int], line: str) -> str:
-    """Let each event run the line, once, for at most so many seconds. Raises NotRewritten, BadInput."""
-
-    def change(value: Json) -> None:
-        for event, longest in seconds.items():
-            # Not `async`, though hosts have it: they drop what still runs when a session ends.
-            group: JsonValue = {"hooks": [{"type": "command", "command": line, "timeout": longest}]}
-            if [each for each in _groups(value, event) if _lines(each)] != [group]:
-                _remove(value, event)
-                hooks = value.setdefault("hooks", {})
-                groups = hooks.setdefault(event, []) if isinstance(hooks, dict) else None
-                if not isinstance(groups, list):
-                    raise BadInput(f"'hooks.{event}' is not an array")
-                groups.append(group)
-
-    return _rewrite(text, change)
-
-
-def remove_hooks(text: str) -> str:
-    """Take our hooks out, on whatever event they are. Raises NotRewritten, BadInput."""
-
-    def change(value: Json) -> None:
-        for event in find_hooks(text):
-            _remove(value, event)
-
-    return _rewrite(text, change)
 
 
 def find_hooks(text: str) -> dict[str, str]:
@@ -278,6 +281,15 @@ def _drop_empty(value: Json, path: tuple[str, str]) -> None:
         del outer[path[1]]
     if not outer:
         del value[path[0]]
+
+
+def _array(value: Json, name: str, inner: str) -> list[JsonValue]:
+    """An array inside an object of settings, made where it is not there. Raises BadInput where it is something else."""
+    outer = value.setdefault(name, {})
+    found = outer.setdefault(inner, []) if isinstance(outer, dict) else None
+    if not isinstance(found, list):
+        raise BadInput(f"'{name}.{inner}' is not an array")
+    return found
 
 
 def _groups(value: JsonValue, event: str) -> list[JsonValue]:
@@ -320,32 +332,6 @@ def work_rules(folder: Path) -> tuple[str, ...]:
             "SKILLOPT_WORK, or leave out --skill"
         )
     return (*_TOOL_RULES, f"Read(/{folder}/**)", f"Edit(/{folder}/**)")
-
-
-def put_rules(text: str, rules: Sequence[str]) -> str:
-    """Allow what these rules do, on this work folder and on no other. Raises NotRewritten, BadInput."""
-
-    def change(value: Json) -> None:
-        permissions = value.setdefault("permissions", {})
-        there = permissions.setdefault("allow", []) if isinstance(permissions, dict) else None
-        if not isinstance(there, list):
-            raise BadInput("'permissions.allow' is not an array")
-        there[:] = [rule for rule in there if not _is_on_work(rule) or rule in rules]
-        there += [rule for rule in rules if rule not in there]
-
-    return _rewrite(text, change)
-
-
-def remove_rules(text: str) -> str:
-    """Take our rules out. Raises NotRewritten, BadInput."""
-    ours = find_rules(text)
-
-    def change(value: Json) -> None:
-        permissions = _object(value.get("permissions"))
-        permissions["allow"] = [rule for rule in _list(permissions.get("allow")) if rule not in ours]
-        _drop_empty(value, ("permissions", "allow"))
-
-    return _rewrite(text, change) if ours else text
 
 
 def find_rules(text: str) -> tuple[str, ...]:

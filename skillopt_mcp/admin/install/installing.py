@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Literal
@@ -116,7 +117,11 @@ class HostCommand:
     loses: bool = False
 
     def __str__(self) -> str:
-        return shlex.join(["claude", *(_mask(word) for word in self.words[1:])])
+        words = ["claude", *self.words[1:]]
+        if words[-1].startswith("{") and (env := json.loads(words[-1]).get("env")):
+            # Its values may be keys.
+            words[-1] = json.dumps(json.loads(words[-1]) | {"env": dict.fromkeys(env, "...")})
+        return shlex.join(words)
 
     def run(self) -> Path | None:
         """Run it; the backup of the configuration, where something of a person's goes. Raises Refused."""
@@ -133,14 +138,6 @@ class HostCommand:
             output = " ".join(f"{done.stdout} {done.stderr}".split())[-_ERROR_CHARACTERS:]
             raise Refused(f"'{self}' failed: {output or 'no output'}{kept}")
         return backup
-
-
-def _mask(word: str) -> str:
-    """A word of a command without the values of the environment in it, which may be keys."""
-    if not word.startswith("{"):
-        return word
-    entry = json.loads(word)
-    return json.dumps(entry | ({"env": dict.fromkeys(entry["env"], "...")} if entry.get("env") else {}))
 
 
 @dataclass(slots=True)
@@ -213,8 +210,12 @@ def plan_install(request: Request, around: Surroundings) -> InstallPlan:
         server |= _own_env(read_text(where.config) or "", where)
         _command(plan, where, request, around, server)
     else:
-        part = _ServerPart(where)
-        _edit(plan, where.config, part, lambda text: put_server(text, where, server | _own_env(text, where)))
+        take_server, is_by_hand = partial(_take_server, where), where.host.form == "by hand"
+
+        def put(text: str) -> str:
+            return put_server(text, where, server | _own_env(text, where))
+
+        _edit(plan, where.config, put, take_server, is_by_hand=is_by_hand)
     line, rules = "", tuple[str, ...]()
     if request.hooks and where.hooks:
         line = hook_line(_command_in(where.hooks, request, around), request.store)
@@ -225,7 +226,7 @@ def plan_install(request: Request, around: Surroundings) -> InstallPlan:
     settings = HostSettings(line, rules)
     if where.hooks and settings != HostSettings():
         seconds, is_new = _seconds(where), not where.hooks.exists()
-        _edit(plan, where.hooks, _SettingsPart(where), lambda text: settings.put(text, seconds))
+        _edit(plan, where.hooks, lambda text: settings.put(text, seconds), partial(_take_settings, where))
         if is_new and where.hooks.name == PERSONAL:
             plan.notes.append(f"'{where.hooks}' names paths of this machine; add '{PERSONAL}' to .gitignore.")
     for source, folder, name in _shipped(where) if request.skill else ():
@@ -247,10 +248,11 @@ def plan_uninstall(request: Request, around: Surroundings) -> InstallPlan:
     if where.host.form == "command":
         _command(plan, where, request, around, None)
     else:
-        _edit(plan, where.config, _ServerPart(where), _ServerPart(where).take_out)
+        take_server, is_by_hand = partial(_take_server, where), where.host.form == "by hand"
+        _edit(plan, where.config, take_server, take_server, is_by_hand=is_by_hand)
     if where.hooks:
-        asked = _SettingsPart(where, hooks=request.hooks, rules=request.skill)
-        _edit(plan, where.hooks, asked, asked.take_out, whole=_SettingsPart(where))
+        asked = partial(_take_settings, where, hooks=request.hooks, rules=request.skill)
+        _edit(plan, where.hooks, asked, partial(_take_settings, where))
     for source, folder, name in _shipped(where) if request.skill else ():
         target = folder / name
         if link := _foreign(folder, name):
@@ -261,7 +263,8 @@ def plan_uninstall(request: Request, around: Surroundings) -> InstallPlan:
             plan.changes.append(FileChange(_real(target), source.read_bytes(), None, shipped=True))
     for change in plan.changes:
         if change.after is None:
-            plan.folders += [each for each in change.path.parents if _is_below(each, around)]
+            roots = (_real(around.home), _real(around.project))
+            plan.folders += [each for each in change.path.parents if any(root in each.parents for root in roots)]
     plan.folders = sorted(set(plan.folders), key=lambda folder: len(folder.parts), reverse=True)
     plan.notes += _remaining(request, around)
     if store and store.exists():
@@ -317,56 +320,37 @@ def describe_restart(request: Request) -> str:
 # One file
 
 
-@dataclass(frozen=True, slots=True)
-class _ServerPart:
-    """Our server in a host's configuration."""
+def _take_server(where: Places, text: str) -> str | None:
+    """A host's configuration without our server, as it was before install; None where there was no file."""
+    server = find_server(text, where)
+    if server is None:
+        return text
 
-    where: Places
+    def put(old: str) -> str:
+        return put_server(old, where, server)
 
-    def take_out(self, text: str) -> str | None:
-        """Return the text as it was before install, None where there was no file."""
-        server = find_server(text, self.where)
-        if server is None:
-            return text
-
-        def put(old: str) -> str:
-            return put_server(old, self.where, server)
-
-        def take(new: str) -> str:
-            return put_server(new, self.where, None)
-
-        return _undo(self.where.config, text, put, take, is_alone=put("") == text)
+    return _undo(where.config, text, put, lambda new: put_server(new, where, None), is_alone=put("") == text)
 
 
-@dataclass(frozen=True, slots=True)
-class _SettingsPart:
-    """Our hooks and rules in a host's settings."""
-
-    where: Places
-    hooks: bool = True
-    rules: bool = True
-
-    def take_out(self, text: str) -> str | None:
-        """Return the text as it was before install, None where there was no file."""
-        ours = find_settings(text, hooks=self.hooks, rules=self.rules)
-        if ours == HostSettings() or self.where.hooks is None:
-            return text
-        seconds = _seconds(self.where)
-        is_alone = ours.take(text).strip() in ("", "{}")
-        return _undo(self.where.hooks, text, lambda old: ours.put(old, seconds), ours.take, is_alone=is_alone)
+def _take_settings(where: Places, text: str, *, hooks: bool = True, rules: bool = True) -> str | None:
+    """A host's settings without our hooks and rules, as they were before install; None where there was no file."""
+    ours = find_settings(text, hooks=hooks, rules=rules)
+    if ours == HostSettings() or where.hooks is None:
+        return text
+    seconds, is_alone = _seconds(where), ours.take(text).strip() in ("", "{}")
+    return _undo(where.hooks, text, lambda old: ours.put(old, seconds), ours.take, is_alone=is_alone)
 
 
 def _edit(
-    plan: InstallPlan, named: Path, part: _ServerPart | _SettingsPart, edit: Callable[[str], str | None],
-    whole: _SettingsPart | None = None,
+    plan: InstallPlan, named: Path, edit: Callable[[str], str | None], take_all: Callable[[str], str | None],
+    *, is_by_hand: bool = False,
 ) -> None:  # fmt: skip
-    """Add the change of a text file by an edit to a plan; `whole` is all of ours that it may hold.
+    """Add the change of a text file by an edit to a plan; `take_all` takes out all of ours that it may hold.
 
     Where the file cannot be rewritten, what is to be in it, or to go from it, is left to the person.
     """
     path = _real(named)
     before = read_text(path)
-    is_by_hand = isinstance(part, _ServerPart) and part.where.host.form == "by hand"
     try:
         try:
             after = edit(before or "")
@@ -374,7 +358,7 @@ def _edit(
                 return
             if is_by_hand:
                 raise NotRewritten("this host's file is left to you")
-            is_ours = before is not None and (whole or part).take_out(before) is None
+            is_ours = before is not None and take_all(before) is None
         except NotRewritten as error:
             snippet = (edit("") or "").rstrip()
             todo = f"put this into it:\n{snippet}" if snippet else "take out of it what names skillopt"
@@ -463,10 +447,6 @@ def _content(path: Path) -> bytes | None:
 
 def _real(path: Path) -> Path:
     return Path(os.path.realpath(path))
-
-
-def _is_below(folder: Path, around: Surroundings) -> bool:
-    return any(_real(root) in folder.parents for root in (around.home, around.project))
 
 
 def _shipped(where: Places) -> Iterator[tuple[Path, Path, str]]:
@@ -709,8 +689,11 @@ def _connection(host: str, around: Surroundings, store: Path) -> HostConnection 
                 other_store=str(used) if is_other else None,
             ))  # fmt: skip
             stores += [(used, environ)] if kind == "server" else []
-    if not (parts or unread or _is_here(host, scopes["user"], around)):
-        return None
+    if not (parts or unread):  # a host that is neither installed nor was ever used
+        program, user = HOSTS[host].program, scopes["user"]
+        is_used = any(map(os.path.exists, (user.config, (user.hooks or user.config).parent)))
+        if not is_used and not (program and shutil.which(program, path=around.environ.get("PATH", ""))):
+            return None
     missing = [kind for kind in kinds if kind not in unknown and all(part.kind != kind for part in parts)]
     skilled = [scope for scope, where in scopes.items() if any((f / name).exists() for _, f, name in _shipped(where))]
     has_work = HOSTS[host].has_rules and bool(skilled)
@@ -725,14 +708,6 @@ def _connection(host: str, around: Surroundings, store: Path) -> HostConnection 
     return HostConnection(
         host=host, parts=parts, missing=missing, unread=unread, mend=mend, skilled=skilled, ruled=ruled
     )
-
-
-def _is_here(host: str, where: Places, around: Surroundings) -> bool:
-    """Whether a host is installed, or has been used."""
-    program = HOSTS[host].program
-    if program and shutil.which(program, path=around.environ.get("PATH", "")):
-        return True
-    return any(map(os.path.exists, (where.config, (where.hooks or where.config).parent)))
 
 
 def _found(
