@@ -402,7 +402,8 @@ def _prove(
     if best[0] == plan.base:
         own = plan.skill_id == run.skill_id
         return None, why_none([step for step in store.runs.list_steps(run.id) if (step.kind != "memory") == own])
-    made = _candidate(workspace, run, plan, best)
+    # Another run, or a host, may have made the same candidate before, and without the other document.
+    made = replace(_candidate(workspace, run, plan, best), run_id=run.id)
     decided = store.decisions.latest(skill.id, GATE, made.base_version, made.version_id)
     if not decided and (moved := _describe_moved(workspace, skill, made)):
         return made, f"it was not tested, as it could not be promoted: {moved}"

@@ -168,6 +168,19 @@ def test_a_cap_stops_a_run_whose_two_best_can_be_proven_one_after_the_other(
     assert shown == ["greeter", "project:CLAUDE.md"]
 
 
+def test_the_same_edit_of_a_run_without_the_file_is_tested_without_it(
+    bench: Workbench, vendor: Vendor, memory: Path
+) -> None:
+    both = replay(bench, vendor, memory, epochs=1)
+    alone = bench.replay(target=vendor.spec, optimizer=vendor.spec, **RUN | {"epochs": 1})
+    assert alone["candidate_id"] == both["candidate_id"]
+    with closing(sqlite3.connect(bench.store_path)) as store:
+        others = dict(store.execute("select id, other_version from promotion_test"))
+    assert others.pop(alone["test.test_id"]) is None
+    assert len(others) == 2
+    assert all(others.values())
+
+
 def test_what_cannot_be_the_second_document_is_refused_before_anything_is_asked(
     bench: Workbench, vendor: Vendor, memory: Path
 ) -> None:
