@@ -8,6 +8,7 @@ import shutil
 import stat
 import tempfile
 from collections.abc import Sequence
+from contextlib import closing
 from importlib.metadata import version
 from importlib.util import find_spec
 from itertools import islice
@@ -167,7 +168,6 @@ def _store(workspace: Workspace, problems: list[str]) -> tuple[StoreState, str]:
         state = state.model_copy(update=_look_inside(path, problems))
         if state.pages == "damaged":
             return state, "it is damaged"
-        problems += _held_log(path)
         workspace.store.open()
         kept = replaced_stores(path)
         sizes = [each.stat().st_size for each in kept]
@@ -211,39 +211,31 @@ def _unwritable(path: Path, *, exists: bool) -> list[str]:
 
 
 def _look_inside(path: Path, problems: list[str]) -> dict[str, object]:
-    """Return the journal mode of a store, and whether SQLite finds its pages sound, where they are few enough."""
-    connection = connect(path)
-    try:
+    """Return the journal mode of a store, and whether SQLite finds its pages sound, where they are few enough.
+
+    A write-ahead log that has grown, and that a process keeps from being written into the store, is a problem.
+    """
+    found, log = "", Path(f"{path}-wal")
+    with closing(connect(path)) as connection:
         with storage_errors(path):
             mode = str(connection.execute("pragma journal_mode").fetchone()[0])
-        if path.stat().st_size > _MOST_CHECKED:
-            return {"journal_mode": mode}
-        try:
+        if path.stat().st_size <= _MOST_CHECKED:
+            try:
+                with storage_errors(path):
+                    [found] = connection.execute("pragma quick_check(1)").fetchone()
+            except UnsafeStore:
+                found = "some pages cannot be read"
+        if found not in ("", "ok"):
+            problems.append(
+                f"the store '{path}' is damaged ({found}): restore a backup (skillopt-mcp store restore FILE)"
+            )
+            return {"journal_mode": mode, "pages": "damaged"}
+        if log.exists() and (size := log.stat().st_size) > _MOST_LOGGED:
             with storage_errors(path):
-                [found] = connection.execute("pragma quick_check(1)").fetchone()
-        except UnsafeStore:
-            found = "some pages cannot be read"
-    finally:
-        connection.close()
-    if found != "ok":
-        problems.append(f"the store '{path}' is damaged ({found}): restore a backup (skillopt-mcp store restore FILE)")
-    return {"journal_mode": mode, "pages": "sound" if found == "ok" else "damaged"}
-
-
-def _held_log(path: Path) -> list[str]:
-    """Return that the write-ahead log has grown, where a process prevents that it is written into the store."""
-    log = Path(f"{path}-wal")
-    if not log.exists() or (size := log.stat().st_size) <= _MOST_LOGGED:
-        return []
-    connection = connect(path)
-    try:
-        with storage_errors(path):
-            _, n_logged, n_brought_in = connection.execute("pragma wal_checkpoint(passive)").fetchone()
-    finally:
-        connection.close()
-    if n_brought_in >= n_logged:
-        return []
-    return [
-        f"the log '{log}' has grown to {size >> 20:,} MiB, as some process keeps a read of the store open: end idle "
-        "hosts, and other programs that have the file open"
-    ]
+                _, n_logged, n_brought_in = connection.execute("pragma wal_checkpoint(passive)").fetchone()
+            if n_brought_in < n_logged:
+                problems.append(
+                    f"the log '{log}' has grown to {size >> 20:,} MiB, as some process keeps a read of the store "
+                    "open: end idle hosts, and other programs that have the file open"
+                )
+    return {"journal_mode": mode, "pages": "sound" if found else "not checked"}

@@ -75,8 +75,18 @@ def erase(workspace: Workspace, ids: Sequence[int], advance: Callable[[int], Non
     doomed = list(erasing.walk_doomed(ids))
     described = _describe(workspace, doomed, "nothing", 0)
     with ExitStack() as stack:
-        held = _Held(workspace, stack)
-        held.take(ids)
+        runs = set[str]()  # the unfinished ones that may see the attempts, held so that none has them in memory
+
+        def hold(ids: Sequence[int], n_gone: int = 0) -> None:
+            while new := [run for run in erasing.list_holding(ids) if run not in runs]:
+                for run in new:
+                    lock = lock_run(workspace.store.locks_path, run)
+                    if lock is None:
+                        raise _busy(f"the run '{run}' is under way, and may see some of these attempts", n_gone)
+                    stack.callback(lock.release)
+                    runs.add(run)
+
+        hold(ids)
         shown = _shown(workspace, ids)
         for call in shown:
             if not call.is_answered and call.owner != HOST and workspace.owner.is_alive(call.owner):
@@ -85,8 +95,8 @@ def erase(workspace: Workspace, ids: Sequence[int], advance: Callable[[int], Non
         n = 0
         for some in _chunks(doomed):
             some_ids = [each.id for each in some]
-            while (n_gone := erasing.erase(some_ids, held.runs)) is None:
-                held.take(some_ids, n)
+            while (n_gone := erasing.erase(some_ids, runs)) is None:
+                hold(some_ids, n)
             n += n_gone
             advance(len(some))
         # Of all that was ever erased: what was on its way to a host meanwhile, and what a killed erasure left.
@@ -143,26 +153,6 @@ def _clear(workspace: Workspace, call_ids: Sequence[int]) -> int:
         workspace.work_folders.remove(leases)
         n_answers += n
     return n_answers
-
-
-class _Held:
-    """The unfinished runs that may see attempts, held so that none has them in memory."""
-
-    def __init__(self, workspace: Workspace, stack: ExitStack) -> None:
-        self._workspace = workspace
-        self._stack = stack
-        self.runs: set[str] = set()
-
-    def take(self, ids: Sequence[int], n_gone: int = 0) -> None:
-        """Hold those of some attempts that are not held yet. Raises Busy where one of them is under way."""
-        store = self._workspace.store
-        while new := [run for run in store.table(Erasing).list_holding(ids) if run not in self.runs]:
-            for run in new:
-                lock = lock_run(store.locks_path, run)
-                if lock is None:
-                    raise _busy(f"the run '{run}' is under way, and may see some of these attempts", n_gone)
-                self._stack.callback(lock.release)
-                self.runs.add(run)
 
 
 def _busy(why: str, n_gone: int) -> Busy:
