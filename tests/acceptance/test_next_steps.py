@@ -87,7 +87,7 @@ def follow(desk: Desk, step: dict[str, Any], server: Server | None) -> None:
             return follow(desk, dict(result["next_step"]), None)
         assert result.get("status") in FULFILLED, (step, result)
         return None
-    command = shlex.split(NextStep.model_validate(step).as_command())[1:]
+    command = shlex.split(NextStep(**step).as_command())[1:]
     added: dict[str, dict[str, Any]] = {"evaluate": {"target": desk.target}, "promote": {"simulated": True}}
     options = added.get(command[0], {})
     done = desk.at_terminal(command[0], *command[1:], **options)

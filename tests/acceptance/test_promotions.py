@@ -223,9 +223,9 @@ def test_a_rollback_goes_back_text_by_text_whoever_wrote_them(desk: Desk) -> Non
         desk.skill_file.write_bytes(text)
         desk.run("skills", json=True)
         texts.append(desk.files())
-    for text in texts[-2::-1]:
+    for before in texts[-2::-1]:
         assert desk.at_terminal("rollback", desk.skill_path).exit_code == 0
-        assert desk.files() == text
+        assert desk.files() == before
     done = desk.at_terminal("rollback", desk.skill_path)
     assert (done.exit_code, desk.files()) == (1, texts[0])
     assert "no text of 'desk' before the live one is known" in " ".join(done.out.split())

@@ -9,6 +9,7 @@ import pytest
 from changes import LESSONS, at_a_terminal, make_accepted
 from console import TARGET, Cli, Place, parsed, run_script
 
+from skillopt_mcp.core.judging import judge_of
 from skillopt_mcp.workspace.workspace import Workspace
 
 SKILL = "ledger-clerk"
@@ -115,7 +116,7 @@ def test_a_prompt_with_what_is_expected_is_a_task(cli: Cli, place: Place, tmp_pa
         [added] = [
             task for task in workspace.store.tasks.list_tasks(workspace.skill(SKILL).id) if task.prompt == "Who?"
         ]
-    assert (added.judge.kind, added.judge.expected) == ("exact", "Ada")
+    assert added.judge == judge_of({"kind": "exact", "expected": "Ada"})
     (tmp_path / name).write_text('{"prompt": "Who?", "expected": "Ada", "judge": {"kind": "exact", "expected": "Ada"}}')
     if name.endswith("l"):
         assert cli("tasks", "check", SKILL, tmp_path / name, store=place.store_path).returncode == 1

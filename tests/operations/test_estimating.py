@@ -8,7 +8,6 @@ from typing import NamedTuple, cast, get_args
 import pytest
 from workshop import Place
 
-from skillopt_mcp.actions import runs as listing_runs
 from skillopt_mcp.actions.estimates import Estimate, estimate_run
 from skillopt_mcp.actions.runs import replay, start_run
 from skillopt_mcp.core.calls import Role
@@ -32,7 +31,7 @@ def _asked(workspace: Workspace, config: Config) -> _Asked:
     estimate = estimate_run(workspace, "ledger-clerk", config)
     run = start_run(workspace, "ledger-clerk", config)
     replay(workspace, run)
-    return _Asked(estimate, _made(workspace, run.id), _made(workspace, *listing_runs.tests_of(workspace, run)))
+    return _Asked(estimate, _made(workspace, run.id), _made(workspace, *workspace.store.runs.list_finishes(run.id)))
 
 
 def _made(workspace: Workspace, *scopes: str) -> Counter[Role]:

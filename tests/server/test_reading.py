@@ -28,7 +28,8 @@ from skillopt_mcp.server.resources import listed_prompts
 from skillopt_mcp.server.services import StoreResources
 from skillopt_mcp.training.config import Config
 from skillopt_mcp.training.progress import Notify
-from skillopt_mcp.workspace.workspace import Job, Workspace
+from skillopt_mcp.workspace.jobs import Job
+from skillopt_mcp.workspace.workspace import Workspace
 
 ERAS = pytest.mark.parametrize("era", ["auto", "legacy"])
 
