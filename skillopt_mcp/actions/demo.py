@@ -13,7 +13,7 @@ from typing import TypeVar
 
 from pydantic import BaseModel, JsonValue
 
-from skillopt_mcp.actions.promotion_tests import candidate_of_files, evaluate_candidate, opened, unit_rows
+from skillopt_mcp.actions.promotion_tests import candidate_of_files, evaluate_candidate, opened
 from skillopt_mcp.actions.promotions.consent import Consent
 from skillopt_mcp.actions.promotions.promoting import promote_skill
 from skillopt_mcp.actions.runs import replay, start_run
@@ -45,6 +45,7 @@ from skillopt_mcp.training.config import Config
 from skillopt_mcp.training.progress import Notify, silent
 from skillopt_mcp.training.promotion_test import Asked, held_out, standing_of
 from skillopt_mcp.workspace.skill_folders import handle
+from skillopt_mcp.workspace.verdicts import unit_rows
 from skillopt_mcp.workspace.workspace import Workspace
 
 SKILL = "ledger-clerk"

@@ -10,7 +10,6 @@ from pydantic import BaseModel, ConfigDict
 
 from skillopt_mcp.actions.permitted import evidence_gaps, source_gaps
 from skillopt_mcp.actions.promotion_tests import TestPrice, chosen_tasks, price_of_run, price_of_test
-from skillopt_mcp.actions.runs import planned
 from skillopt_mcp.backends.base import concurrency_of
 from skillopt_mcp.core.budgets import FREE_STAGE
 from skillopt_mcp.core.calls import Role
@@ -23,9 +22,10 @@ from skillopt_mcp.tasks.judges.judging import n_votes
 from skillopt_mcp.training.config import Config
 from skillopt_mcp.training.plan import epoch_batches, search_splits, steps
 from skillopt_mcp.training.promotion_test import Test, held_out
-from skillopt_mcp.workspace.answering import answering, changed_since, run_backends, tasks_of
+from skillopt_mcp.workspace.answering import answering, changed_since, run_backends
 from skillopt_mcp.workspace.costs import default_tokens
 from skillopt_mcp.workspace.evidence import evidence_of
+from skillopt_mcp.workspace.runs import planned, tasks_of
 from skillopt_mcp.workspace.skills import check_merged
 from skillopt_mcp.workspace.workspace import Workspace
 

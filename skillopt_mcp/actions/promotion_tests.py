@@ -12,7 +12,7 @@ from dataclasses import replace
 from io import BytesIO
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from pydantic import JsonValue
 
@@ -29,11 +29,11 @@ from skillopt_mcp.core.budgets import Caps, Spent
 from skillopt_mcp.core.calls import Call, Reply, Role, Rollout
 from skillopt_mcp.core.candidates import GATE, ON_TOP, Candidate, NewCandidate, candidate_id, edited_on_top
 from skillopt_mcp.core.errors import BadInput, Busy, NotFound, Refused
-from skillopt_mcp.core.evidence import Arm, Standing, TestReport
+from skillopt_mcp.core.evidence import Standing
 from skillopt_mcp.core.next_step import NextStep
 from skillopt_mcp.core.note_texts import note_unanswered
 from skillopt_mcp.core.notes import Note
-from skillopt_mcp.core.results import Evaluated, Foreseen, PowerRow, Replayed, UnitRow
+from skillopt_mcp.core.results import Evaluated, Foreseen, PowerRow, Replayed
 from skillopt_mcp.core.runs import Run
 from skillopt_mcp.core.skills import DocumentVersion, Skill, SkillFile, SkillFiles, is_memory, short
 from skillopt_mcp.core.tasks import SPLITS, Split, Task
@@ -63,8 +63,7 @@ from skillopt_mcp.training.promotion_test import (
     standing_of,
     stored_test,
 )
-from skillopt_mcp.workspace.answering import describe_own_backend
-from skillopt_mcp.workspace.costs import check_caps, default_tokens
+from skillopt_mcp.workspace.costs import default_tokens
 from skillopt_mcp.workspace.evidence import (
     evidence_of,
     is_host,
@@ -73,13 +72,15 @@ from skillopt_mcp.workspace.evidence import (
     kind_of,
     kind_of_test,
     opens_skills,
-    origins,
 )
 from skillopt_mcp.workspace.host_work import estimate_host_test, hand_out, withdraw
 from skillopt_mcp.workspace.jobs import Capacity
 from skillopt_mcp.workspace.linting import run_git
+from skillopt_mcp.workspace.models import check_caps
+from skillopt_mcp.workspace.runs import describe_own_backend
 from skillopt_mcp.workspace.skill_folders import id_meant, is_version, known, read_skill
 from skillopt_mcp.workspace.skills import check_merged, describe_endings
+from skillopt_mcp.workspace.verdicts import report_of
 from skillopt_mcp.workspace.workspace import Workspace
 
 _POLL_S = 0.2
@@ -363,13 +364,6 @@ def opened(workspace: Workspace, candidate: Candidate, asked: Asked, held: Seque
     return open_test(workspace.store, *_new_test(workspace, candidate, asked, held))
 
 
-def verdict_for_agents(store: Store, candidate: Candidate | None, verdict: str | None) -> str | None:
-    """Return what an agent learns of a verdict: accepted or not accepted, None before there is one."""
-    if candidate is None or verdict is None:
-        return None
-    return "accepted" if is_reason_to_promote(store, candidate, verdict) else "not accepted"
-
-
 @contextmanager
 def only_here(store: Store, test: Test, notify: Notify | None = None) -> Iterator[None]:
     """Make a test's attempts in no two processes at once, whatever they do it for. Raises Busy when another one does.
@@ -580,48 +574,6 @@ def foresee(workspace: Workspace, test: Test) -> Foreseen:
         beyond_permission=permission_gaps(workspace, candidate, test.tasks, row.backend),
         reach=describe_reach(workspace, workspace.caps, price, spent),
     )
-
-
-def report_of(workspace: Workspace, test: Test, standing: Standing | None = None) -> TestReport:
-    """Return all that a person sees of a test; an agent never does."""
-    store = workspace.store
-    return TestReport(
-        **(standing or standing_of(test, store)).model_dump(),
-        test_id=test.row.id,
-        test_in_release=(store.tests.find(test.row.id) or test.row).number,
-        promotions_here=store.tests.promotions_on(test.row.tasks),
-        backend=test.row.backend,
-        unanswered=store.tests.list_unanswered(test.row.id),
-        pasted=is_pasted(test.row.backend),
-        loading=[
-            f"{text} text: {found.state + ': ' if found.state != 'arrived' else ''}{found.words}"
-            for text, files in (("old", test.base), ("new", test.candidate))
-            for found in store.arrivals.list_of(
-                origins(test.row.backend)[0], Rollout(files, test.tasks[0]).next_to(test.other).files.digest
-            )
-            if found.words
-        ],
-    )
-
-
-def unit_rows(workspace: Workspace, test: Test, standing: Standing | None = None) -> list[UnitRow]:
-    """Return the units that a test has counted, in its order."""
-    store, plan = workspace.store, test.row.plan
-    standing = standing or standing_of(test, store)
-    scores: dict[tuple[Arm, int], list[float]] = {}
-    for each in store.tests.list_attempts(test.row.id):
-        scores.setdefault((each.arm, each.unit), []).append(each.score)
-    rows = []
-    for unit in range(standing.units.seen):
-        after, before = scores.get(("candidate", unit), []), scores.get(("base", unit), [])
-        if standing.screened and plan.known:
-            before = list(plan.known[unit])
-        gain = sum(after) / max(1, len(after)) - sum(before) / max(1, len(before))
-        outcome: Literal["better", "same", "worse"] = "better" if gain > 0 else "worse" if gain < 0 else "same"
-        task = test.tasks[unit]
-        prompt = " ".join(task.prompt.split())[:_PROMPT_SHOWN]
-        rows.append(UnitRow(task=task.name, outcome=outcome, before=before, after=after, prompt=prompt))
-    return rows
 
 
 def stored_verdict(workspace: Workspace, candidate: Candidate) -> Evaluated | None:

@@ -12,7 +12,6 @@ from pydantic import JsonValue
 from skillopt_mcp.actions.candidates import NOT_PROVEN, edits_of, kept, proposed, with_past
 from skillopt_mcp.actions.estimates import estimate_proposal
 from skillopt_mcp.actions.promotion_tests import target_tasks
-from skillopt_mcp.actions.runs import planned
 from skillopt_mcp.backends.asking import Asker, Outstanding, run_or_wait
 from skillopt_mcp.backends.base import Backend
 from skillopt_mcp.backends.spending import Budget
@@ -43,10 +42,12 @@ from skillopt_mcp.training.plan import RunPlan, State, Step
 from skillopt_mcp.training.progress import Notify, silent
 from skillopt_mcp.training.stages.rollout import Evaluation
 from skillopt_mcp.workspace.answers import shortened
-from skillopt_mcp.workspace.costs import add_up, check_caps, default_tokens
+from skillopt_mcp.workspace.costs import add_up, default_tokens
 from skillopt_mcp.workspace.evidence import is_host
 from skillopt_mcp.workspace.host_work import hand_out, withdraw
 from skillopt_mcp.workspace.jobs import Capacity
+from skillopt_mcp.workspace.models import check_caps
+from skillopt_mcp.workspace.runs import planned
 from skillopt_mcp.workspace.skills import check_merged
 from skillopt_mcp.workspace.workspace import Workspace
 

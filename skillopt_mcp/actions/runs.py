@@ -6,7 +6,6 @@ import functools
 import hashlib
 import json
 import re
-import shlex
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import asdict, replace
 from typing import NamedTuple, TypeVar
@@ -21,7 +20,6 @@ from skillopt_mcp.actions.promotion_tests import (
     only_here,
     opened,
     price_of_run,
-    report_of,
     tasks_to_test,
 )
 from skillopt_mcp.backends.asking import Asker, Outstanding, run_or_wait
@@ -29,14 +27,14 @@ from skillopt_mcp.backends.programs import try_programs
 from skillopt_mcp.backends.rounds import OnReply
 from skillopt_mcp.backends.spending import Budget
 from skillopt_mcp.backends.wrappers import judge_named
-from skillopt_mcp.core.advice import BACKENDS, resuming
-from skillopt_mcp.core.budgets import Caps, Cost
+from skillopt_mcp.core.advice import BACKENDS
+from skillopt_mcp.core.budgets import Caps
 from skillopt_mcp.core.calls import Call, Reply, ask_next_to
 from skillopt_mcp.core.candidates import GATE, Candidate, NewCandidate, candidate_id
 from skillopt_mcp.core.errors import BackendError, BadInput, CapReached, NotFound, Refused, Waiting
 from skillopt_mcp.core.evidence import Mean, Standing, TestReport, Verdict
 from skillopt_mcp.core.next_step import NextStep
-from skillopt_mcp.core.results import MemoryOutcome, Replayed, StepRow
+from skillopt_mcp.core.results import MemoryOutcome, Replayed
 from skillopt_mcp.core.runs import Run, RunStatus, StepRecord
 from skillopt_mcp.core.skills import DocumentVersion, Skill, SkillFiles, is_memory, short
 from skillopt_mcp.core.text import counted, quoted
@@ -44,33 +42,31 @@ from skillopt_mcp.core.tracing import span
 from skillopt_mcp.gates.guard.capabilities import findings
 from skillopt_mcp.gates.guard.evidence import carried
 from skillopt_mcp.gates.search import metric_value
-from skillopt_mcp.prompts.loading import Prompts, load_prompts, stored_prompts
+from skillopt_mcp.prompts.loading import Prompts, load_prompts
 from skillopt_mcp.store.files import is_locked
 from skillopt_mcp.training.config import Config
 from skillopt_mcp.training.gating import measured
 from skillopt_mcp.training.loop import train
-from skillopt_mcp.training.plan import RunPlan, check_splits, search_splits
+from skillopt_mcp.training.plan import RunPlan
 from skillopt_mcp.training.progress import Notify, pause_reporter, silent
 from skillopt_mcp.training.promotion_test import Asked, Test, run_test, stored_test
 from skillopt_mcp.workspace.answering import (
-    ChangedBackend,
     Names,
     answering,
     backends_of,
     changed_since,
     check_unchanged,
-    describe_changes,
-    describe_own_backend,
     lock_of,
     note_answering,
     run_backends,
-    tasks_of,
 )
-from skillopt_mcp.workspace.costs import account, add_up, check_caps
-from skillopt_mcp.workspace.evidence import evidence_of, is_host, is_simulated
-from skillopt_mcp.workspace.host_work import describe_leases
+from skillopt_mcp.workspace.costs import account, add_up
+from skillopt_mcp.workspace.evidence import evidence_of, is_simulated
+from skillopt_mcp.workspace.models import check_caps
+from skillopt_mcp.workspace.runs import ChangedBackend, describe_changes, planned, step_row, tasks_of
 from skillopt_mcp.workspace.skill_folders import called
 from skillopt_mcp.workspace.skills import check_merged
+from skillopt_mcp.workspace.verdicts import report_of
 from skillopt_mcp.workspace.workspace import Workspace
 
 TOPPED = "the current version scores 1.00 on the val tasks, so the gate accepts no candidate"
@@ -320,33 +316,6 @@ def run_reach(workspace: Workspace, run: Run) -> str:
     return describe_reach(workspace, caps_of(workspace, run), left, spent)
 
 
-def planned(workspace: Workspace, run: Run) -> RunPlan:
-    """Return the plan that a run was frozen to. Raises BadInput when it cannot be trained on."""
-    store = workspace.store
-    by_id = {task.id: task for task in store.tasks.list_tasks(run.skill_id)}
-    tasks = [by_id[task_id] for task_id in run.tasks]
-    config = Config.of_run(run.config)
-    train_tasks, val_tasks = search_splits(tasks, config) if run.kind == "replay" else (tuple(tasks), ())
-    found = (store.trajectories.get_trajectory(trajectory_id) for trajectory_id in run.sessions)
-    plan = RunPlan(
-        run_id=run.id,
-        skill_id=run.skill_id,
-        base=store.skills.get_files(run.skill_id, run.base_version),
-        config=config,
-        prompts=stored_prompts(run.prompts),
-        train=train_tasks,
-        val=val_tasks,
-        sessions=tuple(each[1] for each in found if each),
-        note=run.note,
-        known=workspace.known,
-        other_id=run.memory.skill_id if run.memory else 0,
-        other=store.skills.get_files(*run.memory) if run.memory else None,
-    )
-    if run.kind == "replay":
-        check_splits(plan)
-    return plan
-
-
 class Best(NamedTuple):
     """The best version of a search, and its score on val; with a memory file, the best pair."""
 
@@ -563,55 +532,6 @@ def _next_step(
         return NextStep(action="promote_skill", arguments=arguments, why="accepted")
     why = "its best version was not accepted" if verdict else "nothing to promote"
     return NextStep(action="inspect", arguments={"id": run.id}, why=why)
-
-
-def step_row(step: StepRecord) -> StepRow:
-    """Return a step as a table row."""
-    train = step.train_current or step.train
-    return StepRow(
-        epoch=step.epoch,
-        step=step.n,
-        train_hard=train.hard if train.n else None,
-        n_edits=step.n_applied,
-        verdict=step.verdict,
-        current=step.current,
-        candidate=step.candidate,
-        best=step.best,
-        kind=step.kind,
-        candidate_id=step.candidate_id,
-        train_soft=train.soft if train.n else None,
-        candidate_hard=step.val.hard if step.val else None,
-        candidate_soft=step.val.soft if step.val else None,
-    )
-
-
-def resume_step(workspace: Workspace, run: Run) -> NextStep | None:
-    """How to go on with a run; None when it is over, or cannot be resumed."""
-    skill = workspace.store.skills.get_skill(run.skill_id)
-    name = shlex.split(called(workspace.store, skill))[0]
-    if run.kind == "replay":
-        if run.status == "finished" or describe_own_backend(run):
-            return None
-        store = workspace.store
-        # A run that stopped at a cap has reported by which options its next call is within them.
-        higher = store.runs.get_higher(run.id)
-        words = (higher or run.caps.raised_for(store.budgets.get_spent(run.id).plus(*Cost())).options).split()
-        caps = {option[2:].replace("-", "_"): value for option, value in zip(words[::2], words[1::2], strict=True)}
-        return resuming(name, run.id, caps)
-    if run.status != "running" or run.base_version != skill.live_version:
-        return None
-    if not any(map(is_host, (run.target, run.optimizer, run.judge))):
-        return NextStep(action="propose_edits", arguments={"skill": name}, why=f"{run.id} goes on")
-    why = describe_leases(workspace, run.id) or "nothing is handed out yet"
-    return NextStep(action="submit_work", arguments={"job_id": run.id}, why=why)
-
-
-def evaluation_step(workspace: Workspace, run: Run) -> NextStep | None:
-    """How to test the best version of an unfinished run; None where it has none that is better."""
-    is_open = run.kind == "replay" and run.status != "finished"
-    if not is_open or not run.count_better(workspace.store.runs.list_steps(run.id)):
-        return None
-    return NextStep(action="evaluate_candidate", arguments={"candidate_id": run.id})
 
 
 def describe_running(workspace: Workspace, name: str) -> str:

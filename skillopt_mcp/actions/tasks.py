@@ -11,13 +11,10 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 from pydantic import BaseModel, ConfigDict
 
-from skillopt_mcp.backends.base import Backend
-from skillopt_mcp.backends.programs import CommandRunner
-from skillopt_mcp.backends.wrappers import judges_for
 from skillopt_mcp.core import limits
 from skillopt_mcp.core.advice import ENOUGH_SCORED, advise, reviewing
 from skillopt_mcp.core.calls import Call, Question, Reply
@@ -51,6 +48,9 @@ from skillopt_mcp.workspace.answers import shortened
 from skillopt_mcp.workspace.linting import folder_named, folder_of
 from skillopt_mcp.workspace.skill_folders import called, handle, known, read_skill
 from skillopt_mcp.workspace.workspace import Workspace
+
+if TYPE_CHECKING:
+    from skillopt_mcp.backends.base import Backend
 
 ENOUGH_HELD_OUT = 30
 REASON_BYTES = 350
@@ -418,6 +418,8 @@ def trivial_programs(store: Store, tasks: Iterable[Task]) -> Iterator[tuple[str,
         needs_others = any(isinstance(leaf, Rubric | ToolCalled | ByEnvironment | ByHost) for leaf in kinds)
         if not needs_others and any(isinstance(leaf, CommandJudge) for leaf in kinds):
             tried.append(task)
+    from skillopt_mcp.backends.wrappers import judges_for  # noqa: PLC0415 (to list tasks takes none)
+
     judges = judges_for(store, tried, _no_model)
     if judges is None:
         return
@@ -504,6 +506,8 @@ _NO_MEMORY = re.compile("MemoryError|cannot allocate memory|out of memory|bad_al
 
 def try_command(command: RegisteredCommand) -> CheckReply:
     """How a program ends on an empty answer, without files. Raises BadInput when it cannot be run here."""
+    from skillopt_mcp.backends.programs import CommandRunner  # noqa: PLC0415
+
     evidence = json.dumps({"answer": "", "files": []})
     call = Call("judge", "check", Question(command.name, evidence, "check"), "trial")
     reply = asyncio.run(CommandRunner({command.name: command}).complete(call))

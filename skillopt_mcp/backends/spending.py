@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
 from skillopt_mcp.backends.base import RETRYABLE, Backend, worst_case
-from skillopt_mcp.core.budgets import NO_CAPS, Caps, Cost, Spent, cost_of
+from skillopt_mcp.core.budgets import NO_CAPS, Caps, Cost, Spent, cost_of, describe_most
 from skillopt_mcp.core.calls import Call, Fault, Reply, Usage
 from skillopt_mcp.core.errors import CapReached, Outage
 from skillopt_mcp.core.text import counted
@@ -83,10 +83,6 @@ def wait_before_next(fault: Fault, n_attempts: int, retry_after: float | None, k
     if asked <= MAX_PAUSE_S and age_s + seconds > MAX_CALL_S:
         return Wait(given_up=f"given up {age_s:,.0f} s after it was first sent")
     return Wait(seconds)
-
-
-_DETAIL_CHARACTERS = 300
-_CENT = 0.01
 
 
 class Pause(NamedTuple):
@@ -184,30 +180,9 @@ class Budget:
         cap = self.caps.exceeded(need) or "its budget"
         charged = describe_most(spent) if self.caps.bound_each_call else describe_most(spent).removeprefix("up to ")
         used = f"{counted(spent.calls, 'call')}, {charged}, {spent.seconds / 60:.1f} minutes used"
-        failed = f"; {describe_failures(failures)}" if failures.n else ""
+        failed = f"; {failures}" if failures.n else ""
         return CapReached(
             f"the cap of {cap} is reached, with {used}{failed}. Nothing that was answered is lost, and it goes on "
             "where it stopped under a higher cap",
             self.caps.raised_for(need).options,
         )
-
-
-def _dollars(usd: float) -> str:
-    return f"${usd:.2f}" if usd >= _CENT or not usd else f"${usd:.2g}"
-
-
-def describe_most(spent: Spent) -> str:
-    """Return what was charged at most: a call whose usage is unknown is charged its maximum."""
-    usd = f" and {_dollars(spent.usd)}" if spent.usd else ""
-    return f"up to {counted(spent.tokens, 'token')}{usd}"
-
-
-def describe_failures(failures: Failures) -> str:
-    """Return how many sends failed, and how the last of them did, in words; empty when none failed."""
-    if not failures.n:
-        return ""
-    detail = failures.detail.strip().rstrip(".")
-    if len(detail) > _DETAIL_CHARACTERS:
-        detail = f"{detail[:_DETAIL_CHARACTERS]}..."
-    sends = "send" if failures.n == 1 else "sends"
-    return f"{failures.n:,} {sends} failed, the last one so ({failures.fault}): {detail}"

@@ -6,10 +6,13 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
+from skillopt_mcp.core.text import counted
+
 if TYPE_CHECKING:
     from skillopt_mcp.core.calls import Call, Usage
 
 FREE_STAGE = "check"
+_CENT = 0.01
 
 
 class Cost(NamedTuple):
@@ -120,3 +123,9 @@ def cost_of(call: Call, usage: Usage | None = None) -> Cost:
     if call.stage == FREE_STAGE:
         return _FREE
     return Cost(1, usage.tokens_in + usage.tokens_out, usage.usd or 0.0) if usage else _SENT
+
+
+def describe_most(spent: Spent) -> str:
+    """Return what was charged at most: a call whose usage is unknown is charged its maximum."""
+    dollars = f"{spent.usd:.2f}" if spent.usd >= _CENT else f"{spent.usd:.2g}"
+    return f"up to {counted(spent.tokens, 'token')}{f' and ${dollars}' if spent.usd else ''}"

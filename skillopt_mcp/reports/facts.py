@@ -12,10 +12,9 @@ from functools import partial
 from html import escape
 from statistics import fmean
 
-from skillopt_mcp.actions.promotion_tests import verdict_for_agents
+from skillopt_mcp.actions.next_steps import verdict_for_agents
 from skillopt_mcp.actions.promotions.consent import Consent
 from skillopt_mcp.actions.promotions.promoting import next_step
-from skillopt_mcp.actions.runs import resume_step
 from skillopt_mcp.core.candidates import Candidate
 from skillopt_mcp.core.errors import NotFound
 from skillopt_mcp.core.evidence import TestReport
@@ -36,6 +35,7 @@ from skillopt_mcp.store.promotion_tests import TestAnswer, TestRow
 from skillopt_mcp.training.promotion_test import Test, stored_test
 from skillopt_mcp.workspace.costs import UsedRow, account, describe_price, used_by
 from skillopt_mcp.workspace.evidence import kind_of, shown_origin
+from skillopt_mcp.workspace.runs import resume_step
 from skillopt_mcp.workspace.skill_folders import known
 from skillopt_mcp.workspace.workspace import Workspace
 

@@ -9,11 +9,9 @@ from dataclasses import asdict, dataclass
 
 from pydantic import JsonValue
 
-from skillopt_mcp.actions.next_steps import is_reason_to_promote
-from skillopt_mcp.actions.promotion_tests import report_of, unit_rows, verdict_for_agents
+from skillopt_mcp.actions.next_steps import is_reason_to_promote, verdict_for_agents
 from skillopt_mcp.actions.promotions.consent import UNPROVEN, Consent, describe_declined, unused_approvals
 from skillopt_mcp.actions.promotions.promoting import next_step, restore_version
-from skillopt_mcp.actions.runs import resume_step
 from skillopt_mcp.core import limits
 from skillopt_mcp.core.candidates import GATE, Candidate, Decision, Promotion, rolled_back
 from skillopt_mcp.core.edits import UNSHOWN, Edit
@@ -51,8 +49,10 @@ from skillopt_mcp.store.promotion_tests import TestRow
 from skillopt_mcp.training.promotion_test import stored_test
 from skillopt_mcp.workspace.answers import ANSWER_BYTES, LEAST_BYTES, page_end, page_start
 from skillopt_mcp.workspace.evidence import kind_of_test, shown_origin
-from skillopt_mcp.workspace.host_work import describe_answers, describe_leases, describe_own_leases, host_tests
+from skillopt_mcp.workspace.leases import describe_answers, describe_leases, describe_own_leases, host_tests
+from skillopt_mcp.workspace.runs import resume_step
 from skillopt_mcp.workspace.skill_folders import handle, id_meant, is_version, known, version_named
+from skillopt_mcp.workspace.verdicts import report_of, unit_rows
 from skillopt_mcp.workspace.workspace import Workspace
 
 SHOWN = 20

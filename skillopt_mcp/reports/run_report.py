@@ -11,9 +11,7 @@ from typing import Literal
 
 from pydantic import Field, JsonValue
 
-from skillopt_mcp.actions.runs import planned, resume_step
-from skillopt_mcp.backends.spending import describe_failures, describe_most
-from skillopt_mcp.core.budgets import FREE_STAGE, NO_CAPS
+from skillopt_mcp.core.budgets import FREE_STAGE, NO_CAPS, describe_most
 from skillopt_mcp.core.evidence import Mean
 from skillopt_mcp.core.next_step import NextStep
 from skillopt_mcp.core.results import Proposed, Replayed, Result
@@ -28,7 +26,6 @@ from skillopt_mcp.store.files import is_locked
 from skillopt_mcp.training.config import Config
 from skillopt_mcp.training.plan import search_splits
 from skillopt_mcp.training.promotion_test import held_out
-from skillopt_mcp.workspace.answering import describe_changes, tasks_of
 from skillopt_mcp.workspace.costs import (
     Account,
     Accounted,
@@ -42,7 +39,8 @@ from skillopt_mcp.workspace.costs import (
     used_by,
 )
 from skillopt_mcp.workspace.evidence import shown_origin
-from skillopt_mcp.workspace.host_work import describe_leases, describe_own_leases
+from skillopt_mcp.workspace.leases import describe_leases, describe_own_leases
+from skillopt_mcp.workspace.runs import describe_changes, planned, resume_step, tasks_of
 from skillopt_mcp.workspace.workspace import Workspace
 
 # Heads of the two tables, and the columns that go first where a terminal is narrow.
@@ -201,7 +199,7 @@ def describe_run(workspace: Workspace, facts: RunFacts, width: int | None = None
         lines.append(f"caps: {run.caps.options}{'' if workspace.is_agents else f'; charged {charged}'}")
     failures = workspace.store.calls.failures([run.id, *(test_id for test_id, _ in used.tests)])
     if failures.n:
-        lines.append(describe_failures(failures))
+        lines.append(str(failures))
     if run.kind == "replay":
         base = facts.records[0].baseline if facts.records else None
         hard, soft = (base.hard, base.soft) if base else (None, None)

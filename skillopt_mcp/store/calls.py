@@ -125,6 +125,7 @@ def end_claims(connection: Connection, call_ids: Sequence[int]) -> None:
 
 CHUNK = 256
 _MOST_ROWS = 128
+_DETAIL_CHARACTERS = 300
 _REPLY = (
     "select c.key, c.id, r.text, r.messages, r.tokens_in, r.tokens_out, r.usd, r.latency_ms, r.fault,"
     " r.tokens_cached, (select name from served where id = r.served)"
@@ -149,6 +150,15 @@ class Failures(NamedTuple):
     n: int
     fault: str
     detail: str
+
+    def __str__(self) -> str:
+        if not self.n:
+            return ""
+        detail = self.detail.strip().rstrip(".")
+        if len(detail) > _DETAIL_CHARACTERS:
+            detail = f"{detail[:_DETAIL_CHARACTERS]}..."
+        sends = "send" if self.n == 1 else "sends"
+        return f"{self.n:,} {sends} failed, the last one so ({self.fault}): {detail}"
 
 
 NO_FAILURES = Failures(0, "", "")

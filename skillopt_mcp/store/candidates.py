@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from typing import cast
 
-from skillopt_mcp.core.candidates import Candidate, CandidateOrigin, NewCandidate
+from skillopt_mcp.core.candidates import Candidate, NewCandidate
 from skillopt_mcp.core.edits import Edit, EditReport, Op, UnmatchedReason
 from skillopt_mcp.core.errors import NotFound
 from skillopt_mcp.core.evidence import Trial
@@ -138,11 +138,7 @@ def insert_trials(connection: Connection, trials: Sequence[Trial]) -> None:
 
 
 def _candidate(row: Row) -> Candidate:
-    candidate_id, skill_id, base, version, origin, reasoning, findings, run_id = row
-    return Candidate(
-        str(candidate_id), cast(int, skill_id), str(base), str(version), cast(CandidateOrigin, origin), str(reasoning),
-        tuple(json.loads(str(findings))), cast(str | None, run_id),
-    )  # fmt: skip
+    return Candidate(*row[:6], tuple(json.loads(str(row[6]))), row[7])  # type: ignore[arg-type]
 
 
 def _edit(row: Row) -> tuple[Edit, EditReport]:

@@ -4,20 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from itertools import pairwise
 from typing import NamedTuple
 
 from skillopt_mcp import __version__
 from skillopt_mcp.backends.base import Backend
-from skillopt_mcp.backends.registry import is_spec, without_options
+from skillopt_mcp.backends.registry import without_options
 from skillopt_mcp.backends.wrappers import judge_named
 from skillopt_mcp.core.calls import Role
 from skillopt_mcp.core.errors import Busy, Refused
 from skillopt_mcp.core.runs import Answering, Run
-from skillopt_mcp.core.tasks import Task
 from skillopt_mcp.store.files import Lock, lock_run
-from skillopt_mcp.tasks.environments.registry import environment_names
-from skillopt_mcp.workspace.evidence import shown_origin
+from skillopt_mcp.workspace.runs import ChangedBackend, changes, tasks_of
 from skillopt_mcp.workspace.workspace import Workspace
 
 ALLOWED = "--allow-changed"
@@ -26,12 +23,6 @@ ALLOWED = "--allow-changed"
 def answering(backends: Mapping[Role, Backend], after: int = 0) -> Answering:
     """Who answers in a run from now on, when so many of its steps are finished."""
     return Answering(after, {role: backend.fingerprint for role, backend in sorted(backends.items())}, __version__)
-
-
-def tasks_of(workspace: Workspace, run: Run) -> list[Task]:
-    """Return the tasks that a run was frozen with, in the order in which they were added."""
-    frozen = set(run.tasks)
-    return [task for task in workspace.store.tasks.list_tasks(run.skill_id) if task.id in frozen]
 
 
 def run_backends(workspace: Workspace, run: Run) -> dict[Role, Backend]:
@@ -70,24 +61,6 @@ def backends_of(workspace: Workspace, run: Run) -> dict[Role, Backend]:
     return backends
 
 
-class ChangedBackend(NamedTuple):
-    """A role whose backend has another fingerprint than before."""
-
-    role: str
-    before: str
-    now: str
-
-    def __str__(self) -> str:
-        return f"the {self.role} was '{self.before}' and is '{self.now}' now"
-
-
-def changes(before: Answering, now: Answering) -> list[ChangedBackend]:
-    """Return the roles whose backends have changed."""
-    roles = sorted(before.fingerprints.keys() | now.fingerprints.keys())
-    origins = [[shown_origin(each.fingerprints.get(role, "none")) for each in (before, now)] for role in roles]
-    return [ChangedBackend(role, *pair) for role, pair in zip(roles, origins, strict=True) if pair[0] != pair[1]]
-
-
 def changed_since(workspace: Workspace, run: Run, now: Answering) -> list[ChangedBackend]:
     """Return the roles whose backends have changed since the run so far.
 
@@ -97,16 +70,6 @@ def changed_since(workspace: Workspace, run: Run, now: Answering) -> list[Change
     if not others or run.status == "finished":
         return others
     return others if changes(_list_lasting(workspace, run)[-1], now) else []
-
-
-def describe_changes(run: Run) -> list[str]:
-    """Which backends changed during a run, and after which of its steps."""
-    return [
-        f"{f'after step {now.after}' if now.after else 'before its first step'}, the {each.role} changed from "
-        f"'{each.before}' to '{each.now}'"
-        for before, now in pairwise(run.answering)
-        for each in changes(before, now)
-    ]
 
 
 def check_unchanged(
@@ -154,16 +117,3 @@ def _list_lasting(workspace: Workspace, run: Run) -> tuple[Answering, ...]:
     """Who answered first, and then in finished steps of a run, the latest last."""
     n_steps = len(workspace.store.runs.list_steps(run.id)) if len(run.answering) > 1 else 0
     return run.answering[:1] + tuple(each for each in run.answering[1:] if each.after < n_steps)
-
-
-def describe_own_backend(run: Run) -> str:
-    """How to resume a run that a program began with its own backend; "" where a command can name them all."""
-    own = next((name for name in (run.target, run.optimizer, run.judge) if name and not _can_be_named(name)), "")
-    if not own:
-        return ""
-    return f"{run.id} uses a program's own backend ('{own}'): call train(...) again with the same arguments"
-
-
-def _can_be_named(backend: str) -> bool:
-    name, _, rest = backend.strip().partition(":")
-    return is_spec(backend) and (name != "env" or rest.partition(":")[0] in environment_names())

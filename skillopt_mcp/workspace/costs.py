@@ -1,24 +1,18 @@
-"""Costs: which caps can hold, and what runs and promotion tests have used."""
+"""Costs: what runs and promotion tests have used."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 
 from pydantic import BaseModel, ConfigDict
 
-from skillopt_mcp.backends.base import Backend, environment_name, worst_case
-from skillopt_mcp.backends.registry import backend_name, is_spec
-from skillopt_mcp.core.budgets import FREE_STAGE, Caps, Spent, cost_of
-from skillopt_mcp.core.calls import HOST, Call, Question, Role, Rollout
-from skillopt_mcp.core.errors import BadInput
-from skillopt_mcp.core.skills import SkillFiles
-from skillopt_mcp.core.tasks import Task
+from skillopt_mcp.core.budgets import FREE_STAGE, Spent
+from skillopt_mcp.core.calls import HOST, Role
 from skillopt_mcp.core.text import counted
 from skillopt_mcp.store.calls import LedgerRow
 from skillopt_mcp.store.opening import Store
-from skillopt_mcp.tasks.judges.kinds.text import Exact
 
 # Of a dollar: what is left of a sum behind them is of the arithmetic, not of a price.
 DIGITS = 9
@@ -288,54 +282,3 @@ def describe_in_flight(store: Store, scopes: Sequence[str]) -> str:
     n = add_up([row for scope in scopes for row in store.ledger.list_rows(scope)]).n_under_way
     calls = "1 call was" if n == 1 else f"{n:,} calls were"
     return f"up to {calls} in flight: they are sent again on resume, and may be paid for twice" if n else ""
-
-
-_TASK = Task(0, 0, "any", "any", Exact(expected="any"), "train", "any")
-_SAMPLES: dict[Role, Call] = {
-    "target": Call("target", "rollout", Rollout(SkillFiles(()), _TASK), "any"),
-    "optimizer": Call("optimizer", "reflect", Question("any", "any", "patch"), "any"),
-    "judge": Call("judge", "judge", Question("any", "any", "rubric"), "any"),
-}
-
-
-# What a store can count to.
-_MOST = 1 << 63
-_LIMITS = {"claude-code": "write max_usd=N in its spec for a cap on money, or", "scripted": "", "codex": ""}
-
-
-def check_caps(caps: Caps, backends: Mapping[Role, Backend]) -> None:
-    """Raise BadInput for a cap that cannot be used, or that cannot hold because a backend's calls have no limit."""
-    for name, cap in (("calls", caps.calls), ("tokens", caps.tokens), ("usd", caps.usd), ("minutes", caps.minutes)):
-        given: object = cap
-        kinds, what = ((int,), "whole number") if name in ("calls", "tokens") else ((int, float), "number")
-        is_number = isinstance(given, kinds) and not isinstance(given, bool)
-        if cap is not None and not (is_number and 0 < cap < _MOST):
-            raise BadInput(f"--max-{name} must be a {what} above 0, got {given!r}")
-    if not caps.bound_each_call:
-        return
-    for role, backend in backends.items():
-        usage = worst_case(backend, _SAMPLES[role])
-        if usage is None:
-            way = "give it a method 'worst_case(call) -> Usage', or"
-            if environment_name(backend):
-                way = "give the environment a method 'worst_case() -> Usage', or"
-            elif is_spec(backend.name) and backend_name(backend.name)[0] != "plugin":
-                way = _LIMITS.get(backend.name.partition(":")[0], "write max_tokens=N in its spec, or")
-            way = f"{way} cap the calls (--max-calls)".strip()
-            raise BadInput(f"'{backend.name}' has no limit per answer, so caps on tokens or money cannot hold: {way}")
-        if caps.tokens is not None and usage.usd != 0.0 and not usage.tokens_in + usage.tokens_out:
-            raise BadInput(f"'{backend.name}' limits money, not tokens: cap the money (--max-usd)")
-        if caps.usd is not None and usage.usd is None:
-            raise BadInput(
-                f"the price of '{backend.name}' is unknown: set price_in= and price_out= (dollars per million tokens) "
-                "in its spec, add it to SKILLOPT_PRICES, or use --max-tokens"
-            )
-
-
-def is_used_up(caps: Caps, spent: Spent, backends: Mapping[Role, Backend]) -> bool:
-    """Whether not even a small call to any of these backends can be sent any more."""
-    usages = {
-        role: worst_case(backend, _SAMPLES[role]) if caps.bound_each_call else None
-        for role, backend in backends.items()
-    }
-    return all(caps.exceeded(spent.plus(*cost_of(_SAMPLES[role], usage))) for role, usage in usages.items())

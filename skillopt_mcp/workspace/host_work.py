@@ -7,7 +7,6 @@ import json
 import math
 import secrets
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
 from pathlib import PureWindowsPath
 
 from pydantic import JsonValue
@@ -19,7 +18,6 @@ from skillopt_mcp.backends.wrappers import redacted
 from skillopt_mcp.core import limits
 from skillopt_mcp.core.budgets import Cost
 from skillopt_mcp.core.calls import NO_TOOL_CALL, TOOL_CALL, Call, Message, Reply, Role, Rollout
-from skillopt_mcp.core.candidates import Candidate
 from skillopt_mcp.core.edits import Edit, Patch
 from skillopt_mcp.core.errors import BadInput
 from skillopt_mcp.core.limits import PATCH_EDITS
@@ -27,12 +25,11 @@ from skillopt_mcp.core.next_step import NextStep
 from skillopt_mcp.core.replies import AwareReply, PatchReply
 from skillopt_mcp.core.results import Foreseen, Receipt, WorkEstimate, WorkItem
 from skillopt_mcp.core.tasks import Task
-from skillopt_mcp.core.text import counted, quoted, storable
+from skillopt_mcp.core.text import quoted, storable
 from skillopt_mcp.documents.edits import apply_patch
 from skillopt_mcp.prompts.parsing import parse_reply
 from skillopt_mcp.store.leases import Answered, Failing, GivenUp, Lease, Offer, Taken, Term
 from skillopt_mcp.store.opening import Store
-from skillopt_mcp.store.pending import Pending
 from skillopt_mcp.tasks.judges.judging import fewest_votes, leaves, n_votes
 from skillopt_mcp.tasks.judges.kinds.reported import ByHost, host_evaluation
 from skillopt_mcp.training.promotion_test import Test
@@ -40,64 +37,8 @@ from skillopt_mcp.workspace.answers import shortened
 from skillopt_mcp.workspace.costs import default_tokens
 from skillopt_mcp.workspace.evidence import find_host_roles
 from skillopt_mcp.workspace.jobs import MAX_ITEMS, Capacity
+from skillopt_mcp.workspace.leases import leases_in_time, minute_after, own_leases
 from skillopt_mcp.workspace.workspace import Workspace
-
-
-def leases_in_time(workspace: Workspace, scope: str) -> list[Lease]:
-    """Return the leases of a scope that have not expired and have no answer."""
-    now = workspace.lease_time()
-    return [lease for lease in workspace.store.leases.unanswered_of(scope) if lease.expires_at > now]
-
-
-def own_leases(workspace: Workspace, scope: str) -> list[Lease]:
-    """What of a scope the caller's own session has out, in time or overdue, in the order in which it took it."""
-    out = [lease for lease in workspace.store.leases.unanswered_of(scope) if lease.session == workspace.session]
-    # Of what came back to the session that had it before, the last lease.
-    return list({lease.call_id: lease for lease in sorted(out, key=lambda lease: lease.taken_at)}.values())
-
-
-def describe_leases(workspace: Workspace, scope: str) -> str:
-    """How much work of a scope is out and until when, or since when it is overdue; "" without any.
-
-    In points in time, not as what is left: a text that is read page by page must not change.
-    """
-    if out := leases_in_time(workspace, scope):
-        n = counted(len(out), "item of work is", "items of work are")
-        return f"{n} out until {minute_after(max(lease.expires_at for lease in out))}"
-    overdue = workspace.store.leases.unanswered_of(scope)
-    return f"work was out until {_minute(max(lease.expires_at for lease in overdue))}" if overdue else ""
-
-
-def describe_own_leases(workspace: Workspace, scope: str) -> list[str]:
-    """Return, a line each, the work of a scope that the caller's own session has out.
-
-    Only the session that took work knows its id.
-    """
-    out = own_leases(workspace, scope)
-    if not out:
-        return []
-    return [
-        f"this session has out, each in the folder of its name below {workspace.work_folders.root}:",
-        *(f"  {each.id} since {_minute(each.taken_at)}, until {minute_after(each.expires_at)}" for each in out),
-    ]
-
-
-def describe_answers(store: Store, scope: str) -> str:
-    """How many answers and judgements of a host are handed in; "" without any."""
-    n = store.leases.count_answered(scope)
-    n_judged = n.get("judge", 0)
-    parts = [(sum(n.values()) - n_judged, "answer"), (n_judged, "judgement")]
-    return " and ".join(counted(each, one) for each, one in parts if each)
-
-
-def minute_after(at: float) -> str:
-    """Return the first whole minute at or after a point in time, given in seconds since 1970."""
-    return _minute(math.ceil(at / 60) * 60)
-
-
-def _minute(at: float) -> str:
-    return f"{datetime.fromtimestamp(at, UTC):%Y-%m-%d %H:%M} UTC"
-
 
 MAX_REPLIES = 64
 # Where the id of a lease names the server that handed it out; the rest is secret.
@@ -432,17 +373,3 @@ def _to_json(value: object) -> str:
         return json.dumps(value, ensure_ascii=False)
     except (ValueError, RecursionError):
         raise BadInput("a value is nested too deep, or has too many digits: simplify it") from None
-
-
-def host_tests(workspace: Workspace, candidates: Sequence[Candidate]) -> dict[str, str]:
-    """Return, by version, that a host's test of a candidate is begun and undecided; all are made from one version."""
-    if not candidates:
-        return {}
-    first, names = candidates[0], {each.version_id: each.id for each in candidates}
-    found = workspace.store.table(Pending).list_begun(first.skill_id, first.base_version, list(names))
-    return {
-        each.version_id: f"the test of {names[each.version_id]} by a host ({each.id}) is under way, "
-        f"{counted(each.n_attempts, 'attempt')} done"
-        for each in found
-        if each.n_attempts and find_host_roles(each.backend)
-    }

@@ -1,4 +1,4 @@
-"""Models: who answers in which role, opened when first asked."""
+"""Models: who answers in which role, opened when first asked, and which caps can hold with them."""
 
 from __future__ import annotations
 
@@ -6,18 +6,20 @@ import functools
 import threading
 from collections.abc import Iterable, Mapping
 
-from skillopt_mcp.backends.base import Backend, no_backend
-from skillopt_mcp.backends.registry import open_backend
+from skillopt_mcp.backends.base import Backend, environment_name, no_backend, worst_case
+from skillopt_mcp.backends.registry import backend_name, is_spec, open_backend
 from skillopt_mcp.backends.resolved import describe_unremembered
 from skillopt_mcp.backends.rounds import OnReply
 from skillopt_mcp.backends.wrappers import Redacting, judges_for
-from skillopt_mcp.core.budgets import NO_CAPS, Caps
-from skillopt_mcp.core.calls import Role
-from skillopt_mcp.core.errors import BackendError, Refused
+from skillopt_mcp.core.budgets import NO_CAPS, Caps, Spent, cost_of
+from skillopt_mcp.core.calls import Call, Question, Role, Rollout
+from skillopt_mcp.core.errors import BackendError, BadInput, Refused
+from skillopt_mcp.core.skills import SkillFiles
 from skillopt_mcp.core.tasks import Task
 from skillopt_mcp.store.files import Owner
 from skillopt_mcp.store.opening import Store
 from skillopt_mcp.tasks.judges.judging import missing_programs
+from skillopt_mcp.tasks.judges.kinds.text import Exact
 from skillopt_mcp.workspace.place import Place
 
 LEASE_S = 900.0
@@ -117,3 +119,54 @@ class Models:
         )
         target: dict[Role, Backend] = {"target": self.backend("target")}
         return {**target, "judge": judges} if judges else target
+
+
+_TASK = Task(0, 0, "any", "any", Exact(expected="any"), "train", "any")
+_SAMPLES: dict[Role, Call] = {
+    "target": Call("target", "rollout", Rollout(SkillFiles(()), _TASK), "any"),
+    "optimizer": Call("optimizer", "reflect", Question("any", "any", "patch"), "any"),
+    "judge": Call("judge", "judge", Question("any", "any", "rubric"), "any"),
+}
+
+
+# What a store can count to.
+_MOST = 1 << 63
+_LIMITS = {"claude-code": "write max_usd=N in its spec for a cap on money, or", "scripted": "", "codex": ""}
+
+
+def check_caps(caps: Caps, backends: Mapping[Role, Backend]) -> None:
+    """Raise BadInput for a cap that cannot be used, or that cannot hold because a backend's calls have no limit."""
+    for name, cap in (("calls", caps.calls), ("tokens", caps.tokens), ("usd", caps.usd), ("minutes", caps.minutes)):
+        given: object = cap
+        kinds, what = ((int,), "whole number") if name in ("calls", "tokens") else ((int, float), "number")
+        is_number = isinstance(given, kinds) and not isinstance(given, bool)
+        if cap is not None and not (is_number and 0 < cap < _MOST):
+            raise BadInput(f"--max-{name} must be a {what} above 0, got {given!r}")
+    if not caps.bound_each_call:
+        return
+    for role, backend in backends.items():
+        usage = worst_case(backend, _SAMPLES[role])
+        if usage is None:
+            way = "give it a method 'worst_case(call) -> Usage', or"
+            if environment_name(backend):
+                way = "give the environment a method 'worst_case() -> Usage', or"
+            elif is_spec(backend.name) and backend_name(backend.name)[0] != "plugin":
+                way = _LIMITS.get(backend.name.partition(":")[0], "write max_tokens=N in its spec, or")
+            way = f"{way} cap the calls (--max-calls)".strip()
+            raise BadInput(f"'{backend.name}' has no limit per answer, so caps on tokens or money cannot hold: {way}")
+        if caps.tokens is not None and usage.usd != 0.0 and not usage.tokens_in + usage.tokens_out:
+            raise BadInput(f"'{backend.name}' limits money, not tokens: cap the money (--max-usd)")
+        if caps.usd is not None and usage.usd is None:
+            raise BadInput(
+                f"the price of '{backend.name}' is unknown: set price_in= and price_out= (dollars per million tokens) "
+                "in its spec, add it to SKILLOPT_PRICES, or use --max-tokens"
+            )
+
+
+def is_used_up(caps: Caps, spent: Spent, backends: Mapping[Role, Backend]) -> bool:
+    """Whether not even a small call to any of these backends can be sent any more."""
+    usages = {
+        role: worst_case(backend, _SAMPLES[role]) if caps.bound_each_call else None
+        for role, backend in backends.items()
+    }
+    return all(caps.exceeded(spent.plus(*cost_of(_SAMPLES[role], usage))) for role, usage in usages.items())

@@ -22,7 +22,7 @@ from skillopt_mcp.backends.resolved import digest_file
 from skillopt_mcp.core.budgets import Caps
 from skillopt_mcp.core.calls import TOOL_CALL, Fault, Message, Reply, Usage
 from skillopt_mcp.core.errors import BackendError, BadInput
-from skillopt_mcp.workspace.costs import check_caps
+from skillopt_mcp.workspace.models import check_caps
 from tests.fake_host import FakeHost, claude_lines, codex_lines
 
 

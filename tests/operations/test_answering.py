@@ -20,7 +20,7 @@ from skillopt_mcp.reports.run_report import list_runs
 from skillopt_mcp.tasks.judges.judging import parse_judge
 from skillopt_mcp.training.config import Config
 from skillopt_mcp.training.progress import Progress
-from skillopt_mcp.workspace.answering import describe_changes
+from skillopt_mcp.workspace.runs import describe_changes
 from skillopt_mcp.workspace.workspace import Workspace
 
 CONFIG = Config(epochs=1, batch=10, slow_update=False, meta_skill=False)

@@ -13,7 +13,7 @@ from skillopt_mcp.core.budgets import Caps, Spent
 from skillopt_mcp.core.calls import Reply, Usage
 from skillopt_mcp.core.errors import BadInput, CapReached
 from skillopt_mcp.training.config import Config
-from skillopt_mcp.workspace.costs import check_caps, is_used_up
+from skillopt_mcp.workspace.models import check_caps, is_used_up
 from skillopt_mcp.workspace.workspace import Workspace
 
 CONFIG = Config(epochs=2, batch=10, seed=2)

@@ -13,12 +13,13 @@ from skillopt_mcp.actions.estimates import estimate_run
 from skillopt_mcp.actions.promotions.consent import Consent, add_root, revoke
 from skillopt_mcp.actions.promotions.promoting import promote_skill, rollback_skill
 from skillopt_mcp.actions.promotions.review import review_rollback
-from skillopt_mcp.actions.runs import describe_running, resume_step, start_run, unfinished_run
+from skillopt_mcp.actions.runs import describe_running, start_run, unfinished_run
 from skillopt_mcp.actions.tasks import check_stored
 from skillopt_mcp.core.errors import BadInput, NotFound
 from skillopt_mcp.reports.history import history
 from skillopt_mcp.reports.listing import list_skills
 from skillopt_mcp.training.config import Config
+from skillopt_mcp.workspace.runs import resume_step
 from skillopt_mcp.workspace.skill_folders import called, find_folder, skill_roots
 from skillopt_mcp.workspace.skills import move_skill
 from skillopt_mcp.workspace.workspace import Workspace

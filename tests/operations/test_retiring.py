@@ -6,7 +6,7 @@ import pytest
 from workshop import Place
 
 from skillopt_mcp.actions.promotion_tests import chosen_tasks, evaluate_candidate, tasks_to_test
-from skillopt_mcp.actions.runs import planned, replay, start_run
+from skillopt_mcp.actions.runs import replay, start_run
 from skillopt_mcp.actions.tasks import REASON_CHARACTERS, add_tasks, check_stored, remove_tasks, review_removal
 from skillopt_mcp.admin.verify import verify_store
 from skillopt_mcp.core.budgets import Caps
@@ -15,6 +15,7 @@ from skillopt_mcp.core.tasks import Task
 from skillopt_mcp.reports.history import history
 from skillopt_mcp.reports.inspecting import inspect
 from skillopt_mcp.training.config import Config
+from skillopt_mcp.workspace.runs import planned
 from skillopt_mcp.workspace.workspace import Workspace
 
 SKILL = "ledger-clerk"

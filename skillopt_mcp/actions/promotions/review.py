@@ -12,7 +12,6 @@ from pydantic import BaseModel, ConfigDict
 
 from skillopt_mcp.actions.candidates import describe_rolled_back_repeat, repeated
 from skillopt_mcp.actions.next_steps import is_reason_to_promote
-from skillopt_mcp.actions.promotion_tests import report_of, unit_rows
 from skillopt_mcp.actions.promotions.consent import Check, Consent, NeedsPerson, describe_earlier_answer
 from skillopt_mcp.actions.promotions.promoting import (
     check_promotion,
@@ -33,6 +32,7 @@ from skillopt_mcp.store.opening import Store
 from skillopt_mcp.training.promotion_test import stored_test
 from skillopt_mcp.workspace.evidence import kind_of_test
 from skillopt_mcp.workspace.skill_folders import handle
+from skillopt_mcp.workspace.verdicts import report_of, unit_rows
 from skillopt_mcp.workspace.workspace import Workspace
 
 

@@ -31,7 +31,7 @@ from skillopt_mcp.core.errors import Stopped
 from skillopt_mcp.core.results import Evaluated, Foreseen, Proposed
 from skillopt_mcp.training.promotion_test import Asked
 from skillopt_mcp.workspace.costs import used_of_candidate
-from skillopt_mcp.workspace.host_work import host_tests
+from skillopt_mcp.workspace.leases import host_tests
 from skillopt_mcp.workspace.workspace import Workspace
 
 # What a command that continues the test is not given again.

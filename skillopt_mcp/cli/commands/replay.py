@@ -21,7 +21,6 @@ from skillopt_mcp.actions.runs import (
     describe_others_left,
     describe_running,
     new_run,
-    planned,
     replay,
     run_reach,
     unfinished_run,
@@ -57,11 +56,12 @@ from skillopt_mcp.workspace.answering import (
     backends_of,
     changed_since,
     check_unchanged,
-    describe_own_backend,
     lock_of,
     run_backends,
 )
-from skillopt_mcp.workspace.costs import account, describe_failed, describe_price, is_used_up
+from skillopt_mcp.workspace.costs import account, describe_failed, describe_price
+from skillopt_mcp.workspace.models import is_used_up
+from skillopt_mcp.workspace.runs import describe_own_backend, planned
 from skillopt_mcp.workspace.workspace import Workspace
 
 # What a resumed run may be given again.

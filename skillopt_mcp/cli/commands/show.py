@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from skillopt_mcp.actions.promotions.consent import Consent
-from skillopt_mcp.actions.runs import evaluation_step, step_row
 from skillopt_mcp.cli.command import Arg, Command, Flag, WrongUsage, command
 from skillopt_mcp.cli.commands.skills import show_away
 from skillopt_mcp.cli.reports import show_units
@@ -21,6 +20,7 @@ from skillopt_mcp.reports.inspecting import SHOWN, look_up
 from skillopt_mcp.reports.listing import skill_row
 from skillopt_mcp.reports.run_report import RunList, RunRow, describe_run, figures_of, list_runs
 from skillopt_mcp.workspace.costs import price_cell
+from skillopt_mcp.workspace.runs import evaluation_step, step_row
 from skillopt_mcp.workspace.skill_folders import known, version_named
 
 _N_RUNS = 20

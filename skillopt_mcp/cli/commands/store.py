@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
-from skillopt_mcp.actions.trajectories import AttemptQuery, find_attempts
 from skillopt_mcp.admin.backup import BackedUp, Restored, back_up, restore_store
-from skillopt_mcp.admin.erase import Erasure, erase, review_erasure
 from skillopt_mcp.admin.verify import Verified, verify_store
 from skillopt_mcp.cli.command import YES, Arg, Command, Flag, command
 from skillopt_mcp.cli.terminal import Terminal
 from skillopt_mcp.cli.watching import working
 from skillopt_mcp.core.note_texts import describe_note
 from skillopt_mcp.core.text import counted
+
+if TYPE_CHECKING:
+    from skillopt_mcp.admin.erase import Erasure
 
 _SHOWN = 20
 
@@ -118,6 +119,9 @@ class Erase(Command):
 
     def run(self, terminal: Terminal) -> Erasure:
         """Show what would go and stay, ask a person, and erase it."""
+        from skillopt_mcp.actions.trajectories import AttemptQuery, find_attempts  # noqa: PLC0415 (not to verify)
+        from skillopt_mcp.admin.erase import erase, review_erasure  # noqa: PLC0415
+
         terminal.require_person("store erase")
         with terminal.workspace() as workspace:
             ids = find_attempts(workspace, AttemptQuery(self.what, self.session, self.before, self.all))

@@ -1,0 +1,147 @@
+"""Runs: what one was frozen to, the rows of its steps, and how it goes on; no backend is loaded for that."""
+
+from __future__ import annotations
+
+import shlex
+from itertools import pairwise
+from typing import NamedTuple
+
+from skillopt_mcp.core.advice import resuming
+from skillopt_mcp.core.budgets import Cost
+from skillopt_mcp.core.next_step import NextStep
+from skillopt_mcp.core.results import StepRow
+from skillopt_mcp.core.runs import Answering, Run, StepRecord
+from skillopt_mcp.core.tasks import Task
+from skillopt_mcp.prompts.loading import stored_prompts
+from skillopt_mcp.tasks.environments.registry import environment_names
+from skillopt_mcp.training.config import Config
+from skillopt_mcp.training.plan import RunPlan, check_splits, search_splits
+from skillopt_mcp.workspace.evidence import is_host, shown_origin
+from skillopt_mcp.workspace.leases import describe_leases
+from skillopt_mcp.workspace.skill_folders import called
+from skillopt_mcp.workspace.workspace import Workspace
+
+
+def tasks_of(workspace: Workspace, run: Run) -> list[Task]:
+    """Return the tasks that a run was frozen with, in the order in which they were added."""
+    frozen = set(run.tasks)
+    return [task for task in workspace.store.tasks.list_tasks(run.skill_id) if task.id in frozen]
+
+
+def planned(workspace: Workspace, run: Run) -> RunPlan:
+    """Return the plan that a run was frozen to. Raises BadInput when it cannot be trained on."""
+    store = workspace.store
+    by_id = {task.id: task for task in store.tasks.list_tasks(run.skill_id)}
+    tasks = [by_id[task_id] for task_id in run.tasks]
+    config = Config.of_run(run.config)
+    train_tasks, val_tasks = search_splits(tasks, config) if run.kind == "replay" else (tuple(tasks), ())
+    found = (store.trajectories.get_trajectory(trajectory_id) for trajectory_id in run.sessions)
+    plan = RunPlan(
+        run_id=run.id,
+        skill_id=run.skill_id,
+        base=store.skills.get_files(run.skill_id, run.base_version),
+        config=config,
+        prompts=stored_prompts(run.prompts),
+        train=train_tasks,
+        val=val_tasks,
+        sessions=tuple(each[1] for each in found if each),
+        note=run.note,
+        known=workspace.known,
+        other_id=run.memory.skill_id if run.memory else 0,
+        other=store.skills.get_files(*run.memory) if run.memory else None,
+    )
+    if run.kind == "replay":
+        check_splits(plan)
+    return plan
+
+
+def step_row(step: StepRecord) -> StepRow:
+    """Return a step as a table row."""
+    train = step.train_current or step.train
+    return StepRow(
+        epoch=step.epoch,
+        step=step.n,
+        train_hard=train.hard if train.n else None,
+        n_edits=step.n_applied,
+        verdict=step.verdict,
+        current=step.current,
+        candidate=step.candidate,
+        best=step.best,
+        kind=step.kind,
+        candidate_id=step.candidate_id,
+        train_soft=train.soft if train.n else None,
+        candidate_hard=step.val.hard if step.val else None,
+        candidate_soft=step.val.soft if step.val else None,
+    )
+
+
+def resume_step(workspace: Workspace, run: Run) -> NextStep | None:
+    """How to go on with a run; None when it is over, or cannot be resumed."""
+    skill = workspace.store.skills.get_skill(run.skill_id)
+    name = shlex.split(called(workspace.store, skill))[0]
+    if run.kind == "replay":
+        if run.status == "finished" or describe_own_backend(run):
+            return None
+        store = workspace.store
+        # A run that stopped at a cap has reported by which options its next call is within them.
+        higher = store.runs.get_higher(run.id)
+        words = (higher or run.caps.raised_for(store.budgets.get_spent(run.id).plus(*Cost())).options).split()
+        caps = {option[2:].replace("-", "_"): value for option, value in zip(words[::2], words[1::2], strict=True)}
+        return resuming(name, run.id, caps)
+    if run.status != "running" or run.base_version != skill.live_version:
+        return None
+    if not any(map(is_host, (run.target, run.optimizer, run.judge))):
+        return NextStep(action="propose_edits", arguments={"skill": name}, why=f"{run.id} goes on")
+    why = describe_leases(workspace, run.id) or "nothing is handed out yet"
+    return NextStep(action="submit_work", arguments={"job_id": run.id}, why=why)
+
+
+def evaluation_step(workspace: Workspace, run: Run) -> NextStep | None:
+    """How to test the best version of an unfinished run; None where it has none that is better."""
+    is_open = run.kind == "replay" and run.status != "finished"
+    if not is_open or not run.count_better(workspace.store.runs.list_steps(run.id)):
+        return None
+    return NextStep(action="evaluate_candidate", arguments={"candidate_id": run.id})
+
+
+def describe_own_backend(run: Run) -> str:
+    """How to resume a run that a program began with its own backend; "" where a command can name them all."""
+    own = next((name for name in (run.target, run.optimizer, run.judge) if name and not _can_be_named(name)), "")
+    if not own:
+        return ""
+    return f"{run.id} uses a program's own backend ('{own}'): call train(...) again with the same arguments"
+
+
+def _can_be_named(backend: str) -> bool:
+    from skillopt_mcp.backends.registry import is_spec  # noqa: PLC0415
+
+    name, _, rest = backend.strip().partition(":")
+    return is_spec(backend) and (name != "env" or rest.partition(":")[0] in environment_names())
+
+
+class ChangedBackend(NamedTuple):
+    """A role whose backend has another fingerprint than before."""
+
+    role: str
+    before: str
+    now: str
+
+    def __str__(self) -> str:
+        return f"the {self.role} was '{self.before}' and is '{self.now}' now"
+
+
+def changes(before: Answering, now: Answering) -> list[ChangedBackend]:
+    """Return the roles whose backends have changed."""
+    roles = sorted(before.fingerprints.keys() | now.fingerprints.keys())
+    origins = [[shown_origin(each.fingerprints.get(role, "none")) for each in (before, now)] for role in roles]
+    return [ChangedBackend(role, *pair) for role, pair in zip(roles, origins, strict=True) if pair[0] != pair[1]]
+
+
+def describe_changes(run: Run) -> list[str]:
+    """Which backends changed during a run, and after which of its steps."""
+    return [
+        f"{f'after step {now.after}' if now.after else 'before its first step'}, the {each.role} changed from "
+        f"'{each.before}' to '{each.now}'"
+        for before, now in pairwise(run.answering)
+        for each in changes(before, now)
+    ]

@@ -1,0 +1,56 @@
+"""Verdicts: what a promotion test found, as a person sees it; an agent never does. No backend is loaded for that."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from skillopt_mcp.core.calls import Rollout
+from skillopt_mcp.core.evidence import Arm, Standing, TestReport
+from skillopt_mcp.core.results import UnitRow
+from skillopt_mcp.training.promotion_test import Test, standing_of
+from skillopt_mcp.workspace.evidence import is_pasted, origins
+from skillopt_mcp.workspace.workspace import Workspace
+
+_PROMPT_SHOWN = 200
+
+
+def report_of(workspace: Workspace, test: Test, standing: Standing | None = None) -> TestReport:
+    """Return all that a person sees of a test; an agent never does."""
+    store = workspace.store
+    return TestReport(
+        **(standing or standing_of(test, store)).model_dump(),
+        test_id=test.row.id,
+        test_in_release=(store.tests.find(test.row.id) or test.row).number,
+        promotions_here=store.tests.promotions_on(test.row.tasks),
+        backend=test.row.backend,
+        unanswered=store.tests.list_unanswered(test.row.id),
+        pasted=is_pasted(test.row.backend),
+        loading=[
+            f"{text} text: {found.state + ': ' if found.state != 'arrived' else ''}{found.words}"
+            for text, files in (("old", test.base), ("new", test.candidate))
+            for found in store.arrivals.list_of(
+                origins(test.row.backend)[0], Rollout(files, test.tasks[0]).next_to(test.other).files.digest
+            )
+            if found.words
+        ],
+    )
+
+
+def unit_rows(workspace: Workspace, test: Test, standing: Standing | None = None) -> list[UnitRow]:
+    """Return the units that a test has counted, in its order."""
+    store, plan = workspace.store, test.row.plan
+    standing = standing or standing_of(test, store)
+    scores: dict[tuple[Arm, int], list[float]] = {}
+    for each in store.tests.list_attempts(test.row.id):
+        scores.setdefault((each.arm, each.unit), []).append(each.score)
+    rows = []
+    for unit in range(standing.units.seen):
+        after, before = scores.get(("candidate", unit), []), scores.get(("base", unit), [])
+        if standing.screened and plan.known:
+            before = list(plan.known[unit])
+        gain = sum(after) / max(1, len(after)) - sum(before) / max(1, len(before))
+        outcome: Literal["better", "same", "worse"] = "better" if gain > 0 else "worse" if gain < 0 else "same"
+        task = test.tasks[unit]
+        prompt = " ".join(task.prompt.split())[:_PROMPT_SHOWN]
+        rows.append(UnitRow(task=task.name, outcome=outcome, before=before, after=after, prompt=prompt))
+    return rows
