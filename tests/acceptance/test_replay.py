@@ -195,24 +195,6 @@ def test_a_slow_update_that_gains_nothing_is_not_kept(bench: Workbench, vendor: 
     assert not any(GUIDANCE in each.text for each in attempts(vendor, "train"))
 
 
-def test_a_memory_file_is_seen_by_every_attempt_and_trained(bench: Workbench, vendor: Vendor) -> None:
-    bench.add_tasks({"train": 8, "val": 8, "test": 12})
-    memory = bench.project / "CLAUDE.md"
-    memory.write_text("# Memory\n\n- Nothing yet.\n")
-    done = bench.replay(target=vendor.spec, optimizer=vendor.spec, memory=memory, epochs=2, batch=4, failure_only=True)
-    assert (done["skill.status"], done["skill.test.solved.after"]) == ("finished", 1.0)
-    assert done["memory.status"] == "finished"
-    assert all("- Nothing yet." in each.text for each in vendor.requests if not each.schema)
-    assert memory.read_text() == "# Memory\n\n- Nothing yet.\n"
-    vendor.requests.clear()
-    alone = bench.replay(
-        target=vendor.spec, optimizer=vendor.spec, memory=memory, document="memory", epochs=2, batch=4,
-        failure_only=True,
-    )  # fmt: skip
-    assert json.dumps(alone).count('"finished"') == 1
-    assert all("- Be friendly." in each.text for each in vendor.requests if not each.schema)
-
-
 def test_a_dry_run_sends_nothing_and_names_at_least_what_the_run_then_takes(bench: Workbench, vendor: Vendor) -> None:
     bench.add_tasks(SIZES)
     options: dict[str, Any] = {"target": vendor.spec, "optimizer": vendor.spec, "epochs": 1, "batch": 4}
