@@ -56,6 +56,7 @@ from skillopt_mcp.training.promotion_test import (
     Test,
     foreseen_test,
     held_out,
+    in_order,
     is_front_matter_alone,
     open_test,
     plan_of,
@@ -73,7 +74,7 @@ from skillopt_mcp.workspace.evidence import (
     kind_of_test,
     opens_skills,
 )
-from skillopt_mcp.workspace.host_work import estimate_host_test, hand_out, withdraw
+from skillopt_mcp.workspace.host_work import estimate_host_test, hand_out, leases_in_time, withdraw
 from skillopt_mcp.workspace.jobs import Capacity
 from skillopt_mcp.workspace.linting import run_git
 from skillopt_mcp.workspace.models import check_caps
@@ -318,9 +319,26 @@ def current_test(
         if is_same and not (again and store.decisions.latest_in(row.id)):
             test = stored_test(store, row)  # its tasks may have been removed since
             if row.backend == evidence_of(workspace.models.backends_for(test.tasks)):
-                return test
+                if row.is_open or not _is_outdated(workspace, test, skill_id, among):
+                    return test
+                withdraw(workspace, row.id)
+                if not store.tests.withdraw(row.id):
+                    return test
     held = tasks_to_test(workspace, skill_id, among)
     return foreseen_test(store, *_new_test(workspace, candidate, asked, held))
+
+
+def _is_outdated(workspace: Workspace, test: Test, skill_id: int, among: Sequence[Task] | None) -> bool:
+    """Whether a planned test has no answer, nobody is at work on it, and its tasks are not those of today."""
+    if leases_in_time(workspace, test.row.id):
+        return False
+    with suppress(BadInput, Refused):
+        if in_order(tasks_to_test(workspace, skill_id, among), test.row.salt) == list(test.tasks):
+            return False
+    lock = lock_run(workspace.store.locks_path, test.row.id)
+    if lock:
+        lock.release()
+    return lock is not None
 
 
 def _new_test(

@@ -24,6 +24,7 @@ KINDS = {
     "command_removed": "command",
     "test_planned": "promotion_test",
     "test_opened": "promotion_test",
+    "test_withdrawn": "promotion_test",
     "decision_taken": "decision",
     "approval_given": "approval",
     "approval_withdrawn": "approval",

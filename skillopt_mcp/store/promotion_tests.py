@@ -126,6 +126,14 @@ class PromotionTests:
             append(connection, "test_planned", row.id)
         return row
 
+    def withdraw(self, test_id: str) -> bool:
+        """Forget a test that was planned, and neither answered nor reached by a run; return whether it was one."""
+        with self._pool.write() as connection:
+            where = "id = ? and number is null and not exists (select 1 from finish where test_id = id)"
+            if gone := connection.execute(f"delete from promotion_test where {where}", [test_id]).rowcount:
+                append(connection, "test_withdrawn", test_id)
+        return gone > 0
+
     def foresee(self, new: NewTest, draft: Draft) -> TestRow:
         """Return the promotion test that `open` would open now; nothing is stored."""
         return self._drafted(self._pool.rows, new, draft)

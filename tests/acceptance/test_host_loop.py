@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.acceptance.doors import ANSWER_FILE, PROMOTED, TAKEN, Server, ToolFailed, Workbench
-from tests.acceptance.world import HARMFUL, KINDS, TAUGHT, answer_work, lesson
+from tests.acceptance.world import HARMFUL, KINDS, TAUGHT, answer_work, lesson, make_tasks
 
 SIZES = {"train": 8, "val": 8, "test": 12}
 SHORT_LEASE = 0.05
@@ -77,6 +77,25 @@ def test_a_work_folder_names_neither_judge_nor_expected_answer_nor_arm(bench: Wo
         text = head + skill_and_task.partition("## The task")[2] + item["folder"]
         assert "(test " in text
         assert not re.search(rf"\b({'|'.join(KINDS.values())}|expected|candidate|version)\b", text)
+
+
+@pytest.mark.parametrize("n_removed", [0, 2])
+def test_a_test_that_nobody_answered_takes_the_tasks_of_today(bench: Workbench, n_removed: int) -> None:
+    with bench.serve(lease_minutes=SHORT_LEASE) as host:
+        candidate_id, job_id = begin(bench, host)
+        assert host.take(job_id, 1)
+        rows = make_tasks({"test": SIZES["test"] + 8})[SIZES["test"] :]
+        assert bench.at_terminal("tasks add", bench.skill_path, bench.write_tasks(rows)).exit_code == 0
+        for n in range(n_removed):
+            bench.facts("tasks remove", bench.skill_path, f"test-{n}", reason="wrong", yes=True)
+        tested = host.tool("evaluate_candidate", candidate_id=candidate_id)
+        assert tested["work"], "the work that is out is for the old tasks"
+        time.sleep(SHORT_LEASE * 60 + 0.3)
+        tested = host.tool("evaluate_candidate", candidate_id=candidate_id)
+        assert tested["foreseen.units"] == SIZES["test"] + 8 - n_removed
+        assert host.test_by_host(candidate_id).verdict == "better"
+    assert bench.tested(candidate_id)["test.units.of"] == SIZES["test"] + 8 - n_removed
+    assert bench.run("store verify").exit_code == 0
 
 
 def test_each_answer_counts_once(bench: Workbench, host: Server) -> None:
