@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import skillopt_mcp
+from skillopt_mcp.tasks.formats.registry import read_rows
 
 NEW_FORMAT = '''
 """Cards: a prompt and an answer a line."""
@@ -71,3 +72,28 @@ def test_one_file_adds_a_format(tmp_path: Path) -> None:
     assert sorted(written[1:]) == ["0 + 9 = 9", "1 + 9 = 10", "2 + 2 = 4", "2 + 9 = 11", "3 + 4 = 7", "5 + 5 = 10"]
     assert len([json.loads(line) for line in (tmp_path / "out.json").read_text().splitlines()]) == 6
     assert done.stdout.count("0 added, 6 duplicates") == 2
+
+
+def test_exported_tasks_are_read_back_as_they_were_whatever_the_suffix(tmp_path: Path) -> None:
+    rows = [
+        {"id": "t1", "prompt": 'Say "a, b",\r\nthen\n\n; é \u2028=1+1', "split": "test", "tags": ["x, y", ""],
+         "judge": {"kind": "exact", "expected": 'a "b"'}, "files": {"in/data.csv": "a,b\r\n1,2"}},
+        {"id": "007", "prompt": '{"not": "decoded"}', "judge": {"kind": "exact", "expected": "1"}, "split": "train"},
+        {"prompt": "  3", "judge": {"kind": "exact", "expected": "[1]"}, "split": "val", "group": "g"},
+    ]  # fmt: skip
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "SKILL.md").write_text("---\nname: mine\ndescription: Adds numbers.\n---\n# Mine\n")
+    (tmp_path / "rows.json").write_text(json.dumps(rows))
+    environ = {**os.environ, "HOME": str(tmp_path), "XDG_DATA_HOME": str(tmp_path)}
+    lines = ["tasks add ./mine rows.json", *(f"tasks export ./mine out{end}" for end in (".csv", ".json", ".jsonl"))]
+    lines += [f"tasks add ./mine out{end}" for end in (".csv", ".json", ".jsonl")]
+    done = subprocess.run(
+        [sys.executable, "-c", USE, *lines], env=environ, cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    codes = [json.loads(line)[1] for line in done.stdout.splitlines() if line.startswith("[")]
+    assert codes == [0] * len(lines), done.stderr
+    table, kept, same = (read_rows(tmp_path / f"out{end}") for end in (".csv", ".json", ".jsonl"))
+    assert table == kept == same
+    assert len(kept) == 3
+    assert (tmp_path / "out.csv").read_text().startswith("id,prompt,judge,split,")
+    assert done.stdout.count("0 added, 3 duplicates") == 3

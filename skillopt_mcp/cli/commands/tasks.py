@@ -99,7 +99,7 @@ class ListTasks(Command):
 
 @command("tasks export", example="tasks export my-skill tasks.jsonl", needs_store=True)
 class ExportTasks(Command):
-    """Write the tasks of a skill as JSON lines."""
+    """Write the tasks of a skill in the format of a file's suffix (default: JSON lines)."""
 
     skill: Annotated[str, Arg(SKILL)]
     file: Annotated[str | None, Arg("where to write (default: the terminal)")] = None

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import csv
 import io
+import json
+from collections.abc import Mapping, Sequence
 
 from skillopt_mcp.core.errors import BadInput
 from skillopt_mcp.tasks.formats.json_rows import decode_json, find_repeated
@@ -12,7 +14,18 @@ from skillopt_mcp.tasks.formats.registry import task_format
 _WRITTEN_AS_JSON = frozenset({"judge", "tags", "files"})
 
 
-@task_format("CSV", (".csv",))
+def write_csv(rows: Sequence[Mapping[str, object]]) -> str:
+    """Write a table that `read_csv` reads back."""
+    table = io.StringIO(newline="")
+    writer = csv.DictWriter(table, list(dict.fromkeys(name for row in rows for name in row)))
+    writer.writeheader()
+    for row in rows:
+        cells = {name: json.dumps(row[name], ensure_ascii=False) for name in _WRITTEN_AS_JSON & row.keys()}
+        writer.writerow({**row, **cells})
+    return table.getvalue()
+
+
+@task_format("CSV", (".csv",), write=write_csv)
 def read_csv(text: str, where: str) -> list[object]:
     """Read the rows of a table. Raises BadInput naming the line that is none."""
     head = text.partition("\n")[0]

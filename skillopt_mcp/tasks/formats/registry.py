@@ -109,7 +109,7 @@ def _read_text(path: Path) -> str:
             raise BadInput(
                 f"{show_path(path)} has {status.st_size:,} bytes, {limits.TASK_FILE_BYTES:,} are allowed: split it"
             )
-        return path.read_text("utf-8-sig")
+        return path.read_bytes().decode("utf-8-sig")  # with the line ends as they are in cells
     except UnicodeDecodeError as error:
         raise BadInput(f"{show_path(path)} is not UTF-8 at byte {error.start}: save it as UTF-8") from error
     except (OSError, ValueError) as error:
