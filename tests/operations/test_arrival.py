@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
-from workshop import LESSONS, Place, right_when_taught, use
+from workshop import EVEN, LESSONS, SEED, Place, right_when_taught, use
 
 from skillopt_mcp.actions.promotion_tests import candidate_of_files, evaluate_candidate
 from skillopt_mcp.actions.promotions.consent import Consent
@@ -13,6 +15,8 @@ from skillopt_mcp.admin.verify import verify_store
 from skillopt_mcp.backends.arrivals import unseen_commands
 from skillopt_mcp.backends.registry import open_backend
 from skillopt_mcp.backends.scripted import Scripted
+from skillopt_mcp.backends.world import make_tasks
+from skillopt_mcp.backends.wrappers import HostMade
 from skillopt_mcp.core.calls import Arrival, Call, Message, Reply, Rollout
 from skillopt_mcp.core.errors import NotLoaded, Refused
 from skillopt_mcp.core.skills import SkillFile
@@ -29,14 +33,14 @@ def fresh(place: Place) -> Workspace:
     return workspace
 
 
-def opening(state: str, base: str = "") -> Scripted:
+def opening(state: str, base: str = "", name: str = "claude-code:m") -> Scripted:
     """Return a command line of a host that opens the skill, or does not: the base as `base` says where given."""
 
     def answer(call: Call) -> Reply:
         said = base if base and "/base/" in call.draw else state
         return Reply(right_when_taught(call), (Message("skill", said, "demo"), Message("assistant", "Hm.")))
 
-    return Scripted(answer, name="claude-code:m")
+    return Scripted(answer, name=name)
 
 
 def test_a_test_in_which_nobody_opened_the_skill_compares_nothing_and_uses_nothing_up(
@@ -60,9 +64,9 @@ def test_a_test_in_which_nobody_opened_the_skill_compares_nothing_and_uses_nothi
     assert (again.verdict, again.test_in_release) == ("better", 1), "it has the whole share of the error rate"
 
 
-@pytest.mark.parametrize("base", ["opened", "not opened"])
-def test_a_verdict_says_how_often_the_skill_was_opened(place: Place, fresh: Workspace, base: str) -> None:
-    use(fresh, opening("opened", base))
+@pytest.mark.parametrize(("base", "name"), [("opened", "claude-code:m"), ("not opened", "codex:m")])
+def test_a_verdict_says_how_often_the_skill_was_opened(place: Place, fresh: Workspace, base: str, name: str) -> None:
+    use(fresh, opening("opened", base, name))
     found = evaluate_candidate(fresh, place.propose(fresh)).test
     assert found
     assert found.verdict == "better"
@@ -97,9 +101,10 @@ def described(place: Place, workspace: Workspace) -> str:
     return candidate_of_files(workspace, str(place.skill), new).id
 
 
-@pytest.mark.parametrize("name", ["openai:m", "anthropic:m"])
+@pytest.mark.parametrize("name", ["openai:m", "anthropic:m", "an agent's own"])
 def test_a_pasted_text_says_so_and_its_front_matter_cannot_be_tested(place: Place, fresh: Workspace, name: str) -> None:
-    use(fresh, Scripted(right_when_taught, name=name))
+    target = Scripted(right_when_taught, name=name)
+    use(fresh, target if ":" in name else HostMade(target))
     found = evaluate_candidate(fresh, place.propose(fresh, LESSONS)).test
     assert found
     assert found.pasted
@@ -158,6 +163,34 @@ def test_what_could_not_be_checked_is_tested_and_the_verdict_says_so(place: Plac
     assert found
     assert found.verdict == "better"
     assert "Loading the new text: unchecked: the host asked nothing within 60 s." in caveats(found)
+
+
+def test_what_could_not_be_checked_is_asked_again_by_another_process_and_once_in_each(
+    place: Place, fresh: Workspace
+) -> None:
+    candidate_id = place.propose(fresh)
+    for workspace in (fresh, place.open()):
+        host = Host(("", Arrival("unchecked", "the host asked nothing within 60 s")))
+        use(workspace, host)
+        for _ in range(2):
+            evaluate_candidate(workspace, candidate_id, again=True)
+        assert len(host.loaded) == 2, "each of both texts"
+
+
+@pytest.mark.parametrize(("others", "by_prompt"), [("/ledger-clerk", True), ("Please", False)])
+def test_a_text_is_loaded_by_its_name_only_where_every_prompt_does_that(
+    place: Place, others: str, by_prompt: bool
+) -> None:
+    workspace = place.open()
+    skill = workspace.skill(str(place.skill))
+    starts = ["/ledger-clerk"] * 11 + [others]
+    tasks = [replace(task, split="test") for task in make_tasks(12, SEED)]
+    tasks = [replace(task, prompt=f"{start} {task.prompt}") for start, task in zip(starts, tasks, strict=True)]
+    workspace.store.tasks.add_tasks(skill.id, tasks, EVEN)
+    host = Host()
+    use(workspace, host)
+    evaluate_candidate(workspace, place.propose(workspace))
+    assert [loaded[1:] for loaded in host.loaded] == [("ledger-clerk", by_prompt)] * 2
 
 
 RUNS = {
