@@ -11,7 +11,7 @@ from skillopt_mcp.core.calls import Call, Message, Rollout
 from skillopt_mcp.core.skills import SkillFile
 from tests.fake_host import FakeHost, claude_lines, codex_lines
 
-WORDS = " ".join(f"word{n} is the {n}th of them." for n in range(60))
+WORDS = "\n".join(f"word{n} is the {n}th of them." for n in range(60))
 FRONT = "---\nname: clerk\ndescription: Does things.\n---\n"
 LONG = SKILL.replaced(SkillFile("SKILL.md", f"{FRONT}# Clerk\n\n{WORDS}\n".encode()))
 NUMBERED = "\n".join(f"{n:6}→{line}" for n, line in enumerate(f"# Clerk\n\n{WORDS}".split("\n"), 5))
@@ -28,6 +28,10 @@ ARRIVED: dict[str, tuple[str, list[Tool]]] = {
 }
 NOT_ARRIVED: dict[str, tuple[str, list[Tool]]] = {
     "a load that failed": ("Do it.", [("Skill", CALLED, "Error: Shell command permission check failed")]),
+    "another one that forked": (
+        "Do it.",
+        [("Skill", {"skill": "o"}, 'Skill "o" completed (forked execution).\n\nResult:\nfin')],
+    ),
     "another skill": ("Do it.", [("Skill", {"skill": "clerk-of-works"}, "Launching skill: clerk-of-works")]),
     "arguments that name it": ("Do it.", [("Skill", {"skill": "o", "args": "clerk"}, "Launching skill: o")]),
     "no such file": ("Do it.", [("Read", READ, "Error: File does not exist.")]),

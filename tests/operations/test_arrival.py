@@ -43,10 +43,11 @@ def opening(state: str, base: str = "", name: str = "claude-code:m") -> Scripted
     return Scripted(answer, name=name)
 
 
+@pytest.mark.parametrize("name", ["claude-code:m", "codex:m"])
 def test_a_test_in_which_nobody_opened_the_skill_compares_nothing_and_uses_nothing_up(
-    place: Place, fresh: Workspace
+    place: Place, fresh: Workspace, name: str
 ) -> None:
-    use(fresh, opening("not opened"))
+    use(fresh, opening("not opened", name=name))
     candidate_id = place.propose(fresh)
     found = evaluate_candidate(fresh, candidate_id)
     assert found.test
@@ -58,15 +59,15 @@ def test_a_test_in_which_nobody_opened_the_skill_compares_nothing_and_uses_nothi
     assert promote_skill(fresh, candidate_id, Consent.PERSON).status == "refused"
     assert "NOT TESTED" in look_up(fresh, found.test.test_id, 4000).text
     assert verify_store(fresh.store_path).problems == []
-    use(fresh, opening("opened", base="not opened"))
+    use(fresh, opening("opened", "not opened", name))
     again = evaluate_candidate(fresh, candidate_id, again=True).test
     assert again
     assert (again.verdict, again.test_in_release) == ("better", 1), "it has the whole share of the error rate"
 
 
-@pytest.mark.parametrize(("base", "name"), [("opened", "claude-code:m"), ("not opened", "codex:m")])
-def test_a_verdict_says_how_often_the_skill_was_opened(place: Place, fresh: Workspace, base: str, name: str) -> None:
-    use(fresh, opening("opened", base, name))
+@pytest.mark.parametrize("base", ["opened", "not opened"])
+def test_a_verdict_says_how_often_the_skill_was_opened(place: Place, fresh: Workspace, base: str) -> None:
+    use(fresh, opening("opened", base))
     found = evaluate_candidate(fresh, place.propose(fresh)).test
     assert found
     assert found.verdict == "better"
@@ -196,6 +197,7 @@ def test_a_text_is_loaded_by_its_name_only_where_every_prompt_does_that(
 RUNS = {
     "a command in prose": ("SKILL.md", "{text}\nThe date is !`date +%F`.\n"),
     "a command block": ("SKILL.md", "{text}\n```!\ndate\n```\n"),
+    "a hook in one line": ("SKILL.md", "---\nhooks: {{Stop: [{{hooks: [{{type: command, command: date}}]}}]}}\n{rest}"),
     "a hook": ("SKILL.md", "---\nhooks:\n  Stop:\n    - hooks: [{{type: command, command: date}}]\n{rest}"),
 }
 
