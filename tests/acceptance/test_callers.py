@@ -230,7 +230,8 @@ def test_a_scripts_evidence_is_marked_and_carries_a_permission_only_from_a_remem
     test_id = json.loads(out)["test"]["test_id"]
     with Store(desk.store_path) as store:
         assert store.permissions.find_unattended(test_id) is True
-        store.permissions.note_unattended(test_id, remembered=False)
+        for remembered in (False, True):  # what another script does later takes nothing back
+            store.permissions.note_unattended(test_id, remembered=remembered)
     with desk.serve() as server:
         assert status(server, "promote_skill", candidate_id=desk.ids["good"]) == "needs_approval"
     own = desk.evaluate(desk.ids["untested"], target=lambda skill, prompt: "salve" if "Latin" in skill else "hm")

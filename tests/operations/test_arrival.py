@@ -197,7 +197,7 @@ def test_a_text_is_loaded_by_its_name_only_where_every_prompt_does_that(
 RUNS = {
     "a command in prose": ("SKILL.md", "{text}\nThe date is !`date +%F`.\n"),
     "a command block": ("SKILL.md", "{text}\n```!\ndate\n```\n"),
-    "a hook in one line": ("SKILL.md", "---\nhooks: {{Stop: [{{hooks: [{{type: command, command: date}}]}}]}}\n{rest}"),
+    "a plain hook": ("SKILL.md", "---\nhooks:\n  Stop:\n    - run: date\n{rest}"),
     "a hook": ("SKILL.md", "---\nhooks:\n  Stop:\n    - hooks: [{{type: command, command: date}}]\n{rest}"),
 }
 
