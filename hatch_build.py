@@ -23,7 +23,7 @@ class CustomBuildHook(BuildHookInterface[Any]):
 
         path = Path(self.directory) / "tools.json"
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(listing(tools_over(Workspace(Path()))), "utf-8")
+        path.write_text(listing(tools_over(Workspace(Path("skillopt.db")))), "utf-8")
         build_data["force_include"][str(path)] = "skillopt_mcp/server/tools.json"
 
     def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:
