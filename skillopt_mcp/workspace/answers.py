@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import json
 from bisect import bisect_right
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from skillopt_mcp.core import limits
 from skillopt_mcp.core.errors import BadInput
-from skillopt_mcp.core.results import Result
 from skillopt_mcp.core.text import quoted, truncate_middle
+
+if TYPE_CHECKING:
+    from skillopt_mcp.core.results import Result
 
 ANSWER_BYTES = 9_500
 LEAST_BYTES = 200
-R = TypeVar("R", bound=Result)
+R = TypeVar("R", bound="Result")
 
 
 def page_end(text: str, start: int) -> int:

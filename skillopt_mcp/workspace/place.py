@@ -10,12 +10,9 @@ from contextvars import ContextVar
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from skillopt_mcp.core.candidates import Candidate
 from skillopt_mcp.core.errors import BadSkill
 from skillopt_mcp.core.limits import SESSION_CHARACTERS
 from skillopt_mcp.core.skills import Skill, is_memory
-from skillopt_mcp.store.opening import Store
-from skillopt_mcp.workspace.callers import Caller
 from skillopt_mcp.workspace.skill_folders import (
     SkillCache,
     check_recorded,
@@ -31,7 +28,10 @@ from skillopt_mcp.workspace.skill_folders import (
 
 if TYPE_CHECKING:
     from skillopt_mcp.backends.work_folders import WorkFolders
+    from skillopt_mcp.core.candidates import Candidate
     from skillopt_mcp.core.redacting import KnownSecrets, Redactor
+    from skillopt_mcp.store.opening import Store
+    from skillopt_mcp.workspace.callers import Caller
 
 # Which session of a host a call comes from, and how Claude Code names its session to servers and commands.
 SESSION: ContextVar[str] = ContextVar("session", default="")

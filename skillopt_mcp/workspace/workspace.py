@@ -9,8 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from skillopt_mcp.core.budgets import NO_CAPS, Caps
-from skillopt_mcp.core.calls import Role
-from skillopt_mcp.core.skills import Skill, SkillFiles
 from skillopt_mcp.store.opening import Store
 from skillopt_mcp.workspace.jobs import Jobs
 from skillopt_mcp.workspace.place import Place
@@ -18,6 +16,8 @@ from skillopt_mcp.workspace.skill_folders import read_skill, recover
 
 if TYPE_CHECKING:
     from skillopt_mcp.backends.base import Backend
+    from skillopt_mcp.core.calls import Role
+    from skillopt_mcp.core.skills import Skill, SkillFiles
     from skillopt_mcp.workspace.models import Models
 
 
