@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -155,3 +157,49 @@ def test_a_store_that_is_read_only_is_an_error(cli, tmp_path) -> None:
     done = cli("skills", "permit", "s", store=folder / "store.db")
     assert done.returncode == 1
     assert f"error: the store '{folder / 'store.db'}' cannot be made" in done.stderr
+
+
+# What none of them loads, and then what the first ones do not load either, in the order in which they run.
+NEVER = ("openai", "anthropic", "mcp", "skillopt_mcp.backends", "skillopt_mcp.server")
+OF_LISTS = ("pydantic", "pydantic_core", "yaml", *(f"skillopt_mcp.{room}" for room in (
+    "prompts", "tasks", "gates", "admin", "documents.markdown", "core.results", "core.calls", "core.redacting",
+    "training.stages", "training.loop",
+)))  # fmt: skip
+OF_READING = ("skillopt_mcp.training.loop", "skillopt_mcp.actions.runs", "skillopt_mcp.actions.promotion_tests")
+RUN_EACH = """
+import json, sys
+from skillopt_mcp.cli.main import main
+commands, out = json.loads(sys.argv[1]), sys.argv[2]
+loaded = [(main([*command, *sys.argv[3:]]), [*sys.modules]) for command in commands]
+open(out, "w").write(json.dumps(loaded))
+"""
+
+
+def test_a_command_that_reads_or_rolls_back_loads_no_room_that_it_does_not_use(demo, tmp_path: Path) -> None:
+    skill, run, candidate = "ledger-clerk", demo["run_id"], demo["candidate_id"]
+    unwanted: dict[tuple[str, ...], tuple[str, ...]] = {
+        ("skills",): (*NEVER, *OF_READING, *OF_LISTS),
+        ("skills", "list", "--json"): (*NEVER, *OF_READING, *OF_LISTS),
+        ("check", str(Path(demo["skill_path"]).parent)): (*NEVER, *OF_READING),
+        ("store", "verify"): (*NEVER, *OF_READING),
+        ("diff", skill): (*NEVER, *OF_READING),
+        ("show",): (*NEVER, *OF_READING),
+        ("show", skill): (*NEVER, *OF_READING),
+        ("show", run): (*NEVER, *OF_READING),
+        ("show", candidate): (*NEVER, *OF_READING),
+        ("show", run, "--out", str(tmp_path / "run")): (*NEVER, *OF_READING),
+        ("report", skill): (*NEVER, *OF_READING),
+        ("tasks", "list", skill): (*NEVER, *OF_READING),
+        ("tasks", "export", skill, str(tmp_path / "tasks.jsonl")): (*NEVER, *OF_READING),
+        ("rollback", skill, "--yes"): (*NEVER, *OF_READING),
+    }
+    _, terminal = os.openpty()  # only a person at a terminal rolls back
+    out = tmp_path / "loaded.json"
+    subprocess.run(
+        [sys.executable, "-c", RUN_EACH, json.dumps([*unwanted]), str(out), "--store", demo["store_path"]],
+        cwd=tmp_path, env={name: value for name, value in os.environ.items() if name != "CLAUDECODE"},
+        stdin=terminal, stderr=terminal, stdout=subprocess.DEVNULL, timeout=60, check=True,
+    )  # fmt: skip
+    for (command, rooms), (code, modules) in zip(unwanted.items(), json.loads(out.read_text()), strict=True):
+        found = [each for each in modules if any(each == room or each.startswith(f"{room}.") for room in rooms)]
+        assert (code, found) == (0, []), command

@@ -152,7 +152,6 @@ def test_windows_is_refused(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capt
     ("arguments", "unwanted"),
     [
         (["demo", "--json"], ("openai", "anthropic", "mcp", "rich.console")),
-        (["skills"], ("openai", "anthropic", "mcp", "rich.console")),
         (
             ["--version"],
             ("openai", "anthropic", "mcp", "rich.console", "yaml", "skillopt_mcp.workspace.workspace", "difflib"),
@@ -169,26 +168,6 @@ def test_nothing_is_loaded_that_a_command_does_not_need(
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True)
     assert done.stderr.splitlines()[-1] == "[]"
-
-
-def test_no_backend_is_loaded_to_list_skills(tmp_path: Path) -> None:
-    skill = tmp_path / "skills" / "desk"
-    skill.mkdir(parents=True)
-    (skill / "SKILL.md").write_text("---\nname: desk\ndescription: Answers.\n---\n\nAnswer.\n")
-    store = ["--store", str(tmp_path / "s.db")]
-    subprocess.run([SCRIPT, "skills", "track", str(skill), *store], cwd=tmp_path, check=True)
-    code = (
-        "import atexit, sys; from skillopt_mcp.cli.main import main;"
-        "atexit.register(lambda: print(*[name for name in sys.modules if name.startswith('skillopt_mcp.')],"
-        " sep='\\n', file=sys.stderr));"
-        f"main({['skills', *store]!r})"
-    )
-    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True)
-    assert done.stdout.startswith("desk")
-    loaded = [line.removeprefix("skillopt_mcp.") for line in done.stderr.splitlines()]
-    heavy = ("backends", "prompts", "tasks.judges", "tasks.formats", "gates.guard", "core.redacting", "server")
-    assert [name for name in loaded if name.startswith(heavy)] == []
-    assert len([name for name in loaded if name]) < 80
 
 
 def test_serve_loads_no_library_of_the_terminal() -> None:
