@@ -74,8 +74,9 @@ from skillopt_mcp.workspace.evidence import (
     kind_of_test,
     opens_skills,
 )
-from skillopt_mcp.workspace.host_work import estimate_host_test, hand_out, leases_in_time, withdraw
+from skillopt_mcp.workspace.host_work import estimate_host_test, hand_out, withdraw
 from skillopt_mcp.workspace.jobs import Capacity
+from skillopt_mcp.workspace.leases import leases_in_time
 from skillopt_mcp.workspace.linting import run_git
 from skillopt_mcp.workspace.models import check_caps
 from skillopt_mcp.workspace.runs import describe_own_backend
