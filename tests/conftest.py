@@ -10,7 +10,7 @@ import signal
 import stat
 import sys
 import tempfile
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from contextlib import suppress
 from itertools import count
 from pathlib import Path
@@ -19,6 +19,7 @@ from typing import Any
 import hypothesis
 import pytest
 
+from skillopt_mcp.backends import spending
 from skillopt_mcp.training import promotion_test
 from skillopt_mcp.workspace.callers import find_mark
 from tests import disk as disks
@@ -59,11 +60,11 @@ _TESTS = Path(__file__).parent
 # Folders that start processes, and files (in any folder) that take seconds; `-m "not slow"` leaves them out.
 _SLOW = ("acceptance", "cli", "hosts", "peers", "redteam", "report")
 _SLOW_FILES = {
-    "test_agent_places.py", "test_agents.py", "test_answering.py", "test_approval.py", "test_backend_registry.py",
+    "test_agent_places.py", "test_agents.py", "test_answering.py", "test_approval.py",
     "test_backing_up.py", "test_budgeting.py", "test_budgets.py", "test_declined.py",
     "test_ending_early.py", "test_erasing.py", "test_estimating.py", "test_hidden_characters.py",
     "test_host_replies.py", "test_hostile_optimizers.py", "test_http.py", "test_judging.py", "test_kills.py",
-    "test_leasing.py", "test_looking.py", "test_misbehaving_hosts.py", "test_promoting.py",
+    "test_leasing.py", "test_looking.py", "test_misbehaving_hosts.py", "test_one_file.py", "test_promoting.py",
     "test_promotion_faults.py", "test_promotion_test.py", "test_promotion_tests.py", "test_reading.py",
     "test_replaying.py", "test_resuming.py", "test_server_tools.py", "test_stdio_ending.py", "test_stdio_server.py",
     "test_stored_trajectories.py",
@@ -196,3 +197,17 @@ def salts(monkeypatch: pytest.MonkeyPatch) -> None:
     """Draw the same salts in every run: up to one test in sixty accepts an edit that changes nothing."""
     numbers = count()
     monkeypatch.setattr(promotion_test, "_salt", lambda: f"{next(numbers):032x}")
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a call that failed be sent again almost at once."""
+    quick = {fault: policy._replace(wait_s=0.0005) for fault, policy in spending.POLICIES.items()}
+    monkeypatch.setattr(spending, "POLICIES", quick)
+
+
+@pytest.fixture
+def spawn() -> Iterator[processes.Spawn]:
+    """Return a way to start children, of which none is left after the test."""
+    with processes.spawning() as spawn:
+        yield spawn

@@ -151,6 +151,7 @@ def test_what_others_wrote_since_stays_and_a_file_that_does_not_parse_is_left_al
 
 @pytest.mark.parametrize("host", ["claude-code", "codex"])
 def test_hooks_and_the_skill_come_and_go_and_the_persons_own_stay(bench: Workbench, home: Path, host: str) -> None:
+    bench.prepare = start_no_server
     folder = home / (".claude" if host == "claude-code" else ".codex")
     hooks = folder / ("settings.json" if host == "claude-code" else "hooks.json")
     folder.mkdir()

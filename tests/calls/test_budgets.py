@@ -9,11 +9,10 @@ from asked import Logging, ask_all, rollouts, sent, texts
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skillopt_mcp.backends import spending as retrying
 from skillopt_mcp.backends.asking import Asker
 from skillopt_mcp.backends.base import BackendFault
 from skillopt_mcp.backends.scripted import Answer, Scripted
-from skillopt_mcp.backends.spending import POLICIES, Budget
+from skillopt_mcp.backends.spending import Budget
 from skillopt_mcp.core.budgets import NO_CAPS, Caps, Spent
 from skillopt_mcp.core.calls import Call, Reply, Usage
 from skillopt_mcp.core.errors import CapReached, StoreError
@@ -32,10 +31,7 @@ class Bounded(Scripted):
         return self.most
 
 
-@pytest.fixture(autouse=True)
-def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    quick = {fault: policy._replace(wait_s=0.0005) for fault, policy in POLICIES.items()}
-    monkeypatch.setattr(retrying, "POLICIES", quick)
+pytestmark = pytest.mark.usefixtures("impatient")
 
 
 def bounded(answer: Answer | None = None) -> Bounded:

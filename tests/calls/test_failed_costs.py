@@ -7,11 +7,10 @@ from collections.abc import Callable, Sequence
 import pytest
 from asked import prompt, rollouts
 
-from skillopt_mcp.backends import spending as retrying
 from skillopt_mcp.backends.asking import Asker
 from skillopt_mcp.backends.base import Backend, BackendFault
 from skillopt_mcp.backends.scripted import Answer, Scripted
-from skillopt_mcp.backends.spending import POLICIES, Budget
+from skillopt_mcp.backends.spending import Budget
 from skillopt_mcp.core.budgets import Caps
 from skillopt_mcp.core.calls import Call, Fault, Reply, Usage
 from skillopt_mcp.core.errors import Outage, TurnedDown
@@ -21,10 +20,7 @@ from skillopt_mcp.store.opening import Store
 USED = Usage(60, 40, 0.25)
 
 
-@pytest.fixture(autouse=True)
-def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    quick = {fault: policy._replace(wait_s=0.0005) for fault, policy in POLICIES.items()}
-    monkeypatch.setattr(retrying, "POLICIES", quick)
+pytestmark = pytest.mark.usefixtures("impatient")
 
 
 def reported(store: Store) -> LedgerRow:

@@ -7,21 +7,16 @@ from itertools import pairwise
 import pytest
 from asked import prompt, question, rollouts, texts
 
-from skillopt_mcp.backends import spending as retrying
 from skillopt_mcp.backends.asking import Asker
 from skillopt_mcp.backends.base import FATAL, RETRYABLE, BackendFault
 from skillopt_mcp.backends.scripted import Answer, Scripted
-from skillopt_mcp.backends.spending import MAX_ATTEMPTS, ONE_CHANCE, POLICIES
+from skillopt_mcp.backends.spending import MAX_ATTEMPTS, ONE_CHANCE
 from skillopt_mcp.core.calls import Call, Fault, Reply, Usage
 from skillopt_mcp.core.errors import BackendError, StoreError
 from skillopt_mcp.store.opening import Store
 from skillopt_mcp.store.pool import Pool
 
-
-@pytest.fixture(autouse=True)
-def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    quick = {fault: policy._replace(wait_s=0.0005) for fault, policy in POLICIES.items()}
-    monkeypatch.setattr(retrying, "POLICIES", quick)
+pytestmark = pytest.mark.usefixtures("impatient")
 
 
 def attempts(store: Store) -> list[tuple[object, ...]]:

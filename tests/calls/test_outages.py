@@ -5,11 +5,9 @@ import asyncio
 import pytest
 from asked import prompt, rollouts, texts
 
-from skillopt_mcp.backends import spending as retrying
 from skillopt_mcp.backends.asking import Asker
 from skillopt_mcp.backends.base import BackendFault
 from skillopt_mcp.backends.scripted import Answer, Scripted
-from skillopt_mcp.backends.spending import POLICIES
 from skillopt_mcp.core.calls import Call, Fault, Reply
 from skillopt_mcp.core.errors import Outage
 from skillopt_mcp.store.opening import Store
@@ -17,10 +15,7 @@ from skillopt_mcp.store.opening import Store
 DOWN = BackendFault("connection", "example.org: refused; check the network")
 
 
-@pytest.fixture(autouse=True)
-def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    quick = {fault: policy._replace(wait_s=0.0005) for fault, policy in POLICIES.items()}
-    monkeypatch.setattr(retrying, "POLICIES", quick)
+pytestmark = pytest.mark.usefixtures("impatient")
 
 
 def number(call: Call) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import os
 import random
 import statistics
 from collections.abc import Sequence
@@ -17,7 +18,7 @@ from skillopt_mcp.core.evidence import TestAttempt as Attempt
 from skillopt_mcp.gates.promotion import Plan, Walk, alpha_of, attempts_per_arm, gain_of, net_result, next_wave, stand
 from skillopt_mcp.gates.rounds import MAX_PAIRS, SMALL_SUITE_PAIRS, read_rounds
 
-N_PATHS = 10_000
+N_PATHS = 10_000 if os.environ.get("THOROUGH") else 4_000
 ARMS: tuple[Arm, ...] = ("base", "candidate")
 TWELFTHS = (0, 2, 4, 6, 9, 12)
 BETS = ((0.2, 0.2), (0.45, 0.45), (0.85, 0.35))

@@ -234,8 +234,8 @@ def test_scripts_run_bits_and_binary_files_are_found() -> None:
 )  # fmt: skip
 def test_a_large_hostile_text_is_read_in_linear_time(piece: str) -> None:
     started = time.process_time()
-    added(piece * (300_000 // len(piece)))
-    assert time.process_time() - started < 3
+    added(piece * (150_000 // len(piece)))
+    assert time.process_time() - started < 1.5
 
 
 def test_a_value_that_is_known_to_be_a_secret_is_found_whatever_it_looks_like() -> None:

@@ -1,20 +1,14 @@
-"""Kinds: what each kind of judge makes of an answer, what is refused, and that one file adds a kind."""
+"""Kinds: what each kind of judge makes of an answer, and what is refused."""
 
 from __future__ import annotations
 
 import json
-import os
 import re
-import shutil
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-import skillopt_mcp
 from skillopt_mcp.core.calls import EVALUATION, TOOL_CALL, Message
 from skillopt_mcp.core.errors import BadInput
 from skillopt_mcp.core.judging import KINDS, Judge, Score, judge_json
@@ -319,61 +313,3 @@ STORED = """\
 @pytest.mark.parametrize("text", STORED)
 def test_a_judge_is_stored_byte_for_byte(text: str) -> None:
     assert judge_json(parse_judge_json(text)) == judge_json(parse_judge(json.loads(text))) == text
-
-
-NEW_KIND = '''
-"""Backwards: the judge that wants a word backwards."""
-from skillopt_mcp.core.errors import BadInput
-from skillopt_mcp.core.judging import Attempt, Judge, Score, judge
-
-@judge("backwards")
-class Backwards(Judge):
-    """The answer is `word` backwards."""
-
-    word: str
-
-    def score(self, attempt: Attempt) -> Score:
-        right = attempt.answer.strip() == self.word[::-1]
-        return Score(right, float(right), "read from its end")
-
-    def check(self) -> None:
-        if self.word == self.word[::-1]:
-            raise BadInput("backwards judge: word must differ from itself backwards")
-
-    def references(self) -> list[str]:
-        return [self.word[::-1]]
-'''
-USE = """
-import sys
-from skillopt_mcp.cli.main import main
-from skillopt_mcp.tasks.judges.judging import kinds, parse_judge_json, score
-from skillopt_mcp.server.tools import usage
-assert kinds()["backwards"] == "The answer is `word` backwards." and "{kind: backwards, word}" in usage()
-judge = parse_judge_json('{"kind":"all","judges":[{"kind":"backwards","word":"abc"}]}')
-assert score(judge, "cba").hard and not score(judge, "abc").hard and judge.references()
-assert main(["tasks", "check", "./mine", "tasks.json"]) == 1
-assert main(["--json", "tasks", "add", "./mine", "tasks.json"]) == 1
-main(["tasks", "add", "--help"])
-"""
-
-
-def test_one_file_adds_a_kind(tmp_path: Path) -> None:
-    package = Path(skillopt_mcp.__file__).parent
-    copy = tmp_path / "lib" / "skillopt_mcp"
-    shutil.copytree(package, copy)
-    shutil.copytree(package.parent / "store", copy.parent / "store")
-    (copy / "tasks" / "judges" / "kinds" / "backwards.py").write_text(NEW_KIND)
-    skill = tmp_path / "mine"
-    skill.mkdir()
-    (skill / "SKILL.md").write_text("---\nname: mine\ndescription: Writes words.\n---\n# Mine\n")
-    rows = [{"prompt": f"{word}?", "judge": {"kind": "backwards", "word": word}} for word in ("abc", "xyz", "aba")]
-    (tmp_path / "tasks.json").write_text(json.dumps(rows))
-    environ = {**os.environ, "PYTHONPATH": str(copy.parent), "HOME": str(tmp_path), "XDG_DATA_HOME": str(tmp_path)}
-    done = subprocess.run(
-        [sys.executable, "-c", USE], env=environ, cwd=tmp_path, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    assert done.stderr.count("word must differ") == 1
-    [added] = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
-    assert (added["added"], [each["index"] for each in added["rejected"]]) == (2, [2])
-    assert re.search(r"judge kinds:\s+all, anls, backwards,", done.stdout)

@@ -12,7 +12,6 @@ from skillopt_mcp.actions.promotion_tests import evaluate_candidate
 from skillopt_mcp.actions.submitting import submit_work
 from skillopt_mcp.actions.tasks import add_tasks
 from skillopt_mcp.admin.verify import verify_store
-from skillopt_mcp.backends import spending
 from skillopt_mcp.backends.base import BackendFault
 from skillopt_mcp.backends.scripted import Scripted
 from skillopt_mcp.core.budgets import Caps
@@ -114,17 +113,11 @@ def test_caps_that_cannot_hold_stop_a_test_before_it_is_opened(place: Place, wor
     assert numbers(workspace) == []
 
 
-@pytest.fixture
-def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    quick = {fault: policy._replace(wait_s=0.0005) for fault, policy in spending.POLICIES.items()}
-    monkeypatch.setattr(spending, "POLICIES", quick)
-
-
 @pytest.mark.parametrize(
     ("fault", "n_answered", "opened"),
     [("auth", 0, []), ("model_not_found", 0, []), ("connection", 0, []), ("server", 0, []), ("auth", 1, [1])],
 )
-@pytest.mark.usefixtures("_impatient")
+@pytest.mark.usefixtures("impatient")
 def test_a_test_without_an_answer_takes_nothing_and_its_first_answer_counts_whatever_ends_it(
     place: Place, workspace: Workspace, fault: Fault, n_answered: int, opened: list[int]
 ) -> None:
@@ -185,7 +178,7 @@ def test_tests_that_are_run_at_once_take_a_number_each_and_use_its_error_rate(
     assert verify_store(place.store_path, live=False).problems == []
 
 
-@pytest.mark.usefixtures("_impatient")
+@pytest.mark.usefixtures("impatient")
 def test_an_edit_that_no_answer_was_given_for_is_no_base_of_the_next_edit(place: Place, workspace: Workspace) -> None:
     before = workspace.skill("ledger-clerk").live_version
     use(workspace, solving(lambda _: BackendFault("auth", "no")))

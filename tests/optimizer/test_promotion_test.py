@@ -15,7 +15,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from training_world import SKILL, Bench, Killed, Mortal, new_tasks, right, rollout_of, stored
 
-from skillopt_mcp.backends import spending
 from skillopt_mcp.backends.asking import Asker
 from skillopt_mcp.backends.base import Backend, BackendFault
 from skillopt_mcp.backends.scripted import Answer, Scripted
@@ -35,10 +34,7 @@ from skillopt_mcp.training.promotion_test import Asked, foreseen_test, in_order,
 SALTED = Asked(salt="again")
 
 
-@pytest.fixture(autouse=True)
-def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    quick = {fault: policy._replace(wait_s=0.0005) for fault, policy in spending.POLICIES.items()}
-    monkeypatch.setattr(spending, "POLICIES", quick)
+pytestmark = pytest.mark.usefixtures("impatient")
 
 
 def sealed(n: int) -> list[NewTask]:

@@ -9,11 +9,9 @@ from pathlib import Path
 import pytest
 from training_world import PLAIN, RUN, SKILL, Bench, new_tasks, outcome_of, right, rollout_of, without_ids
 
-from skillopt_mcp.backends import spending as retrying
 from skillopt_mcp.backends.asking import Asker
 from skillopt_mcp.backends.base import Backend, BackendFault
 from skillopt_mcp.backends.scripted import Answer, Scripted
-from skillopt_mcp.backends.spending import POLICIES
 from skillopt_mcp.core.calls import Call, Fault, Role
 from skillopt_mcp.core.errors import Outage
 from skillopt_mcp.core.tasks import Split
@@ -25,10 +23,7 @@ from skillopt_mcp.training.plan import State
 CONFIG = Config(batch=2, epochs=1, minibatch=2, max_edits=1, min_edits=1, **PLAIN)
 
 
-@pytest.fixture(autouse=True)
-def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    quick = {fault: policy._replace(wait_s=0.0005) for fault, policy in POLICIES.items()}
-    monkeypatch.setattr(retrying, "POLICIES", quick)
+pytestmark = pytest.mark.usefixtures("impatient")
 
 
 def answering(call: Call) -> Answer:

@@ -177,10 +177,10 @@ def test_any_text_can_be_read(text: str) -> None:
     ],
 )  # fmt: skip
 def test_a_hostile_text_is_read_in_linear_time(piece: str) -> None:
-    text = (piece * (200_000 // len(piece))).encode()
+    text = (piece * (100_000 // len(piece))).encode()
     started = time.process_time()
     find_secrets(text)
-    assert time.process_time() - started < 4
+    assert time.process_time() - started < 2
 
 
 def test_a_hostile_text_puts_nothing_on_the_screen(capfd: pytest.CaptureFixture[str]) -> None:

@@ -7,7 +7,6 @@ from children import SKILL
 from skillopt_mcp.core.skills import Skill
 from skillopt_mcp.store.opening import Store
 from skillopt_mcp.store.pool import Pool
-from tests.processes import Spawn, spawning
 
 
 @pytest.fixture(autouse=True)
@@ -36,9 +35,3 @@ def store(path: Path) -> Iterator[Store]:
 @pytest.fixture
 def skill(store: Store) -> Skill:
     return store.skills.track("s", "/s", SKILL)
-
-
-@pytest.fixture
-def spawn() -> Iterator[Spawn]:
-    with spawning() as spawn:
-        yield spawn
