@@ -31,7 +31,7 @@ def test_what_cannot_be_loaded_here_is_named(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_options_say_how_a_model_is_asked_and_not_which_one() -> None:
-    assert without_options("openai:m,effort=low beside x@1") == "openai:m beside x@1"
+    assert without_options("openai:m,effort=low") == "openai:m"
     assert without_options("simulated:honest,seed=1") == "simulated:honest,seed=1"
     assert without_options("mine:m,effort=low") == "mine:m,effort=low"
 
