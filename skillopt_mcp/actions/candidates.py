@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import NamedTuple, cast, get_args
 
-from skillopt_mcp.actions.next_steps import advise_skill, bring_back, is_reason_to_promote, was_live
+from skillopt_mcp.actions.next_steps import advise_skill, advise_test, bring_back, is_reason_to_promote, was_live
 from skillopt_mcp.core import limits
 from skillopt_mcp.core.advice import promotion
 from skillopt_mcp.core.candidates import GATE, Approval, Candidate, NewCandidate, candidate_id, rolled_back
@@ -196,7 +196,10 @@ def with_past(store: Store, result: Proposed, made: Candidate) -> Proposed:
         ids = store.table(Discarding).list_rejected(made.skill_id, GATE, NEWEST_REJECTED)
         earlier = _find_repeat(store, made, (id for id in ids if id != made.id))
         again = f"it {earlier.what}, which was {NOT_PROVEN}" if earlier else ""
-    return result.model_copy(update={"status": status, "next_step": step or result.next_step, "repeats": again})
+    step = step or result.next_step
+    if step and step.action == "evaluate_candidate":
+        step = advise_test(store, made, step.why)
+    return result.model_copy(update={"status": status, "next_step": step, "repeats": again})
 
 
 # Rebasing

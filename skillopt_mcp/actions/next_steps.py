@@ -55,6 +55,14 @@ def advise_skill(store: Store, skill: Skill) -> NextStep:
     return advise(replace(state, skill=handle(store, skill), is_running=is_running))
 
 
+def advise_test(store: Store, candidate: Candidate, why: str) -> NextStep:
+    """The test of a candidate; where no task is held out, how there will be some."""
+    if not store.tasks.count_tasks(candidate.skill_id)["test"]:
+        step = advise_skill(store, store.skills.get_skill(candidate.skill_id))
+        return replace(step, why=f"{step.why}; {why}")
+    return NextStep(action="evaluate_candidate", arguments={"candidate_id": candidate.id}, why=why)
+
+
 def was_live(store: Store, candidate: Candidate) -> bool:
     """Whether a candidate was ever promoted, or its version rolled back to."""
     changes = store.promotions.list_promotions(candidate.skill_id)

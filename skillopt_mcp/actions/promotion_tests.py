@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import shlex
 import subprocess
 import tarfile
 import time
@@ -80,7 +81,7 @@ from skillopt_mcp.workspace.leases import leases_in_time
 from skillopt_mcp.workspace.linting import run_git
 from skillopt_mcp.workspace.models import check_caps
 from skillopt_mcp.workspace.runs import describe_own_backend
-from skillopt_mcp.workspace.skill_folders import id_meant, is_version, known, read_skill
+from skillopt_mcp.workspace.skill_folders import handle, id_meant, is_version, known, read_skill
 from skillopt_mcp.workspace.skills import check_merged, describe_endings
 from skillopt_mcp.workspace.verdicts import report_of
 from skillopt_mcp.workspace.workspace import Workspace
@@ -115,7 +116,11 @@ def tasks_to_test(workspace: Workspace, skill_id: int, among: Sequence[Task] | N
     ids = None if among is None else {task.id for task in among}
     held = [task for task in held_out(target_tasks(workspace, skill_id)) if ids is None or task.id in ids]
     if not held:
-        raise BadInput("the skill has no held-out task (split test): add tasks with add_tasks or 'tasks add'")
+        skill = handle(workspace.store, workspace.store.skills.get_skill(skill_id))
+        is_waiting = any(task.waits for task in workspace.store.tasks.list_in_use(skill_id))
+        review = f"a person looks at those that wait: skillopt-mcp tasks review {shlex.quote(skill)}"
+        more = review if is_waiting else "add tasks with add_tasks or 'tasks add'"
+        raise BadInput(f"the skill has no held-out task (split test): {more}")
     if is_form_alone(held):
         raise Refused(
             f"all {len(held)} held-out tasks judge the form of an answer alone (length, heading): add held-out tasks "

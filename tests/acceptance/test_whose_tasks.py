@@ -164,3 +164,18 @@ def test_only_a_person_at_a_terminal_reviews(bare: Desk, shell: str) -> None:
     assert "terminal" in done.out + done.err
     bare.environ.pop(shell, None)
     assert "3 left" in review(bare, "q\n")
+
+
+def test_an_agent_with_no_held_out_task_is_sent_to_the_person_and_not_to_a_test(bare: Desk) -> None:
+    with bare.serve(target=bare.target, optimizer=bare.target) as server:
+        server.tool("add_tasks", skill=str(bare.skill_path), tasks=tasks_of(3))
+        edits = [{"op": "append", "content": "Be brief."}]
+        proposed = server.tool("propose_edits", skill=str(bare.skill_path), edits=edits)
+        candidate = proposed["candidate_id"]
+        refused = server.tool("promote_skill", candidate_id=candidate)
+        for answer in (proposed, refused, server.tool("inspect", id=candidate)):
+            assert answer["next_step.action"] == "tasks review", answer
+        with pytest.raises(Exception, match="skillopt-mcp tasks review "):
+            verdict_of(server, candidate)
+        review(bare, "a\n")
+        assert server.tool("inspect", id=candidate)["next_step.action"] == "evaluate_candidate"

@@ -23,9 +23,7 @@ def test_edits_make_a_candidate_and_leave_the_live_file_alone(place: Place, empt
     assert result.status == "candidate"
     assert result.edits == [EditOutcome(index=0, op="append", path="SKILL.md", status="applied")]
     assert "+Round once.\n" in result.diff
-    assert (result.next_step.action, result.next_step.arguments) == (
-        "evaluate_candidate", {"candidate_id": result.candidate_id}
-    )  # fmt: skip
+    assert result.next_step.action == "add_tasks", "it has no task to be tested on"
     assert place.main.read_bytes() == before
     assert "reasoning: it was rounded twice" in inspect(empty, str(result.candidate_id)).text
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from pydantic import JsonValue
 
-from skillopt_mcp.actions.next_steps import advise_skill, bring_back, is_reason_to_promote, was_live
+from skillopt_mcp.actions.next_steps import advise_skill, advise_test, bring_back, is_reason_to_promote, was_live
 from skillopt_mcp.actions.promotions.consent import (
     UNPROVEN,
     Check,
@@ -130,9 +130,7 @@ def _unproven(
 ) -> Promoted:
     """The notice that nothing is proven yet; an agent learns of a test that it did not accept, and nothing else."""
     if not verdict:
-        test = NextStep(
-            action="evaluate_candidate", arguments={"candidate_id": candidate.id}, why="it was not tested yet"
-        )
+        test = advise_test(workspace.store, candidate, "it was not tested yet")
         return answer(workspace, change, "refused", "it was not tested against the live version", test)
     if consent.is_of_a_tool:
         step = advise_skill(workspace.store, change.skill)
