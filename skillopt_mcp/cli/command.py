@@ -67,6 +67,7 @@ class Command:
     """Base of all commands: `run` returns the result, `show` prints it; neither knows about --json.
 
     `takes_line`: what follows `--` is the field `line`. `needs_store`: a store that is named must be there.
+    `is_persons`: an agent's shell is refused.
     """
 
     name: ClassVar[str] = ""
@@ -74,6 +75,7 @@ class Command:
     epilog: ClassVar[str] = ""
     takes_line: ClassVar[bool] = False
     needs_store: ClassVar[bool] = False
+    is_persons: ClassVar[bool] = False
 
     def run(self, terminal: Terminal) -> Any:
         """Return the result. Raises SkillOptError, WrongUsage, Declined."""
@@ -102,19 +104,15 @@ COMMANDS: dict[str, type[Command]] = {}
 
 @dataclass_transform(kw_only_default=True)
 def command(
-    name: str,
-    *,
-    example: str,
-    also: str = "",
-    needs_store: bool = False,
-    takes_line: bool = False,
-    hidden: bool = False,
-) -> Callable[[type[C]], type[C]]:
+    name: str, *, example: str, also: str = "", needs_store: bool = False, takes_line: bool = False,
+    is_persons: bool = False, hidden: bool = False,
+) -> Callable[[type[C]], type[C]]:  # fmt: skip
     """Register a command class; `also` is a group that means this command when no action is named."""
 
     def register(cls: type[C]) -> type[C]:
         made = dataclass(kw_only=True)(cls)
-        made.name, made.example, made.needs_store, made.takes_line = name, example, needs_store, takes_line
+        made.name, made.example, made.takes_line = name, example, takes_line
+        made.needs_store, made.is_persons = needs_store, is_persons
         COMMANDS.update({each: made for each in (name, also) if each})
         return made
 

@@ -77,6 +77,8 @@ def _finish(parsed: ParsedCommand) -> int:
     command, terminal = parsed.command, Terminal(parsed.store, is_json=parsed.json)
     if command.needs_store:
         terminal.require_store()
+    if command.is_persons:
+        terminal.require_person(command.name)
     try:
         result = command.run(terminal)
     except Declined as declined:

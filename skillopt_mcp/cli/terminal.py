@@ -60,7 +60,13 @@ class Terminal:
     def require_store(self) -> None:
         """Raise NotFound where the store was named and no file is there, StoreError for a file that is empty."""
         named_by = "--store" if self.store else f"${ENVIRONMENT}" if os.environ.get(ENVIRONMENT) else ""
-        if named_by and _is_nowhere(self.store_path):
+        try:
+            self.store_path.stat()
+        except OSError as error:  # what cannot be looked at may be there, and opening it says what is wrong
+            is_nowhere = isinstance(error, FileNotFoundError | NotADirectoryError)
+        else:
+            is_nowhere = False
+        if named_by and is_nowhere:
             raise NotFound(
                 f"there is no store at '{self.store_path}' (from {named_by}): check the path, or fill a new store with "
                 "skillopt-mcp tasks add SKILL FILE"
@@ -223,12 +229,3 @@ def _login() -> str:
         return ""
     behind = os.environ.get("SUDO_USER", "")
     return f"{name}, by sudo of {behind}" if behind and behind != name else name
-
-
-def _is_nowhere(path: Path) -> bool:
-    """Whether nothing is there; what cannot be looked at may be, and opening it says what is wrong."""
-    try:
-        path.stat()
-    except OSError as error:
-        return isinstance(error, FileNotFoundError | NotADirectoryError)
-    return False

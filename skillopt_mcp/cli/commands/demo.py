@@ -5,12 +5,10 @@ from __future__ import annotations
 import tempfile
 import textwrap
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from skillopt_mcp.actions.demo import N_RUNS, Demonstrated, prepare_demo, run_demo
+from skillopt_mcp.actions.demo import N_RUNS, prepare_demo, run_demo
 from skillopt_mcp.cli.command import Command, Flag, command
 from skillopt_mcp.cli.reports import open_page, show_report, write_report
 from skillopt_mcp.cli.terminal import Terminal
@@ -21,13 +19,6 @@ from skillopt_mcp.gates.verdicts import LABELS
 _WIDTH = 80
 _N_NAMED = 3
 _N_CHANGED = 3
-
-
-@dataclass(frozen=True)
-class _Shown:
-    outcome: Demonstrated
-    report_path: Path
-    wall_s: float
 
 
 @command("demo", example="demo --seed 7")
@@ -41,7 +32,7 @@ class Demo(Command):
     world: Annotated[Literal["honest", "placebo"], Flag("placebo: no edit ever helps")] = "honest"
     open: Annotated[bool, Flag("open the report in your browser")] = False
 
-    def run(self, terminal: Terminal) -> _Shown:
+    def run(self, terminal: Terminal) -> dict[str, Any]:
         if terminal.store:
             raise BadInput("the demo keeps a store of its own in its folder: leave out '--store', or name '--dir'")
         started = time.perf_counter()
@@ -50,19 +41,14 @@ class Demo(Command):
         terminal.say(f"SIMULATION ({place.backend}): no model is called, nothing is spent.", "bold")
         with Watch(terminal, "SIMULATION", steps=False) as watch:
             outcome = run_demo(place, watch.notify)
-        report_path = write_report(place.store_path, outcome.run_id)
+        page = write_report(place.store_path, outcome.run_id)
         if self.open:
-            open_page(report_path)
-        return _Shown(outcome, report_path, round(time.perf_counter() - started, 3))
+            open_page(page)
+        self._outcome, wall_s = outcome, round(time.perf_counter() - started, 3)
+        return outcome.model_dump(mode="json") | {"report_path": str(page), "wall_s": wall_s}
 
-    def as_json(self, result: _Shown) -> Mapping[str, object]:
-        return result.outcome.model_dump(mode="json") | {
-            "report_path": str(result.report_path),
-            "wall_s": result.wall_s,
-        }
-
-    def show(self, result: _Shown, terminal: Terminal) -> None:
-        outcome = result.outcome
+    def show(self, result: dict[str, Any], terminal: Terminal) -> None:
+        outcome = self._outcome
         same, harmful = outcome.same, outcome.harmful
         terminal.say(f"\n1. The same file against itself, {same.n} times", "bold")
         terminal.say(f"The mean of {N_RUNS} runs says better or worse {same.by_means} times; ours {same.by_test}.")
@@ -83,7 +69,7 @@ class Demo(Command):
         else:
             terminal.say(f"Not tested: {outcome.reason}.", "bold")
         terminal.say(f"{'Promoted' if outcome.promoted else 'Not promoted'}: {outcome.skill_path}")
-        terminal.say(f"Report: {result.report_path}")
+        terminal.say(f"Report: {result['report_path']}")
         if outcome.next_step:
             terminal.say(outcome.next_step.as_line())
 

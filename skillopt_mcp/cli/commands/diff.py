@@ -18,7 +18,6 @@ class Diff(Command):
     new: Annotated[str | None, Arg("a version (default: what is live)")] = None
 
     def run(self, terminal: Terminal) -> dict[str, str]:
-        """Return the unified diff."""
         with terminal.workspace() as workspace:
             return {"skill": self.skill, "diff": diff_versions(workspace, self.skill, self.old, self.new)}
 

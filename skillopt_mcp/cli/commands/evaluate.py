@@ -64,7 +64,6 @@ class Evaluate(Sending):
         super().__post_init__()
 
     def run(self, terminal: Terminal) -> Evaluated | Proposed | PlannedTest | BrokenOff:
-        """Return the state of the test."""
         if self.rebase:
             with terminal.workspace() as workspace:
                 made = rebase_candidate(workspace, self.subject)

@@ -124,7 +124,7 @@ def _program() -> str:
     return os.path.abspath(found)
 
 
-@command("install", example="install claude-code --hooks --skill")
+@command("install", example="install claude-code --hooks --skill", is_persons=True)
 class Install(Installation):
     """Add the server to a host; with --hooks and --skill also what records sessions and teaches the loop."""
 
@@ -137,7 +137,6 @@ class Install(Installation):
 
     def run(self, terminal: Terminal) -> Installed:
         """Start the server as the host will, show the change, ask a person, write it, and remember its backends."""
-        terminal.require_person("install")
         named = {"--target": self.target, "--optimizer": self.optimizer, "--judge": self.judge}
         own, notes = ({}, []) if self.sub_agents else own_backends(self.host)
         backends = own | {option: spec for option, spec in named.items() if spec}

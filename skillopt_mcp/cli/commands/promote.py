@@ -47,7 +47,7 @@ class Changing(Command):
         return 0 if result.status in ("promoted", "rolled_back") else 1
 
 
-@command("promote", example="promote c-0123456789ab", needs_store=True)
+@command("promote", example="promote c-0123456789ab", needs_store=True, is_persons=True)
 class Promote(Changing):
     """Write an accepted candidate over the live skill, once a person has seen what changes."""
 
@@ -56,8 +56,6 @@ class Promote(Changing):
     unproven: Annotated[bool, Flag("adopt what is untested or not accepted; it stays labelled unproven")] = False
 
     def run(self, terminal: Terminal) -> Promoted:
-        """Show the change and its evidence, ask a person, write what they saw."""
-        terminal.require_person("promote")
         with terminal.workspace() as workspace, terminal.review():
             review = review_candidate(workspace, self.candidate)
             self._show_review(review, terminal)

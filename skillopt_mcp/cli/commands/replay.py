@@ -119,7 +119,6 @@ class Replay(Sending):
                 group.add_argument(f"--{flag_of(name)}", type=kind, metavar="N", **options)
 
     def run(self, terminal: Terminal) -> Replayed | Planned | BrokenOff:
-        """Return the outcome of the run."""
         if self.allow_changed and not self.resume:
             raise WrongUsage("--allow-changed needs --resume")
         return self._resumed(terminal) if self.resume else self._new(terminal)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 import webbrowser
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -13,11 +12,6 @@ from skillopt_mcp.cli.command import Arg, Command, Flag, WrongUsage, command
 from skillopt_mcp.cli.reports import open_page, page_path
 from skillopt_mcp.cli.terminal import Terminal
 from skillopt_mcp.core.errors import BadInput, NotFound
-
-
-@dataclass(frozen=True)
-class _Written:
-    paths: tuple[Path, ...]
 
 
 @command("report", example="report my-skill --open", needs_store=True)
@@ -32,8 +26,7 @@ class Report(Command):
     live: Annotated[bool, Flag("show all skills and their runs on this machine, as they go on, until Ctrl-C")] = False
     port: Annotated[int, Flag("of --live; 0: any that is free")] = 0
 
-    def run(self, terminal: Terminal) -> _Written | None:
-        """Return where what was asked for is."""
+    def run(self, terminal: Terminal) -> dict[str, list[str]] | None:
         # In it are held-out tasks.
         for file in (self.html, self.md, self.csv):
             terminal.require_viewer("report", file or "report")
@@ -67,7 +60,7 @@ class Report(Command):
             raise BadInput(f"'{error.filename}' cannot be written ({error.strerror}): name another place") from error
         if self.open:
             open_page(paths[0])
-        return _Written(tuple(paths))
+        return {"paths": list(map(str, paths))}
 
     def _serve(self, terminal: Terminal) -> None:
         from skillopt_mcp.reports.live import serve_live  # noqa: PLC0415
@@ -82,9 +75,6 @@ class Report(Command):
         with terminal.workspace() as workspace:
             serve_live(workspace, path, terminal.store, self.port, announce)
 
-    def as_json(self, result: _Written) -> dict[str, object]:
-        return {"paths": [str(path) for path in result.paths]}
-
-    def show(self, result: _Written, terminal: Terminal) -> None:
-        for path in result.paths:
-            terminal.say(str(path))
+    def show(self, result: dict[str, list[str]], terminal: Terminal) -> None:
+        for path in result["paths"]:
+            terminal.say(path)

@@ -24,7 +24,6 @@ class Rollback(Changing):
     over_edit: Annotated[bool, Flag("with VERSION: replace an edit made since; it is kept as a version")] = False
 
     def run(self, terminal: Terminal) -> Promoted:
-        """Show the change, ask a person, write what they saw."""
         with terminal.workspace() as workspace, terminal.review():
             review = review_rollback(workspace, self.skill, self.version)
             # Without a version it is that edit which a person takes back.

@@ -25,7 +25,6 @@ class Serve(Capped):
     lease_minutes: Annotated[float, Flag("how long an agent of the host may take for a work item")] = LEASE_MINUTES
 
     def run(self, terminal: Terminal) -> int:
-        """Return the exit code of the server."""
         if terminal.is_json:
             raise BadInput("serve speaks JSON-RPC on stdout: leave out '--json'")
         if not 0 < self.lease_minutes <= MAX_LEASE_MINUTES:

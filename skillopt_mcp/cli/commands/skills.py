@@ -30,7 +30,6 @@ class ListSkills(Command):
     long: Annotated[bool, Flag("all that is known of each, however many there are")] = False
 
     def run(self, terminal: Terminal) -> dict[str, Any]:
-        """Return a row for each."""
         with terminal.workspace() as workspace:
             rows = all_skills(workspace)
             if terminal.is_watched:
@@ -60,17 +59,15 @@ class ListSkills(Command):
             terminal.command("skillopt-mcp skills track PATH/TO/SKILL")
 
 
-@command("skills add-root", example="skills add-root ~/code/skills")
+@command("skills add-root", example="skills add-root ~/code/skills", is_persons=True)
 class AddRoot(Command):
     """Allow promotions into the skills of a folder."""
 
     path: Annotated[str, Arg("the folder that holds the skill folders")]
 
     def run(self, terminal: Terminal) -> dict[str, str]:
-        """Register the folder."""
         from skillopt_mcp.actions.promotions.consent import add_root  # noqa: PLC0415 (the list needs none of it)
 
-        terminal.require_person("skills add-root")
         with terminal.workspace() as workspace:
             return {"root": str(add_root(workspace, self.path))}
 
@@ -85,7 +82,6 @@ class Track(Command):
     skill: Annotated[str, Arg("its folder, or its name where it lies in a skill folder of a host")]
 
     def run(self, terminal: Terminal) -> dict[str, Any]:
-        """Record the skill."""
         with terminal.workspace() as workspace:
             skill = workspace.skill(self.skill)
         return {"skill": skill.name, "path": skill.path, "tracked": True}
@@ -108,7 +104,6 @@ class Permit(Command):
     yes: Annotated[bool, AGREED] = False
 
     def run(self, terminal: Terminal) -> dict[str, Any]:
-        """Ask a person, and record the permission."""
         from skillopt_mcp.actions.promotions.consent import permit  # noqa: PLC0415 (the list needs none of it)
 
         terminal.require_consent("skills permit", is_standing=True)
@@ -136,7 +131,6 @@ class Revoke(Command):
     skill: Annotated[str, Arg(SKILL)]
 
     def run(self, terminal: Terminal) -> dict[str, Any]:
-        """Record it."""
         from skillopt_mcp.actions.promotions.consent import revoke  # noqa: PLC0415
 
         with terminal.workspace() as workspace:
@@ -146,7 +140,7 @@ class Revoke(Command):
         terminal.say(f"A person has to agree to each promotion of {result['skill']} again.")
 
 
-@command("skills move", example="skills move my-skill ~/code/skills/new-name", needs_store=True)
+@command("skills move", example="skills move my-skill ~/code/skills/new-name", needs_store=True, is_persons=True)
 class Move(Command):
     """Record that a skill's folder was renamed or moved: its history goes with it."""
 
@@ -154,10 +148,8 @@ class Move(Command):
     to: Annotated[str, Arg("the path where it is now, or its folder's new name", "NEW")]
 
     def run(self, terminal: Terminal) -> Moved:
-        """Record it."""
         from skillopt_mcp.workspace.skills import move_skill  # noqa: PLC0415
 
-        terminal.require_person("skills move")
         with terminal.workspace() as workspace:
             return move_skill(workspace, self.skill, self.to)
 
@@ -165,17 +157,15 @@ class Move(Command):
         terminal.say(f"{result.skill} has moved to {result.path} (was {result.before}).")
 
 
-@command("skills forget", example="skills forget my-skill", needs_store=True)
+@command("skills forget", example="skills forget my-skill", needs_store=True, is_persons=True)
 class Forget(Command):
     """Hide a skill whose folder is gone; its history is kept."""
 
     skill: Annotated[str, Arg(SKILL)]
 
     def run(self, terminal: Terminal) -> Forgotten:
-        """Record it."""
         from skillopt_mcp.workspace.skills import forget_skill  # noqa: PLC0415
 
-        terminal.require_person("skills forget")
         with terminal.workspace() as workspace:
             return forget_skill(workspace, self.skill)
 

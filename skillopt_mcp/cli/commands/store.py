@@ -50,14 +50,13 @@ class Verify(Command):
         return 1 if result.problems else 0
 
 
-@command("store backup", example="store backup store-copy.db", needs_store=True)
+@command("store backup", example="store backup store-copy.db", needs_store=True, is_persons=True)
 class Save(Command):
     """Write the store to a file while it is in use, and check the file."""
 
     file: Annotated[str, Arg("a file that does not exist yet")]
 
     def run(self, terminal: Terminal) -> BackedUp:
-        terminal.require_person("store backup")
         with working(terminal) as progress:
             return back_up(terminal.store_path, Path(self.file).expanduser(), advance=progress)
 
@@ -65,7 +64,7 @@ class Save(Command):
         terminal.say(f"{result.file}: {counted(result.n_bytes, 'byte')}, {counted(result.n_events, 'event')}.")
 
 
-@command("store restore", example="store restore store-copy.db")
+@command("store restore", example="store restore store-copy.db", is_persons=True)
 class Restore(Command):
     """Put a backup in the place of the store, which is kept next to it."""
 
@@ -73,9 +72,6 @@ class Restore(Command):
     yes: Annotated[bool, YES] = False
 
     def run(self, terminal: Terminal) -> Restored:
-        """Show what the backup holds and lacks, ask a person, and put it in place."""
-        terminal.require_person("store restore")
-
         def agree(backup: Restored) -> None:
             self._describe(backup, terminal)
             terminal.ask(f"Put it in the place of {backup.store}?", yes=self.yes)
@@ -103,7 +99,7 @@ class Restore(Command):
             terminal.say(f"What is there now will be kept as {backup.kept} (all files whose names begin so).")
 
 
-@command("store erase", example="store erase trajectory:7 --dry-run", needs_store=True)
+@command("store erase", example="store erase trajectory:7 --dry-run", needs_store=True, is_persons=True)
 class Erase(Command):
     """Remove the text of recorded attempts from the store for good.
 
@@ -118,11 +114,9 @@ class Erase(Command):
     yes: Annotated[bool, YES] = False
 
     def run(self, terminal: Terminal) -> Erasure:
-        """Show what would go and stay, ask a person, and erase it."""
         from skillopt_mcp.actions.trajectories import AttemptQuery, find_attempts  # noqa: PLC0415 (not to verify)
         from skillopt_mcp.admin.erase import erase, review_erasure  # noqa: PLC0415
 
-        terminal.require_person("store erase")
         with terminal.workspace() as workspace:
             ids = find_attempts(workspace, AttemptQuery(self.what, self.session, self.before, self.all))
             planned = review_erasure(workspace, ids)

@@ -59,7 +59,6 @@ class ListTasks(Command):
     all: Annotated[bool, Flag("removed ones, too")] = False
 
     def run(self, terminal: Terminal) -> dict[str, Any]:
-        """Return the tasks as `tasks add` reads them."""
         with terminal.workspace() as workspace:
             skill, store = workspace.kept(self.skill), workspace.store
             tasks = store.tasks.list_tasks(skill.id) if self.all else store.tasks.list_in_use(skill.id)
@@ -97,7 +96,7 @@ class ListTasks(Command):
             terminal.note(f"{self._n_removed} removed: see them with --all.")
 
 
-@command("tasks export", example="tasks export my-skill tasks.jsonl", needs_store=True)
+@command("tasks export", example="tasks export my-skill tasks.jsonl", needs_store=True, is_persons=True)
 class ExportTasks(Command):
     """Write the tasks of a skill in the format of a file's suffix (default: JSON lines)."""
 
@@ -106,8 +105,6 @@ class ExportTasks(Command):
     force: Annotated[bool, Flag("write over FILE where it exists")] = False
 
     def run(self, terminal: Terminal) -> dict[str, Any]:
-        """Write the file, or return the tasks."""
-        terminal.require_person("tasks export")
         with terminal.workspace() as workspace:
             skill = workspace.kept(self.skill)
             rows = [make_row(task) for task in workspace.store.tasks.list_in_use(skill.id)]
@@ -224,15 +221,13 @@ class CheckTasks(_Rows):
         return 1 if result.problems else 0
 
 
-@command("tasks review", example="tasks review my-skill", needs_store=True)
+@command("tasks review", example="tasks review my-skill", needs_store=True, is_persons=True)
 class ReviewTasks(Command):
     """Look at the tasks that no person has looked at: keep, drop or skip each. Those that waited in train are split."""
 
     skill: Annotated[str, Arg(SKILL)]
 
     def run(self, terminal: Terminal) -> dict[str, Any]:
-        """Show each task and do what the person decides, at once."""
-        terminal.require_person("tasks review")
         if not terminal.is_interactive:
             raise Refused("'tasks review' needs a terminal to show the tasks at: run it in one")
         counts = dict.fromkeys(("kept", "dropped", "left"), 0)
@@ -275,7 +270,9 @@ class ReviewTasks(Command):
         terminal.say(f"{result['kept']} kept, {result['dropped']} dropped, {result['left']} not looked at; {shares}.")
 
 
-@command("tasks remove", example="tasks remove my-skill q1 --reason 'wrong answer key'", needs_store=True)
+@command(
+    "tasks remove", example="tasks remove my-skill q1 --reason 'wrong answer key'", needs_store=True, is_persons=True
+)
 class RemoveTasks(Command):
     """Take tasks with a wrong answer key out of use, for good; corrected ones may have their ids.
 
@@ -288,8 +285,6 @@ class RemoveTasks(Command):
     yes: Annotated[bool, YES] = False
 
     def run(self, terminal: Terminal) -> Removed:
-        """Show the tasks, ask a person, and take them out of use."""
-        terminal.require_person("tasks remove")
         with terminal.workspace() as workspace:
             review = review_removal(workspace, self.skill, self.ids)
             if review.rows:

@@ -34,7 +34,6 @@ class ListJudges(Command):
     """List the programs that may judge answers."""
 
     def run(self, terminal: Terminal) -> dict[str, Any]:
-        """Return them."""
         with terminal.workspace() as workspace:
             found = workspace.store.commands.list_commands() if workspace.is_made else []
         return {"judges": [_row(each) for each in found]}
@@ -125,7 +124,6 @@ class RemoveJudge(Command):
     yes: Annotated[bool, YES] = False
 
     def run(self, terminal: Terminal) -> dict[str, Any]:
-        """Ask a person where tasks name it, and forget it."""
         name = self.name_of_judge
         with terminal.workspace() as workspace:
             n_tasks = n_judged_by(workspace, name) if workspace.store.commands.named([name]) else 0

@@ -14,7 +14,6 @@ class Uninstall(Installation):
     """Remove from a host what install put there."""
 
     def run(self, terminal: Terminal) -> Installed:
-        """Show the change, ask a person, write it."""
         request, around = self.request(terminal), surroundings()
         plan = plan_uninstall(request, around)
         result = self.carry_out(terminal, plan, lambda: plan_uninstall(request, around), done="uninstalled")
