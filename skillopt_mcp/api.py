@@ -43,7 +43,7 @@ from skillopt_mcp.core.calls import Call, Reply, Role, Rollout, Usage
 from skillopt_mcp.core.errors import BadInput, Stopped
 from skillopt_mcp.core.judging import Score
 from skillopt_mcp.core.next_step import NextStep
-from skillopt_mcp.core.note_texts import describe_note, warn_unanswered
+from skillopt_mcp.core.notes import describe_note, warn_unanswered
 from skillopt_mcp.core.results import Evaluated, Replayed, TasksAdded
 from skillopt_mcp.core.runs import Run
 from skillopt_mcp.core.skills import Skill, SplitCounts, short

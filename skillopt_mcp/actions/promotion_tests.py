@@ -32,8 +32,7 @@ from skillopt_mcp.core.candidates import GATE, ON_TOP, Candidate, NewCandidate, 
 from skillopt_mcp.core.errors import BadInput, Busy, NotFound, Refused
 from skillopt_mcp.core.evidence import Standing
 from skillopt_mcp.core.next_step import NextStep
-from skillopt_mcp.core.note_texts import note_unanswered
-from skillopt_mcp.core.notes import Note
+from skillopt_mcp.core.notes import Note, note_unanswered
 from skillopt_mcp.core.results import Evaluated, Foreseen, PowerRow, Replayed
 from skillopt_mcp.core.runs import Run
 from skillopt_mcp.core.skills import DocumentVersion, Skill, SkillFile, SkillFiles, is_memory, short

@@ -22,7 +22,7 @@ from skillopt_mcp.core.candidates import GATE, Candidate, candidate_id, rolled_b
 from skillopt_mcp.core.errors import BadInput, Busy, Refused
 from skillopt_mcp.core.evidence import ACCEPTED
 from skillopt_mcp.core.next_step import NextStep
-from skillopt_mcp.core.note_texts import describe_note, note_unanswered
+from skillopt_mcp.core.notes import describe_note, note_unanswered
 from skillopt_mcp.core.results import Proposed, WorkEstimate
 from skillopt_mcp.core.runs import DiscardedEdit, Run
 from skillopt_mcp.core.skills import Skill, SkillFiles

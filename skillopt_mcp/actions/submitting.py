@@ -12,7 +12,7 @@ from skillopt_mcp.actions.promotion_tests import candidate_of_job, evaluate_cand
 from skillopt_mcp.actions.proposals import advance_proposal
 from skillopt_mcp.core.errors import BadInput, Busy, NotFound, SkillOptError
 from skillopt_mcp.core.next_step import NextStep
-from skillopt_mcp.core.note_texts import describe_note
+from skillopt_mcp.core.notes import describe_note
 from skillopt_mcp.core.results import Evaluated, Proposed, Submitted
 from skillopt_mcp.core.text import quoted
 from skillopt_mcp.training.progress import Notify, silent

@@ -12,7 +12,7 @@ from skillopt_mcp.backends.base import Backend
 from skillopt_mcp.backends.environment import Rolling
 from skillopt_mcp.backends.registry import open_backend
 from skillopt_mcp.core.errors import BackendError, BadInput
-from skillopt_mcp.core.note_texts import describe_note
+from skillopt_mcp.core.notes import describe_note
 from skillopt_mcp.core.text import counted, quoted
 from skillopt_mcp.prompts.loading import Prompts, load_prompts
 from skillopt_mcp.reports.export import check_folder

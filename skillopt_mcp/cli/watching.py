@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Protocol, Self
 
 from skillopt_mcp.core.candidates import GATE
-from skillopt_mcp.core.note_texts import warn_unanswered
+from skillopt_mcp.core.notes import warn_unanswered
 from skillopt_mcp.core.text import counted, escaped
 from skillopt_mcp.training.progress import WAIT
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from skillopt_mcp.core.text import counted
@@ -68,12 +68,7 @@ class Caps:
 
     def replaced_by(self, given: Caps) -> Caps:
         """Return these caps with those that are given in their places."""
-        return Caps(
-            self.calls if given.calls is None else given.calls,
-            self.tokens if given.tokens is None else given.tokens,
-            self.usd if given.usd is None else given.usd,
-            self.minutes if given.minutes is None else given.minutes,
-        )
+        return replace(self, **{name: value for name, value in asdict(given).items() if value is not None})
 
     def raised_for(self, need: Spent) -> Caps:
         """Return, for each cap that `need` is above, one that is at least twice as high; None for the others."""
@@ -88,13 +83,7 @@ class Caps:
     @property
     def options(self) -> str:
         """Return the options of the command line that give these caps; empty when there are none."""
-        given = (
-            f"--max-calls {self.calls}" if self.calls is not None else "",
-            f"--max-tokens {self.tokens}" if self.tokens is not None else "",
-            f"--max-usd {self.usd}" if self.usd is not None else "",
-            f"--max-minutes {self.minutes}" if self.minutes is not None else "",
-        )
-        return " ".join(filter(None, given))
+        return " ".join(f"--max-{name} {value}" for name, value in asdict(self).items() if value is not None)
 
     def describe_used(self, spent: Spent) -> str:
         """Return how much of each cap is used; empty without caps."""

@@ -1,8 +1,13 @@
-"""Note: a caveat of a result, as a code with numbers; `show` and the pages put it into words."""
+"""Notes: the caveats of results, as codes with numbers, and in words for a person."""
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Callable, Mapping
+
 from pydantic import BaseModel, ConfigDict, Field
+
+from skillopt_mcp.core.calls import Call, Reply
 
 
 class Note(BaseModel):
@@ -13,3 +18,74 @@ class Note(BaseModel):
     numbers: dict[str, float] = Field(default_factory=dict)
     ids: list[str] = Field(default_factory=list)
     advice: str = ""
+
+
+_IDS = " ({ids})"
+_TEXTS = {
+    "alike": "{n} of the tasks have nearly the prompt of another one with another answer" + _IDS,
+    "duplicate": "{n} of the tasks have the prompt of another one" + _IDS,
+    "duplicates": "{n} of the tasks are there already",
+    "empty_splits": "no task is in {ids}",
+    "fails_reference": "the judges of {n} of the tasks fail the answer that they expect" + _IDS,
+    "few_held_out": "{n} of the tasks are held out; {enough} or more can prove small gains",
+    "leak": "{n} of the tasks have nearly the prompt of one in another split" + _IDS,
+    "live_changed": "the live files of {ids} are not what the last change left: edited since, or the store is older",
+    "live_unreadable": "the live files of {ids} cannot be read",
+    "near_duplicate": "{n} of the tasks have nearly the prompt of another one" + _IDS,
+    "near_train_tasks": "{n} of {of} held-out tasks have nearly the prompt of a train task",
+    "never_opened": "the skill was opened in no attempt: nothing was compared",
+    "passes_empty": "the judges of {n} of the tasks pass an empty answer" + _IDS,
+    "passes_parrot": "the judges of {n} of the tasks pass the prompt as an answer" + _IDS,
+    "promotion_unfinished": "promotion {ids} is not finished: the next use of the store finishes or undoes it",
+    "rows_unchecked": "the rows were not checked",
+    "shape_only": "the judges of {n} of the tasks look at the form of an answer alone, which promotes nothing" + _IDS,
+    "unanswered": "{n} of the first {of} answers {ids}: {advice}",
+    "unchecked": "{n} tasks were not checked: skillopt-mcp tasks check",
+    "waiting": "{n} of the tasks are in train, whatever split they asked for, until a person has looked at them",
+    "unknown_environment": "the environments that score {n} of the tasks are not installed" + _IDS,
+}
+
+WITHOUT = {
+    "truncated": "cut off", "refusal": "refused", "empty": "empty", "timeout": "timed out",
+    "malformed": "could not be read", "context_too_long": "too long for the model", "internal": "given up",
+}  # fmt: skip
+"""What became of an attempt that its target left without an answer."""
+# Where the words of the backend may repeat a held-out task.
+_ADVICE = {"refusal": "reword the tasks, or leave them out", "internal": "do one of the tasks by hand to see why"}
+_WARNED = 3
+
+
+def note_unanswered(faults: Mapping[str, tuple[int, str]]) -> list[Note]:
+    """The notes of how many of a target's answers are missing by faults of its own, and what to do.
+
+    `faults` are the number of answers, and the backend's words on one of them, by fault ("": an answer came).
+    """
+    numbers = {"of": sum(n for n, _ in faults.values())}
+    return [
+        Note(code="unanswered", numbers={"n": n, **numbers}, ids=[WITHOUT[fault]], advice=_ADVICE.get(fault, words))
+        for fault, (n, words) in faults.items()
+        if fault in WITHOUT
+    ]
+
+
+def warn_unanswered(warn: Callable[[str], None]) -> Callable[[Call, Reply], None]:
+    """A callback of replies that warns of a fault of the target's own when it has come three times."""
+    n_of = Counter[str]()
+
+    def on_reply(call: Call, reply: Reply) -> None:
+        fault = reply.fault or ""
+        n_of[fault] += call.stage == "rollout"
+        if call.stage == "rollout" and n_of[fault] == _WARNED:
+            for note in note_unanswered({fault: (_WARNED, reply.text), "": (n_of.total() - _WARNED, "")}):
+                warn(describe_note(note))
+
+    return on_reply
+
+
+def describe_note(note: Note) -> str:
+    """Return a note as a sentence without its full stop; one whose code is unknown by its code."""
+    numbers = {name: f"{value:,g}" for name, value in note.numbers.items()}
+    ids = ", ".join(note.ids)
+    if note.code not in _TEXTS:
+        return f"{note.code}: {', '.join([*(f'{name} {value}' for name, value in numbers.items()), *note.ids])}"
+    return _TEXTS[note.code].format(ids=ids, advice=note.advice, **numbers)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Literal
 
 from skillopt_mcp.core.evidence import TestReport, Verdict
-from skillopt_mcp.core.note_texts import WITHOUT
+from skillopt_mcp.core.notes import WITHOUT
 from skillopt_mcp.core.results import Foreseen, UnitRow
 from skillopt_mcp.core.text import counted, escaped
 

@@ -27,10 +27,13 @@ class Detail(BaseModel):
     n_left_out: int = 0
 
 
-class CandidateRow(BaseModel):
+class _Row(BaseModel):
+    model_config = ConfigDict(frozen=True)
+
+
+class CandidateRow(_Row):
     """One candidate of a skill; `held`: the guard wants a person to look first."""
 
-    model_config = ConfigDict(frozen=True)
     id: str
     standing: CandidateStanding
     verdict: str | None
@@ -39,28 +42,25 @@ class CandidateRow(BaseModel):
     version: str
 
 
-class Permitted(BaseModel):
+class Permitted(_Row):
     """A standing permission; `simulated`: evidence from a simulation is enough."""
 
-    model_config = ConfigDict(frozen=True)
     given_by: str
     simulated: bool
 
 
-class ApprovalRow(BaseModel):
+class ApprovalRow(_Row):
     """An unused approval of a candidate, or of a rollback to a version (`id`)."""
 
-    model_config = ConfigDict(frozen=True)
     id: str
     kind: PromotionKind
     login: str
     at: str
 
 
-class RunState(BaseModel):
+class RunState(_Row):
     """One run of a skill."""
 
-    model_config = ConfigDict(frozen=True)
     id: str
     status: str
 
@@ -109,10 +109,9 @@ class CandidateDetail(Detail):
     edits: list[EditOutcome]
 
 
-class ServedRow(BaseModel):
+class ServedRow(_Row):
     """A model as its vendor names it (`gpt-5-2026-08-01/fp_abc`), and in which role it answered `n` times."""
 
-    model_config = ConfigDict(frozen=True)
     role: str
     name: str
     n: int
@@ -149,10 +148,9 @@ class TrajectoryDetail(Detail):
     erased_at: str | None = None
 
 
-class FileRow(BaseModel):
+class FileRow(_Row):
     """One file of a version."""
 
-    model_config = ConfigDict(frozen=True)
     path: str
     n_bytes: int
     executable: bool

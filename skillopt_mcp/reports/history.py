@@ -11,7 +11,6 @@ from skillopt_mcp.core.results import History, HistoryRow
 from skillopt_mcp.core.skills import Skill, short
 from skillopt_mcp.documents.diffs import unified_diff
 from skillopt_mcp.reports.listing import skill_row
-from skillopt_mcp.store.tasks import Retirement
 from skillopt_mcp.workspace.skill_folders import handle
 from skillopt_mcp.workspace.workspace import Workspace
 
@@ -32,7 +31,10 @@ def history(workspace: Workspace, skill: str) -> History:
         for each in workspace.store.promotions.list_promotions(tracked.id)
     ]
     gone = workspace.store.retirements.list_retired(tracked.id).values()
-    retired = [_retired(each) for each in gone if not (workspace.is_agents and each.split == "test")]
+    retired = [
+        f"{each.at} task '{each.name}' ({each.split}){f': {each.reason}' if each.reason else ''}"
+        for each in gone if not (workspace.is_agents and each.split == "test")
+    ]  # fmt: skip
     return History(
         skill=tracked.name, rows=rows, retired=retired[::-1],
         declined=declined_changes(workspace, tracked.id),
@@ -54,20 +56,14 @@ def _undo(workspace: Workspace, skill: Skill, last: HistoryRow) -> NextStep:
     return NextStep(action="rollback_skill", arguments=arguments, why="undoes the last change")
 
 
-def _retired(retirement: Retirement) -> str:
-    reason = f": {retirement.reason}" if retirement.reason else ""
-    return f"{retirement.at} task '{retirement.name}' ({retirement.split}){reason}"
-
-
 def diff_versions(workspace: Workspace, skill: str, old: str | None = None, new: str | None = None) -> str:
     """Return the unified diff between two versions; by default from the last promotion's parent to the live file."""
     tracked = workspace.kept(skill)
     store = workspace.store
     new_id = store.skills.get_version(tracked.id, new).id if new else tracked.live_version
+    changes = store.promotions.list_promotions(tracked.id)
+    old_id = changes[0].from_version if changes else tracked.live_version
     if old:
         old_id = store.skills.get_version(tracked.id, old).id
-    else:
-        changes = store.promotions.list_promotions(tracked.id)
-        old_id = changes[0].from_version if changes else tracked.live_version
     files = (store.skills.get_files(tracked.id, old_id), store.skills.get_files(tracked.id, new_id))
     return unified_diff(*files, tracked.name)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 
 from pydantic import JsonValue
 
@@ -18,7 +18,7 @@ from skillopt_mcp.core.edits import UNSHOWN, Edit
 from skillopt_mcp.core.errors import NotFound
 from skillopt_mcp.core.next_step import NextStep
 from skillopt_mcp.core.results import EditOutcome
-from skillopt_mcp.core.skills import Skill, SplitCounts, short
+from skillopt_mcp.core.skills import Skill, SkillRow, short
 from skillopt_mcp.core.text import counted, quoted, shown
 from skillopt_mcp.documents.diffs import unified_diff
 from skillopt_mcp.documents.lint import introduced
@@ -70,7 +70,7 @@ class Thing:
     text: str
     detail: Detail | None
     next_step: Callable[[Consent], Step]
-    run: RunFacts | None = None
+    facts: SkillRow | RunFacts | None = None
 
 
 def inspect(workspace: Workspace, id: str, cursor: str | None = None, consent: Consent = Consent.STANDING) -> Inspected:
@@ -136,23 +136,15 @@ def _with_skill(workspace: Workspace, id: str) -> str:
 def _skill(workspace: Workspace, name: str, n: int | None) -> Thing:
     skill = workspace.kept(name)  # before a store would be made
     store = workspace.store
-    trouble = workspace.trouble(skill)
+    row, trouble = skill_row(workspace, skill), workspace.trouble(skill)
     skill = store.skills.get_skill(skill.id)  # as it is on disk now, where it can be read
     permission = store.permissions.get(skill.id)
     runs = store.runs.list_runs(skill.id)[::-1]
     candidates, changes = store.candidates.list_candidates(skill.id)[::-1], store.promotions.list_promotions(skill.id)
-    n_trajectories, n_new = store.trajectories.count_trajectories(skill.id)
     detail = SkillDetail(
-        name=skill.name,
-        path=skill.path,
-        live_version=short(skill.live_version),
-        best_version=short(skill.best_version) if skill.best_version else None,
+        **{each.name: getattr(row, each.name) for each in fields(row) if each.name in SkillDetail.model_fields},
         unproven=_is_unproven(workspace, skill.id, skill.live_version),
-        promotable=workspace.root_of(skill) is not None,
-        splits=SplitCounts(**store.tasks.count_tasks(skill.id)),
         n_retired=len(store.retirements.list_retired(skill.id)),
-        n_trajectories=n_trajectories,
-        n_new=n_new,
         permission=Permitted(given_by=permission.granted_by, simulated=permission.simulated) if permission else None,
         approvals=_approvals(workspace, skill.id),
         n_candidates=len(candidates),
@@ -160,13 +152,8 @@ def _skill(workspace: Workspace, name: str, n: int | None) -> Thing:
         runs=[RunState(id=run.id, status=run.status) for run in runs[:n]],
         unscored=[f"trajectory:{each}" for each in store.trajectories.list_unscored(skill.id, SHOWN)],
     )
-    return Thing(
-        name,
-        "skill",
-        shown("\n".join(_skill_lines(workspace, skill, detail, trouble))),
-        detail,
-        lambda _: skill_row(workspace, workspace.kept(name)).next_step,
-    )
+    text = shown("\n".join(_skill_lines(workspace, skill, detail, trouble)))
+    return Thing(name, "skill", text, detail, lambda _: row.next_step, row)
 
 
 def _skill_lines(workspace: Workspace, skill: Skill, detail: SkillDetail, trouble: str) -> list[str]:
@@ -293,26 +280,18 @@ def _version(workspace: Workspace, id: str, name: str, version: str) -> Thing:
     label = _label(unproven=detail.unproven)
     origin = f"{found.origin} {found.created_at}, parent {detail.parent or 'none'}{label}"
     head = f"version {found.id} of '{skill.name}' ({origin})"
-    return Thing(
-        id,
-        "version",
-        shown(f"{head}\n\n{files.text}"),
-        detail,
-        lambda consent: _step_of_version(workspace, skill, found.id, consent),
-    )
 
+    def step(consent: Consent) -> Step:
+        """What is to be done with its candidate, where it has one."""
+        if detail.live:
+            return NextStep(action="inspect", arguments={"id": handle(workspace.store, skill)}, why="it is live")
+        made = [each for each in workspace.store.candidates.list_candidates(skill.id) if each.version_id == found.id]
+        if made:
+            of_live = [each for each in made if each.base_version == skill.live_version]
+            return next_step(workspace, (of_live or made)[-1], consent)
+        return restore_version(workspace, skill, found.id) if found.origin == "recorded" else None
 
-def _step_of_version(workspace: Workspace, skill: Skill, version: str, consent: Consent) -> Step:
-    """What to do with a version: what is to be done with its candidate, where it has one."""
-    if version == skill.live_version:
-        return NextStep(action="inspect", arguments={"id": handle(workspace.store, skill)}, why="it is live")
-    made = [each for each in workspace.store.candidates.list_candidates(skill.id) if each.version_id == version]
-    of_live = [each for each in made if each.base_version == skill.live_version]
-    if made:
-        return next_step(workspace, (of_live or made)[-1], consent)
-    if workspace.store.skills.get_version(skill.id, version).origin == "recorded":
-        return restore_version(workspace, skill, version)
-    return None
+    return Thing(id, "version", shown(f"{head}\n\n{files.text}"), detail, step)
 
 
 def _is_unproven(workspace: Workspace, skill_id: int, version: str) -> bool:

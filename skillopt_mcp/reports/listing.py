@@ -15,7 +15,7 @@ from skillopt_mcp.actions.next_steps import skill_states
 from skillopt_mcp.core.advice import advise
 from skillopt_mcp.core.candidates import GATE, Promotion
 from skillopt_mcp.core.errors import BadSkill
-from skillopt_mcp.core.next_step import NextStep, SkillState
+from skillopt_mcp.core.next_step import NextStep
 from skillopt_mcp.core.skills import PromotedAway, Skill, SkillRow, SplitCounts, short
 from skillopt_mcp.store.files import is_locked
 from skillopt_mcp.store.pending import Pending
@@ -140,34 +140,33 @@ def skill_rows(workspace: Workspace, skills: Sequence[Skill], roots: Sequence[Pa
     unseen = store.promotions.list_unseen()
     rows = list[SkillRow]()
     for skill in skills:
-        name = skill.path if n_named[skill.name] > 1 or skill.name.startswith("-") else skill.name
-        problem = shortened(problems.get(skill.id, ""), TROUBLE_BYTES)
-        state = replace(states[skill.id], skill=name, problem=problem, is_gone=bool(problem) and is_nowhere(skill.path))
-        run = state.stopped_run
-        state = replace(state, is_running=run is not None and is_locked(store.locks_path, run))
-        rows.append(_row(workspace, skill, state, roots, _away(workspace, skill, unseen.get(skill.id, []))))
+        state, problem = states[skill.id], shortened(problems.get(skill.id, ""), TROUBLE_BYTES)
+        row = SkillRow(
+            name=skill.name,
+            path=skill.path,
+            tracked=True,
+            live_version=short(skill.live_version),
+            best_version=short(skill.best_version) if skill.best_version else None,
+            splits=SplitCounts(train=state.n_train, val=state.n_val, test=state.n_test),
+            n_trajectories=state.n_trajectories,
+            n_new=state.n_new,
+            n_unscored=state.n_unscored,
+            open_candidates=state.n_candidates,
+            approved=list(state.approved),
+            promotable=workspace.root_at(skill.path, roots) is not None,
+            away=_away(workspace, skill, unseen.get(skill.id, [])),
+            next_step=advise(
+                replace(
+                    state,
+                    skill=skill.path if n_named[skill.name] > 1 or skill.name.startswith("-") else skill.name,
+                    problem=problem,
+                    is_gone=bool(problem) and is_nowhere(skill.path),
+                    is_running=state.stopped_run is not None and is_locked(store.locks_path, state.stopped_run),
+                )
+            ),
+        )
+        rows.append(row)
     return rows
-
-
-def _row(
-    workspace: Workspace, skill: Skill, state: SkillState, roots: Sequence[Path], away: PromotedAway | None
-) -> SkillRow:
-    return SkillRow(
-        name=skill.name,
-        path=skill.path,
-        tracked=True,
-        live_version=short(skill.live_version),
-        best_version=short(skill.best_version) if skill.best_version else None,
-        splits=SplitCounts(train=state.n_train, val=state.n_val, test=state.n_test),
-        n_trajectories=state.n_trajectories,
-        n_new=state.n_new,
-        n_unscored=state.n_unscored,
-        open_candidates=state.n_candidates,
-        approved=list(state.approved),
-        promotable=workspace.root_at(skill.path, roots) is not None,
-        away=away,
-        next_step=advise(state),
-    )
 
 
 def promoted_away(workspace: Workspace) -> dict[str, PromotedAway]:

@@ -23,8 +23,7 @@ from skillopt_mcp.core import tracing
 from skillopt_mcp.core.budgets import Caps
 from skillopt_mcp.core.calls import Call, Fault, Reply
 from skillopt_mcp.core.errors import SkillOptError, Stopped
-from skillopt_mcp.core.note_texts import describe_note
-from skillopt_mcp.core.notes import Note
+from skillopt_mcp.core.notes import Note, describe_note
 from skillopt_mcp.core.results import SkillList
 from skillopt_mcp.server import app as watching
 from skillopt_mcp.server import tools

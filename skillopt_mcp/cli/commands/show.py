@@ -12,13 +12,13 @@ from skillopt_mcp.cli.command import Arg, Command, Flag, WrongUsage, command
 from skillopt_mcp.cli.commands.skills import show_away
 from skillopt_mcp.cli.reports import show_units
 from skillopt_mcp.cli.terminal import Terminal
+from skillopt_mcp.core.skills import SkillRow
 from skillopt_mcp.core.text import counted
 from skillopt_mcp.reports.details import PromotionTest
 from skillopt_mcp.reports.export import export_run, export_version
 from skillopt_mcp.reports.history import history
 from skillopt_mcp.reports.inspecting import SHOWN, look_up
-from skillopt_mcp.reports.listing import skill_row
-from skillopt_mcp.reports.run_report import RunList, RunRow, describe_run, figures_of, list_runs
+from skillopt_mcp.reports.run_report import RunFacts, RunList, RunRow, describe_run, figures_of, list_runs
 from skillopt_mcp.workspace.costs import price_cell
 from skillopt_mcp.workspace.runs import evaluation_step, step_row
 from skillopt_mcp.workspace.skill_folders import known, version_named
@@ -55,24 +55,23 @@ class Show(Command):
                 terminal.require_viewer(f"show {thing.id}")
             step = thing.next_step(Consent.PERSON)
             found: dict[str, Any] = {"id": self.id, "kind": thing.kind, "text": thing.text, "next_step": step}
-            if thing.kind == "skill":
+            if isinstance(thing.facts, SkillRow):
+                self._away = thing.facts.away
                 self._past, self._runs = history(workspace, self.id), list_runs(workspace, self.id)
-                skill = workspace.kept(self.id)
-                self._away = skill_row(workspace, skill).away
                 if terminal.is_watched:
-                    workspace.store.promotions.note_seen(skill.id)
+                    workspace.store.promotions.note_seen(workspace.kept(self.id).id)
                 found |= {
                     "history": self._past.model_dump(mode="json"),
                     "runs": self._runs.model_dump(mode="json")["runs"],
                 }
-            if thing.run:
-                run = thing.run.run
+            if isinstance(thing.facts, RunFacts):
+                run = thing.facts.run
                 if not terminal.is_json:
                     self._test = evaluation_step(workspace, run)
-                    return found | {"text": describe_run(workspace, thing.run, terminal.width)}
-                steps = [step_row(step).model_dump(mode="json") for step in thing.run.records]
+                    return found | {"text": describe_run(workspace, thing.facts, terminal.width)}
+                steps = [step_row(step).model_dump(mode="json") for step in thing.facts.records]
                 answering = [asdict(each) for each in run.answering]
-                return found | {"steps": steps, "answering": answering, "run": figures_of(workspace, thing.run)}
+                return found | {"steps": steps, "answering": answering, "run": figures_of(workspace, thing.facts)}
             if isinstance(thing.detail, PromotionTest):
                 self._units = thing.detail.units
             if thing.detail:

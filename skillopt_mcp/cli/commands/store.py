@@ -10,7 +10,7 @@ from skillopt_mcp.admin.verify import Verified, verify_store
 from skillopt_mcp.cli.command import YES, Arg, Command, Flag, command
 from skillopt_mcp.cli.terminal import Terminal
 from skillopt_mcp.cli.watching import working
-from skillopt_mcp.core.note_texts import describe_note
+from skillopt_mcp.core.notes import describe_note
 from skillopt_mcp.core.text import counted
 
 if TYPE_CHECKING:

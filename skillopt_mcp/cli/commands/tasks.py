@@ -28,7 +28,7 @@ from skillopt_mcp.cli.command import SKILL, YES, Arg, Command, Flag, WrongUsage,
 from skillopt_mcp.cli.terminal import Terminal
 from skillopt_mcp.core.errors import BadInput, Refused
 from skillopt_mcp.core.judging import judge_json
-from skillopt_mcp.core.note_texts import describe_note
+from skillopt_mcp.core.notes import describe_note
 from skillopt_mcp.core.results import TasksAdded
 from skillopt_mcp.core.tasks import SPLITS, Task
 from skillopt_mcp.core.text import counted
