@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from functools import partial
 from html import escape
 from statistics import fmean
 
@@ -136,7 +135,12 @@ def gather(workspace: Workspace, name: str, texts: TextBudget | None = None) -> 
     if tested:
         served += served_rows(workspace, tested.id)
         spend += account(store, tested.id).table if tested.id not in {each.test for each in spend} else []
-    past = history(workspace, skill.path)
+    past, steps = history(workspace, skill.path), list[NextStep | None]()
+    if not is_running:
+        steps = [resume_step(workspace, run) if run else None]
+        if not candidate and steps == [None]:
+            steps = [skill_row(workspace, skill).next_step]
+        steps += [next_step(workspace, candidate, Consent.PERSON)] if candidate else []
     return Facts(
         id=tested.id if tested else candidate.id if candidate else run.id if run else skill.name,
         skill=skill,
@@ -154,7 +158,7 @@ def gather(workspace: Workspace, name: str, texts: TextBudget | None = None) -> 
         spend=tuple(spend),
         answered_by=tuple(dict.fromkeys(f"{each.role} {each.name}" for each in served)),
         lineage=tuple(past.rows),
-        steps=() if is_running else tuple(_steps(workspace, skill, candidate, run)),
+        steps=tuple(filter(None, steps)),
         undo=past.next_step,
         versions=_versions(skill, candidate, row, run),
     )  # fmt: skip
@@ -258,19 +262,6 @@ def _diff(
         yield DiffLine(text, *origin.get(f"{line[:1]}{line[1:].strip()}", ()))
 
 
-# What to do, versions
-
-
-def _steps(workspace: Workspace, skill: Skill, candidate: Candidate | None, run: Run | None) -> Iterator[NextStep]:
-    """Yield what to do next."""
-    if run and (step := resume_step(workspace, run)):
-        yield step
-    elif not candidate:
-        yield skill_row(workspace, skill).next_step
-    if candidate and (step := next_step(workspace, candidate, Consent.PERSON)):
-        yield step
-
-
 def _versions(skill: Skill, candidate: Candidate | None, row: TestRow | None, run: Run | None) -> dict[str, str]:
     """Return the names by which all of it comes about again."""
     named = {"live": skill.live_version, "best": skill.best_version}
@@ -298,20 +289,20 @@ class SkillFacts:
 
 def gather_skills(workspace: Workspace) -> list[SkillFacts]:
     """Return all tracked skills."""
-    skills = workspace.store.skills.list_listed() if workspace.is_made else []
-    return list(map(partial(_skill, workspace), skills, skill_rows(workspace, skills, workspace.roots())))
-
-
-def _skill(workspace: Workspace, skill: Skill, row: SkillRow) -> SkillFacts:
-    store, verdict, candidates = workspace.store, "", workspace.store.candidates.list_candidates(skill.id)
-    for each in reversed(candidates):
-        if decision := latest_decision(workspace, each):
-            verdict = visible_verdict(workspace, each, decision) or ""
-            break
-    held = [
-        each.id
-        for each in candidates
-        if each.findings and short(each.base_version) == row.live_version != short(each.version_id)
-    ]
-    begun = (gather_run(workspace, store.runs.get_run(id)) for id, _ in store.runs.list_running(skill.id))
-    return SkillFacts(row, verdict, tuple(held), next((run for run in begun if run.progress), None))
+    if not workspace.is_made:
+        return []
+    store, found = workspace.store, list[SkillFacts]()
+    skills = store.skills.list_listed()
+    for skill, row in zip(skills, skill_rows(workspace, skills, workspace.roots()), strict=True):
+        candidates = store.candidates.list_candidates(skill.id)
+        decided = ((each, latest_decision(workspace, each)) for each in reversed(candidates))
+        last = next((pair for pair in decided if pair[1]), None)
+        held = [
+            each.id
+            for each in candidates
+            if each.findings and short(each.base_version) == row.live_version != short(each.version_id)
+        ]
+        begun = (gather_run(workspace, store.runs.get_run(id)) for id, _ in store.runs.list_running(skill.id))
+        running = next((run for run in begun if run.progress), None)
+        found.append(SkillFacts(row, (visible_verdict(workspace, *last) if last else None) or "", tuple(held), running))
+    return found

@@ -57,6 +57,7 @@ from skillopt_mcp.workspace.workspace import Workspace
 
 SHOWN = 20
 VERSIONS_SHOWN = 8
+_UNPROVEN = ", UNPROVEN: a person adopted it without proof"
 
 Step = NextStep | None
 
@@ -172,7 +173,7 @@ def _skill_lines(workspace: Workspace, skill: Skill, detail: SkillDetail, troubl
             f"a {last.kind} to version {version} was interrupted; it ends once the files can be read and written"
         )
     lines += [
-        f"live version {detail.live_version}{_label(unproven=detail.unproven)}; see it with "
+        f"live version {detail.live_version}{_UNPROVEN if detail.unproven else ''}; see it with "
         f"{detail.name}@{detail.live_version}",
         f"tasks: {', '.join(f'{split} {n}' for split, n in asdict(detail.splits).items())}{removed}",
         f"standing permission: {given}",
@@ -277,8 +278,9 @@ def _version(workspace: Workspace, id: str, name: str, version: str) -> Thing:
         unproven=_is_unproven(workspace, skill.id, found.id),
         files=[FileRow(path=each.path, n_bytes=len(each.content), executable=each.executable) for each in files.files],
     )
-    label = _label(unproven=detail.unproven)
-    origin = f"{found.origin} {found.created_at}, parent {detail.parent or 'none'}{label}"
+    origin = (
+        f"{found.origin} {found.created_at}, parent {detail.parent or 'none'}{_UNPROVEN if detail.unproven else ''}"
+    )
     head = f"version {found.id} of '{skill.name}' ({origin})"
 
     def step(consent: Consent) -> Step:
@@ -301,10 +303,6 @@ def _is_unproven(workspace: Workspace, skill_id: int, version: str) -> bool:
     return verdicts[:1] == [UNPROVEN]
 
 
-def _label(*, unproven: bool) -> str:
-    return ", UNPROVEN: a person adopted it without proof" if unproven else ""
-
-
 # A candidate
 
 
@@ -321,16 +319,11 @@ def _candidate(workspace: Workspace, id: str) -> Thing:
     edits = store.candidates.list_edits(id)
     approvals = [each for each in _approvals(workspace, skill.id) if each.id == id]
     detail = CandidateDetail(
-        id=id,
+        **row.model_dump(),
         skill=skill.name,
-        base=row.base,
-        version=row.version,
         origin=candidate.origin,
         run_id=candidate.run_id,
-        standing=row.standing,
-        verdict=row.verdict,
         reason="" if workspace.is_agents or not decision else decision.reason,
-        held=row.held,
         approved=bool(approvals),
         declined=describe_declined(workspace, candidate),
         findings=list(candidate.findings),
@@ -357,12 +350,9 @@ def _candidate(workspace: Workspace, id: str) -> Thing:
         what = report.status if report.status == "applied" else f"{report.status}: {report.reason}: {report.detail}"
         lines.append(f"edit {report.index}: {edit.op} {edit.path}: {what}; from {describe_sources(edit)}")
     lines += [f"lint, new with it: {problem}" for problem in introduced(base, new, skill.name)]
+    text = shown("\n".join([*lines, "", unified_diff(base, new, skill.name)]))
     return Thing(
-        id,
-        "candidate",
-        shown("\n".join([*lines, "", unified_diff(base, new, skill.name)])),
-        detail,
-        lambda consent: next_step(workspace, store.candidates.get_candidate(id), consent),
+        id, "candidate", text, detail, lambda consent: next_step(workspace, store.candidates.get_candidate(id), consent)
     )
 
 
@@ -391,11 +381,6 @@ def _describe_attempts(ids: Sequence[str]) -> str:
 # A promotion test
 
 
-def promotion_test(workspace: Workspace, id: str) -> PromotionTest:
-    """What the store holds of a promotion test. Raises NotFound."""
-    return gather_test(workspace, _test_row(workspace, id))
-
-
 def gather_test(workspace: Workspace, row: TestRow) -> PromotionTest:
     """What the store holds of a promotion test, with its units."""
     store, test = workspace.store, stored_test(workspace.store, row)
@@ -417,7 +402,9 @@ def gather_test(workspace: Workspace, row: TestRow) -> PromotionTest:
 
 
 def _test(workspace: Workspace, id: str) -> Thing:
-    row = _test_row(workspace, id)
+    row = workspace.store.tests.find(id)
+    if row is None:
+        raise NotFound(f"no promotion test {quoted(id)}: use an id of evaluate_candidate, or begin it with submit_work")
     test, candidate, own_work = (
         gather_test(workspace, row),
         _tested_candidate(workspace, row),
@@ -454,13 +441,6 @@ def _test(workspace: Workspace, id: str) -> Thing:
 
     detail = None if workspace.is_agents else test
     return Thing(id, "test", shown("\n".join(lines)), detail, step)
-
-
-def _test_row(workspace: Workspace, id: str) -> TestRow:
-    row = workspace.store.tests.find(id)
-    if row is None:
-        raise NotFound(f"no promotion test {quoted(id)}: use an id of evaluate_candidate, or begin it with submit_work")
-    return row
 
 
 def _tested_candidate(workspace: Workspace, row: TestRow) -> Candidate | None:

@@ -6,7 +6,7 @@ from workshop import SEED, Place
 from benchmarks.host_agent import Agent
 from skillopt_mcp.actions.promotion_tests import evaluate_candidate
 from skillopt_mcp.actions.submitting import submit_work
-from skillopt_mcp.reports.inspecting import inspect, promotion_test
+from skillopt_mcp.reports.inspecting import gather_test, inspect
 from skillopt_mcp.workspace.workspace import Workspace
 
 
@@ -14,7 +14,7 @@ def test_a_decided_test_shows_a_person_what_its_verdict_rests_on(place: Place, w
     candidate = place.propose(workspace)
     found = evaluate_candidate(workspace, candidate).test
     assert found
-    test = promotion_test(workspace, found.test_id)
+    test = gather_test(workspace, workspace.store.tests.find(found.test_id))
     assert (test.report, test.candidate_id, test.evidence) == (found, candidate, "simulated")
     assert len(test.units) == found.units.seen
     assert [each.outcome for each in test.units].count("better") == found.units.better
@@ -32,7 +32,7 @@ def test_a_test_that_a_host_works_on_shows_how_far_it_is(place: Place, host: Wor
     agent, standing = Agent(SEED), begun(host, place.propose(host))
     id, n_seen = standing.job_id, list[int]()
     while standing.status == "work":
-        report = promotion_test(host, id).report
+        report = gather_test(host, host.store.tests.find(id)).report
         assert report.verdict is None
         n_seen.append(report.runs.base + report.runs.candidate)
         for item in standing.work:
@@ -41,4 +41,4 @@ def test_a_test_that_a_host_works_on_shows_how_far_it_is(place: Place, host: Wor
     assert n_seen == sorted(n_seen)
     assert n_seen[-1] > 0
     assert standing.evaluated
-    assert promotion_test(host, id).report == standing.evaluated.test
+    assert gather_test(host, host.store.tests.find(id)).report == standing.evaluated.test
