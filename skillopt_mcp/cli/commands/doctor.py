@@ -15,7 +15,6 @@ from skillopt_mcp.cli.terminal import Declined, Terminal
 from skillopt_mcp.core.text import counted
 from skillopt_mcp.store.pool import schema_folder
 from skillopt_mcp.workspace.callers import find_editor
-from skillopt_mcp.workspace.workspace import Workspace
 
 
 @command("doctor", example="doctor")
@@ -27,9 +26,15 @@ class Doctor(Command):
     def run(self, terminal: Terminal) -> Diagnosis:
         with terminal.workspace() as workspace:
             found = diagnose(workspace, self.backend)
-            for spec in self.backend:
-                if terminal.is_interactive and not terminal.is_json and not find_editor() and not found.checked[spec]:
-                    _remember(terminal, workspace, spec)
+            is_asked = terminal.is_interactive and not terminal.is_json and not find_editor()
+            for spec in self.backend if is_asked else ():
+                # A person says whether agents may use a backend that answers, unless they may already.
+                if not found.checked[spec] and describe_unremembered(workspace.store, spec):
+                    parts = resolve_spec(spec).parts
+                    terminal.note(f"'{spec}' is {', '.join(f'{name} {value}' for name, value in parts.items())}.")
+                    with suppress(Declined):
+                        terminal.ask("Remember it for agents?", yes=False)
+                        workspace.store.permissions.remember_backend(parts, spec, f"terminal ({workspace.login})")
             return found
 
     def show(self, result: Diagnosis, terminal: Terminal) -> None:
@@ -46,17 +51,6 @@ class Doctor(Command):
 
     def exit_code(self, result: Diagnosis) -> int:
         return 1 if result.problems else 0
-
-
-def _remember(terminal: Terminal, workspace: Workspace, spec: str) -> None:
-    """Ask a person whether agents may use a backend that answers, unless they may already."""
-    if not describe_unremembered(workspace.store, spec):
-        return
-    parts = resolve_spec(spec).parts
-    terminal.note(f"'{spec}' is {', '.join(f'{name} {value}' for name, value in parts.items())}.")
-    with suppress(Declined):
-        terminal.ask("Remember it for agents?", yes=False)
-        workspace.store.permissions.remember_backend(parts, spec, f"terminal ({workspace.login})")
 
 
 def _lines(found: Diagnosis) -> Iterator[str]:

@@ -60,9 +60,6 @@ class Evaluate(Sending):
         bool, Flag("make the candidate again on top of an edit of the live file; with --target, also test it")
     ] = False
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-
     def run(self, terminal: Terminal) -> Evaluated | Proposed | PlannedTest | BrokenOff:
         if self.rebase:
             with terminal.workspace() as workspace:

@@ -43,7 +43,6 @@ from skillopt_mcp.cli.spending import (
 from skillopt_mcp.cli.terminal import Terminal
 from skillopt_mcp.cli.watching import Watch
 from skillopt_mcp.core.errors import BadInput, Busy, Refused, SkillOptError, Stopped, StoreError
-from skillopt_mcp.core.next_step import NextStep
 from skillopt_mcp.core.results import MemoryOutcome, Replayed
 from skillopt_mcp.core.runs import Run
 from skillopt_mcp.core.text import counted
@@ -266,7 +265,10 @@ class Replay(Sending):
                 f"{why}; afterwards continue it with: skillopt-mcp replay {shlex.quote(self.skill)} --resume"
             ) from None
         _export(terminal, workspace, run, out)
-        result = _for_simulation(advised(workspace, run.skill_id, result), label)
+        result = advised(workspace, run.skill_id, result)
+        if label and (step := result.next_step) and step.action == "promote_skill":
+            more = replace(step, arguments={**step.arguments, "simulated": True})
+            result = result.model_copy(update={"next_step": more})
         result = result.sealed() if terminal.is_agents else result
         used, config = account(workspace.store, run.id).summary, Config.of_run(run.config)
         self._spent = describe_price(used)
@@ -320,15 +322,6 @@ def _choices(annotation: object) -> Iterator[str]:
     """Yield the texts that a literal type, or a union of such, allows."""
     for part in get_args(annotation):
         yield from [part] if isinstance(part, str) else _choices(part)
-
-
-def _for_simulation(result: Replayed, label: str) -> Replayed:
-    """Return a result whose next step, where it is a promotion, accepts evidence of a simulation."""
-    step: NextStep | None = result.next_step
-    if label and step and step.action == "promote_skill":
-        more = replace(step, arguments={**step.arguments, "simulated": True})
-        return result.model_copy(update={"next_step": more})
-    return result
 
 
 def _show_verdict(result: Replayed | MemoryOutcome, label: str, terminal: Terminal) -> None:

@@ -36,7 +36,12 @@ class ListSkills(Command):
                 for row in rows:
                     if row.away:
                         workspace.store.promotions.note_seen(workspace.kept(row.path).id)
-        return {"skills": [_with_command(row) for row in rows]}
+        # What is next is a command for a person, who tracks a skill.
+        for n, row in enumerate(rows):
+            if not row.tracked and row.next_step.action == "record_trajectory":
+                step = NextStep(action="skills track", arguments={"folder": row.path}, why=row.next_step.why)
+                rows[n] = replace(row, next_step=step)
+        return {"skills": rows}
 
     def as_json(self, result: dict[str, Any]) -> dict[str, Any]:
         return {"skills": [asdict(row) for row in result["skills"]]}
@@ -171,14 +176,6 @@ class Forget(Command):
 
     def show(self, result: Forgotten, terminal: Terminal) -> None:
         terminal.say(f"{result.skill} is hidden; kept: {result.kept or 'its versions'}.")
-
-
-def _with_command(row: SkillRow) -> SkillRow:
-    """Return a row whose next step is the command that tracks it, where that is next."""
-    if row.tracked or row.next_step.action != "record_trajectory":
-        return row
-    step = NextStep(action="skills track", arguments={"folder": row.path}, why=row.next_step.why)
-    return replace(row, next_step=step)
 
 
 def show_away(name: str, away: PromotedAway, terminal: Terminal) -> None:
