@@ -10,7 +10,7 @@ from typing import NamedTuple, cast, get_args
 
 from skillopt_mcp.actions.next_steps import advise_skill, advise_test, bring_back, is_reason_to_promote, was_live
 from skillopt_mcp.core import limits
-from skillopt_mcp.core.advice import promotion
+from skillopt_mcp.core.advice import advise_promotion
 from skillopt_mcp.core.candidates import GATE, Approval, Candidate, NewCandidate, candidate_id, rolled_back
 from skillopt_mcp.core.edits import Applied, Edit, EditReport, Op, Patch
 from skillopt_mcp.core.errors import BadInput, Refused
@@ -186,7 +186,7 @@ def with_past(store: Store, result: Proposed, made: Candidate) -> Proposed:
         why = f"{made.id} was accepted before, and a person said no to it: ask what they want changed"
         step = NextStep(action="propose_edits", arguments=propose, why=why)
     elif verdict:
-        step = promotion(made.id, len(made.findings))
+        step = advise_promotion(made.id, len(made.findings))
     elif store.tests.list_of(made.skill_id, made.base_version, made.version_id):
         why = "it was proposed before, and its test has not decided"
         step = NextStep(action="evaluate_candidate", arguments={"candidate_id": made.id}, why=why)

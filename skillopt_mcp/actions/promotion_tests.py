@@ -25,7 +25,7 @@ from skillopt_mcp.backends.asking import Asker, Outstanding, run_or_wait
 from skillopt_mcp.backends.base import Backend, environment_name
 from skillopt_mcp.backends.programs import try_programs
 from skillopt_mcp.backends.spending import Budget
-from skillopt_mcp.core.advice import promotion
+from skillopt_mcp.core.advice import advise_promotion
 from skillopt_mcp.core.budgets import Caps, Spent
 from skillopt_mcp.core.calls import Call, Reply, Role, Rollout
 from skillopt_mcp.core.candidates import GATE, ON_TOP, Candidate, NewCandidate, candidate_id, edited_on_top
@@ -664,7 +664,7 @@ def _after(workspace: Workspace, candidate: Candidate, standing: Standing) -> Ne
     if candidate.version_id == skill.live_version:
         return None
     if standing.verdict and is_reason_to_promote(store, candidate, standing.verdict) and not is_rolled_back:
-        return promotion(candidate.id, len(candidate.findings))
+        return advise_promotion(candidate.id, len(candidate.findings))
     if standing.verdict == "better_here" and not workspace.is_agents:
         why = "better on these cases; of others nothing is proven"
         return NextStep.at_terminal("promote_skill", {"candidate_id": candidate.id, "unproven": True}, why)

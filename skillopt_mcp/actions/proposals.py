@@ -16,7 +16,7 @@ from skillopt_mcp.backends.asking import Asker, Outstanding, run_or_wait
 from skillopt_mcp.backends.base import Backend
 from skillopt_mcp.backends.spending import Budget
 from skillopt_mcp.backends.wrappers import judge_named
-from skillopt_mcp.core.advice import rebasing
+from skillopt_mcp.core.advice import advise_rebase
 from skillopt_mcp.core.calls import Call, Question, Role, Rollout
 from skillopt_mcp.core.candidates import GATE, Candidate, candidate_id, rolled_back
 from skillopt_mcp.core.errors import BadInput, Busy, Refused
@@ -377,5 +377,5 @@ def as_it_stands(workspace: Workspace, skill: Skill, result: Proposed) -> Propos
     if live == candidate.version_id:
         return result
     if live != candidate.base_version:
-        return result.model_copy(update={"next_step": rebasing(candidate.id)})
+        return result.model_copy(update={"next_step": advise_rebase(candidate.id)})
     return with_past(workspace.store, result, candidate)

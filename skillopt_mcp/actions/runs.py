@@ -301,7 +301,7 @@ def replay(
 
 def caps_of(workspace: Workspace, run: Run) -> Caps:
     """Return the caps that a run resumes under: those that it was given last, replaced by the workspace's."""
-    return run.caps.replaced_by(workspace.caps)
+    return run.caps.replace_given(workspace.caps)
 
 
 def run_reach(workspace: Workspace, run: Run) -> str:

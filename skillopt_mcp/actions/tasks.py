@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, cast
 from pydantic import BaseModel, ConfigDict
 
 from skillopt_mcp.core import limits
-from skillopt_mcp.core.advice import ENOUGH_SCORED, advise, reviewing
+from skillopt_mcp.core.advice import ENOUGH_SCORED, advise, advise_review
 from skillopt_mcp.core.calls import Call, Question, Reply
 from skillopt_mcp.core.commands import RegisteredCommand
 from skillopt_mcp.core.errors import BackendError, BadInput, NotFound, Refused
@@ -197,7 +197,7 @@ def _insert(workspace: Workspace, skill: str, plan: TaskPlan) -> TasksAdded:
         ],
         n_rejected=len(plan.rejected),
         splits=SplitCounts(**counts),
-        next_step=reviewing(handle(store, tracked), n_waiting) if waits and n_waiting else advise(state),
+        next_step=advise_review(handle(store, tracked), n_waiting) if waits and n_waiting else advise(state),
         notes=[Note(code="waiting", numbers={"n": n_waiting})] if waits and n_waiting else [],
     )
 

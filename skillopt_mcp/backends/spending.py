@@ -171,7 +171,7 @@ class Budget:
             f"the cap of {self.caps.minutes or 0:g} minutes (--max-minutes) is over before the end of a wait: "
             f"{asked}, and {spent.seconds / 60:.1f} minutes are used. Nothing that was answered is lost, and it goes "
             "on where it stopped, once that time has passed or under a higher cap",
-            self.caps.raised_for(spent.plus(seconds=asked.seconds)).options,
+            self.caps.raise_above(spent.plus(seconds=asked.seconds)).options,
         )
 
     def reached(self, spent: Spent, cost: Cost, failures: Failures = NO_FAILURES) -> CapReached:
@@ -184,5 +184,5 @@ class Budget:
         return CapReached(
             f"the cap of {cap} is reached, with {used}{failed}. Nothing that was answered is lost, and it goes on "
             "where it stopped under a higher cap",
-            self.caps.raised_for(need).options,
+            self.caps.raise_above(need).options,
         )

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 from skillopt_mcp.cli.command import ParsedCommand, WrongUsage, parse
-from skillopt_mcp.cli.streams import Unwritable, drop_output, open_streams, output, results_apart
+from skillopt_mcp.cli.streams import Unwritable, drop_output, open_streams, output, separate_results
 from skillopt_mcp.core.errors import SkillOptError
 from skillopt_mcp.core.text import quoted
 
@@ -51,7 +51,7 @@ def _run(arguments: Sequence[str]) -> int:
     try:
         parsed = parse(arguments)
         gc.enable()
-        with results_apart(whole=as_json):
+        with separate_results(whole=as_json):
             return _finish(parsed)
     except WrongUsage as error:
         return _failed(str(error), as_json=as_json, code=USAGE)

@@ -40,7 +40,7 @@ def results() -> TextIO:
 
 
 @contextmanager
-def results_apart(*, whole: bool = False) -> Iterator[None]:
+def separate_results(*, whole: bool = False) -> Iterator[None]:
     """Enter to run a command: what an environment, an adapter or a library prints meanwhile goes to stderr.
 
     With `whole` so does what their subprocesses and their C code write, which know standard output by its number.

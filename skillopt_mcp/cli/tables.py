@@ -13,7 +13,7 @@ _LEAST = 12
 _ON_ONE_LINE = str.maketrans("\n\t", "  ")
 
 
-def laid_out(
+def lay_out_table(
     columns: Sequence[str], rows: Sequence[Sequence[str]], width: int, n_long: int = 1
 ) -> tuple[str, list[str]]:
     """Return the head of a table and its lines: the last `n_long` columns are cut to fit, all others stay whole.
@@ -29,7 +29,7 @@ def laid_out(
     return _line(columns, widths), [_line(row, widths) for row in rows]
 
 
-def shortened_to(text: str, width: int) -> str:
+def shorten_to(text: str, width: int) -> str:
     """Return a text that takes at most `width` cells: prose is cut at its end, a word in its middle."""
     if cell_len(text) <= width:
         return text
@@ -55,7 +55,7 @@ def _widths(natural: Sequence[int], width: int, n_long: int) -> list[int] | None
 
 
 def _line(row: Sequence[str], widths: Sequence[int]) -> str:
-    cells = (shortened_to(cell, width) for cell, width in zip(row, widths, strict=True))
+    cells = (shorten_to(cell, width) for cell, width in zip(row, widths, strict=True))
     return GAP.join(cell + " " * (width - cell_len(cell)) for cell, width in zip(cells, widths, strict=True)).rstrip()
 
 
@@ -67,5 +67,5 @@ def _records(columns: Sequence[str], rows: Sequence[Sequence[str]], width: int, 
             name = f"{column}: " if column else ""
             room = width - cell_len(name) if n >= len(columns) - n_long else cell_len(cell)
             if cell:
-                lines.append(f"{name}{shortened_to(cell, max(room, _LEAST))}")
+                lines.append(f"{name}{shorten_to(cell, max(room, _LEAST))}")
     return lines

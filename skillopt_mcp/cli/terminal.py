@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 from skillopt_mcp.cli.streams import output, results
-from skillopt_mcp.cli.tables import laid_out
+from skillopt_mcp.cli.tables import lay_out_table
 from skillopt_mcp.core.errors import NotFound, Refused
 from skillopt_mcp.core.text import escaped
 from skillopt_mcp.store.files import ENVIRONMENT, check_store, store_path
@@ -113,12 +113,12 @@ class Terminal:
         records, or, of `brief`, these columns alone. Return whether all columns are shown.
         """  # fmt: skip
         rows = [[escaped(cell) for cell in row] for row in rows]
-        head, lines = laid_out(columns, rows, self.width, n_long)
+        head, lines = lay_out_table(columns, rows, self.width, n_long)
         is_whole = bool(head) or not brief
         if not is_whole:
             places = [columns.index(each) for each in brief if each in columns]
             cut = [[row[at] for at in places] for row in rows]
-            head, lines = laid_out([columns[at] for at in places], cut, self.width)
+            head, lines = lay_out_table([columns[at] for at in places], cut, self.width)
         if head:
             self.say(head, "bold")
         for line in lines:

@@ -23,23 +23,23 @@ def advise(state: SkillState) -> NextStep:
         action: Action = "skills move" if state.is_gone else "check"
         return NextStep(action=action, arguments={"old" if state.is_gone else "folder": skill}, why=state.problem)
     if candidate and candidate.accepted and not (candidate.is_declined or candidate.is_stale):
-        return promotion(candidate.id, candidate.n_findings)
+        return advise_promotion(candidate.id, candidate.n_findings)
     if state.open_job:
         why = f"{state.n_open} answers are open"
         return NextStep(action="submit_work", arguments={"job_id": state.open_job}, why=why)
     if candidate and not candidate.is_stale and candidate.accepted is None and state.n_held_out:
-        return evaluation(candidate)
+        return advise_evaluation(candidate)
     if state.stopped_run and state.is_running:
         return NextStep(action="inspect", arguments={"id": state.stopped_run}, why="it is running")
     if state.stopped_run:
-        return resuming(skill, state.stopped_run)
+        return advise_resume(skill, state.stopped_run)
     if state.n_scored < ENOUGH_SCORED and state.n_train < MIN_TRAIN:
         if state.n_unscored:
             why = f"{state.n_unscored} recorded attempts have no score"
             return NextStep(action="record_trajectory", arguments={"skill": skill}, why=why)
         return _tasks(state)
     if candidate and candidate.is_stale:
-        return rebasing(candidate.id)
+        return advise_rebase(candidate.id)
     if state.n_held_out < MIN_HELD_OUT:
         return _tasks(state)
     rollouts = 0 if state.n_scored >= ENOUGH_SCORED else min(state.n_train, ROLLOUTS)
@@ -50,24 +50,24 @@ def advise(state: SkillState) -> NextStep:
     return NextStep(action="propose_edits", arguments={"skill": skill, "rollouts": rollouts}, why=why)
 
 
-def resuming(skill: str, run_id: str, caps: Mapping[str, JsonValue] | None = None) -> NextStep:
+def advise_resume(skill: str, run_id: str, caps: Mapping[str, JsonValue] | None = None) -> NextStep:
     """Return how a run goes on, with the caps that it needs for that."""
     arguments = {"skill": skill, "resume": True, **(caps or {})}
     return NextStep(action="replay", arguments=arguments, why=f"{run_id} has stopped")
 
 
-def evaluation(candidate: CandidateState) -> NextStep:
+def advise_evaluation(candidate: CandidateState) -> NextStep:
     """Return the test of a candidate."""
     return NextStep(action="evaluate_candidate", arguments={"candidate_id": candidate.id}, why="not tested yet")
 
 
-def rebasing(candidate_id: str) -> NextStep:
+def advise_rebase(candidate_id: str) -> NextStep:
     """Return how the edits of a candidate are made again on what is live now."""
     arguments: dict[str, JsonValue] = {"candidate_id": candidate_id, "rebase": True}
     return NextStep.at_terminal("evaluate_candidate", arguments, "the live file has changed")
 
 
-def promotion(candidate_id: str, n_findings: int = 0) -> NextStep:
+def advise_promotion(candidate_id: str, n_findings: int = 0) -> NextStep:
     """Return the promotion of an accepted candidate; a person has to look at what the guard found in it."""
     arguments: dict[str, JsonValue] = {"candidate_id": candidate_id}
     if n_findings:
@@ -76,7 +76,7 @@ def promotion(candidate_id: str, n_findings: int = 0) -> NextStep:
     return NextStep(action="promote_skill", arguments=arguments, why="accepted")
 
 
-def reviewing(skill: str, n_waiting: int) -> NextStep:
+def advise_review(skill: str, n_waiting: int) -> NextStep:
     """Return how tasks that wait in train for a person are split."""
     why = f"{counted(n_waiting, 'task')} in train until a person has looked"
     return NextStep.at_terminal("tasks review", {"skill": skill}, why)
@@ -84,7 +84,7 @@ def reviewing(skill: str, n_waiting: int) -> NextStep:
 
 def _tasks(state: SkillState) -> NextStep:
     if state.n_waiting:
-        return reviewing(state.skill, state.n_waiting)
+        return advise_review(state.skill, state.n_waiting)
     why = f"too few tasks: {state.n_train} train, {state.n_held_out} held out"
     return NextStep(action="add_tasks", arguments={"skill": state.skill}, why=why)
 

@@ -66,11 +66,11 @@ class Caps:
             return f"{self.minutes:g} minutes (--max-minutes)"
         return None
 
-    def replaced_by(self, given: Caps) -> Caps:
+    def replace_given(self, given: Caps) -> Caps:
         """Return these caps with those that are given in their places."""
         return replace(self, **{name: value for name, value in asdict(given).items() if value is not None})
 
-    def raised_for(self, need: Spent) -> Caps:
+    def raise_above(self, need: Spent) -> Caps:
         """Return, for each cap that `need` is above, one that is at least twice as high; None for the others."""
         calls, tokens, usd, minutes = self.calls, self.tokens, self.usd, self.minutes
         return Caps(

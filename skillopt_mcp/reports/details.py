@@ -191,9 +191,9 @@ D = TypeVar("D", bound=Detail)
 M = TypeVar("M", bound=BaseModel)
 
 
-def with_hidden_shown(detail: M) -> M:
+def show_hidden_in(detail: M) -> M:
     """Return the fields with the hidden characters of all texts shown."""
-    return detail.model_copy(update={name: _with_hidden_shown(value) for name, value in detail})
+    return detail.model_copy(update={name: _show_hidden_value(value) for name, value in detail})
 
 
 def within(detail: D, n_bytes: int) -> D:
@@ -223,9 +223,9 @@ def json_bytes(detail: BaseModel) -> int:
     return len(json.dumps(detail.model_dump(), ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace"))
 
 
-def _with_hidden_shown(value: object) -> object:
+def _show_hidden_value(value: object) -> object:
     if isinstance(value, str):
         return shown(value)
     if isinstance(value, list):
-        return [_with_hidden_shown(each) for each in value]
-    return with_hidden_shown(value) if isinstance(value, BaseModel) else value
+        return [_show_hidden_value(each) for each in value]
+    return show_hidden_in(value) if isinstance(value, BaseModel) else value

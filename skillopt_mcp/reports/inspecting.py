@@ -38,7 +38,7 @@ from skillopt_mcp.reports.details import (
     TrajectoryDetail,
     VersionDetail,
     json_bytes,
-    with_hidden_shown,
+    show_hidden_in,
     within,
 )
 from skillopt_mcp.reports.listing import skill_row
@@ -97,7 +97,7 @@ def inspect(workspace: Workspace, id: str, cursor: str | None = None, consent: C
     if start or thing.detail is None:
         return page
     n_bytes = max(ANSWER_BYTES - json_bytes(page), LEAST_BYTES)
-    return page.model_copy(update={thing.kind: within(with_hidden_shown(thing.detail), n_bytes)})
+    return page.model_copy(update={thing.kind: within(show_hidden_in(thing.detail), n_bytes)})
 
 
 def look_up(workspace: Workspace, id: str, n: int | None = None) -> Thing:

@@ -209,7 +209,7 @@ def describe_run(workspace: Workspace, facts: RunFacts, width: int | None = None
         if hard is not None and soft is not None:
             scores = f"hard {hard:.3f}, soft {soft:.3f}"
             lines.append(f"scores on val are {facts.config.metric}; the base version had {scores}")
-        lines += _narrowed([_STEPS, *map(_step, facts.records)], _STEPS_SPARE, width)
+        lines += _narrow_table([_STEPS, *map(_step, facts.records)], _STEPS_SPARE, width)
     return "\n".join([*lines, "", *_usage(workspace, used, width)])
 
 
@@ -250,7 +250,7 @@ def describe_served(rows: Sequence[ServedRow]) -> list[str]:
 # Tables
 
 
-def _narrowed(table: Sequence[str], spare: Sequence[str], width: int | None) -> list[str]:
+def _narrow_table(table: Sequence[str], spare: Sequence[str], width: int | None) -> list[str]:
     """Return a table, head first, without as many of its spare columns as it takes to fit.
 
     A spare column begins with a blank and is as wide as its name; the lines of notes below a row stay as they are.
@@ -299,7 +299,7 @@ def _usage(workspace: Workspace, used: Account, width: int | None) -> list[str]:
     table = [_USED, *_usage_rows("the run", used.own)]
     for test_id, rows in used.tests:
         table += _usage_rows(f"test {test_id}", rows)
-    lines = _narrowed(table, _USED_SPARE, width)
+    lines = _narrow_table(table, _USED_SPARE, width)
     for test_id, _ in used.tests:
         decision = workspace.store.decisions.latest_in(test_id)
         verdict = f" ({decision.verdict})" if decision else ""

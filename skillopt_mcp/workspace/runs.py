@@ -6,7 +6,7 @@ import shlex
 from itertools import pairwise
 from typing import NamedTuple
 
-from skillopt_mcp.core.advice import resuming
+from skillopt_mcp.core.advice import advise_resume
 from skillopt_mcp.core.budgets import Cost
 from skillopt_mcp.core.next_step import NextStep
 from skillopt_mcp.core.results import StepRow
@@ -85,9 +85,9 @@ def resume_step(workspace: Workspace, run: Run) -> NextStep | None:
         store = workspace.store
         # A run that stopped at a cap has reported by which options its next call is within them.
         higher = store.runs.get_higher(run.id)
-        words = (higher or run.caps.raised_for(store.budgets.get_spent(run.id).plus(*Cost())).options).split()
+        words = (higher or run.caps.raise_above(store.budgets.get_spent(run.id).plus(*Cost())).options).split()
         caps = {option[2:].replace("-", "_"): value for option, value in zip(words[::2], words[1::2], strict=True)}
-        return resuming(name, run.id, caps)
+        return advise_resume(name, run.id, caps)
     if run.status != "running" or run.base_version != skill.live_version:
         return None
     if not any(map(is_host, (run.target, run.optimizer, run.judge))):

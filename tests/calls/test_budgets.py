@@ -197,9 +197,9 @@ def test_what_was_under_way_when_a_process_died_stays_charged(store: Store, tmp_
 
 def test_given_caps_stand_in_the_place_of_kept_ones() -> None:
     kept = Caps(calls=1, tokens=2, usd=3.0, minutes=4.0)
-    assert kept.replaced_by(NO_CAPS) == kept
-    assert kept.replaced_by(Caps(calls=9)) == replace(kept, calls=9)
-    assert NO_CAPS.replaced_by(kept) == kept
+    assert kept.replace_given(NO_CAPS) == kept
+    assert kept.replace_given(Caps(calls=9)) == replace(kept, calls=9)
+    assert NO_CAPS.replace_given(kept) == kept
 
 
 @given(
@@ -213,9 +213,9 @@ def test_raised_caps_hold_what_is_needed_and_name_no_other(
     calls: int | None, tokens: int | None, usd: float | None, minutes: float | None, need: Spent
 ) -> None:
     caps = Caps(calls, tokens, usd, minutes)
-    raised = caps.raised_for(need)
+    raised = caps.raise_above(need)
     assert (raised == NO_CAPS) == (caps.exceeded(need) is None)
-    assert caps.replaced_by(raised).exceeded(need) is None
+    assert caps.replace_given(raised).exceeded(need) is None
     words = raised.options.split()
     given = {
         name: (float if name in ("usd", "minutes") else int)(value)

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from skillopt_mcp.cli.tables import laid_out, shortened_to
+from skillopt_mcp.cli.tables import lay_out_table, shorten_to
 
 COLUMNS = ("id", "state", "target")
 ID = "r-0123456789ab"
@@ -13,7 +13,7 @@ CELLS = st.text(st.sampled_from("ab 漢\n"), max_size=40)
 
 
 def test_a_long_last_cell_is_cut_and_no_other_one() -> None:
-    _, lines = laid_out(COLUMNS, [(ID, "finished", SPEC), (ID, "open", "What is the sum of all open items?")], 50)
+    _, lines = lay_out_table(COLUMNS, [(ID, "finished", SPEC), (ID, "open", "What is the sum of all open items?")], 50)
     assert lines == [
         "r-0123456789ab  finished  openai:gpt-...1,api=chat",
         "r-0123456789ab  open      What is the sum of al...",
@@ -21,7 +21,7 @@ def test_a_long_last_cell_is_cut_and_no_other_one() -> None:
 
 
 def test_a_narrow_terminal_gets_a_record_for_each_row() -> None:
-    head, lines = laid_out(COLUMNS, [(ID, "finished", SPEC), ("r-1", "open", "")], 30)
+    head, lines = lay_out_table(COLUMNS, [(ID, "finished", SPEC), ("r-1", "open", "")], 30)
     assert (head, lines) == (
         "",
         ["id: r-0123456789ab", "state: finished", "target: openai:gpt...,api=chat", "", "id: r-1", "state: open"],
@@ -32,7 +32,7 @@ def test_a_narrow_terminal_gets_a_record_for_each_row() -> None:
 def test_no_line_of_a_table_is_wider_than_the_terminal_and_no_id_is_cut(
     rows: list[tuple[str, str, str]], width: int, n_long: int
 ) -> None:
-    head, lines = laid_out(COLUMNS, rows, width, n_long)
+    head, lines = lay_out_table(COLUMNS, rows, width, n_long)
     if head:
         assert len(lines) == len(rows)
         assert all(cell_len(line) <= width for line in (head, *lines))
@@ -44,6 +44,6 @@ def test_no_line_of_a_table_is_wider_than_the_terminal_and_no_id_is_cut(
 
 @given(st.text(st.sampled_from("ab 漢")), st.integers(3, 60))
 def test_a_shortened_text_takes_no_more_than_it_may_and_begins_as_it_did(text: str, width: int) -> None:
-    shown = shortened_to(text, width)
+    shown = shorten_to(text, width)
     assert cell_len(shown) <= width
     assert shown == text or "..." in shown

@@ -11,7 +11,7 @@ from typing import ClassVar, Literal
 from pydantic import JsonValue
 
 from skillopt_mcp.actions.permitted import beyond_small_edit, permission_gaps
-from skillopt_mcp.core.advice import rebasing
+from skillopt_mcp.core.advice import advise_rebase
 from skillopt_mcp.core.candidates import (
     ON_TOP,
     AgreedBy,
@@ -174,7 +174,7 @@ def stale(workspace: Workspace, change: LiveChange) -> Promoted:
         return answer(workspace, change, "stale", why, change.step("rolls back all the same", over_edit=is_edited))
     if last and last.to_version == change.to_version:
         return answer(workspace, change, "stale", why if live == change.to_version else f"{why}. {ON_TOP}")
-    return answer(workspace, change, "stale", why, rebasing(change.candidate.id))
+    return answer(workspace, change, "stale", why, advise_rebase(change.candidate.id))
 
 
 # Checking

@@ -24,7 +24,7 @@ from skillopt_mcp.actions.promotions.consent import (
     check_consent,
     stale,
 )
-from skillopt_mcp.core.advice import promotion
+from skillopt_mcp.core.advice import advise_promotion
 from skillopt_mcp.core.candidates import GATE, Candidate, Promotion, edited_on_top
 from skillopt_mcp.core.errors import BadInput, BadSkill, Busy, NotFound, Refused, Stale
 from skillopt_mcp.core.next_step import NextStep
@@ -122,7 +122,7 @@ def find_apart(workspace: Workspace, candidate: Candidate, test: TestRow | None)
     arguments: dict[str, JsonValue] = {"candidate_id": candidate.id}
     again = NextStep(action="evaluate_candidate", arguments=arguments, why="tests it with what is live")
     why = f"its test was with version {short(test.other.version)} of '{other.name}', which is not live"
-    return why, promotion(made[-1]) if made else again
+    return why, advise_promotion(made[-1]) if made else again
 
 
 def _unproven(
@@ -328,7 +328,7 @@ def next_step(workspace: Workspace, candidate: Candidate, consent: Consent) -> N
         return NextStep(action="inspect", arguments={"id": id}, why="it was one step of a run")
     check = check_promotion(workspace, candidate.id, consent)
     if isinstance(check, Ready):
-        return promotion(candidate.id)
+        return advise_promotion(candidate.id)
     step = (check.answer if isinstance(check, NeedsPerson) else check).next_step
     if candidate.findings and not decision and step:
         return replace(step, why=f"{step.why}; the guard holds it: a person has to promote it")
