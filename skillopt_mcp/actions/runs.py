@@ -384,6 +384,8 @@ def _prove(
     # The test that the run began before it stopped goes on.
     begun = [row for test_id in store.runs.list_finishes(run.id) if (row := store.tests.find(test_id))]
     of_run = next((stored_test(store, row) for row in reversed(begun) if row.version_id == made.version_id), None)
+    if not of_run and plan.other and (trouble := workspace.trouble(store.skills.get_skill(plan.other_id))):
+        return made, f"it was not tested, as the other document of the run is missing: {trouble}"
     test = of_run or current_test(workspace, made, asked, among=held)
     if test.foreseen:
         test = opened(workspace, made, asked, held)

@@ -181,6 +181,21 @@ def test_the_same_edit_of_a_run_without_the_file_is_tested_without_it(
     assert all(others.values())
 
 
+def test_a_file_that_goes_while_the_run_is_on_ends_it_without_a_test(
+    bench: Workbench, vendor: Vendor, memory: Path
+) -> None:
+    def act(_n: int, request: Request) -> None:
+        if "(val " in request.body:
+            memory.unlink(missing_ok=True)
+
+    vendor.act = act
+    done = replay(bench, vendor, memory, epochs=1)
+    assert (done["status"], done["verdict"], done["memory.verdict"]) == ("finished", None, None)
+    assert "the other document of the run is missing" in done["reason"]
+    assert "could not be promoted" in done["memory.reason"]
+    assert not any("(test " in request.body for request in vendor.requests)
+
+
 def test_what_cannot_be_the_second_document_is_refused_before_anything_is_asked(
     bench: Workbench, vendor: Vendor, memory: Path
 ) -> None:
