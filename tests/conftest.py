@@ -21,6 +21,7 @@ import pytest
 
 from skillopt_mcp.backends import spending
 from skillopt_mcp.training import promotion_test
+from skillopt_mcp.workspace import place
 from skillopt_mcp.workspace.callers import find_mark
 from tests import disk as disks
 from tests import processes
@@ -190,6 +191,12 @@ def disk(monkeypatch: pytest.MonkeyPatch) -> None:
 def forecast(monkeypatch: pytest.MonkeyPatch) -> None:
     """Play few worlds where a test shows what it could find."""
     disks.spare_the_forecast(monkeypatch)
+
+
+@pytest.fixture(autouse=True)
+def caller(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a person call what a test uses in its own process."""
+    monkeypatch.setattr(place, "find_caller", lambda _: "person")
 
 
 @pytest.fixture(autouse=True)

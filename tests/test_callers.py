@@ -2,6 +2,9 @@
 
 import io
 import os
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
@@ -50,3 +53,17 @@ def test_an_editors_terminal_is_known_by_its_own_variable(given: str) -> None:
     name, _, value = given.partition("=")
     assert find_editor({name: value, "TERM": "xterm"}) == given
     assert find_editor({name: "another", "TERM": value}) == ""
+
+
+@pytest.mark.parametrize("value", [None, "1"])
+def test_a_program_that_opens_a_workspace_is_no_person_by_that(tmp_path: Path, value: str | None) -> None:
+    code = (
+        "from pathlib import Path; from skillopt_mcp.workspace.workspace import Workspace;"
+        f"print(Workspace(Path({str(tmp_path / 'store.db')!r})).place.caller)"
+    )
+    environ = {**os.environ, **({"CLAUDECODE": value} if value else {})}
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env=environ, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert done.stdout.strip() == ("agent" if value else "unattended")

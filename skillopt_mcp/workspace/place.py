@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from skillopt_mcp.core.errors import BadSkill
 from skillopt_mcp.core.limits import SESSION_CHARACTERS
 from skillopt_mcp.core.skills import Skill, is_memory
+from skillopt_mcp.workspace.callers import Caller, find_caller
 from skillopt_mcp.workspace.skill_folders import (
     SkillCache,
     check_recorded,
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
     from skillopt_mcp.core.candidates import Candidate
     from skillopt_mcp.core.redacting import KnownSecrets, Redactor
     from skillopt_mcp.store.opening import Store
-    from skillopt_mcp.workspace.callers import Caller
 
 # Which session of a host a call comes from, and how Claude Code names its session to servers and commands.
 SESSION: ContextVar[str] = ContextVar("session", default="")
@@ -45,8 +45,8 @@ class Place:
         self._store = store
         self._project = project or Path.cwd()
         self._environ = os.environ if environ is None else environ
-        # Who calls, which each door says.
-        self.caller: Caller = "person"
+        # Who calls, by this process; a server says that an agent does.
+        self.caller: Caller = find_caller(self._environ)
         # Whom a command line acts for: what they agree to is kept with their name.
         self.login = ""
         self._own_session = f"process:{secrets.token_hex(8)}"
