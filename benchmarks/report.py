@@ -147,12 +147,12 @@ def hostile_store(folder: Path) -> tuple[Path, str]:
         tasks.append(task)
     with Workspace(folder / "store.db", target=Scripted(answer), project=folder) as workspace:
         workspace.store.permissions.add_root(str(place.parent))
-        skill = workspace.skill(str(place))
+        skill = workspace.place.skill(str(place))
         workspace.store.tasks.add_tasks(skill.id, tasks, {"train": 0, "val": 0, "test": 1})
         lines = "\n".join(f"- {each[:5_000]}".replace("\x00", "").replace("\x1b", "") for each in HOSTILE)
         edit = {"op": "append", "content": f"{LESSON}\n{lines}"}
-        proposed = propose_edits(workspace, str(place), [edit], reasoning=HOSTILE[0])
-        evaluated = evaluate_candidate(workspace, str(proposed.candidate_id))
+        proposed = propose_edits(workspace.store, workspace.place, str(place), [edit], reasoning=HOSTILE[0])
+        evaluated = evaluate_candidate(workspace.store, workspace.models, workspace.place, str(proposed.candidate_id))
         assert evaluated.test
     return folder / "store.db", evaluated.test.test_id
 
@@ -179,9 +179,12 @@ def large_store(
     with Workspace(folder / "store.db", target=target, optimizer=target, project=folder) as workspace:
         store = workspace.store
         store.permissions.add_root(str(place.parent))
-        skill = workspace.skill(str(place))
+        skill = workspace.place.skill(str(place))
         store.tasks.add_tasks(skill.id, tasks, {"train": 1, "val": 1, "test": 1})
-        begun = replace(new_run(workspace, str(place), Config(epochs=40)), id="r-0123456789ab")
+        begun = replace(
+            new_run(workspace.store, workspace.models, workspace.place, str(place), Config(epochs=40)),
+            id="r-0123456789ab",
+        )
         store.runs.add_run(begun)
         files = base = store.skills.get_files(skill.id, skill.live_version)
         score = 0.3
@@ -206,7 +209,7 @@ def large_store(
         arms = (base.digest, files.digest)
         best = Candidate(candidate_id(skill.id, *arms), skill.id, *arms, "run", "", run_id=begun.id)
         store.candidates.add_candidate(NewCandidate(best, files))
-        evaluated = evaluate_candidate(workspace, best.id)
+        evaluated = evaluate_candidate(workspace.store, workspace.models, workspace.place, best.id)
         assert evaluated.test
         store.runs.add_finish(begun.id, evaluated.test.test_id)
         n_there = evaluated.attempts_done
@@ -238,7 +241,7 @@ def page_of(store: Path, id: str, path: Path) -> float:
     """Write the page on a thing of a store, and return how many seconds that took."""
     started = time.perf_counter()
     with Workspace(store, project=store.parent) as workspace:
-        write_page(html_page([gather(workspace, id)]), path)
+        write_page(html_page([gather(workspace.store, workspace.place, id)]), path)
     return time.perf_counter() - started
 
 

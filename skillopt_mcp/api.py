@@ -52,6 +52,7 @@ from skillopt_mcp.prompts.loading import load_prompts
 from skillopt_mcp.reports.export import check_folder, export_run
 from skillopt_mcp.reports.run_report import n_tasks_of
 from skillopt_mcp.store.files import store_path
+from skillopt_mcp.store.opening import Store
 from skillopt_mcp.tasks.environments.base import Environment, rolls_out
 from skillopt_mcp.tasks.environments.registry import checked, open_environment
 from skillopt_mcp.tasks.formats.registry import list_suffixes, read_rows
@@ -64,6 +65,8 @@ from skillopt_mcp.training.settings.settling import settled_config
 from skillopt_mcp.workspace.answering import describe_changed
 from skillopt_mcp.workspace.callers import find_caller
 from skillopt_mcp.workspace.costs import Accounted, UsedRow, account, describe_in_flight
+from skillopt_mcp.workspace.jobs import Wait
+from skillopt_mcp.workspace.place import Place
 from skillopt_mcp.workspace.workspace import Workspace
 
 StageName = Literal[
@@ -172,25 +175,27 @@ def train(
         roles = _roles(target, optimizer, judge, source)
         with _workspace(roles, store, caps, concurrency, stop) as workspace:
             if source is None:
-                check_able(workspace)
-            tracked = (workspace.recorded if source is None else workspace.skill)(name)
-            only = None if source is None else _add(workspace, tracked, source, judge)
-            new = new_run(workspace, tracked.path, settings, own_prompts, only)
-            found = last_finished(workspace, new) if reuse else None
-            found = found or furthest(workspace, new, allow_changed=allow_changed)
+                check_able(workspace.models)
+            tracked = (workspace.place.recorded if source is None else workspace.place.skill)(name)
+            only = None if source is None else _add(workspace.store, workspace.place, tracked, source, judge)
+            new = new_run(workspace.store, workspace.models, workspace.place, tracked.path, settings, own_prompts, only)
+            found = last_finished(workspace.store, new) if reuse else None
+            found = found or furthest(workspace.store, new, allow_changed=allow_changed)
             run = found or new
             if folder:
                 check_folder(folder, run.id)
             if not found:
-                begin(workspace, new)
-                if changed := left_changed(workspace, new):
+                begin(workspace.store, workspace.place.secrets, new)
+                if changed := left_changed(workspace.store, new):
                     _warn(f"{describe_changed(*changed)}; to continue that run: train(..., allow_changed=True)")
-            if reach := "" if run.result else run_reach(workspace, run):
+            reach = run_reach(workspace.store, workspace.models, workspace.place.secrets, run)
+            if reach and not run.result:
                 _LOG.warning(reach)
             try:
                 result = replay(
-                    workspace, run, lambda progress: notify(replace(progress, run_id=run.id)), _stopper(stop),
-                    concurrency, allow_changed=allow_changed,
+                    workspace.store, workspace.models, workspace.place, run,
+                    lambda progress: notify(replace(progress, run_id=run.id)), _stopper(stop), concurrency,
+                    allow_changed=allow_changed,
                 )  # fmt: skip
             except (KeyboardInterrupt, Stopped) as error:
                 if isinstance(error, Stopped):
@@ -201,8 +206,8 @@ def train(
                 raise
             finally:
                 if folder:
-                    _export(workspace, run.id, folder)
-            return _outcome(workspace, tracked, run, result)
+                    _export(workspace.store, workspace.place, run.id, folder)
+            return _outcome(workspace.store, workspace.place, tracked, run, result)
 
     return _run(work, stop)
 
@@ -234,9 +239,13 @@ def evaluate(
     def work() -> Evaluated:
         with _workspace(_roles(target, None, judge, None), store, caps, concurrency, stop) as workspace:
             is_run = candidate_id.startswith("r-")
-            tested = best_candidate(workspace, candidate_id).id if is_run else candidate_id
-            result = evaluate_candidate(workspace, tested, None, notify, asked, again=again)
-            return result.for_agents() if workspace.is_agents else result
+            tested = (
+                best_candidate(workspace.store, workspace.place.secrets, candidate_id).id if is_run else candidate_id
+            )
+            result = evaluate_candidate(
+                workspace.store, workspace.models, workspace.place, tested, Wait(notify=notify), asked, again=again
+            )
+            return result.for_agents() if workspace.place.is_agents else result
 
     # The test is a job of its own, which Ctrl-C does not reach: it is stopped from here.
     return _run(work, stop, always_thread=True)
@@ -375,20 +384,22 @@ def _workspace(
         path, target=roles["target"], optimizer=roles["optimizer"], judge=roles["judge"], caps=caps,
         concurrency=concurrency,
     ) as workspace:  # fmt: skip
-        workspace.on_reply, workspace.caller = _stopper(stop), caller
+        workspace.models.on_reply, workspace.place.caller = _stopper(stop), caller
         yield workspace
 
 
-def _add(workspace: Workspace, skill: Skill, source: Environment | list[object], judge: object) -> Collection[str]:
+def _add(
+    store: Store, place: Place, skill: Skill, source: Environment | list[object], judge: object
+) -> Collection[str]:
     """Store the tasks, and return their digests. Raises BadInput where one cannot be used."""
     if not isinstance(source, list):
-        from_environment = add_environment(workspace, skill.path, source)
+        from_environment = add_environment(store, place, skill.path, source)
         _warn_of(from_environment)
         return from_environment.digests
     if _is_function(judge):
         own = {"judge": {"kind": "environment", "name": _judge_name(judge)}}
         source = [own | row if isinstance(row, dict) else row for row in source]
-    added = add_tasks(workspace, skill.path, source)
+    added = add_tasks(store, place, skill.path, source)
     for first in added.rejected[:1]:
         raise BadInput(
             f"{len(added.rejected)} of {len(source)} tasks cannot be used; row {first.index}: {first.reason}"
@@ -478,27 +489,27 @@ def _stopper(stop: threading.Event) -> Callable[[Call, Reply], None]:
     return on_reply
 
 
-def _outcome(workspace: Workspace, skill: Skill, run: Run, result: Replayed) -> Trained:
-    result = result.sealed() if workspace.is_agents else result
-    used, steps = account(workspace.store, run.id), workspace.store.runs.list_steps(run.id)
-    best = workspace.store.skills.get_files(run.skill_id, steps[-1].best_version if steps else run.base_version)
+def _outcome(store: Store, place: Place, skill: Skill, run: Run, result: Replayed) -> Trained:
+    result = result.sealed() if place.is_agents else result
+    used, steps = account(store, run.id), store.runs.list_steps(run.id)
+    best = store.skills.get_files(run.skill_id, steps[-1].best_version if steps else run.base_version)
     return Trained(
         **result.model_dump(exclude={"next_step"}),
         next_step=result.next_step,
         usage=RunUsage(**used.summary.model_dump(), stages=used.table),
         config=Config.of_run(run.config),
-        n_tasks=n_tasks_of(workspace, run),
+        n_tasks=n_tasks_of(store, run),
         reused=run.result is not None,
         best_skill=best.main.decode("utf-8", "replace"),
         skill_path=skill.path,
-        store_path=str(workspace.store_path),
+        store_path=str(store.path),
     )
 
 
-def _export(workspace: Workspace, run_id: str, folder: Path) -> None:
+def _export(store: Store, place: Place, run_id: str, folder: Path) -> None:
     """Write a run as files; where that fails, it warns: the outcome, or why the run stopped, counts more."""
     try:
-        export_run(workspace, run_id, folder)
+        export_run(store, place, run_id, folder)
     except BadInput as error:
         _warn(f"run '{run_id}' was not written as files: {error}")
 

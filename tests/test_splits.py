@@ -21,7 +21,7 @@ from skillopt_mcp.tasks.splits import (
     default_name,
     epoch_order,
     files_json,
-    place,
+    place_tasks,
     stratified,
 )
 
@@ -117,7 +117,7 @@ def test_no_prompt_and_no_group_is_in_two_splits_and_no_task_there_twice(
     stored: list[StoredTask] = []
     split_of: dict[str, Split] = {}
     for rows in calls:
-        placed = place([task for task, _ in rows], stored, DEFAULT_SHARES)
+        placed = place_tasks([task for task, _ in rows], stored, DEFAULT_SHARES)
         for (task, is_removed), each in zip(rows, placed, strict=True):
             if each.is_new:
                 name = default_name(task)
@@ -135,7 +135,7 @@ def test_tasks_that_wait_are_in_train_and_move_no_task_of_a_persons(
 ) -> None:
     def store(tasks: list[NewTask], stored: list[StoredTask], *, waits: bool) -> list[StoredTask]:
         rows = list(stored)
-        for task, each in zip(tasks, place(tasks, stored, DEFAULT_SHARES, waits=waits), strict=True):
+        for task, each in zip(tasks, place_tasks(tasks, stored, DEFAULT_SHARES, waits=waits), strict=True):
             if each.is_new:
                 facts = (default_name(task), task.prompt, files_json(task), each.split, task.digest, task.group)
                 rows.append(StoredTask(len(rows), *facts, is_removed=False, waits=waits))
@@ -149,4 +149,4 @@ def test_tasks_that_wait_are_in_train_and_move_no_task_of_a_persons(
     assert {each.group for each in theirs}.isdisjoint({each.group for each in mine} - {""})
     assert {each.prompt.strip() for each in theirs}.isdisjoint(each.prompt.strip() for each in mine)
     new = [replace(task, name=None) for task in later]
-    assert place(new, with_theirs, DEFAULT_SHARES) == place(new, mine, DEFAULT_SHARES)
+    assert place_tasks(new, with_theirs, DEFAULT_SHARES) == place_tasks(new, mine, DEFAULT_SHARES)

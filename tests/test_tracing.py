@@ -59,14 +59,19 @@ def workspace(tmp_path: Path) -> Iterator[Workspace]:
     for file in world.make_skill(3).files:
         (folder / file.path).write_bytes(file.content)
     with Workspace(tmp_path / "kept" / "store.db", target=SPEC, optimizer=SPEC, project=tmp_path) as workspace:
-        tracked = workspace.skill(str(folder))
+        tracked = workspace.place.skill(str(folder))
         workspace.store.tasks.add_tasks(tracked.id, world.make_tasks(30, 3), {"train": 1, "val": 1, "test": 1})
         yield workspace
 
 
 def run(workspace: Workspace) -> None:
-    [skill] = (path.parent for path in workspace.store_path.parent.parent.glob("skills/*/SKILL.md"))
-    replay(workspace, start_run(workspace, str(skill), Config(epochs=1, batch=5)))
+    [skill] = (path.parent for path in workspace.store.path.parent.parent.glob("skills/*/SKILL.md"))
+    replay(
+        workspace.store,
+        workspace.models,
+        workspace.place,
+        start_run(workspace.store, workspace.models, workspace.place, str(skill), Config(epochs=1, batch=5)),
+    )
 
 
 def test_a_run_its_steps_and_its_calls_are_spans_and_tell_nothing_that_was_said(

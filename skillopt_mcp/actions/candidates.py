@@ -27,9 +27,9 @@ from skillopt_mcp.gates.guard.evidence import carried, copied
 from skillopt_mcp.store.decisions import Discarding, Refusals
 from skillopt_mcp.store.opening import Store
 from skillopt_mcp.workspace.answers import fitted, shortened
+from skillopt_mcp.workspace.place import Place
 from skillopt_mcp.workspace.skill_folders import handle, known
 from skillopt_mcp.workspace.skills import check_merged
-from skillopt_mcp.workspace.workspace import Workspace
 
 _FIELDS = ("op", "target", "content", "path")
 _OPS: tuple[str, ...] = get_args(Op)
@@ -44,7 +44,7 @@ NEWEST_REJECTED = 100
 # Proposing
 
 
-def propose_edits(workspace: Workspace, skill: str, edits: Sequence[object], reasoning: str = "") -> Proposed:
+def propose_edits(store: Store, place: Place, skill: str, edits: Sequence[object], reasoning: str = "") -> Proposed:
     """Apply edits to the live version and keep the result as a candidate; the user's file does not change.
 
     Raises BadInput when the edits are not of the form {op, target?, content?, path?}; an edit that does not fit the
@@ -58,13 +58,13 @@ def propose_edits(workspace: Workspace, skill: str, edits: Sequence[object], rea
         raise BadInput(
             f"the edits have {size:,} characters, {limits.TRAJECTORY_CHARACTERS:,} are allowed: make them smaller"
         )
-    tracked = workspace.skill(skill)
-    base = workspace.store.skills.get_files(tracked.id, tracked.live_version)
+    tracked = place.skill(skill)
+    base = store.skills.get_files(tracked.id, tracked.live_version)
     check_merged(base)
     applied = apply_patch(base, patch)
     made = None
     if applied.files != base:
-        version, stored = applied.files.digest, workspace.store.trajectories
+        version, stored = applied.files.digest, store.trajectories
         # The host that wrote the edits has read the newest sessions, and what tools returned in them.
         newest = (stored.get_trajectory(id) for id in stored.recent_trajectories(tracked.id, NEWEST_SESSIONS))
         repeats = copied(list(enumerate(patch.edits)), [found[1] for found in newest if found], base, alone=False)
@@ -75,12 +75,12 @@ def propose_edits(workspace: Workspace, skill: str, edits: Sequence[object], rea
             version_id=version,
             origin="host",
             reasoning=patch.reasoning,
-            findings=(*findings(base, applied.files, workspace.known), *repeats),
+            findings=(*findings(base, applied.files, place.secrets), *repeats),
         )
-        made = kept(workspace, new, patch, applied)
+        made = kept(store, place, new, patch, applied)
         stored.mark_seen(tracked.id)
     result = proposed(tracked.name, base, applied, made)
-    result = with_past(workspace.store, result, made) if made else result
+    result = with_past(store, result, made) if made else result
     diff = first_and_last(result.diff, DIFF_LINES, f"inspect {made.id} shows all" if made else "")
     return fitted(result.model_copy(update={"diff": diff}), "diff")
 
@@ -103,12 +103,12 @@ def _parse_edit(n: int, value: object) -> Edit:
     return Edit(cast(Op, op), texts["target"], texts["content"], texts["path"] or MAIN_FILE)
 
 
-def kept(workspace: Workspace, made: Candidate, patch: Patch, applied: Applied) -> Candidate:
+def kept(store: Store, place: Place, made: Candidate, patch: Patch, applied: Applied) -> Candidate:
     """Return a candidate as the store has it now, with what became of each edit.
 
     Its files are kept as they are, and so are the edits that make them; secrets are taken out of all other text.
     """
-    redactor = workspace.redactor
+    redactor = place.redactor
     edits = list[tuple[Edit, EditReport]]()
     for edit, report in zip(patch.edits, applied.reports, strict=True):
         if report.status != "applied":
@@ -118,8 +118,8 @@ def kept(workspace: Workspace, made: Candidate, patch: Patch, applied: Applied) 
             report = replace(report, path=path, detail=detail)
         edits.append((edit, report))
     made = replace(made, reasoning=redactor.text(made.reasoning))
-    stored = workspace.store.candidates.add_candidate(NewCandidate(made, applied.files, tuple(edits)))
-    workspace.see(stored)
+    stored = store.candidates.add_candidate(NewCandidate(made, applied.files, tuple(edits)))
+    place.note_seen(stored)
     return stored
 
 
@@ -205,16 +205,15 @@ def with_past(store: Store, result: Proposed, made: Candidate) -> Proposed:
 # Rebasing
 
 
-def rebase_candidate(workspace: Workspace, id: str) -> Proposed:
+def rebase_candidate(store: Store, place: Place, id: str) -> Proposed:
     """Return the candidate that the same edits make of what is live now, with what became of each of them.
 
     It carries where the edits come from and what the guard said of their evidence, and none of the old one's evidence.
     Raises NotFound, and Refused when the live file is the one that the candidate was made for, or the candidate itself,
     edited or not, and when it has an unsettled conflict.
     """
-    store = workspace.store
     old = store.candidates.get_candidate(known(id))
-    skill = workspace.again(workspace.store.skills.get_skill(old.skill_id))
+    skill = place.again(store.skills.get_skill(old.skill_id))
     if skill.live_version == old.base_version:
         raise Refused(f"'{id}' is made for what is live of '{skill.name}': nothing has to be rebased")
     if skill.live_version == old.version_id:
@@ -237,10 +236,10 @@ def rebase_candidate(workspace: Workspace, id: str) -> Proposed:
             version_id=applied.files.digest,
             origin="run" if old.origin == "step" else old.origin,
             reasoning=patch.reasoning,
-            findings=(*findings(live, applied.files, workspace.known), *carried(old.findings)),
+            findings=(*findings(live, applied.files, place.secrets), *carried(old.findings)),
             run_id=old.run_id,
         )
-        made = kept(workspace, new, patch, applied)
+        made = kept(store, place, new, patch, applied)
     result = proposed(skill.name, live, applied, made)
     return with_past(store, result, made) if made else result
 

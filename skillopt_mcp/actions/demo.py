@@ -14,6 +14,7 @@ from typing import TypeVar
 from pydantic import BaseModel, JsonValue
 
 from skillopt_mcp.actions.promotion_tests import candidate_of_files, evaluate_candidate, opened
+from skillopt_mcp.actions.promotions.consent import Consent
 from skillopt_mcp.actions.promotions.promoting import promote_skill
 from skillopt_mcp.actions.runs import replay, start_run
 from skillopt_mcp.backends.registry import open_backend
@@ -28,7 +29,6 @@ from skillopt_mcp.backends.world import (
     taught_by,
     topics_of,
 )
-from skillopt_mcp.core.candidates import Consent
 from skillopt_mcp.core.errors import BadInput
 from skillopt_mcp.core.evidence import TestReport, Verdict
 from skillopt_mcp.core.judging import Score
@@ -38,12 +38,16 @@ from skillopt_mcp.core.skills import MAIN_FILE, SplitCounts
 from skillopt_mcp.core.tasks import Split, Task
 from skillopt_mcp.gates.promotion import Walk, alpha_of
 from skillopt_mcp.gates.rounds import DEFAULT_MARGIN
+from skillopt_mcp.store.opening import Store
 from skillopt_mcp.tasks.judges.judging import score
 from skillopt_mcp.tasks.judges.kinds.numeric import Numeric
 from skillopt_mcp.tasks.judges.kinds.text import Exact
 from skillopt_mcp.training.config import Config
 from skillopt_mcp.training.progress import Notify, silent
 from skillopt_mcp.training.promotion_test import Asked, held_out, standing_of
+from skillopt_mcp.workspace.jobs import Wait
+from skillopt_mcp.workspace.models import Models
+from skillopt_mcp.workspace.place import Place
 from skillopt_mcp.workspace.skill_folders import handle
 from skillopt_mcp.workspace.verdicts import unit_rows
 from skillopt_mcp.workspace.workspace import Workspace
@@ -144,23 +148,26 @@ def prepare_demo(folder: Path, world: Kind, seed: int) -> DemoPlace:
     return place
 
 
-def run_demo(place: DemoPlace, notify: Notify = silent) -> Demonstrated:
+def run_demo(home: DemoPlace, notify: Notify = silent) -> Demonstrated:
     """What the test says of a skill against itself, of a harmful line, and of the skill once it is trained.
 
     What is better is promoted; the test is that of every skill.
     """
-    backend = place.backend
-    with Workspace(place.store_path, target=backend, optimizer=backend, project=place.folder) as workspace:
-        workspace.store.permissions.add_root(str(place.skill_path.parent))
-        skill = workspace.skill(str(place.skill_path))
-        workspace.store.tasks.add_tasks(skill.id, make_tasks(N_TASKS, place.seed), SHARES)
+    backend = home.backend
+    with Workspace(home.store_path, target=backend, optimizer=backend, project=home.folder) as workspace:
+        workspace.store.permissions.add_root(str(home.skill_path.parent))
+        skill = workspace.place.skill(str(home.skill_path))
+        workspace.store.tasks.add_tasks(skill.id, make_tasks(N_TASKS, home.seed), SHARES)
         held = held_out(workspace.store.tasks.list_tasks(skill.id))
-        same, harmful = _against_itself(place, held), _with_a_nice_line(workspace, place, held, notify)
-        run = start_run(workspace, skill.path, CONFIG)
-        outcome = replay(workspace, run, notify)
+        same, harmful = (
+            _against_itself(home, held),
+            _with_a_nice_line(workspace.store, workspace.models, workspace.place, home, held, notify),
+        )
+        run = start_run(workspace.store, workspace.models, workspace.place, skill.path, CONFIG)
+        outcome = replay(workspace.store, workspace.models, workspace.place, run, notify)
         promoted, diff = False, ""
         if outcome.candidate_id:
-            change = promote_skill(workspace, outcome.candidate_id, Consent.DEMO)
+            change = promote_skill(workspace.store, workspace.place, outcome.candidate_id, Consent.DEMO)
             promoted, diff = change.status == "promoted", change.diff
         splits = SplitCounts(**workspace.store.tasks.count_tasks(skill.id))
     return Demonstrated(
@@ -171,8 +178,8 @@ def run_demo(place: DemoPlace, notify: Notify = silent) -> Demonstrated:
         reason=outcome.reason,
         test=outcome.test,
         promoted=promoted,
-        skill_path=str(place.skill_path / MAIN_FILE),
-        store_path=str(place.store_path),
+        skill_path=str(home.skill_path / MAIN_FILE),
+        store_path=str(home.store_path),
         run_id=run.id,
         candidate_id=outcome.candidate_id,
         splits=splits,
@@ -200,18 +207,20 @@ def _against_itself(place: DemoPlace, held: Sequence[Task]) -> Same:
     return same
 
 
-def _with_a_nice_line(workspace: Workspace, place: DemoPlace, held: Sequence[Task], notify: Notify) -> Harmful:
+def _with_a_nice_line(
+    store: Store, models: Models, place: Place, home: DemoPlace, held: Sequence[Task], notify: Notify
+) -> Harmful:
     """What a person's edit does that adds a harmful line to a version of the skill that teaches everything."""
-    text = make_skill(place.seed).text
+    text = make_skill(home.seed).text
     rules = text + "".join(f"- {topic.lesson}\n" for topic in TOPICS if topic.lesson not in text)
-    old, new = place.folder / "all-rules.md", place.folder / "nice-line.md"
+    old, new = home.folder / "all-rules.md", home.folder / "nice-line.md"
     old.write_text(rules)
     new.write_text(f"{rules}- {NICE}\n")
-    candidate = candidate_of_files(workspace, str(place.skill_path), new, old)
-    test = opened(workspace, candidate, NO_WORSE, held)  # which spares us what it could find
-    evaluate_candidate(workspace, candidate.id, None, notify, NO_WORSE)
-    standing = standing_of(test, workspace.store)
-    rows = unit_rows(workspace, test, standing)
+    candidate = candidate_of_files(store, place, str(home.skill_path), new, old)
+    test = opened(store, models, place, candidate, NO_WORSE, held)  # which spares us what it could find
+    evaluate_candidate(store, models, place, candidate.id, Wait(notify=notify), NO_WORSE)
+    standing = standing_of(test, store)
+    rows = unit_rows(store, test, standing)
     broken = [row.task for row in rows if fmean(row.before) > 0.5 > fmean(row.after)]
     return Harmful(line=NICE, verdict=standing.verdict or "cant_tell", worse=broken)
 
@@ -222,19 +231,19 @@ _WORLD = re.compile(r"simulated:\w+,seed=(\d+)")
 Found = TypeVar("Found", bound=Result)
 
 
-def foreign_world(workspace: Workspace, tasks: Sequence[Task]) -> str | None:
+def foreign_world(models: Models, tasks: Sequence[Task]) -> str | None:
     """Return the simulation that is the target, where it made none of the tasks: it has no right answer to them."""
-    world = _WORLD.match(workspace.models.backend("target").fingerprint)
+    world = _WORLD.match(models.backend("target").fingerprint)
     return world[0] if world and not any(_is_own(task, int(world[1])) for task in tasks) else None
 
 
-def advised(workspace: Workspace, skill_id: int, found: Found) -> Found:
+def advised(store: Store, models: Models, skill_id: int, found: Found) -> Found:
     """Return a result of the target's; a simulation of other tasks has the next step to name a real one."""
-    world = foreign_world(workspace, workspace.store.tasks.list_tasks(skill_id))
+    world = foreign_world(models, store.tasks.list_tasks(skill_id))
     if world is None:
         return found
     arguments: dict[str, JsonValue] = {
-        "skill": handle(workspace.store, workspace.store.skills.get_skill(skill_id)),
+        "skill": handle(store, store.skills.get_skill(skill_id)),
         "target": REAL,
     }
     step = NextStep(action="replay", arguments=arguments, why=f"'{world}' can solve only the tasks of its own world")

@@ -13,10 +13,12 @@ from skillopt_mcp.actions.promotion_tests import TestPrice, chosen_tasks, price_
 from skillopt_mcp.backends.base import concurrency_of
 from skillopt_mcp.core.budgets import FREE_STAGE
 from skillopt_mcp.core.calls import Role
+from skillopt_mcp.core.redacting import KnownSecrets
 from skillopt_mcp.core.runs import Run
 from skillopt_mcp.core.tasks import Task
 from skillopt_mcp.prompts.rendering import MAX_REASKS
 from skillopt_mcp.store.calls import Usual
+from skillopt_mcp.store.opening import Store
 from skillopt_mcp.tasks.judges.checking import families
 from skillopt_mcp.tasks.judges.judging import n_votes
 from skillopt_mcp.training.config import Config
@@ -25,9 +27,10 @@ from skillopt_mcp.training.promotion_test import Test, held_out
 from skillopt_mcp.workspace.answering import answering, changed_since, run_backends
 from skillopt_mcp.workspace.costs import default_tokens
 from skillopt_mcp.workspace.evidence import evidence_of
+from skillopt_mcp.workspace.models import Models
+from skillopt_mcp.workspace.place import Place
 from skillopt_mcp.workspace.runs import planned, tasks_of
 from skillopt_mcp.workspace.skills import check_merged
-from skillopt_mcp.workspace.workspace import Workspace
 
 
 class Forecast(BaseModel):
@@ -47,15 +50,15 @@ class Forecast(BaseModel):
     unknown: tuple[Role, ...] = ()
 
 
-def forecast(workspace: Workspace, calls: Mapping[Role, int], concurrency: int | None = None) -> Forecast:
+def forecast(store: Store, models: Models, calls: Mapping[Role, int], concurrency: int | None = None) -> Forecast:
     """What so many calls of each role take at most, with so many of them at once."""
     tokens, usd, seconds, unknown = 0.0, 0.0, 0.0, list[Role]()
     priced, is_default = True, False
     for role, n_calls in calls.items():
         if not n_calls:
             continue
-        backend = workspace.models.backend(role)
-        usual = workspace.store.ledger.usual(role, backend.name, backend.fingerprint)
+        backend = models.backend(role)
+        usual = store.ledger.usual(role, backend.name, backend.fingerprint)
         # A host does not report what it used.
         if not (usual and usual.tokens) and (default := default_tokens(backend.name)):
             usual, is_default = Usual(default, None, 0.0), True
@@ -105,39 +108,45 @@ class Estimate(BaseModel):
 
 
 def estimate_run(
-    workspace: Workspace, skill: str, config: Config, only: Collection[str] | None = None, n_documents: int = 1
+    store: Store,
+    models: Models,
+    place: Place,
+    skill: str,
+    config: Config,
+    only: Collection[str] | None = None,
+    n_documents: int = 1,
 ) -> Estimate:
     """What a run of a skill, on the tasks of these digests `only`, would ask at most; of two with a memory file.
 
     Raises NotFound, BadSkill, Refused where git left a conflict in the skill.
     """
-    tracked = workspace.recorded(skill)
-    check_merged(workspace.store.skills.get_files(tracked.id, tracked.live_version))
-    n_sessions = len(workspace.store.trajectories.recent_trajectories(tracked.id, config.sessions))
-    tasks = chosen_tasks(workspace, tracked, config, only)
-    ending = price_of_test(workspace, tracked.live_version, tracked.id, tasks, n_documents)
+    tracked = place.recorded(skill)
+    check_merged(store.skills.get_files(tracked.id, tracked.live_version))
+    n_sessions = len(store.trajectories.recent_trajectories(tracked.id, config.sessions))
+    tasks = chosen_tasks(store, models, tracked, config, only)
+    ending = price_of_test(store, models, tracked.live_version, tracked.id, tasks, n_documents)
     return _estimate(tasks, n_sessions, config, ending, _whole(tasks, config, n_documents))
 
 
-def run_gaps(workspace: Workspace, run: Run) -> list[str]:
+def run_gaps(store: Store, models: Models, run: Run) -> list[str]:
     """Why no standing permission would cover an edit of a run, before it is made."""
-    held = held_out(tasks_of(workspace, run))
+    held = held_out(tasks_of(store, run))
     units = [family[0] for family in families(held)]
-    found = evidence_gaps(units, evidence_of(workspace.models.backends_for(held))) if held else []
-    return [*found, *source_gaps(workspace.store, run)]
+    found = evidence_gaps(units, evidence_of(models.backends_for(held))) if held else []
+    return [*found, *source_gaps(store, run)]
 
 
-def estimate_rest(workspace: Workspace, run: Run) -> dict[Role, int]:
+def estimate_rest(store: Store, models: Models, secrets: KnownSecrets, run: Run) -> dict[Role, int]:
     """What an unfinished run may still ask of each role at most: its estimate, less what was answered.
 
     Where a backend has changed, the earlier answers serve finished steps alone: the other steps are asked in full.
     """
-    store, tasks, config = workspace.store, tasks_of(workspace, run), Config.of_run(run.config)
-    ending = price_of_run(workspace, run, _in_use(workspace, run))
-    if len(run.answering) > 1 or changed_since(workspace, run, answering(run_backends(workspace, run))):
-        return _estimate(tasks, len(run.sessions), config, ending, _rest(workspace, run)).calls
+    tasks, config = tasks_of(store, run), Config.of_run(run.config)
+    ending = price_of_run(store, models, run, _in_use(store, run))
+    if len(run.answering) > 1 or changed_since(store, run, answering(run_backends(store, models, run))):
+        return _estimate(tasks, len(run.sessions), config, ending, _rest(store, secrets, run)).calls
     if store.runs.list_finishes(run.id):
-        return estimate_end(workspace, run)
+        return estimate_end(store, models, run)
     whole = _estimate(tasks, len(run.sessions), config, ending, _whole(tasks, config, 2 if run.memory else 1))
     answered: Counter[str] = Counter()
     for row in store.ledger.list_rows(run.id):
@@ -148,10 +157,10 @@ def estimate_rest(workspace: Workspace, run: Run) -> dict[Role, int]:
     return {role: max(n_calls - answered[role], in_test[role]) for role, n_calls in whole.calls.items()}
 
 
-def estimate_end(workspace: Workspace, run: Run) -> dict[Role, int]:
+def estimate_end(store: Store, models: Models, run: Run) -> dict[Role, int]:
     """What a run whose search is over may still ask of each role at most: its promotion tests."""
-    store, steps = workspace.store, workspace.store.runs.list_steps(run.id)
-    ending = price_of_run(workspace, run, _in_use(workspace, run))
+    steps = store.runs.list_steps(run.id)
+    ending = price_of_run(store, models, run, _in_use(store, run))
     begun = [row for test_id in store.runs.list_finishes(run.id) if (row := store.tests.find(test_id))]
     n_runs = max(0, run.count_better(steps) - len(begun)) * ending.n_runs // (2 if run.memory else 1)
     for row in begun:
@@ -160,9 +169,9 @@ def estimate_end(workspace: Workspace, run: Run) -> dict[Role, int]:
     return {"target": n_runs, "optimizer": 0, "judge": n_runs * ending.votes}
 
 
-def _in_use(workspace: Workspace, run: Run) -> list[Task]:
-    retired = workspace.store.retirements.list_retired(run.skill_id)
-    return [task for task in tasks_of(workspace, run) if task.id not in retired]
+def _in_use(store: Store, run: Run) -> list[Task]:
+    retired = store.retirements.list_retired(run.skill_id)
+    return [task for task in tasks_of(store, run) if task.id not in retired]
 
 
 class _Training(NamedTuple):
@@ -186,10 +195,10 @@ def _whole(tasks: Sequence[Task], config: Config, n_documents: int) -> _Training
     return _Training(sizes, n_later * config.slow_update, n_later * config.meta_skill, 1, n_documents * config.epochs)
 
 
-def _rest(workspace: Workspace, run: Run) -> _Training:
+def _rest(store: Store, secrets: KnownSecrets, run: Run) -> _Training:
     """What is left of a run's training once its current and its best version are measured again."""
-    plan = planned(workspace, run)
-    left = list(steps(plan, after=len(workspace.store.runs.list_steps(run.id))))
+    plan = planned(store, secrets, run)
+    left = list(steps(plan, after=len(store.runs.list_steps(run.id))))
     kinds = Counter(step.kind for step in left)
     sizes = [len(step.tasks) * plan.config.repeats for step in left if step.tasks]
     return _Training(sizes, kinds["slow"], kinds["meta"], n_measured=2)

@@ -17,15 +17,14 @@ from skillopt_mcp.store.opening import Store
 from skillopt_mcp.tasks.judges.judging import leaves
 from skillopt_mcp.tasks.judges.kinds.reported import ByHost
 from skillopt_mcp.workspace.evidence import is_host, kind_of
-from skillopt_mcp.workspace.workspace import Workspace
 
 MAX_LINES, MAX_LINE_BYTES = 60, 6_000
 _SHOWN_CODE = 60
 
 
-def permission_gaps(workspace: Workspace, candidate: Candidate, units: Sequence[Task], backend: str) -> list[str]:
+def permission_gaps(store: Store, candidate: Candidate, units: Sequence[Task], backend: str) -> list[str]:
     """Why no standing permission covers a candidate, whatever its test on these units by a backend says."""
-    store, skill_id = workspace.store, candidate.skill_id
+    skill_id = candidate.skill_id
     files = (store.skills.get_files(skill_id, each) for each in (candidate.base_version, candidate.version_id))
     run = store.runs.get_run(candidate.run_id) if candidate.run_id else None
     of_run = source_gaps(store, run) if run else ["its edits cite no rollout of our own"]

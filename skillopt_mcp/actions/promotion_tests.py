@@ -33,6 +33,7 @@ from skillopt_mcp.core.errors import BadInput, Busy, NotFound, Refused
 from skillopt_mcp.core.evidence import Standing
 from skillopt_mcp.core.next_step import NextStep
 from skillopt_mcp.core.notes import Note, note_unanswered
+from skillopt_mcp.core.redacting import KnownSecrets
 from skillopt_mcp.core.results import Evaluated, Foreseen, PowerRow, Replayed
 from skillopt_mcp.core.runs import Run
 from skillopt_mcp.core.skills import DocumentVersion, Skill, SkillFile, SkillFiles, is_memory, short
@@ -49,7 +50,7 @@ from skillopt_mcp.tasks.judges.checking import families
 from skillopt_mcp.tasks.judges.judging import attemptable, is_form_alone, n_votes
 from skillopt_mcp.tasks.splits import stratified
 from skillopt_mcp.training.config import Config
-from skillopt_mcp.training.progress import Notify, Progress, pause_reporter, silent
+from skillopt_mcp.training.progress import Notify, Progress, pause_reporter
 from skillopt_mcp.training.promotion_test import (
     BETTER,
     Asked,
@@ -75,15 +76,15 @@ from skillopt_mcp.workspace.evidence import (
     opens_skills,
 )
 from skillopt_mcp.workspace.host_work import estimate_host_test, hand_out, withdraw
-from skillopt_mcp.workspace.jobs import Capacity
+from skillopt_mcp.workspace.jobs import Jobs, Wait
 from skillopt_mcp.workspace.leases import leases_in_time
 from skillopt_mcp.workspace.linting import run_git
-from skillopt_mcp.workspace.models import check_caps
+from skillopt_mcp.workspace.models import Models, check_caps
+from skillopt_mcp.workspace.place import Place
 from skillopt_mcp.workspace.runs import describe_own_backend
 from skillopt_mcp.workspace.skill_folders import handle, id_meant, is_version, known, read_skill
 from skillopt_mcp.workspace.skills import check_merged, describe_endings
 from skillopt_mcp.workspace.verdicts import report_of
-from skillopt_mcp.workspace.workspace import Workspace
 
 _POLL_S = 0.2
 _PROMPT_SHOWN = 200
@@ -93,30 +94,30 @@ _SALT_OF_SIMULATIONS = "simulated"
 # Which tasks
 
 
-def chosen_tasks(workspace: Workspace, skill: Skill, config: Config, only: Collection[str] | None = None) -> list[Task]:
+def chosen_tasks(
+    store: Store, models: Models, skill: Skill, config: Config, only: Collection[str] | None = None
+) -> list[Task]:
     """Return the tasks of a run, in the order they were added; a limit keeps each kind (the first tag) in its share.
 
     With `only`, digests of tasks, it takes no others. Raises BackendError when no target is set.
     """
-    found = [task for task in target_tasks(workspace, skill.id) if only is None or task.digest in only]
+    found = [task for task in target_tasks(store, models, skill.id) if only is None or task.digest in only]
     kept = {task.id for split in SPLITS for task in _limited(found, split, config)}
     return [task for task in found if task.id in kept]
 
 
-def target_tasks(workspace: Workspace, skill_id: int) -> list[Task]:
+def target_tasks(store: Store, models: Models, skill_id: int) -> list[Task]:
     """Return the tasks in use of a skill that its target can get a score for."""
-    return attemptable(
-        workspace.store.tasks.list_in_use(skill_id), environment_name(workspace.models.backend("target"))
-    )
+    return attemptable(store.tasks.list_in_use(skill_id), environment_name(models.backend("target")))
 
 
-def tasks_to_test(workspace: Workspace, skill_id: int, among: Sequence[Task] | None = None) -> list[Task]:
+def tasks_to_test(store: Store, models: Models, skill_id: int, among: Sequence[Task] | None = None) -> list[Task]:
     """Return the held-out tasks of a promotion test, in use and `among` these. Raises BadInput, Refused."""
     ids = None if among is None else {task.id for task in among}
-    held = [task for task in held_out(target_tasks(workspace, skill_id)) if ids is None or task.id in ids]
+    held = [task for task in held_out(target_tasks(store, models, skill_id)) if ids is None or task.id in ids]
     if not held:
-        skill = handle(workspace.store, workspace.store.skills.get_skill(skill_id))
-        is_waiting = any(task.waits for task in workspace.store.tasks.list_in_use(skill_id))
+        skill = handle(store, store.skills.get_skill(skill_id))
+        is_waiting = any(task.waits for task in store.tasks.list_in_use(skill_id))
         review = f"a person looks at those that wait: skillopt-mcp tasks review {shlex.quote(skill)}"
         more = review if is_waiting else "add tasks with add_tasks or 'tasks add'"
         raise BadInput(f"the skill has no held-out task (split test): {more}")
@@ -140,21 +141,21 @@ def _limited(tasks: list[Task], split: Split, config: Config) -> list[Task]:
 # Which two texts
 
 
-def candidate_named(workspace: Workspace, name: str) -> Candidate:
+def candidate_named(store: Store, place: Place, name: str) -> Candidate:
     """A candidate by its id; of a skill's name, the edit that a person made to its file. Raises NotFound."""
-    store, name = workspace.store, known(name)
+    name = known(name)
     if store.skills.find_paths(name) or Path(name).exists() or not id_meant(name):
-        return edited_candidate(workspace, name)
+        return edited_candidate(store, place, name)
     return store.candidates.get_candidate(name)
 
 
-def edited_candidate(workspace: Workspace, name: str) -> Candidate:
+def edited_candidate(store: Store, place: Place, name: str) -> Candidate:
     """Return a person's edit of a skill's file: the live version against the one that was tested or promoted last.
 
     Before any test that is the first version known. An edit that is tested already stays what it is. Raises BadInput
     where nothing was edited.
     """
-    store, skill = workspace.store, workspace.skill(name)
+    skill = place.skill(name)
     changes = [(each.created_at, each.to_version) for each in store.promotions.list_promotions(skill.id)]
     edited = None
     for test in store.tests.list_of_skill(skill.id):
@@ -173,32 +174,34 @@ def edited_candidate(workspace: Workspace, name: str) -> Candidate:
             f"'{skill.name}' is unchanged since version {short(base)}: edit its file, or name the other text: "
             "--against HEAD (or another old text), or --file NEW.md"
         )
-    return _kept(workspace, skill, base, store.skills.get_files(skill.id, skill.live_version), "an edit of the file")
+    return _kept(
+        store, place.secrets, skill, base, store.skills.get_files(skill.id, skill.live_version), "an edit of the file"
+    )
 
 
 def candidate_of_files(
-    workspace: Workspace, name: str, new: Path | None, against: str | Path | None = None
+    store: Store, place: Place, name: str, new: Path | None, against: str | Path | None = None
 ) -> Candidate:
     """A candidate with the text of a file or a skill folder (None: the live one), against the live version or a text.
 
     `against` names that: a file or folder, a version of the store, or a git revision of the skill's folder.
     """
-    store, skill = workspace.store, workspace.skill(name)
+    skill = place.skill(name)
     live = store.skills.get_files(skill.id, skill.live_version)
     base = live
     if against is not None:
-        base = _text_named(workspace, skill, str(against), live)
+        base = _text_named(store, skill, str(against), live)
         store.skills.add_version(skill.id, base)
     why = f"the text of {new.name}" if new else f"an edit of {against}"
-    return _kept(workspace, skill, base.digest, _read(new, base) if new else live, why)
+    return _kept(store, place.secrets, skill, base.digest, _read(new, base) if new else live, why)
 
 
-def _text_named(workspace: Workspace, skill: Skill, name: str, live: SkillFiles) -> SkillFiles:
+def _text_named(store: Store, skill: Skill, name: str, live: SkillFiles) -> SkillFiles:
     if Path(name).expanduser().exists():
         return _read(Path(name).expanduser(), live)
     if is_version(name):
         with suppress(NotFound):
-            return workspace.store.skills.get_files(skill.id, workspace.store.skills.get_version(skill.id, name).id)
+            return store.skills.get_files(skill.id, store.skills.get_version(skill.id, name).id)
     folder = Path(skill.path)
     at = folder.parent if is_memory(skill.path) else folder
     missing = (
@@ -228,9 +231,8 @@ def _read(path: Path, live: SkillFiles) -> SkillFiles:
         raise BadInput(f"'{path}' cannot be read: {error.strerror}") from None
 
 
-def _kept(workspace: Workspace, skill: Skill, base: str, files: SkillFiles, why: str) -> Candidate:
+def _kept(store: Store, secrets: KnownSecrets, skill: Skill, base: str, files: SkillFiles, why: str) -> Candidate:
     """Return a person's text as a candidate. Raises BadInput where it is no other text than its base."""
-    store = workspace.store
     if files.digest == base:
         raise BadInput("both texts are the same: there is nothing to test")
     before = store.skills.get_files(skill.id, base)
@@ -241,27 +243,26 @@ def _kept(workspace: Workspace, skill: Skill, base: str, files: SkillFiles, why:
         version_id=files.digest,
         origin="person",
         reasoning=why,
-        findings=findings(before, files, workspace.known),
+        findings=findings(before, files, secrets),
     )
     return store.candidates.add_candidate(NewCandidate(new, files))
 
 
-def check_testable(workspace: Workspace, candidate: Candidate) -> None:
+def check_testable(store: Store, models: Models, place: Place, candidate: Candidate) -> None:
     """Raise Refused when a candidate is live, or when the live file is not the one that it was made from.
 
     Two texts that a person names may be tested whatever is live.
     """
-    store = workspace.store
     arms = _arms(store, candidate)
     check_merged(arms[0])
-    is_shown_less = workspace.has_backend("target") and is_pasted(workspace.models.backend("target").fingerprint)
+    is_shown_less = models.has_backend("target") and is_pasted(models.backend("target").fingerprint)
     if is_shown_less and is_front_matter_alone(*arms):
         raise Refused(
             f"candidate '{candidate.id}' changes the front matter alone, which "
-            f"'{workspace.models.backend('target').name}' is not shown: test it with --target claude-code "
+            f"'{models.backend('target').name}' is not shown: test it with --target claude-code "
             "or codex, which load the skill themselves"
         )
-    skill = workspace.again(store.skills.get_skill(candidate.skill_id))
+    skill = place.again(store.skills.get_skill(candidate.skill_id))
     if candidate.origin == "person":
         return
     if skill.live_version == candidate.version_id:
@@ -269,7 +270,7 @@ def check_testable(workspace: Workspace, candidate: Candidate) -> None:
     if edited_on_top(store.promotions.list_promotions(skill.id), candidate.version_id, skill.live_version):
         raise Refused(f"candidate '{candidate.id}' is not to be tested. {ON_TOP}")
     if skill.live_version != candidate.base_version:
-        if made_by_run := describe_step_of_run(workspace, candidate):
+        if made_by_run := describe_step_of_run(store, candidate):
             raise Refused(made_by_run)
         endings = describe_endings(
             *(store.skills.get_files(skill.id, each) for each in (candidate.base_version, skill.live_version))
@@ -281,14 +282,14 @@ def check_testable(workspace: Workspace, candidate: Candidate) -> None:
         )
 
 
-def describe_step_of_run(workspace: Workspace, candidate: Candidate) -> str:
+def describe_step_of_run(store: Store, candidate: Candidate) -> str:
     """Return that a candidate builds on earlier steps of its run, and what of that is tested; "" where it does not."""
     if candidate.origin != "step" or candidate.run_id is None:
         return ""
-    run = workspace.store.runs.get_run(candidate.run_id)
+    run = store.runs.get_run(candidate.run_id)
     if candidate.base_version in (run.base_version, run.memory and run.memory.version):
         return ""
-    numbers = [step.n for step in workspace.store.runs.list_steps(run.id) if step.candidate_id == candidate.id]
+    numbers = [step.n for step in store.runs.list_steps(run.id) if step.candidate_id == candidate.id]
     made_in = f"step {numbers[0]}" if numbers else "a step"
     if run.result:
         result = Replayed.model_validate_json(run.result)
@@ -309,7 +310,7 @@ def describe_step_of_run(workspace: Workspace, candidate: Candidate) -> str:
 
 
 def current_test(
-    workspace: Workspace, candidate: Candidate, asked: Asked = BETTER, *, again: bool = False,
+    store: Store, models: Models, place: Place, candidate: Candidate, asked: Asked = BETTER, *, again: bool = False,
     among: Sequence[Task] | None = None,
 ) -> Test:  # fmt: skip
     """Return the newest test of a candidate that asks this of the same backends, or the one that would open now.
@@ -318,55 +319,54 @@ def current_test(
     held-out tasks `among` these. Of a run with a memory file it is with the other document. Raises BadInput and Refused
     where nothing can be tested.
     """
-    store, (skill_id, other) = workspace.store, _tested_with(workspace, candidate)
+    store, (skill_id, other) = store, _tested_with(store, place, candidate)
     for row in store.tests.list_of(candidate.skill_id, candidate.base_version, candidate.version_id):
         is_same = (row.plan.margin, row.plan.graded, row.other) == (asked.margin, asked.graded, other)
         if is_same and not (again and store.decisions.latest_in(row.id)):
             test = stored_test(store, row)  # its tasks may have been removed since
-            if row.backend == evidence_of(workspace.models.backends_for(test.tasks)):
-                if row.is_open or not _is_outdated(workspace, test, skill_id, among):
+            if row.backend == evidence_of(models.backends_for(test.tasks)):
+                if row.is_open or not _is_outdated(store, models, test, skill_id, among):
                     return test
-                withdraw(workspace, row.id)
+                withdraw(store, place, row.id)
                 if not store.tests.withdraw(row.id):
                     return test
-    held = tasks_to_test(workspace, skill_id, among)
-    return foreseen_test(store, *_new_test(workspace, candidate, asked, held))
+    held = tasks_to_test(store, models, skill_id, among)
+    return foreseen_test(store, *_new_test(store, models, place, candidate, asked, held))
 
 
-def _is_outdated(workspace: Workspace, test: Test, skill_id: int, among: Sequence[Task] | None) -> bool:
+def _is_outdated(store: Store, models: Models, test: Test, skill_id: int, among: Sequence[Task] | None) -> bool:
     """Whether a planned test has no answer, nobody is at work on it, and its tasks are not those of today."""
-    if leases_in_time(workspace, test.row.id):
+    if leases_in_time(store, test.row.id):
         return False
     with suppress(BadInput, Refused):
-        if in_order(tasks_to_test(workspace, skill_id, among), test.row.salt) == list(test.tasks):
+        if in_order(tasks_to_test(store, models, skill_id, among), test.row.salt) == list(test.tasks):
             return False
-    lock = lock_run(workspace.store.locks_path, test.row.id)
+    lock = lock_run(store.locks_path, test.row.id)
     if lock:
         lock.release()
     return lock is not None
 
 
 def _new_test(
-    workspace: Workspace, candidate: Candidate, asked: Asked, held: Sequence[Task]
+    store: Store, models: Models, place: Place, candidate: Candidate, asked: Asked, held: Sequence[Task]
 ) -> tuple[NewTest, Sequence[Task], Asked]:
-    backend, (_, other) = evidence_of(workspace.models.backends_for(held)), _tested_with(workspace, candidate)
+    backend, (_, other) = evidence_of(models.backends_for(held)), _tested_with(store, place, candidate)
     new = NewTest(candidate.skill_id, candidate.base_version, candidate.version_id, backend, other)
     # A test of a simulation, which proves nothing, has a salt by which its results come about again.
     salt = _SALT_OF_SIMULATIONS if is_simulated(backend) else None
     return new, held, replace(asked, opens=opens_skills(backend), salt=salt)
 
 
-def _tested_with(workspace: Workspace, candidate: Candidate) -> tuple[int, DocumentVersion | None]:
+def _tested_with(store: Store, place: Place, candidate: Candidate) -> tuple[int, DocumentVersion | None]:
     """The skill whose tasks a candidate is tested on, and the other document of its run, in the version that is live.
 
     A memory file is tested with the version of the skill that its run has proven, until another one is live.
     """
-    store = workspace.store
     run = store.runs.get_run(candidate.run_id) if candidate.run_id else None
     if run is None or run.memory is None:
         return candidate.skill_id, None
     is_of_skill = candidate.skill_id == run.skill_id
-    other = workspace.again(store.skills.get_skill(run.memory.skill_id if is_of_skill else run.skill_id))
+    other = place.again(store.skills.get_skill(run.memory.skill_id if is_of_skill else run.skill_id))
     version = other.live_version
     for row in filter(None, map(store.tests.find, () if is_of_skill else store.runs.list_finishes(run.id))):
         decision = store.decisions.latest_in(row.id)
@@ -382,9 +382,11 @@ def _arms(store: Store, candidate: Candidate) -> tuple[SkillFiles, SkillFiles]:
     return base, files
 
 
-def opened(workspace: Workspace, candidate: Candidate, asked: Asked, held: Sequence[Task]) -> Test:
+def opened(
+    store: Store, models: Models, place: Place, candidate: Candidate, asked: Asked, held: Sequence[Task]
+) -> Test:
     """Return a new test of a candidate on these held-out tasks."""
-    return open_test(workspace.store, *_new_test(workspace, candidate, asked, held))
+    return open_test(store, *_new_test(store, models, place, candidate, asked, held))
 
 
 @contextmanager
@@ -407,73 +409,79 @@ def only_here(store: Store, test: Test, notify: Notify | None = None) -> Iterato
 
 
 def evaluate_candidate(
-    workspace: Workspace, name: str, wait_s: float | None = None, notify: Notify = silent, asked: Asked = BETTER,
-    capacity: Capacity | None = None, *, again: bool = False,
-) -> Evaluated:  # fmt: skip
-    """Return the verdict on a candidate, or `running` after `wait_s` seconds (None waits to the end), or `work`.
+    store: Store,
+    models: Models,
+    place: Place,
+    name: str,
+    wait: Wait | None = None,
+    asked: Asked = BETTER,
+    *,
+    again: bool = False,
+) -> Evaluated:
+    """Return the verdict on a candidate, or `running` once `wait` is over (default: it waits to the end), or `work`.
 
     `name` is a candidate's id, or a skill whose file a person edited. The test goes on in the background; a later call
     attaches to it, and a call after the process died resumes it. A verdict stands, and nothing more is spent; `again`
-    opens the next test. Where a host is the target, its work is handed out as far as there is `capacity`; without, the
-    first call gives the estimate alone, and so does an agent's first call with any real target. A test opens, and takes
-    its share of the error rate, with the first answer.
+    opens the next test. Where a host is the target, its work is handed out as far as `wait` has a capacity; without,
+    the first call gives the estimate alone, and so does an agent's first call with any real target. A test opens, and
+    takes its share of the error rate, with the first answer.
 
     Raises Refused when the live file is no longer the one that the candidate was made from, BackendError when no target
     is set.
     """
-    store, candidate = workspace.store, candidate_named(workspace, name)
-    check_testable(workspace, candidate)
-    test = current_test(workspace, candidate, asked, again=again)
+    candidate, wait = candidate_named(store, place, name), wait or Wait()
+    wait_s, capacity = wait.seconds, wait.capacity
+    check_testable(store, models, place, candidate)
+    test = current_test(store, models, place, candidate, asked, again=again)
     standing = standing_of(test, store)
     if standing.verdict:
         # Noted again: a process may have died between its last attempt and the note of the verdict.
-        return _concluded(workspace, candidate, test, run_test(test, store, _nothing_to_ask))
-    foreseen = foresee(workspace, test) if test.foreseen and wait_s is not None else None
+        return _concluded(store, place, candidate, test, run_test(test, store, _nothing_to_ask))
+    foreseen = foresee(store, models, test) if test.foreseen and wait_s is not None else None
     if test.foreseen:
-        at_host = is_host(workspace.models.backend("target").name)
+        at_host = is_host(models.backend("target").name)
         if at_host and not (capacity and capacity.items):
-            return _open(workspace, candidate, test, foreseen)
-        if not at_host and workspace.is_agents and foreseen and not _is_agreed(workspace, candidate, test):
+            return _open(store, place, candidate, test, foreseen)
+        if not at_host and place.is_agents and foreseen and not _is_agreed(wait.jobs, candidate, test):
             tokens = f", {foreseen.tokens_each:,} tokens each" if foreseen.tokens_each else ""
-            runs = f"{foreseen.most_runs} runs of {workspace.models.backend('target').name}{tokens}"
+            runs = f"{foreseen.most_runs} runs of {models.backend('target').name}{tokens}"
             why = f"takes up to {runs}: ask the user first"
-            offer = _evaluated(workspace, candidate, test, standing, _evaluation(candidate, why))
+            offer = _evaluated(store, candidate, test, standing, _evaluation(candidate, why))
             return offer.model_copy(update={"status": "estimate", "foreseen": foreseen})
-        _able(workspace, test)
-        test = opened(workspace, candidate, asked, tasks_to_test(workspace, test.tasks[0].skill_id))
-    job = workspace.jobs.attach(test.row.id, functools.partial(_run, workspace, test, wait_s is None), notify)
+        _able(store, models, test)
+        test = opened(store, models, place, candidate, asked, tasks_to_test(store, models, test.tasks[0].skill_id))
+    job = wait.jobs.attach(test.row.id, functools.partial(_run, store, models, test, wait_s is None), wait.notify)
     is_done = job.wait(wait_s)
     if is_done:
-        workspace.jobs.drop(test.row.id, job)
+        wait.jobs.drop(test.row.id, job)
     # Where another session's call runs it, it is running as well; submit_work reports that itself.
     busy = is_done and wait_s is not None and capacity is None and isinstance(job.result.exception(), Busy)
     if busy or not is_done:
         step = _evaluation(candidate, "it is still running")
-        running = _evaluated(workspace, candidate, test, standing_of(test, store), step)
+        running = _evaluated(store, candidate, test, standing_of(test, store), step)
         return running.model_copy(update={"status": "running", "foreseen": foreseen})
     outcome = job.result.result()
     if isinstance(outcome, Standing):
-        return _concluded(workspace, candidate, test, outcome)
+        return _concluded(store, place, candidate, test, outcome)
     # What the host is to do next, as far as its capacity goes.
     if capacity is None and not store.leases.list_of(test.row.id):
-        return _open(workspace, candidate, test, foreseen)
-    work, step = hand_out(workspace, test.row.id, outcome, capacity)
+        return _open(store, place, candidate, test, foreseen)
+    work, step = hand_out(store, models, place, test.row.id, outcome, capacity)
     status = "work" if work else "running"
     update = {"status": status, "work": work, "next_step": step}
-    return _open(workspace, candidate, test, foreseen).model_copy(update=update)
+    return _open(store, place, candidate, test, foreseen).model_copy(update=update)
 
 
-def _is_agreed(workspace: Workspace, candidate: Candidate, test: Test) -> bool:
+def _is_agreed(jobs: Jobs, candidate: Candidate, test: Test) -> bool:
     """Return whether the price of a new test was shown before, so that this call begins it; a simulation has none."""
-    if is_simulated(test.row.backend) or workspace.jobs.is_offered(candidate.id):
+    if is_simulated(test.row.backend) or jobs.is_offered(candidate.id):
         return True
-    workspace.jobs.offer(candidate.id)
+    jobs.offer(candidate.id)
     return False
 
 
-def candidate_of_job(workspace: Workspace, job: str) -> str:
+def candidate_of_job(store: Store, job: str) -> str:
     """Return the id of the candidate whose promotion test a job is, open or only foreseen. Raises NotFound."""
-    store = workspace.store
     if row := store.tests.find(job):
         return candidate_id(row.skill_id, row.base_version, row.version_id)
     if job.startswith("c-"):
@@ -485,28 +493,27 @@ def _nothing_to_ask(calls: Sequence[Call], /) -> list[Reply]:
     raise AssertionError(f"a decided test asks nothing, but asked {len(calls)} calls")
 
 
-def _run(workspace: Workspace, test: Test, waits: bool, notify: Notify) -> Standing | Outstanding:
-    store = workspace.store
+def _run(store: Store, models: Models, test: Test, waits: bool, notify: Notify) -> Standing | Outstanding:
     with only_here(store, test, notify if waits else None):
-        backends, budget = _able(workspace, test), Budget(test.row.id, workspace.caps)
-        workspace.models.note_caller(test.row.id, test.tasks)
+        backends, budget = _able(store, models, test), Budget(test.row.id, models.caps)
+        models.note_caller(test.row.id, test.tasks)
         with span("promotion_test", test=test.row.id), Asker(
-            store, backends, test.row.id, concurrency=workspace.concurrency, on_reply=workspace.on_reply,
+            store, backends, test.row.id, concurrency=models.concurrency, on_reply=models.on_reply,
             budget=budget, on_pause=pause_reporter(notify),
         ) as ask:  # fmt: skip
             return run_or_wait(ask, store, lambda: run_test(test, store, ask, notify))
 
 
-def _able(workspace: Workspace, test: Test) -> dict[Role, Backend]:
+def _able(store: Store, models: Models, test: Test) -> dict[Role, Backend]:
     """Return who answers in a test. Raises BadInput for caps that they cannot have."""
-    backends = workspace.models.backends_for(test.tasks)
-    try_programs(workspace.store, test.tasks)
-    check_caps(workspace.caps, backends)
+    backends = models.backends_for(test.tasks)
+    try_programs(store, test.tasks)
+    check_caps(models.caps, backends)
     arms = [Rollout(files, task).next_to(test.other) for task in test.tasks for files in (test.base, test.candidate)]
     made = candidate_id(test.row.skill_id, test.row.base_version, test.row.version_id)
     given: dict[str, JsonValue] = {"candidate_id": made, "target": backends["target"].name}
     see = NextStep(action="evaluate_candidate", arguments=given).as_command()
-    check_arrivals(workspace.store, backends["target"], arms, see)
+    check_arrivals(store, backends["target"], arms, see)
     return backends
 
 
@@ -521,7 +528,7 @@ class TestPrice(NamedTuple):
 
 
 def price_of_test(
-    workspace: Workspace, base: str, skill_id: int, tasks: Sequence[Task], n_documents: int = 1
+    store: Store, models: Models, base: str, skill_id: int, tasks: Sequence[Task], n_documents: int = 1
 ) -> TestPrice:
     """The price of the test of a run on these tasks, whose best version is a new candidate; of two with a memory file.
 
@@ -530,24 +537,24 @@ def price_of_test(
     held = held_out(tasks)
     if not held:
         return TestPrice(0, 0)
-    backend = evidence_of(workspace.models.backends_for(held))
-    earlier = workspace.store.tests.scores_of(skill_id, base, backend) if n_documents == 1 else {}
+    backend = evidence_of(models.backends_for(held))
+    earlier = store.tests.scores_of(skill_id, base, backend) if n_documents == 1 else {}
     plan = plan_of([family[0] for family in families(held)], earlier, BETTER, 1)
     return TestPrice(n_documents * plan.most_runs, max(map(n_votes, held)))
 
 
-def price_of_run(workspace: Workspace, run: Run, tasks: Sequence[Task]) -> TestPrice:
+def price_of_run(store: Store, models: Models, run: Run, tasks: Sequence[Task]) -> TestPrice:
     """The price of the tests of a run, if it finds a better version of each of its documents."""
-    return price_of_test(workspace, run.base_version, run.skill_id, tasks, 2 if run.memory else 1)
+    return price_of_test(store, models, run.base_version, run.skill_id, tasks, 2 if run.memory else 1)
 
 
-def caps_of_search(workspace: Workspace, caps: Caps, price: TestPrice) -> Caps | None:
+def caps_of_search(store: Store, models: Models, caps: Caps, price: TestPrice) -> Caps | None:
     """What a search may use of caps: all but the price of its promotion test; None where they do not hold that.
 
     Tokens and money are those of such calls before, or a default.
     """
-    target = workspace.models.backend("target")
-    usual = workspace.store.ledger.usual("target", target.name, target.fingerprint)
+    target = models.backend("target")
+    usual = store.ledger.usual("target", target.name, target.fingerprint)
     n_calls = price.n_runs * (1 + price.votes)
     tokens = round(n_calls * (usual.tokens if usual else default_tokens(target.name)))
     left = Caps(
@@ -559,29 +566,27 @@ def caps_of_search(workspace: Workspace, caps: Caps, price: TestPrice) -> Caps |
     return None if any(each is not None and each < 0 for each in (left.calls, left.tokens, left.usd)) else left
 
 
-def describe_reach(workspace: Workspace, caps: Caps, price: TestPrice, spent: Spent) -> str:
+def describe_reach(store: Store, models: Models, caps: Caps, price: TestPrice, spent: Spent) -> str:
     """Whether caps reach a verdict, where that much is spent before the test; "" without caps, or without a test."""
     caps = replace(caps, minutes=None)
     if not caps.options or not price.n_runs:
         return ""
-    left = caps_of_search(workspace, caps, price)
+    left = caps_of_search(store, models, caps, price)
     reached = "a verdict" if left and not left.exceeded(spent) else "no verdict"
     return f"The cap ({caps.options}) reaches {reached}: the promotion test takes up to {price.n_runs:,} runs."
 
 
-def foresee(workspace: Workspace, test: Test) -> Foreseen:
+def foresee(store: Store, models: Models, test: Test) -> Foreseen:
     """Return what a test could find and what it takes, by the attempts that exist at its base; nothing is asked."""
     plan, row = test.row.plan, test.row
-    candidate = workspace.store.candidates.get_candidate(candidate_id(row.skill_id, row.base_version, row.version_id))
-    earlier = workspace.store.tests.scores_of(
-        row.skill_id, row.base_version, row.backend, graded=plan.graded, other=row.other
-    )
+    candidate = store.candidates.get_candidate(candidate_id(row.skill_id, row.base_version, row.version_id))
+    earlier = store.tests.scores_of(row.skill_id, row.base_version, row.backend, graded=plan.graded, other=row.other)
     rows = power_of(plan, [earlier.get(task_id, ()) for task_id in row.tasks])
-    target = workspace.models.backend("target")
-    usual = workspace.store.ledger.usual("target", target.name, target.fingerprint)
-    n_done = 0 if test.foreseen else workspace.store.tests.count_attempts(row.id)
+    target = models.backend("target")
+    usual = store.ledger.usual("target", target.name, target.fingerprint)
+    n_done = 0 if test.foreseen else store.tests.count_attempts(row.id)
     price = TestPrice(max(0, plan.most_runs - n_done), max(map(n_votes, test.tasks)))
-    spent = workspace.store.budgets.get_spent(row.id)
+    spent = store.budgets.get_spent(row.id)
     return Foreseen(
         units=plan.n_units,
         attempts_per_arm=plan.attempts,
@@ -594,41 +599,40 @@ def foresee(workspace: Workspace, test: Test) -> Foreseen:
         margin=plan.margin,
         tokens_each=round(usual.tokens) if usual else default_tokens(target.name) or None,
         is_default=usual is None,
-        beyond_permission=permission_gaps(workspace, candidate, test.tasks, row.backend),
-        reach=describe_reach(workspace, workspace.caps, price, spent),
+        beyond_permission=permission_gaps(store, candidate, test.tasks, row.backend),
+        reach=describe_reach(store, models, models.caps, price, spent),
     )
 
 
-def stored_verdict(workspace: Workspace, candidate: Candidate) -> Evaluated | None:
+def stored_verdict(store: Store, place: Place, candidate: Candidate) -> Evaluated | None:
     """The newest verdict on a candidate; None before its first. Nobody is asked."""
-    store = workspace.store
     decision = store.decisions.latest(candidate.skill_id, GATE, candidate.base_version, candidate.version_id)
     row = store.tests.find(decision.scope) if decision else None
     if row is None:
         return None
     test = stored_test(store, row)
     standing = standing_of(test, store)
-    return _evaluated(workspace, candidate, test, standing, _after(workspace, candidate, standing))
+    return _evaluated(store, candidate, test, standing, _after(store, place, candidate, standing))
 
 
-def _concluded(workspace: Workspace, candidate: Candidate, test: Test, standing: Standing) -> Evaluated:
+def _concluded(store: Store, place: Place, candidate: Candidate, test: Test, standing: Standing) -> Evaluated:
     """Return a verdict; what a host still has in hand for it is taken back."""
     if kind_of(test.row.backend) == "host":
-        withdraw(workspace, test.row.id)
-    return _evaluated(workspace, candidate, test, standing, _after(workspace, candidate, standing))
+        withdraw(store, place, test.row.id)
+    return _evaluated(store, candidate, test, standing, _after(store, place, candidate, standing))
 
 
-def _open(workspace: Workspace, candidate: Candidate, test: Test, foreseen: Foreseen | None) -> Evaluated:
+def _open(store: Store, place: Place, candidate: Candidate, test: Test, foreseen: Foreseen | None) -> Evaluated:
     """Return where an open test of a host stands, and what it takes; the work itself is not handed out here."""
-    estimate = estimate_host_test(test, workspace.store, foreseen)
+    estimate = estimate_host_test(test, store, foreseen)
     least, most = estimate.agent_runs()
     job = candidate.id if test.foreseen else test.row.id
     why = f"takes {least} to {most} agent runs: ask the user first"
     step = NextStep(action="submit_work", arguments={"job_id": job}, why=why)
-    near = near_train_tasks(workspace.store, candidate.skill_id, test.tasks)
-    skill = workspace.store.skills.get_skill(candidate.skill_id)
-    outside = [] if workspace.root_of(skill) else [Note(code="outside_skill_roots")]
-    so_far = _evaluated(workspace, candidate, test, standing_of(test, workspace.store), step)
+    near = near_train_tasks(store, candidate.skill_id, test.tasks)
+    skill = store.skills.get_skill(candidate.skill_id)
+    outside = [] if place.root_of(skill) else [Note(code="outside_skill_roots")]
+    so_far = _evaluated(store, candidate, test, standing_of(test, store), step)
     update = {
         "status": "work", "foreseen": foreseen, "estimate": estimate, "job_id": job,
         "notes": [*so_far.notes, *outside, *([near] if near else [])],
@@ -636,10 +640,8 @@ def _open(workspace: Workspace, candidate: Candidate, test: Test, foreseen: Fore
     return so_far.model_copy(update=update)
 
 
-def _evaluated(
-    workspace: Workspace, candidate: Candidate, test: Test, standing: Standing, step: NextStep | None
-) -> Evaluated:
-    store, kind = workspace.store, kind_of_test(workspace.store, test.row.id, test.row.backend)
+def _evaluated(store: Store, candidate: Candidate, test: Test, standing: Standing, step: NextStep | None) -> Evaluated:
+    kind = kind_of_test(store, test.row.id, test.row.backend)
     notes = [Note(code="rolled_back", ids=[candidate.id])] if bring_back(store, candidate) else []
     notes += [Note(code="never_opened")] if standing.verdict == "not_tested" else []
     notes += [] if standing.verdict else note_unanswered(store.calls.count_faults(test.row.id))
@@ -650,22 +652,21 @@ def _evaluated(
         evidence=kind,
         same_session=kind == "host" and store.candidates.is_answered_by_author(candidate.id, test.row.id),
         attempts_done=standing.runs.candidate + standing.runs.base,
-        test=report_of(workspace, test, standing) if standing.verdict else None,
+        test=report_of(store, test, standing) if standing.verdict else None,
         notes=notes,
         next_step=step,
     )
 
 
-def _after(workspace: Workspace, candidate: Candidate, standing: Standing) -> NextStep | None:
+def _after(store: Store, place: Place, candidate: Candidate, standing: Standing) -> NextStep | None:
     """Return what to do after a verdict: promote it, or propose other edits; a live text needs nothing."""
-    store = workspace.store
     skill = store.skills.get_skill(candidate.skill_id)
     is_rolled_back = bring_back(store, candidate) is not None
     if candidate.version_id == skill.live_version:
         return None
     if standing.verdict and is_reason_to_promote(store, candidate, standing.verdict) and not is_rolled_back:
         return advise_promotion(candidate.id, len(candidate.findings))
-    if standing.verdict == "better_here" and not workspace.is_agents:
+    if standing.verdict == "better_here" and not place.is_agents:
         why = "better on these cases; of others nothing is proven"
         return NextStep.at_terminal("promote_skill", {"candidate_id": candidate.id, "unproven": True}, why)
     # The same after every other verdict: the author of edits learns only whether a candidate was accepted.

@@ -23,6 +23,7 @@ from skillopt_mcp.core.errors import BadInput, Busy, Refused
 from skillopt_mcp.core.evidence import ACCEPTED
 from skillopt_mcp.core.next_step import NextStep
 from skillopt_mcp.core.notes import describe_note, note_unanswered
+from skillopt_mcp.core.redacting import KnownSecrets
 from skillopt_mcp.core.results import Proposed, WorkEstimate
 from skillopt_mcp.core.runs import DiscardedEdit, Run
 from skillopt_mcp.core.skills import Skill, SkillFiles
@@ -39,17 +40,17 @@ from skillopt_mcp.training.config import Config
 from skillopt_mcp.training.loop import MAX_REJECTED, Turn, guard_findings, step_work
 from skillopt_mcp.training.outcome import StepWork, what_failed
 from skillopt_mcp.training.plan import RunPlan, State, Step
-from skillopt_mcp.training.progress import Notify, silent
+from skillopt_mcp.training.progress import Notify
 from skillopt_mcp.training.stages.rollout import Evaluation
 from skillopt_mcp.workspace.answers import shortened
 from skillopt_mcp.workspace.costs import add_up, default_tokens
 from skillopt_mcp.workspace.evidence import is_host
 from skillopt_mcp.workspace.host_work import hand_out, withdraw
-from skillopt_mcp.workspace.jobs import Capacity
-from skillopt_mcp.workspace.models import check_caps
+from skillopt_mcp.workspace.jobs import Wait
+from skillopt_mcp.workspace.models import Models, check_caps
+from skillopt_mcp.workspace.place import Place
 from skillopt_mcp.workspace.runs import planned
 from skillopt_mcp.workspace.skills import check_merged
-from skillopt_mcp.workspace.workspace import Workspace
 
 MAX_SESSIONS = 40
 MIN_SESSIONS = 8
@@ -60,9 +61,8 @@ MAX_NOTES = 8
 
 
 def propose_from_evidence(
-    workspace: Workspace, skill: str, rollouts: int = 0, wait_s: float | None = None, capacity: Capacity | None = None,
-    notify: Notify = silent,
-) -> Proposed:  # fmt: skip
+    store: Store, models: Models, place: Place, skill: str, rollouts: int = 0, wait: Wait | None = None
+) -> Proposed:
     """Return the candidate that reflection makes of a skill's newest trajectories, `running`, or `work` for a host.
 
     With `rollouts`, so many train tasks are attempted first. A proposal that was begun on the same version goes on.
@@ -71,56 +71,54 @@ def propose_from_evidence(
     """
     if not 0 <= rollouts <= MAX_ROLLOUTS:
         raise BadInput(f"rollouts must be 0-{MAX_ROLLOUTS}, got {rollouts}")
-    tracked = workspace.skill(skill)
-    check_merged(workspace.store.skills.get_files(tracked.id, tracked.live_version))
-    possible = min(rollouts, len(_train_tasks(workspace, tracked))) if rollouts else 0
-    run = _find_unfinished(workspace, tracked, possible) or _begin_proposal(workspace, tracked, possible)
-    return advance_proposal(workspace, run, wait_s, capacity, notify)
+    tracked = place.skill(skill)
+    check_merged(store.skills.get_files(tracked.id, tracked.live_version))
+    possible = min(rollouts, len(_train_tasks(store, models, tracked))) if rollouts else 0
+    run = _find_unfinished(store, models, place, tracked, possible) or _begin_proposal(store, models, tracked, possible)
+    return advance_proposal(store, models, place, run, wait or Wait())
 
 
-def advance_proposal(
-    workspace: Workspace, run: Run, wait_s: float | None, capacity: Capacity | None, notify: Notify = silent
-) -> Proposed:
+def advance_proposal(store: Store, models: Models, place: Place, run: Run, wait: Wait) -> Proposed:
     """Where a proposal stands, advanced as far as its backends answer, and work as `hand_out` does.
 
     Raises Refused when it was given up.
     """
-    skill = workspace.store.skills.get_skill(run.skill_id)
+    skill = store.skills.get_skill(run.skill_id)
     if run.result:
-        return as_it_stands(workspace, skill, Proposed.model_validate_json(run.result))
+        return as_it_stands(store, place, skill, Proposed.model_validate_json(run.result))
     if run.status == "stopped":
         raise Refused(f"the proposal '{run.id}' was replaced, or '{skill.name}' has changed: call propose_edits")
-    job = workspace.jobs.attach(run.id, functools.partial(_work, workspace, run), notify)
-    if not job.wait(wait_s):
+    job = wait.jobs.attach(run.id, functools.partial(_work, store, models, place.secrets, run), wait.notify)
+    if not job.wait(wait.seconds):
         arguments: dict[str, JsonValue] = {"skill": skill.name}
         step = NextStep(action="propose_edits", arguments=arguments, why="it is still running")
-        return _describe_open(workspace, skill, run, step)
-    workspace.jobs.drop(run.id, job)
+        return _describe_open(store, skill, run, step)
+    wait.jobs.drop(run.id, job)
     outcome, erased = job.result.result()
-    if erased_of(workspace.store, run) != erased:
-        return advance_proposal(workspace, run, wait_s, capacity, notify)
+    if erased_of(store, run) != erased:
+        return advance_proposal(store, models, place, run, wait)
     if isinstance(outcome, StepWork):
-        return as_it_stands(workspace, skill, _finish_proposal(workspace, skill, run, outcome))
-    if capacity is None and not workspace.store.leases.list_of(run.id):
-        estimate = _estimate(workspace, run)
+        return as_it_stands(store, place, skill, _finish_proposal(store, place, skill, run, outcome))
+    if wait.capacity is None and not store.leases.list_of(run.id):
+        estimate = _estimate(store, place.secrets, run)
         why = f"takes up to {estimate.agent_runs()[1]} agent runs: ask the user first"
         step = NextStep(action="submit_work", arguments={"job_id": run.id}, why=why)
-        return _describe_open(workspace, skill, run, step).model_copy(update={"status": "work", "estimate": estimate})
-    work, next_step = hand_out(workspace, run.id, outcome, capacity)
-    if work and erased_of(workspace.store, run) != erased and take_back(workspace, outcome):
-        return advance_proposal(workspace, run, wait_s, capacity, notify)
-    standing = _describe_open(workspace, skill, run, next_step)
+        return _describe_open(store, skill, run, step).model_copy(update={"status": "work", "estimate": estimate})
+    work, next_step = hand_out(store, models, place, run.id, outcome, wait.capacity)
+    if work and erased_of(store, run) != erased and take_back(store, place, outcome):
+        return advance_proposal(store, models, place, run, wait)
+    standing = _describe_open(store, skill, run, next_step)
     return standing.model_copy(update={"status": "work", "work": work}) if work else standing
 
 
-def _describe_open(workspace: Workspace, skill: Skill, run: Run, next_step: NextStep) -> Proposed:
+def _describe_open(store: Store, skill: Skill, run: Run, next_step: NextStep) -> Proposed:
     return Proposed(
         status="running",
         skill=skill.name,
         candidate_id=None,
         diff="",
         edits=[],
-        notes=_describe_unanswered(workspace.store, run),
+        notes=_describe_unanswered(store, run),
         rollouts=len(run.tasks),
         job_id=run.id,
         next_step=next_step,
@@ -131,8 +129,8 @@ def _describe_unanswered(store: Store, run: Run) -> list[str]:
     return [describe_note(each) for each in note_unanswered(store.calls.count_faults(run.id))]
 
 
-def _estimate(workspace: Workspace, run: Run) -> WorkEstimate:
-    n = estimate_proposal(run, planned(workspace, run).train)
+def _estimate(store: Store, secrets: KnownSecrets, run: Run) -> WorkEstimate:
+    n = estimate_proposal(run, planned(store, secrets, run).train)
     backends: dict[Role, str] = {"target": run.target, "judge": run.judge, "optimizer": run.optimizer}
     return WorkEstimate(
         attempts=(n["target"], n["target"]),
@@ -143,43 +141,42 @@ def _estimate(workspace: Workspace, run: Run) -> WorkEstimate:
     )
 
 
-def _find_unfinished(workspace: Workspace, skill: Skill, rollouts: int) -> Run | None:
+def _find_unfinished(store: Store, models: Models, place: Place, skill: Skill, rollouts: int) -> Run | None:
     """Return the skill's open proposal; one that began on another version is given up.
 
     So is one with another number of rollouts with only its estimate given.
     """
-    runs = workspace.store.runs
+    runs = store.runs
     for run in reversed(runs.list_proposals_under_way(skill.id)):
-        if run.base_version == skill.live_version and _name_backends(workspace) == (run.target, run.optimizer):
+        if run.base_version == skill.live_version and _name_backends(models) == (run.target, run.optimizer):
             # A host has its estimate alone; attempts come before any question on them.
             is_offered = is_host(run.target if run.tasks else run.optimizer)
-            if rollouts in (0, len(run.tasks)) or not is_offered or workspace.store.leases.list_of(run.id):
+            if rollouts in (0, len(run.tasks)) or not is_offered or store.leases.list_of(run.id):
                 return run
-            _mark_unseen(workspace.store, run)
+            _mark_unseen(store, run)
         runs.set_status(run.id, "stopped")
-        withdraw(workspace, run.id)
+        withdraw(store, place, run.id)
     return None
 
 
-def _name_backends(workspace: Workspace) -> tuple[str, str]:
-    return workspace.models.backend("target").name, workspace.models.backend("optimizer").name
+def _name_backends(models: Models) -> tuple[str, str]:
+    return models.backend("target").name, models.backend("optimizer").name
 
 
-def _begin_proposal(workspace: Workspace, skill: Skill, rollouts: int) -> Run:
-    store = workspace.store
+def _begin_proposal(store: Store, models: Models, skill: Skill, rollouts: int) -> Run:
     _, n_new = store.trajectories.count_trajectories(skill.id)
     sessions = store.trajectories.recent_trajectories(skill.id, min(MAX_SESSIONS, max(n_new, MIN_SESSIONS)))
     earlier = store.runs.list_runs(skill.id)
-    pool = _train_tasks(workspace, skill) if rollouts else []
+    pool = _train_tasks(store, models, skill) if rollouts else []
     # Others each time.
     kinds = [task.tags[0] if task.tags else "" for task in pool]
     tasks = [pool[at] for at in stratified(kinds, rollouts, f"proposal {len(earlier)}")]
     if not sessions and not tasks:
         raise BadInput(f"no scored attempts of '{skill.name}' are recorded: record some, or pass rollouts")
-    backends = _backends(workspace, tasks)
-    check_caps(workspace.caps, backends)
+    backends = _backends(models, tasks)
+    check_caps(models.caps, backends)
     config = Config(epochs=1, batch=max(1, len(tasks)), sessions=len(sessions), max_edits=MAX_EDITS)
-    target, optimizer = _name_backends(workspace)
+    target, optimizer = _name_backends(models)
     draft = Run(
         id="",
         skill_id=skill.id,
@@ -202,30 +199,31 @@ def _begin_proposal(workspace: Workspace, skill: Skill, rollouts: int) -> Run:
     return run
 
 
-def _train_tasks(workspace: Workspace, skill: Skill) -> list[Task]:
-    tasks = [task for task in target_tasks(workspace, skill.id) if task.split == "train"]
+def _train_tasks(store: Store, models: Models, skill: Skill) -> list[Task]:
+    tasks = [task for task in target_tasks(store, models, skill.id) if task.split == "train"]
     if not tasks:
         raise BadInput(f"'{skill.name}' has no train task: add tasks, or leave out rollouts")
     return tasks
 
 
-def _backends(workspace: Workspace, tasks: list[Task]) -> dict[Role, Backend]:
-    optimizer: dict[Role, Backend] = {"optimizer": workspace.models.backend("optimizer")}
-    return workspace.models.backends_for(tasks) | optimizer
+def _backends(models: Models, tasks: list[Task]) -> dict[Role, Backend]:
+    optimizer: dict[Role, Backend] = {"optimizer": models.backend("optimizer")}
+    return models.backends_for(tasks) | optimizer
 
 
-def _work(workspace: Workspace, run: Run, notify: Notify) -> tuple[StepWork | Outstanding, frozenset[int]]:
+def _work(
+    store: Store, models: Models, secrets: KnownSecrets, run: Run, notify: Notify
+) -> tuple[StepWork | Outstanding, frozenset[int]]:
     """The work of a proposal, and which of its attempts were erased before it read them."""
-    store = workspace.store
     lock = lock_run(store.locks_path, run.id)
     if lock is None:
         raise Busy(f"another process runs the proposal '{run.id}': call again to see its result")
     try:
         erased = erased_of(store, run)
-        plan = replace(planned(workspace, run), discarded=discarded_before(store, run))
-        draws = _find_attempted(workspace, run, plan)
+        plan = replace(planned(store, secrets, run), discarded=discarded_before(store, run))
+        draws = _find_attempted(store, models, run, plan)
         step = Step(1, 1, (plan.train,) if plan.train else (), plan.config.max_edits, run.id, draws=draws)
-        backends, budget = _backends(workspace, list(plan.train)), Budget(run.id, workspace.caps)
+        backends, budget = _backends(models, list(plan.train)), Budget(run.id, models.caps)
         with span("proposal", run=run.id), Asker(store, backends, run.id, budget=budget) as ask:
             nothing = Evaluation((), mean_score(()), 0.0)
             turn = Turn(plan, store, ask, notify, State(0, plan.base, nothing, plan.base, nothing), step)
@@ -234,19 +232,19 @@ def _work(workspace: Workspace, run: Run, notify: Notify) -> tuple[StepWork | Ou
         lock.release()
 
 
-def _find_attempted(workspace: Workspace, run: Run, plan: RunPlan) -> dict[int, str]:
+def _find_attempted(store: Store, models: Models, run: Run, plan: RunPlan) -> dict[int, str]:
     """Return the draws of the attempts at a plan's tasks that earlier proposals made on the same text, by task id."""
     if not plan.train:
         return {}
-    fingerprint = workspace.models.backend("target").fingerprint
+    fingerprint = models.backend("target").fingerprint
     draws = dict[int, str]()
-    for earlier in workspace.store.runs.list_runs(run.skill_id):
+    for earlier in store.runs.list_runs(run.skill_id):
         if earlier.id == run.id:
             break
         if earlier.kind == "proposal" and earlier.base_version == run.base_version:
             asked = [task for task in plan.train if task.id in earlier.tasks and task.id not in draws]
             calls = [Call("target", "rollout", Rollout(plan.base, task), earlier.id) for task in asked]
-            replies = workspace.store.calls.get_replies([call.key(fingerprint) for call in calls])
+            replies = store.calls.get_replies([call.key(fingerprint) for call in calls])
             for task, call in zip(asked, calls, strict=True):
                 reply = replies.get(call.key(fingerprint))
                 if reply and not reply.missing:
@@ -254,14 +252,14 @@ def _find_attempted(workspace: Workspace, run: Run, plan: RunPlan) -> dict[int, 
     return draws
 
 
-def _finish_proposal(workspace: Workspace, skill: Skill, run: Run, work: StepWork) -> Proposed:
+def _finish_proposal(store: Store, place: Place, skill: Skill, run: Run, work: StepWork) -> Proposed:
     """Return the outcome, stored with the run: a candidate, or why there is none."""
-    base = workspace.store.skills.get_files(skill.id, run.base_version)
-    made = _candidate(workspace, run, base, work) if work.applied.files != base else None
+    base = store.skills.get_files(skill.id, run.base_version)
+    made = _candidate(store, place, run, base, work) if work.applied.files != base else None
     result = proposed(skill.name, base, work.applied, made)
     step, unmade = result.next_step, list[str]()
     if not made:
-        store, arguments = workspace.store, dict[str, JsonValue](skill=skill.name)
+        arguments = dict[str, JsonValue](skill=skill.name)
         if not result.edits and not _is_lost(store, run):
             why = "reflection found nothing to change: record more attempts, failed ones first"
             step = NextStep(action="record_trajectory", arguments=arguments, why=why)
@@ -274,13 +272,13 @@ def _finish_proposal(workspace: Workspace, skill: Skill, run: Run, work: StepWor
             fields = {"op": edit.op, "target": edit.target, "content": edit.content, "path": edit.path}
             given = json.dumps({name: value for name, value in fields.items() if value is not None}, ensure_ascii=False)
             unmade.append(f"edits.{n}: {shortened(given, EDIT_BYTES)}")
-    missing = _describe_unanswered(workspace.store, run)
+    missing = _describe_unanswered(store, run)
     notes = [*missing, *result.notes, *unmade, *work.unusable, *work.patterns][:MAX_NOTES]
     left_out = [shortened(each.content or each.target or "", LEFT_OUT_BYTES) for each in work.left_out]
     added = {"next_step": step, "notes": notes, "rollouts": len(run.tasks), "job_id": run.id, "left_out": left_out}
     result = result.model_copy(update=added)
-    workspace.store.runs.set_status(run.id, "finished", result.model_dump_json())
-    withdraw(workspace, run.id)
+    store.runs.set_status(run.id, "finished", result.model_dump_json())
+    withdraw(store, place, run.id)
     return result
 
 
@@ -303,7 +301,7 @@ def _is_lost(store: Store, run: Run) -> bool:
     return 0 < asked.n_missing == asked.n_calls - asked.n_again
 
 
-def _candidate(workspace: Workspace, run: Run, base: SkillFiles, work: StepWork) -> Candidate:
+def _candidate(store: Store, place: Place, run: Run, base: SkillFiles, work: StepWork) -> Candidate:
     made = Candidate(
         id=candidate_id(run.skill_id, base.digest, work.applied.files.digest),
         skill_id=run.skill_id,
@@ -311,10 +309,10 @@ def _candidate(workspace: Workspace, run: Run, base: SkillFiles, work: StepWork)
         version_id=work.applied.files.digest,
         origin="run",
         reasoning=what_failed(work),
-        findings=guard_findings(planned(workspace, run), work),
+        findings=guard_findings(planned(store, place.secrets, run), work),
         run_id=run.id,
     )
-    return kept(workspace, made, work.selected, work.applied)
+    return kept(store, place, made, work.selected, work.applied)
 
 
 EDIT_BYTES = 600
@@ -353,29 +351,29 @@ def erased_of(store: Store, run: Run) -> frozenset[int]:
     return store.table(Erasing).erased_of(run.sessions)
 
 
-def take_back(workspace: Workspace, outcome: Outstanding) -> bool:
+def take_back(store: Store, place: Place, outcome: Outstanding) -> bool:
     """Take back what was handed out of the questions that show an erased attempt; return whether there are such."""
-    erasing = workspace.store.table(Erasing)
+    erasing = store.table(Erasing)
     requests = {call_id: call.request for call_id, call in outcome.calls.items()}
     asked = {call_id: set(request.refs) for call_id, request in requests.items() if isinstance(request, Question)}
     numbers = [int(ref.partition(":")[2]) for refs in asked.values() for ref in refs if ref.startswith("trajectory:")]
     gone = {f"trajectory:{each}" for each in erasing.erased_of(numbers)}
     showing = [call_id for call_id, refs in asked.items() if refs & gone]
     _, leases = erasing.clear_calls(showing)
-    workspace.work_folders.remove(leases)
+    place.work_folders.remove(leases)
     return bool(showing)
 
 
-def as_it_stands(workspace: Workspace, skill: Skill, result: Proposed) -> Proposed:
+def as_it_stands(store: Store, place: Place, skill: Skill, result: Proposed) -> Proposed:
     """Return the outcome of a proposal with what to do where its candidate was made for what is not live any more, or
     was tested before.
     """
-    if result.candidate_id is None or workspace.trouble(skill):
+    if result.candidate_id is None or place.trouble(skill):
         return result
-    candidate = workspace.store.candidates.get_candidate(result.candidate_id)
-    live = workspace.store.skills.get_skill(skill.id).live_version
+    candidate = store.candidates.get_candidate(result.candidate_id)
+    live = store.skills.get_skill(skill.id).live_version
     if live == candidate.version_id:
         return result
     if live != candidate.base_version:
         return result.model_copy(update={"next_step": advise_rebase(candidate.id)})
-    return with_past(workspace.store, result, candidate)
+    return with_past(store, result, candidate)

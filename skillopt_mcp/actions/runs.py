@@ -34,6 +34,7 @@ from skillopt_mcp.core.candidates import GATE, Candidate, NewCandidate, candidat
 from skillopt_mcp.core.errors import BackendError, BadInput, CapReached, NotFound, Refused, Waiting
 from skillopt_mcp.core.evidence import Mean, Standing, TestReport, Verdict
 from skillopt_mcp.core.next_step import NextStep
+from skillopt_mcp.core.redacting import KnownSecrets
 from skillopt_mcp.core.results import MemoryOutcome, Replayed
 from skillopt_mcp.core.runs import Run, RunStatus, StepRecord
 from skillopt_mcp.core.skills import DocumentVersion, Skill, SkillFiles, is_memory, short
@@ -44,6 +45,7 @@ from skillopt_mcp.gates.guard.evidence import carried
 from skillopt_mcp.gates.search import metric_value
 from skillopt_mcp.prompts.loading import Prompts, load_prompts
 from skillopt_mcp.store.files import is_locked
+from skillopt_mcp.store.opening import Store
 from skillopt_mcp.training.config import Config
 from skillopt_mcp.training.gating import measured
 from skillopt_mcp.training.loop import train
@@ -62,12 +64,12 @@ from skillopt_mcp.workspace.answering import (
 )
 from skillopt_mcp.workspace.costs import account, add_up
 from skillopt_mcp.workspace.evidence import evidence_of, is_simulated
-from skillopt_mcp.workspace.models import check_caps
+from skillopt_mcp.workspace.models import Models, check_caps
+from skillopt_mcp.workspace.place import Place
 from skillopt_mcp.workspace.runs import ChangedBackend, describe_changes, planned, step_row, tasks_of
 from skillopt_mcp.workspace.skill_folders import called
 from skillopt_mcp.workspace.skills import check_merged
 from skillopt_mcp.workspace.verdicts import report_of
-from skillopt_mcp.workspace.workspace import Workspace
 
 TOPPED = "the current version scores 1.00 on the val tasks, so the gate accepts no candidate"
 NO_BETTER = "no candidate did better than the live version on the val tasks"
@@ -77,44 +79,43 @@ _NAMED = 5
 
 
 def start_run(
-    workspace: Workspace, skill: str, config: Config, prompts: Prompts | None = None,
+    store: Store, models: Models, place: Place, skill: str, config: Config, prompts: Prompts | None = None,
     only: Collection[str] | None = None,
 ) -> Run:  # fmt: skip
     """Return a new run of a skill, stored and frozen: config, prompts, tasks, sessions, base version and backends.
 
     It takes the tasks of these digests `only`, or all that are stored.
     """
-    run = new_run(workspace, skill, config, prompts, only)
-    begin(workspace, run)
+    run = new_run(store, models, place, skill, config, prompts, only)
+    begin(store, place.secrets, run)
     return run
 
 
-def begin(workspace: Workspace, new: Run) -> None:
+def begin(store: Store, secrets: KnownSecrets, new: Run) -> None:
     """Store a new run. Raises BadInput for one that cannot be trained on."""
-    planned(workspace, new)
-    workspace.store.runs.add_run(new)
+    planned(store, secrets, new)
+    store.runs.add_run(new)
 
 
-def check_able(workspace: Workspace) -> None:
+def check_able(models: Models) -> None:
     """Raise BackendError or BadInput where no backend can answer in a run, before its skill is looked at."""
     check_caps(
-        workspace.caps,
-        {"target": workspace.models.backend("target"), "optimizer": workspace.models.backend("optimizer")},
+        models.caps,
+        {"target": models.backend("target"), "optimizer": models.backend("optimizer")},
     )
 
 
 def new_run(
-    workspace: Workspace, skill: str, config: Config, prompts: Prompts | None = None,
+    store: Store, models: Models, place: Place, skill: str, config: Config, prompts: Prompts | None = None,
     only: Collection[str] | None = None,
 ) -> Run:  # fmt: skip
     """Return a new run of a skill as `start_run` does, not yet stored. Raises Refused where git left a conflict."""
-    store = workspace.store
-    tracked = workspace.recorded(skill)
+    tracked = place.recorded(skill)
     check_merged(store.skills.get_files(tracked.id, tracked.live_version))
-    tasks = chosen_tasks(workspace, tracked, config, only)
-    backends = workspace.models.backends_for(tasks) | {"optimizer": workspace.models.backend("optimizer")}
-    try_programs(workspace.store, tasks)
-    check_caps(workspace.caps, backends)
+    tasks = chosen_tasks(store, models, tracked, config, only)
+    backends = models.backends_for(tasks) | {"optimizer": models.backend("optimizer")}
+    try_programs(store, tasks)
+    check_caps(models.caps, backends)
     sessions = store.trajectories.recent_trajectories(tracked.id, config.sessions)
     draft = Run(
         id="",
@@ -129,19 +130,19 @@ def new_run(
         status="running",
         note=store.runs.note_of_skill(tracked.id) if config.meta_skill else "",
         judge=judge_named(backends),
-        caps=workspace.caps,
+        caps=models.caps,
         answering=(answering(backends),),
     )
     ordinal = store.runs.count_runs(tracked.id)
     return replace(draft, id="r-" + hashlib.sha256(f"{ordinal} {draft}".encode()).hexdigest()[:12])
 
 
-def with_memory(workspace: Workspace, new: Run, memory: str) -> Run:
+def with_memory(store: Store, place: Place, new: Run, memory: str) -> Run:
     """A new run that trains a memory file, too, as its second document: after each step of the skill it has one.
 
     Raises BadInput when the two are not a skill and a memory file that fit into one folder.
     """
-    store, skill, other = workspace.store, workspace.store.skills.get_skill(new.skill_id), workspace.skill(memory)
+    skill, other = store.skills.get_skill(new.skill_id), place.skill(memory)
     if is_memory(skill.path) or not is_memory(other.path):
         raise BadInput(f"{quoted(skill.name)} must be a skill, {quoted(memory)} a memory file (CLAUDE.md, AGENTS.md)")
     files = store.skills.get_files(other.id, other.live_version)
@@ -152,50 +153,49 @@ def with_memory(workspace: Workspace, new: Run, memory: str) -> Run:
     return replace(new, id="r-" + hashlib.sha256(f"{new.id} {second}".encode()).hexdigest()[:12], memory=second)
 
 
-def unfinished_run(workspace: Workspace, skill: str) -> Run:
+def unfinished_run(store: Store, place: Place, skill: str) -> Run:
     """Return the newest run of a skill that has not finished, or the one of this id. Raises NotFound without one."""
     if _RUN_ID.fullmatch(skill):
-        run = workspace.store.runs.get_run(skill)
+        run = store.runs.get_run(skill)
         if run.kind != "replay" or run.status == "finished":
             raise NotFound(f"run '{run.id}' has finished: skillopt-mcp show {run.id}")
         return run
-    tracked = workspace.recorded(skill)
-    if found := workspace.store.runs.find_unfinished(tracked.id):
+    tracked = place.recorded(skill)
+    if found := store.runs.find_unfinished(tracked.id):
         return found
-    new = f"skillopt-mcp replay {called(workspace.store, tracked)} {BACKENDS}"
+    new = f"skillopt-mcp replay {called(store, tracked)} {BACKENDS}"
     raise NotFound(f"no run of '{tracked.name}' is unfinished: start one with '{new}'")
 
 
-def last_finished(workspace: Workspace, new: Run, *, allow_changed: bool = False) -> Run | None:
+def last_finished(store: Store, new: Run, *, allow_changed: bool = False) -> Run | None:
     """Return the newest finished run that is frozen to the same as a new one, None without one."""
-    return next(_list_alike(workspace, new, is_finished=True, allow_changed=allow_changed), None)
+    return next(_list_alike(store, new, is_finished=True, allow_changed=allow_changed), None)
 
 
-def furthest(workspace: Workspace, new: Run, *, allow_changed: bool) -> Run | None:
+def furthest(store: Store, new: Run, *, allow_changed: bool) -> Run | None:
     """Return the unfinished run that a new one would continue: of several, the one that has sent most calls."""
-    runs = _list_alike(workspace, new, is_finished=False, allow_changed=allow_changed)
-    return max(runs, key=lambda run: workspace.store.budgets.get_spent(run.id).calls, default=None)
+    runs = _list_alike(store, new, is_finished=False, allow_changed=allow_changed)
+    return max(runs, key=lambda run: store.budgets.get_spent(run.id).calls, default=None)
 
 
-def left_changed(workspace: Workspace, new: Run) -> tuple[Run, list[ChangedBackend]] | None:
+def left_changed(store: Store, new: Run) -> tuple[Run, list[ChangedBackend]] | None:
     """Return the newest unfinished run that differs by its backends' fingerprints alone, and how; None without one."""
-    runs = _list_alike(workspace, new, is_finished=False, allow_changed=True)
-    others = ((run, changed_since(workspace, run, new.answering[-1])) for run in runs)
+    runs = _list_alike(store, new, is_finished=False, allow_changed=True)
+    others = ((run, changed_since(store, run, new.answering[-1])) for run in runs)
     return next(((run, changed) for run, changed in others if changed), None)
 
 
-def _list_alike(workspace: Workspace, new: Run, *, is_finished: bool, allow_changed: bool) -> Iterator[Run]:
+def _list_alike(store: Store, new: Run, *, is_finished: bool, allow_changed: bool) -> Iterator[Run]:
     """Yield the runs that are frozen to the same things as a new one, newest first."""
     names = Names(new.target, new.optimizer, new.judge)
-    for run_id in workspace.store.runs.list_alike(new, is_finished=is_finished):
-        run = workspace.store.runs.get_run(run_id)
-        if names.fit(run) and (allow_changed or not changed_since(workspace, run, new.answering[-1])):
+    for run_id in store.runs.list_alike(new, is_finished=is_finished):
+        run = store.runs.get_run(run_id)
+        if names.fit(run) and (allow_changed or not changed_since(store, run, new.answering[-1])):
             yield run
 
 
-def describe_others_left(workspace: Workspace, run: Run) -> str:
+def describe_others_left(store: Store, run: Run) -> str:
     """Which other runs of the skill are unfinished, those that have sent most calls first; "" for none."""
-    store = workspace.store
     left = [
         (store.budgets.get_spent(each.id).calls, each.id)
         for each in store.runs.list_runs(run.skill_id)
@@ -217,7 +217,7 @@ SEARCH_CAPPED = "the search ended at its cap, so that its promotion test could b
 
 
 def replay(
-    workspace: Workspace, run: Run, notify: Notify = silent, on_reply: OnReply | None = None,
+    store: Store, models: Models, place: Place, run: Run, notify: Notify = silent, on_reply: OnReply | None = None,
     concurrency: int | None = None, *, allow_changed: bool = False,
 ) -> Replayed:  # fmt: skip
     """Return the outcome of a run, trained from wherever it stopped, its best version confirmed on held-out tasks.
@@ -226,12 +226,11 @@ def replay(
     and Refused when it was frozen with other backends or, without `allow_changed`, one has another fingerprint now.
     When interrupted, or stopped at a cap or by an outage (Stopped), what was finished is kept.
     """
-    store = workspace.store
     skill = store.skills.get_skill(run.skill_id)
     if run.result:
         return Replayed.model_validate_json(run.result)
-    backends = backends_of(workspace, run)
-    lock = lock_of(workspace, run)
+    backends = backends_of(store, models, run)
+    lock = lock_of(store, run)
     status: RunStatus = "stopped"
     higher = store.runs.get_higher(run.id) if run.status == "stopped" else ""
     try:
@@ -240,22 +239,22 @@ def replay(
             status = "finished"
             return Replayed.model_validate_json(run.result)
         if not allow_changed:
-            check_unchanged(workspace, run, backends)
-        try_programs(store, tasks_of(workspace, run))
-        caps = caps_of(workspace, run)
+            check_unchanged(store, run, backends)
+        try_programs(store, tasks_of(store, run))
+        caps = caps_of(models.caps, run)
         check_caps(caps, backends)
         if caps != run.caps:
             store.runs.set_caps(run.id, caps)
-        run = note_answering(workspace, run, backends)
-        workspace.models.note_caller(run.id, tasks_of(workspace, run))
+        run = note_answering(store, run, backends)
+        models.note_caller(run.id, tasks_of(store, run))
         store.runs.set_status(run.id, "running")
         higher = ""
-        plan = planned(workspace, run)
+        plan = planned(store, place.secrets, run)
         asker = functools.partial(
             Asker, store, concurrency=concurrency, on_reply=on_reply, on_pause=pause_reporter(notify)
         )
-        price = price_of_run(workspace, run, tasks_of(workspace, run))
-        kept_back = caps_of_search(workspace, caps, price) or caps
+        price = price_of_run(store, models, run, tasks_of(store, run))
+        kept_back = caps_of_search(store, models, caps, price) or caps
 
         def search(limits: Caps) -> Best:
             with asker(backends, run.id, budget=Budget(run.id, limits)) as ask:
@@ -265,9 +264,9 @@ def replay(
             return Best(state.best, state.best_score, state.best_other)
 
         def try_test(test: Test) -> Standing:
-            backends = workspace.models.backends_for(test.tasks)
+            backends = models.backends_for(test.tasks)
             budget = Budget(run.id, caps)
-            workspace.models.note_caller(test.row.id, test.tasks)
+            models.note_caller(test.row.id, test.tasks)
             with only_here(store, test, notify), asker(backends, test.row.id, budget=budget) as ask:
                 return answered(run_or_wait(ask, store, lambda: run_test(test, store, ask, notify)))
 
@@ -280,10 +279,10 @@ def replay(
                 if kept_back == caps:
                     raise
                 if run.count_better(steps):
-                    best, reason = _best_of(workspace, run), SEARCH_CAPPED
+                    best, reason = _best_of(store, run), SEARCH_CAPPED
                 else:  # there is nothing to test yet
                     best = search(caps)
-            result = finish(workspace, run, plan, best, try_test)
+            result = finish(store, models, place, run, plan, best, try_test)
             result = result.model_copy(update={"reason": result.reason or reason})
         store.runs.set_status(run.id, "finished", result.model_dump_json())
         status = "finished"
@@ -299,21 +298,21 @@ def replay(
             lock.release()
 
 
-def caps_of(workspace: Workspace, run: Run) -> Caps:
+def caps_of(caps: Caps, run: Run) -> Caps:
     """Return the caps that a run resumes under: those that it was given last, replaced by the workspace's."""
-    return run.caps.replace_given(workspace.caps)
+    return run.caps.replace_given(caps)
 
 
-def run_reach(workspace: Workspace, run: Run) -> str:
+def run_reach(store: Store, models: Models, secrets: KnownSecrets, run: Run) -> str:
     """Whether the caps of a run reach a verdict, by what it has spent; "" without caps, or without held-out tasks."""
-    store, spent = workspace.store, workspace.store.budgets.get_spent(run.id)
-    price = price_of_run(workspace, run, tasks_of(workspace, run))
+    spent = store.budgets.get_spent(run.id)
+    price = price_of_run(store, models, run, tasks_of(store, run))
     n_done = sum(map(store.tests.count_attempts, store.runs.list_finishes(run.id)))
     if not run.count_better(store.runs.list_steps(run.id)):
         # The search has to find a better version first, after the live one on the val tasks.
-        spent = spent._replace(calls=1 + max(spent.calls, len(planned(workspace, run).val)))
+        spent = spent._replace(calls=1 + max(spent.calls, len(planned(store, secrets, run).val)))
     left = price._replace(n_runs=max(0, price.n_runs - n_done))
-    return describe_reach(workspace, caps_of(workspace, run), left, spent)
+    return describe_reach(store, models, caps_of(models.caps, run), left, spent)
 
 
 class Best(NamedTuple):
@@ -324,9 +323,9 @@ class Best(NamedTuple):
     memory: SkillFiles | None = None
 
 
-def _best_of(workspace: Workspace, run: Run) -> Best:
+def _best_of(store: Store, run: Run) -> Best:
     """The best version of the finished steps of a run, of which there are some."""
-    last, skills = workspace.store.runs.list_steps(run.id)[-1], workspace.store.skills
+    last, skills = store.runs.list_steps(run.id)[-1], store.skills
     memory = skills.get_files(run.memory.skill_id, last.best_memory) if run.memory and last.best_memory else None
     return Best(skills.get_files(run.skill_id, last.best_version), last.best, memory)
 
@@ -336,17 +335,26 @@ def _made_of(plan: RunPlan, best: Best) -> list[tuple[RunPlan, SkillFiles]]:
     return [(plan, best.files), *([(plan.turned(), best.memory)] if best.memory else [])]
 
 
-def finish(workspace: Workspace, run: Run, plan: RunPlan, best: Best, try_test: Callable[[Test], Standing]) -> Replayed:
+def finish(
+    store: Store,
+    models: Models,
+    place: Place,
+    run: Run,
+    plan: RunPlan,
+    best: Best,
+    try_test: Callable[[Test], Standing],
+) -> Replayed:
     """Return the outcome: the best version becomes a candidate, and the promotion gate looks at it once.
 
     A memory file is looked at after the skill, with that as its own gate left it.
     """
     (made, outcome), *of_memory = [
-        _prove(workspace, run, document, (files, best.score), try_test) for document, files in _made_of(plan, best)
+        _prove(store, models, place, run, document, (files, best.score), try_test)
+        for document, files in _made_of(plan, best)
     ]
-    result = replayed(workspace, run, workspace.store.skills.get_skill(run.skill_id), made, outcome)
+    result = replayed(store, models, place, run, store.skills.get_skill(run.skill_id), made, outcome)
     for made, outcome in of_memory:
-        memory = workspace.store.skills.get_skill(plan.other_id)
+        memory = store.skills.get_skill(plan.other_id)
         test = None if isinstance(outcome, str) else outcome
         own = MemoryOutcome(
             skill=memory.name,
@@ -357,67 +365,75 @@ def finish(workspace: Workspace, run: Run, plan: RunPlan, best: Best, try_test: 
             reason=outcome if isinstance(outcome, str) else "",
             test=test,
         )
-        step = _next_step(workspace, run, memory, made, own.verdict)
+        step = _next_step(store, place, run, memory, made, own.verdict)
         is_open = result.next_step is None or result.next_step.action == "inspect"
         result = result.model_copy(update={"memory": own, "next_step": step if is_open else result.next_step})
     return result
 
 
 def _prove(
-    workspace: Workspace, run: Run, plan: RunPlan, best: tuple[SkillFiles, float], try_test: Callable[[Test], Standing]
+    store: Store,
+    models: Models,
+    place: Place,
+    run: Run,
+    plan: RunPlan,
+    best: tuple[SkillFiles, float],
+    try_test: Callable[[Test], Standing],
 ) -> tuple[Candidate | None, TestReport | str]:
     """The candidate that a run made of one of its documents, None without one, and its test, or why there is none."""
-    store, skill = workspace.store, workspace.store.skills.get_skill(plan.skill_id)
+    skill = store.skills.get_skill(plan.skill_id)
     if best[0] == plan.base:
         own = plan.skill_id == run.skill_id
         return None, why_none([step for step in store.runs.list_steps(run.id) if (step.kind != "memory") == own])
     # Another run, or a host, may have made the same candidate before, and without the other document.
-    made = replace(_candidate(workspace, run, plan, best), run_id=run.id)
+    made = replace(_candidate(store, place.secrets, run, plan, best), run_id=run.id)
     decided = store.decisions.latest(skill.id, GATE, made.base_version, made.version_id)
-    if not decided and (moved := _describe_moved(workspace, skill, made)):
+    if not decided and (moved := _describe_moved(place, skill, made)):
         return made, f"it was not tested, as it could not be promoted: {moved}"
     asked = Asked(graded=plan.config.metric == "soft")
     try:
-        held = tasks_to_test(workspace, run.skill_id, tasks_of(workspace, run))
+        held = tasks_to_test(store, models, run.skill_id, tasks_of(store, run))
     except (BadInput, Refused) as error:
         return made, str(error)
     # The test that the run began before it stopped goes on.
     begun = [row for test_id in store.runs.list_finishes(run.id) if (row := store.tests.find(test_id))]
     of_run = next((stored_test(store, row) for row in reversed(begun) if row.version_id == made.version_id), None)
-    if not of_run and plan.other and (trouble := workspace.trouble(store.skills.get_skill(plan.other_id))):
+    if not of_run and plan.other and (trouble := place.trouble(store.skills.get_skill(plan.other_id))):
         return made, f"it was not tested, as the other document of the run is missing: {trouble}"
-    test = of_run or current_test(workspace, made, asked, among=held)
+    test = of_run or current_test(store, models, place, made, asked, among=held)
     if test.foreseen:
-        test = opened(workspace, made, asked, held)
+        test = opened(store, models, place, made, asked, held)
     # A process may die between the verdict and the end of its run: its test is not another one then.
     store.runs.add_finish(run.id, test.row.id)
-    return made, report_of(workspace, test, try_test(test))
+    return made, report_of(store, test, try_test(test))
 
 
-def best_candidate(workspace: Workspace, run_id: str) -> Candidate:
+def best_candidate(store: Store, secrets: KnownSecrets, run_id: str) -> Candidate:
     """Return the best version of a run, finished or not, as a candidate. Raises NotFound, BadInput without one.
 
     Of a run with a memory file it is that of the skill, and once this is decided, or not better, that of the file.
     """
-    run = workspace.store.runs.get_run(run_id)
-    if run.kind != "replay" or not run.count_better(workspace.store.runs.list_steps(run_id)):
+    run = store.runs.get_run(run_id)
+    if run.kind != "replay" or not run.count_better(store.runs.list_steps(run_id)):
         raise BadInput(f"run '{run_id}' has no version that is better than its base: there is nothing to test")
-    best = _best_of(workspace, run)
+    best = _best_of(store, run)
     made = [
-        _candidate(workspace, run, plan, (files, best.score))
-        for plan, files in _made_of(planned(workspace, run), best) if files != plan.base
+        _candidate(store, secrets, run, plan, (files, best.score))
+        for plan, files in _made_of(planned(store, secrets, run), best) if files != plan.base
     ]  # fmt: skip
-    latest = workspace.store.decisions.latest
+    latest = store.decisions.latest
     return next((c for c in made if not latest(c.skill_id, GATE, c.base_version, c.version_id)), made[0])
 
 
-def _candidate(workspace: Workspace, run: Run, plan: RunPlan, best: tuple[SkillFiles, float]) -> Candidate:
+def _candidate(
+    store: Store, secrets: KnownSecrets, run: Run, plan: RunPlan, best: tuple[SkillFiles, float]
+) -> Candidate:
     # The candidates of the accepted steps that led to this version, oldest first.
     files, score = best
     accepted, version = list[Candidate](), files.digest
-    for step in reversed(workspace.store.runs.list_steps(run.id)):
+    for step in reversed(store.runs.list_steps(run.id)):
         if step.candidate_id and step.candidate_version == version and step.verdict in ("accept", "accept_best"):
-            accepted.insert(0, workspace.store.candidates.get_candidate(step.candidate_id))
+            accepted.insert(0, store.candidates.get_candidate(step.candidate_id))
             version = step.parent_version
     held = [finding for each in accepted for finding in carried(each.findings)]
     made = Candidate(
@@ -427,17 +443,17 @@ def _candidate(workspace: Workspace, run: Run, plan: RunPlan, best: tuple[SkillF
         version_id=files.digest,
         origin="run",
         reasoning="; ".join([*(each.reasoning for each in accepted), f"best version of {run.id}, {score:.2f} on val"]),
-        findings=(*findings(plan.base, files, workspace.known), *dict.fromkeys(held)),
+        findings=(*findings(plan.base, files, secrets), *dict.fromkeys(held)),
         run_id=run.id,
     )
-    return workspace.store.candidates.add_candidate(NewCandidate(made, files))
+    return store.candidates.add_candidate(NewCandidate(made, files))
 
 
-def _describe_moved(workspace: Workspace, skill: Skill, made: Candidate) -> str:
+def _describe_moved(place: Place, skill: Skill, made: Candidate) -> str:
     """How what is live differs from what a run began with, "" where it does not, or is what the run made of it."""
-    if trouble := workspace.trouble(skill):
+    if trouble := place.trouble(skill):
         return trouble
-    live = workspace.again(skill).live_version
+    live = place.again(skill).live_version
     if live in (made.base_version, made.version_id):
         return ""
     began = short(made.base_version)
@@ -445,15 +461,20 @@ def _describe_moved(workspace: Workspace, skill: Skill, made: Candidate) -> str:
 
 
 def replayed(
-    workspace: Workspace, run: Run, skill: Skill, made: Candidate | None, outcome: TestReport | str
+    store: Store,
+    models: Models,
+    place: Place,
+    run: Run,
+    skill: Skill,
+    made: Candidate | None,
+    outcome: TestReport | str,
 ) -> Replayed:
     """What became of a run; `outcome` is what its promotion test found, or why there was none."""
     test = None if isinstance(outcome, str) else outcome
-    store = workspace.store
     used = account(store, run.id)
     own, tests = add_up(used.own), used.of_tests
-    steps, config = workspace.store.runs.list_steps(run.id), Config.of_run(run.config)
-    start = steps[0].baseline if steps else stored_baseline(workspace, run)
+    steps, config = store.runs.list_steps(run.id), Config.of_run(run.config)
+    start = steps[0].baseline if steps else stored_baseline(store, models, place.secrets, run)
     return Replayed(
         run_id=run.id,
         skill=skill.name,
@@ -479,8 +500,8 @@ def replayed(
         baseline=metric_value(start, config.metric, config.mixed_weight) if start else None,
         baseline_hard=start.hard if start else None,
         baseline_soft=start.soft if start else None,
-        simulated=is_simulated(evidence_of(run_backends(workspace, run))),
-        next_step=_next_step(workspace, run, skill, made, test.verdict if test else None),
+        simulated=is_simulated(evidence_of(run_backends(store, models, run))),
+        next_step=_next_step(store, place, run, skill, made, test.verdict if test else None),
     )
 
 
@@ -497,9 +518,9 @@ def why_none(steps: Sequence[StepRecord]) -> str:
     return "no candidate was ever made: the optimizer proposed nothing that changes the skill"
 
 
-def stored_baseline(workspace: Workspace, run: Run) -> Mean | None:
+def stored_baseline(store: Store, models: Models, secrets: KnownSecrets, run: Run) -> Mean | None:
     """What the base version scored by the replies in the store, asking no model; None without all of them."""
-    store, backends = workspace.store, run_backends(workspace, run)
+    backends = run_backends(store, models, run)
 
     def ask(calls: Sequence[Call], /) -> list[Reply]:
         keys = [call.key(backends[call.role].fingerprint) for call in calls]
@@ -508,7 +529,7 @@ def stored_baseline(workspace: Workspace, run: Run) -> Mean | None:
             raise Waiting(len(set(keys)) - len(replies))
         return [replies[key] for key in keys]
 
-    plan = planned(workspace, run)
+    plan = planned(store, secrets, run)
     try:
         mean = measured(plan, ask_next_to(ask, plan.other), plan.base, is_current=True).mean
     except Waiting:
@@ -517,18 +538,18 @@ def stored_baseline(workspace: Workspace, run: Run) -> Mean | None:
 
 
 def _next_step(
-    workspace: Workspace, run: Run, skill: Skill, made: Candidate | None, verdict: Verdict | None
+    store: Store, place: Place, run: Run, skill: Skill, made: Candidate | None, verdict: Verdict | None
 ) -> NextStep:
     """What to do after a run with its best version, which may have been promoted before the run ended."""
     if made is None:
         return NextStep(action="inspect", arguments={"id": run.id}, why="nothing to promote")
-    changes = workspace.store.promotions.list_promotions(made.skill_id)
+    changes = store.promotions.list_promotions(made.skill_id)
     if any(change.to_version == made.version_id for change in changes):
         return NextStep(action="inspect", arguments={"id": made.id}, why="the best version was promoted before")
     arguments: dict[str, JsonValue] = {"candidate_id": made.id}
-    decided = workspace.store.decisions.latest(made.skill_id, GATE, made.base_version, made.version_id)
+    decided = store.decisions.latest(made.skill_id, GATE, made.base_version, made.version_id)
     is_accepted = "better" in (verdict, decided.verdict if decided else None)
-    if (is_accepted or verdict is None) and (moved := _describe_moved(workspace, skill, made)):
+    if (is_accepted or verdict is None) and (moved := _describe_moved(place, skill, made)):
         return NextStep(action="evaluate_candidate", arguments={**arguments, "rebase": True}, why=moved)
     if is_accepted:
         return NextStep(action="promote_skill", arguments=arguments, why="accepted")
@@ -536,10 +557,10 @@ def _next_step(
     return NextStep(action="inspect", arguments={"id": run.id}, why=why)
 
 
-def describe_running(workspace: Workspace, name: str) -> str:
+def describe_running(store: Store, place: Place, name: str) -> str:
     """Which run of the skill another process advances, as a new run repeats its calls; "" for none."""
-    for run_id, started_at in workspace.store.runs.list_running(workspace.recorded(name).id):
-        if is_locked(workspace.store.locks_path, run_id):
+    for run_id, started_at in store.runs.list_running(place.recorded(name).id):
+        if is_locked(store.locks_path, run_id):
             since = f"is running since {started_at[:16]}Z"
             return f"run {run_id} of this skill {since}; a new run pays for all of its own calls"
     return ""

@@ -24,7 +24,9 @@ from skillopt_mcp.core.next_step import NextStep
 from skillopt_mcp.core.results import Result
 from skillopt_mcp.core.skills import Skill
 from skillopt_mcp.core.text import quoted
+from skillopt_mcp.store.opening import Store
 from skillopt_mcp.workspace.answers import shortened
+from skillopt_mcp.workspace.place import Place
 from skillopt_mcp.workspace.skill_folders import main_path
 from skillopt_mcp.workspace.skills import first_to_track
 from skillopt_mcp.workspace.workspace import Workspace
@@ -99,10 +101,10 @@ class Harvested(Result):
 class Harvester:
     """Takes the attempts out of one transcript after the other. With `dry_run` it counts them and stores nothing."""
 
-    def __init__(self, workspace: Workspace, *, dry_run: bool = False) -> None:
-        self._workspace = workspace
+    def __init__(self, store: Store, place: Place, *, dry_run: bool = False) -> None:
+        self._store, self._place = store, place
         self._dry_run = dry_run
-        self._finder = _Finder(workspace.store.skills.list_skills() if workspace.is_made else [])
+        self._finder = _Finder(store.skills.list_skills() if store.is_made else [])
         self._problems: list[SessionProblem] = []
         self._skills: Counter[str] = Counter()
         self._n_files = self._n_bytes = self._known = self._open = 0
@@ -148,7 +150,7 @@ class Harvester:
 
     def _next_step(self) -> NextStep | None:
         if self._finder.is_empty:
-            return first_to_track(self._workspace)
+            return first_to_track(self._store, self._place)
         if not self._skills:
             return None
         [(skill, n)] = self._skills.most_common(1)
@@ -167,30 +169,31 @@ class Harvester:
 
     def _is_known(self, session: str, attempt: SessionAttempt, skill: Skill) -> bool:
         """Whether an attempt was recorded before, by the agent itself or by another reading; else record it."""
-        is_placed = self._workspace.store.trajectories.is_placed(skill.id, session, attempt.index)
+        is_placed = self._store.trajectories.is_placed(skill.id, session, attempt.index)
         recording = _recording(session, attempt, skill)
-        of_itself = recorded_itself(self._workspace, skill.id, attempt.recorded, recording)
+        of_itself = recorded_itself(self._store, self._place.redactor, skill.id, attempt.recorded, recording)
         if of_itself and not self._dry_run:
-            attach_transcript(self._workspace, skill.id, of_itself, recording)
+            attach_transcript(self._store, self._place, skill.id, of_itself, recording)
         if is_placed and attempt.reaction is not None and not self._dry_run:
-            attach_reaction(self._workspace, skill.id, recording, of_itself)
+            attach_reaction(self._store, self._place, skill.id, recording, of_itself)
         if is_placed or of_itself or self._dry_run:
             return is_placed or bool(of_itself)
-        return record_trajectory(self._workspace, skill.path, recording).duplicate
+        return record_trajectory(self._store, self._place, skill.path, recording).duplicate
 
     def _problem(self, path: Path, error: Exception) -> None:
         self._problems.append(SessionProblem(path=str(path), reason=shortened(str(error), REASON_BYTES)))
 
 
 def harvest(
-    workspace: Workspace,
+    store: Store,
+    place: Place,
     files: Iterable[Path],
     *,
     dry_run: bool = False,
     advance: Callable[[int], None] = lambda _: None,
 ) -> Harvested:
     """Record every attempt with a tracked skill that these transcripts hold, each once however often it is read."""
-    work = Harvester(workspace, dry_run=dry_run)
+    work = Harvester(store, place, dry_run=dry_run)
     for path in files:
         work.read(path, finished=True, advance=advance)
     return work.result()
@@ -261,7 +264,7 @@ def capture(store_path: Path, event: HookEvent) -> Harvested | None:
     if not store_path.exists():
         return None
     with Workspace(store_path, project=Path(event.cwd or ".")) as workspace:
-        work = Harvester(workspace)
+        work = Harvester(workspace.store, workspace.place)
         for each in transcripts:
             work.read(each, finished=event.has_ended)
         return work.result()

@@ -15,20 +15,20 @@ from skillopt_mcp.core.next_step import NextStep
 from skillopt_mcp.core.notes import describe_note
 from skillopt_mcp.core.results import Evaluated, Proposed, Submitted
 from skillopt_mcp.core.text import quoted
-from skillopt_mcp.training.progress import Notify, silent
+from skillopt_mcp.store.opening import Store
 from skillopt_mcp.workspace.answers import shortened
 from skillopt_mcp.workspace.host_work import receive
-from skillopt_mcp.workspace.jobs import Capacity
+from skillopt_mcp.workspace.jobs import Capacity, Wait
+from skillopt_mcp.workspace.models import Models
+from skillopt_mcp.workspace.place import Place
 from skillopt_mcp.workspace.skill_folders import known
-from skillopt_mcp.workspace.workspace import Workspace
 
 _PROPOSAL = "r-"
 
 
 def submit_work(
-    workspace: Workspace, replies: Sequence[object], job_id: str = "", capacity: Capacity | None = None,
-    wait_s: float | None = None, notify: Notify = silent,
-) -> Submitted:  # fmt: skip
+    store: Store, models: Models, place: Place, replies: Sequence[object], job_id: str = "", wait: Wait | None = None
+) -> Submitted:
     """What became of the replies, and where their job, or the named one, stands then.
 
     A reply is {work_id} (the server reads the folder), {work_id, reply, tool_calls?, score?} or {work_id, failed}. With
@@ -37,8 +37,9 @@ def submit_work(
     """
     if not replies and not job_id:
         raise BadInput("give replies ([{work_id, reply?}]), or the job_id to take work of")
-    capacity = capacity or Capacity()
-    receipts, scopes = receive(workspace, replies)
+    wait = wait or Wait()
+    capacity = wait.capacity or Capacity()
+    receipts, scopes = receive(store, place, replies)
     failing = [each.work_id for each in receipts if each.status in ("refused", "unknown")]
     refused = f"{len(failing)} of {len(receipts)} replies were not taken" if failing else ""
     mend = None
@@ -57,7 +58,7 @@ def submit_work(
         return Submitted(status="stopped", job_id="", receipts=receipts, reason=refused, next_step=mend)
     # A session whose replies were all refused mends those first.
     turn = replace(capacity, items=0) if receipts and len(failing) == len(receipts) else capacity
-    answer = _advance(workspace, job, turn, wait_s, notify).model_copy(update={"receipts": receipts})
+    answer = _advance(store, models, place, job, replace(wait, capacity=turn)).model_copy(update={"receipts": receipts})
     if not capacity.items and not job_id:
         is_over = answer.status == "done" or (answer.status == "stopped" and not mend)
         status: Literal["done", "running"] = "done" if is_over else "running"
@@ -69,9 +70,9 @@ def submit_work(
     return answer.model_copy(update={"reason": refused}) if mend and answer.work else answer
 
 
-def _advance(workspace: Workspace, job: str, capacity: Capacity, wait_s: float | None, notify: Notify) -> Submitted:
+def _advance(store: Store, models: Models, place: Place, job: str, wait: Wait) -> Submitted:
     """Where a job stands, advanced as far as its backends answer: work, its result, or why it stopped."""
-    store, again = workspace.store, dict[str, JsonValue](job_id=job)
+    again = dict[str, JsonValue](job_id=job)
     outcome: Evaluated | Proposed
     try:
         if job.startswith(_PROPOSAL):
@@ -82,11 +83,9 @@ def _advance(workspace: Workspace, job: str, capacity: Capacity, wait_s: float |
                 run = None
             if run is None or run.kind != "proposal":
                 raise NotFound(f"unknown job {quoted(run_id)}: use the job_id that came with the work")
-            outcome = advance_proposal(workspace, run, wait_s, capacity, notify)
+            outcome = advance_proposal(store, models, place, run, wait)
         else:
-            outcome = evaluate_candidate(
-                workspace, candidate_of_job(workspace, known(job)), wait_s, notify, capacity=capacity
-            )
+            outcome = evaluate_candidate(store, models, place, candidate_of_job(store, known(job)), wait)
     except Busy as error:
         step = NextStep(action="submit_work", arguments=again, why="what was accepted is kept")
         return Submitted(status="running", job_id=job, receipts=[], reason=str(error), next_step=step)
@@ -94,9 +93,7 @@ def _advance(workspace: Workspace, job: str, capacity: Capacity, wait_s: float |
         raise
     except SkillOptError as error:
         reason = shortened(str(error), 600)
-        return Submitted(
-            status="stopped", job_id=job, receipts=[], reason=reason, next_step=_after_stop(workspace, job)
-        )
+        return Submitted(status="stopped", job_id=job, receipts=[], reason=reason, next_step=_after_stop(store, job))
     if outcome.status in ("work", "running"):
         now = str(outcome.next_step.arguments.get("job_id", job)) if outcome.next_step else job
         return Submitted(
@@ -108,9 +105,8 @@ def _advance(workspace: Workspace, job: str, capacity: Capacity, wait_s: float |
     return Submitted(status="done", job_id=job, receipts=[], next_step=outcome.next_step, **result)
 
 
-def _after_stop(workspace: Workspace, job: str) -> NextStep:
+def _after_stop(store: Store, job: str) -> NextStep:
     """What to do about a stopped job: go on with it, or make another proposal where the file has changed."""
-    store = workspace.store
     go_on = NextStep(action="submit_work", arguments={"job_id": job}, why="correct what `reason` says first")
     if job.startswith(_PROPOSAL):
         run = store.runs.get_run(job)
@@ -118,7 +114,7 @@ def _after_stop(workspace: Workspace, job: str) -> NextStep:
         if run.status != "stopped":
             return go_on
     else:
-        candidate = store.candidates.get_candidate(candidate_of_job(workspace, job))
+        candidate = store.candidates.get_candidate(candidate_of_job(store, job))
         skill = store.skills.get_skill(candidate.skill_id)
         if candidate.base_version == skill.live_version:
             return go_on

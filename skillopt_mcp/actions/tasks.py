@@ -42,12 +42,20 @@ from skillopt_mcp.tasks.judges.kinds.command import CommandJudge, unregistered
 from skillopt_mcp.tasks.judges.kinds.reported import ByEnvironment, ByHost
 from skillopt_mcp.tasks.judges.kinds.rubric import Rubric
 from skillopt_mcp.tasks.judges.kinds.tool_called import ToolCalled
-from skillopt_mcp.tasks.splits import DEFAULT_SHARES, Placed, StoredTask, default_name, files_json, place, shuffled
+from skillopt_mcp.tasks.splits import (
+    DEFAULT_SHARES,
+    Placed,
+    StoredTask,
+    default_name,
+    files_json,
+    place_tasks,
+    shuffled,
+)
 from skillopt_mcp.training.settings.reading import SplitPlan
 from skillopt_mcp.workspace.answers import shortened
 from skillopt_mcp.workspace.linting import folder_named, folder_of
+from skillopt_mcp.workspace.place import Place
 from skillopt_mcp.workspace.skill_folders import called, handle, known, read_skill
-from skillopt_mcp.workspace.workspace import Workspace
 
 if TYPE_CHECKING:
     from skillopt_mcp.backends.base import Backend
@@ -140,7 +148,7 @@ def _set_split(row: object, split: Split, n: int) -> object:
 
 
 def add_tasks(
-    workspace: Workspace, skill: str, tasks: Sequence[object] | None = None, file: str | None = None
+    store: Store, place: Place, skill: str, tasks: Sequence[object] | None = None, file: str | None = None
 ) -> TasksAdded:
     """Add tasks given inline, or in a file as a JSON list, JSON lines or CSV; each bad one is rejected with its reason.
 
@@ -149,21 +157,21 @@ def add_tasks(
     if (tasks is None) == (file is None):
         raise BadInput(f"give either tasks or file: a list of {SHAPE}, or its path")
     rows = read_rows(Path(os.path.expanduser(file))) if file is not None else list(tasks or ())
-    return _add(workspace, skill, rows)
+    return _add(store, place, skill, rows)
 
 
-def add_data_set(workspace: Workspace, skill: str, path: Path, splits: SplitPlan) -> TasksAdded:
+def add_data_set(store: Store, place: Place, skill: str, path: Path, splits: SplitPlan) -> TasksAdded:
     """Add the rows of a data set, tasks or questions, to the splits that the plan gives them.
 
     Raises BadInput when the file or folder cannot be read; then nothing is added.
     """
-    return _add(workspace, skill, read_data_set(path, splits), splits)
+    return _add(store, place, skill, read_data_set(path, splits), splits)
 
 
-def _add(workspace: Workspace, skill: str, rows: Sequence[object], splits: SplitPlan | None = None) -> TasksAdded:
-    plan = parse_rows(rows, workspace.store if workspace.is_made else None, workspace.known, splits)
-    added = _insert(workspace, skill, plan)
-    in_use = workspace.store.tasks.list_in_use(workspace.skill(skill).id)
+def _add(store: Store, place: Place, skill: str, rows: Sequence[object], splits: SplitPlan | None = None) -> TasksAdded:
+    plan = parse_rows(rows, store if store.is_made else None, place.secrets, splits)
+    added = _insert(store, place, skill, plan)
+    in_use = store.tasks.list_in_use(place.skill(skill).id)
     digests = {task.digest for task in plan.tasks.values()}
     names = {task.name for task in in_use if task.digest in digests}
     if len(names) > MAX_CHECKED:
@@ -174,12 +182,12 @@ def _add(workspace: Workspace, skill: str, rows: Sequence[object], splits: Split
     return added.model_copy(update={"notes": [*added.notes, *notes]})
 
 
-def _insert(workspace: Workspace, skill: str, plan: TaskPlan) -> TasksAdded:
+def _insert(store: Store, place: Place, skill: str, plan: TaskPlan) -> TasksAdded:
     """Store the tasks that can be added, in one transaction; the others are rejected."""
-    tracked, store = workspace.skill(skill), workspace.store
+    tracked = place.skill(skill)
     tasks = list(plan.tasks.values())
-    waits = _must_wait(workspace, tracked.id)
-    login = workspace.login if workspace.caller == "person" else None
+    waits = _must_wait(store, place, tracked.id)
+    login = place.login if place.caller == "person" else None
     placed = plan.settle(store.tasks.add_tasks(tracked.id, tasks, plan.shares, login=login, waits=waits))
     counts = store.tasks.count_tasks(tracked.id)
     n_waiting = sum(task.waits for task in store.tasks.list_in_use(tracked.id))
@@ -202,13 +210,13 @@ def _insert(workspace: Workspace, skill: str, plan: TaskPlan) -> TasksAdded:
     )
 
 
-def _must_wait(workspace: Workspace, skill_id: int) -> bool:
+def _must_wait(store: Store, place: Place, skill_id: int) -> bool:
     """Whether tasks that are added here are in train until a person has looked at them.
 
     An agent's are, and where a person has tasks, also those of a process that nobody watches.
     """
-    is_watched = workspace.caller == "person" or not workspace.store.tasks.has_adopted(skill_id)
-    return workspace.is_agents or not is_watched
+    is_watched = place.caller == "person" or not store.tasks.has_adopted(skill_id)
+    return place.is_agents or not is_watched
 
 
 def _as_notes(found: Iterable[tuple[str, str]]) -> list[Note]:
@@ -229,20 +237,20 @@ class FromEnvironment(TasksAdded):
     n_removed: int
 
 
-def add_environment(workspace: Workspace, skill: str, environment: Environment) -> FromEnvironment:
+def add_environment(store: Store, place: Place, skill: str, environment: Environment) -> FromEnvironment:
     """Add the tasks of an environment, each to its own split; those that a person removed are left out.
 
     Raises BadInput when none are left to learn from or to choose by, and when one cannot be used or is another than the
     stored one of its name.
     """
-    store, skill_id = workspace.store, workspace.skill(skill).id
+    skill_id = place.skill(skill).id
     all_tasks = tasks_of(environment)
     removed_ids = store.retirements.list_retired(skill_id)
     removed = {task.digest for task in store.tasks.list_tasks(skill_id) if task.id in removed_ids}
     left = [task for task in all_tasks if task.digest not in removed]
     if not left:
         raise BadInput(f"all {len(all_tasks)} tasks of the environment '{environment.name}' were removed")
-    waits = _must_wait(workspace, skill_id)
+    waits = _must_wait(store, place, skill_id)
     in_use = {task.digest: task.split for task in store.tasks.list_in_use(skill_id) if waits or not task.waits}
     check_left(environment.name, all_tasks, left, in_use)
     first: dict[str, NewTask] = {}
@@ -250,16 +258,16 @@ def add_environment(workspace: Workspace, skill: str, environment: Environment) 
         # One that is there already stays in its split, whatever the environment says.
         first.setdefault(task.digest, replace(task, split=in_use.get(task.digest, task.split)))
     new = list(first.values())
-    plan = parse_rows(new, store, workspace.known)
+    plan = parse_rows(new, store, place.secrets)
     stored = [_to_stored(task, is_removed=task.id in removed_ids) for task in store.tasks.list_tasks(skill_id)]
-    plan.settle(place(plan.tasks.values(), stored, DEFAULT_SHARES, waits=waits))
+    plan.settle(place_tasks(plan.tasks.values(), stored, DEFAULT_SHARES, waits=waits))
     if plan.rejected:
         at = min(plan.rejected)
         raise BadInput(
             f"{len(plan.rejected)} of {len(new)} tasks of the environment '{environment.name}' cannot be used, the "
             f"first is '{new[at].name}': {plan.rejected[at]}. Train in another store (--store), or remove the old tasks"
         )
-    added = _insert(workspace, skill, plan)
+    added = _insert(store, place, skill, plan)
     facts = {name: getattr(added, name) for name in TasksAdded.model_fields}
     return FromEnvironment(
         **facts | {"duplicates": len(left) - added.added},
@@ -295,27 +303,27 @@ class Checked(BaseModel):
     notes: list[Note]
 
 
-def check_file(workspace: Workspace, skill: str, path: Path, splits: SplitPlan | None = None) -> Checked:
+def check_file(store: Store, place: Place, skill: str, path: Path, splits: SplitPlan | None = None) -> Checked:
     """What adding would reject of a file, or of a data set by its plan, and what `check_stored` would find then.
 
     Nothing is stored: neither a store nor a tracked skill is made. Raises BadInput, NotFound, BadSkill.
     """
     rows = read_data_set(path, splits)
-    store = workspace.store if workspace.store_path.exists() else None
-    plan = parse_rows(rows, store, workspace.known, splits)
+    made = store if store.path.exists() else None
+    plan = parse_rows(rows, made, place.secrets, splits)
     # A skill that is given by its path stays untracked.
-    folder = folder_of(skill, bare=store is None) or (folder_named(workspace, skill) if store is None else None)
+    folder = folder_of(skill, bare=made is None) or (None if made else folder_named(store, place, skill))
     if folder is None:
-        tracked: Skill | None = workspace.skill(skill)
+        tracked: Skill | None = place.skill(skill)
     else:
         read_skill(folder)
-        tracked = store.skills.find_skill(str(folder)) if store else None
-    tasks = store.tasks.list_tasks(tracked.id) if store and tracked else []
-    removed: Collection[int] = store.retirements.list_retired(tracked.id) if store and tracked else ()
+        tracked = made.skills.find_skill(str(folder)) if made else None
+    tasks = made.tasks.list_tasks(tracked.id) if made and tracked else []
+    removed: Collection[int] = made.retirements.list_retired(tracked.id) if made and tracked else ()
     ids = {position: task.name or "" for position, task in plan.tasks.items()}
     stored = [_to_stored(task, is_removed=task.id in removed) for task in tasks]
-    waits = _must_wait(workspace, tasks[0].skill_id) if tasks else workspace.is_agents
-    placed = plan.settle(place(plan.tasks.values(), stored, plan.shares, waits=waits))
+    waits = _must_wait(store, place, tasks[0].skill_id) if tasks else place.is_agents
+    placed = plan.settle(place_tasks(plan.tasks.values(), stored, plan.shares, waits=waits))
     in_use = [task for task in tasks if task.id not in removed]
     names = {task.digest: task.name for task in in_use}
     positions: dict[str, int] = {}
@@ -327,7 +335,7 @@ def check_file(workspace: Workspace, skill: str, path: Path, splits: SplitPlan |
             names[task.digest] = name
         positions.setdefault(names[task.digest], position)
     found = list(plan.rejected.items())
-    problems, alike = _problems(store, in_use, positions, skill)
+    problems, alike = _problems(made, in_use, positions, skill)
     found += [(positions.get(name, plan.n_rows), why) for name, why in problems]
     if n_there := sum(each.is_duplicate for each in placed.values()):
         alike.insert(0, Note(code="duplicates", numbers={"n": n_there}))
@@ -341,10 +349,10 @@ def check_file(workspace: Workspace, skill: str, path: Path, splits: SplitPlan |
     )
 
 
-def check_stored(workspace: Workspace, skill: str) -> Checked:
+def check_stored(store: Store, place: Place, skill: str) -> Checked:
     """What is wrong with the stored tasks of a skill. Raises NotFound, BadSkill."""
-    tasks = workspace.store.tasks.list_in_use(workspace.recorded(skill).id)
-    problems, alike = _problems(workspace.store, tasks, {task.name for task in tasks}, skill)
+    tasks = store.tasks.list_in_use(place.recorded(skill).id)
+    problems, alike = _problems(store, tasks, {task.name for task in tasks}, skill)
     shown = [TaskProblem(task=name, id=name, reason=why) for name, why in problems]
     return Checked(n_tasks=len(tasks), problems=shown, notes=[*alike, *_note_few(tasks)])
 
@@ -524,31 +532,30 @@ def cannot_pass(trial: CheckReply) -> str:
     return f"on an empty answer it {ending}: if it does so on every answer, it passes none of them" if ending else ""
 
 
-def n_judged_by(workspace: Workspace, name: str) -> int:
+def n_judged_by(store: Store, name: str) -> int:
     """How many tasks, of all skills, name a program as their judge."""
-    store = workspace.store
     tasks = (task for skill in store.skills.list_skills() for task in store.tasks.list_tasks(skill.id))
     return sum(name in missing_programs(task.judge, ()) for task in tasks)
 
 
-def remove_command(workspace: Workspace, name: str) -> None:
+def remove_command(store: Store, name: str) -> None:
     """Forget a program: tasks that name it cannot be judged any more. Raises NotFound."""
-    if not workspace.store.commands.remove(known(name)):
+    if not store.commands.remove(known(name)):
         raise NotFound(f"no judge program '{name}': see 'skillopt-mcp tasks judges list'")
 
 
 # Reviewing
 
 
-def unseen_tasks(workspace: Workspace, skill: str) -> list[Task]:
+def unseen_tasks(store: Store, place: Place, skill: str) -> list[Task]:
     """Return the tasks in use that no person has looked at, in the order in which they were added."""
-    return [task for task in workspace.store.tasks.list_in_use(workspace.kept(skill).id) if not task.looked_at]
+    return [task for task in store.tasks.list_in_use(place.kept(skill).id) if not task.looked_at]
 
 
-def adopt_tasks(workspace: Workspace, tasks: Sequence[Task]) -> list[Placed]:
+def adopt_tasks(store: Store, place: Place, tasks: Sequence[Task]) -> list[Placed]:
     """Mark stored tasks of a skill as looked at, and return where each of them is now: those that waited are split."""
     new = [NewTask(task.prompt, task.judge, task.name, None, task.tags, task.files, task.group) for task in tasks]
-    return workspace.store.tasks.add_tasks(tasks[0].skill_id, new, DEFAULT_SHARES, login=workspace.login)
+    return store.tasks.add_tasks(tasks[0].skill_id, new, DEFAULT_SHARES, login=place.login)
 
 
 # Removing
@@ -592,22 +599,22 @@ class Removed(Result):
     splits: SplitCounts
 
 
-def review_removal(workspace: Workspace, skill: str, ids: Sequence[str]) -> Removal:
+def review_removal(store: Store, place: Place, skill: str, ids: Sequence[str]) -> Removal:
     """What removing these tasks would do; nothing is written. Raises NotFound for an unknown id."""
-    tracked = workspace.kept(skill)
-    found, already = _find_named(workspace, tracked, ids)
-    tests = workspace.store.tests.list_of_skill(tracked.id)
+    tracked = place.kept(skill)
+    found, already = _find_named(store, tracked, ids)
+    tests = store.tests.list_of_skill(tracked.id)
     rows = [
         RemovalRow(
             id=each.name, split=each.split, n_tests=sum(each.id in test.tasks for test in tests), prompt=each.prompt
         )
         for each in found
     ]
-    under_way = _list_under_way(workspace, tracked, {task.id for task in found})
+    under_way = _list_under_way(store, tracked, {task.id for task in found})
     return Removal(skill=tracked.name, rows=rows, already=already, under_way=under_way)
 
 
-def remove_tasks(workspace: Workspace, skill: str, ids: Sequence[str], reason: str = "") -> Removed:
+def remove_tasks(store: Store, place: Place, skill: str, ids: Sequence[str], reason: str = "") -> Removed:
     """Take tasks out of use, all or none: nothing that begins later draws them, and verdicts stay.
 
     Their ids and prompts are free for corrected ones. Raises NotFound when one is no task of the skill, BadInput when
@@ -615,19 +622,19 @@ def remove_tasks(workspace: Workspace, skill: str, ids: Sequence[str], reason: s
     """
     if len(reason) > REASON_CHARACTERS:
         raise BadInput(f"the reason has {len(reason):,} characters, at most {REASON_CHARACTERS:,}: shorten it")
-    tracked, store = workspace.kept(skill), workspace.store
-    found, already = _find_named(workspace, tracked, ids)
-    if any(task.looked_at for task in found) and workspace.caller != "person":
+    tracked = place.kept(skill)
+    found, already = _find_named(store, tracked, ids)
+    if any(task.looked_at for task in found) and place.caller != "person":
         raise Refused("only a person at a terminal removes tasks that a person has looked at: all of these stay")
     removed = set(
-        store.retirements.retire(tracked.id, [task.id for task in found], workspace.redactor.text(storable(reason)))
+        store.retirements.retire(tracked.id, [task.id for task in found], place.redactor.text(storable(reason)))
     )
     counts = store.tasks.count_tasks(tracked.id)
     return Removed(
         skill=tracked.name,
         removed=[task.name for task in found if task.id in removed],
         already=[*already, *(task.name for task in found if task.id not in removed)],
-        under_way=_list_under_way(workspace, tracked, removed),
+        under_way=_list_under_way(store, tracked, removed),
         splits=SplitCounts(**counts),
         next_step=NextStep(
             action="add_tasks",
@@ -639,19 +646,18 @@ def remove_tasks(workspace: Workspace, skill: str, ids: Sequence[str], reason: s
     )
 
 
-def _find_named(workspace: Workspace, skill: Skill, ids: Sequence[str]) -> tuple[list[Task], list[str]]:
+def _find_named(store: Store, skill: Skill, ids: Sequence[str]) -> tuple[list[Task], list[str]]:
     """Return the tasks in use of these ids, and the ids that only removed tasks had."""
-    in_use = {task.name: task for task in workspace.store.tasks.list_in_use(skill.id)}
-    removed = {each.name for each in workspace.store.retirements.list_retired(skill.id).values()}
+    in_use = {task.name: task for task in store.tasks.list_in_use(skill.id)}
+    removed = {each.name for each in store.retirements.list_retired(skill.id).values()}
     wanted = list(dict.fromkeys(ids))
     if unknown := [each for each in wanted if each not in in_use and each not in removed]:
         raise NotFound(f"'{skill.name}' has no task {quoted(unknown[0])}: see them with 'skillopt-mcp tasks list'")
     return [in_use[each] for each in wanted if each in in_use], [each for each in wanted if each not in in_use]
 
 
-def _list_under_way(workspace: Workspace, skill: Skill, task_ids: set[int]) -> list[str]:
+def _list_under_way(store: Store, skill: Skill, task_ids: set[int]) -> list[str]:
     """Return the unfinished runs and undecided promotion tests that hold one of these tasks."""
-    store = workspace.store
     runs = store.runs.list_runs(skill.id)
     found = [f"run {run.id}" for run in runs if run.status != "finished" and task_ids.intersection(run.tasks)]
     for row in store.tests.list_of_skill(skill.id):

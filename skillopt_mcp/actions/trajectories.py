@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -22,10 +23,11 @@ from skillopt_mcp.core.results import Recorded, RecordOutcome
 from skillopt_mcp.core.skills import Skill, short
 from skillopt_mcp.core.text import or_more, quoted, storable
 from skillopt_mcp.store.erasing import Erasing, ErasureFilter
+from skillopt_mcp.store.opening import Store
 from skillopt_mcp.store.pending import MOST_COUNTED
 from skillopt_mcp.store.trajectories import NewTrajectory
+from skillopt_mcp.workspace.place import Place
 from skillopt_mcp.workspace.skill_folders import handle
-from skillopt_mcp.workspace.workspace import Workspace
 
 LARGEST_INDEX = 1 << 53
 _RECORDED = re.compile("trajectory:[0-9]{1,18}")
@@ -45,21 +47,21 @@ class Recording:
     index: int | None = None
 
 
-def record_trajectory(workspace: Workspace, skill: str, recording: Recording) -> Recorded:
+def record_trajectory(store: Store, place: Place, skill: str, recording: Recording) -> Recorded:
     """Store an attempt, once per (session_id, index); where `task` is the id of one, score that one.
 
     Raises BadInput, NotFound, BadSkill; then nothing is stored.
     """
-    new = checked(recording, workspace.redactor, workspace.session)
-    tracked, store = workspace.skill(skill), workspace.store.trajectories
+    new = checked(recording, place.redactor, place.session)
+    tracked, trajectories = place.skill(skill), store.trajectories
     outcome: RecordOutcome
     if _RECORDED.fullmatch(recording.task):
         trajectory_id = recording.task
-        outcome, n_new = _score(workspace, tracked, trajectory_id, new)
+        outcome, n_new = _score(store, tracked, trajectory_id, new)
     else:
-        number, is_new, n_new = store.add_trajectory(tracked.id, tracked.live_version, new)
+        number, is_new, n_new = trajectories.add_trajectory(tracked.id, tracked.live_version, new)
         trajectory_id = f"trajectory:{number}"
-        is_erased = not is_new and workspace.store.table(Erasing).erased_of([number])
+        is_erased = not is_new and store.table(Erasing).erased_of([number])
         outcome = "recorded" if is_new else "erased" if is_erased else "duplicate"
     return Recorded(
         trajectory_id=trajectory_id,
@@ -68,29 +70,29 @@ def record_trajectory(workspace: Workspace, skill: str, recording: Recording) ->
         n_new=n_new,
         outcome=outcome,
         next_step=_next_step(
-            workspace, tracked, n_new, trajectory_id if outcome == "recorded" and new.hard is None else ""
+            store, tracked, n_new, trajectory_id if outcome == "recorded" and new.hard is None else ""
         ),
     )
 
 
-def _score(workspace: Workspace, skill: Skill, trajectory_id: str, new: NewTrajectory) -> tuple[RecordOutcome, int]:
+def _score(store: Store, skill: Skill, trajectory_id: str, new: NewTrajectory) -> tuple[RecordOutcome, int]:
     """Say how an attempt ended that was recorded without a score, as hooks do, or correct a score."""
     if new.hard is None:
         raise BadInput(f"say how {trajectory_id} ended: give hard, or soft")
-    store, number = workspace.store.trajectories, int(trajectory_id.partition(":")[2])
-    done = store.score_trajectory(skill.id, number, (new.hard, new.soft), new.reason)
+    trajectories, number = store.trajectories, int(trajectory_id.partition(":")[2])
+    done = trajectories.score_trajectory(skill.id, number, (new.hard, new.soft), new.reason)
     if done is None:
         raise NotFound(f"'{skill.name}' has no {trajectory_id}: inspect the skill for those without a score")
-    return cast(RecordOutcome, done.replace(" ", "_")), store.count_trajectories(skill.id)[1]
+    return cast(RecordOutcome, done.replace(" ", "_")), trajectories.count_trajectories(skill.id)[1]
 
 
-def _next_step(workspace: Workspace, skill: Skill, n_new: int, unscored_id: str) -> NextStep | None:
+def _next_step(store: Store, skill: Skill, n_new: int, unscored_id: str) -> NextStep | None:
     """What to do once an attempt is there: without a score it teaches nothing."""
-    arguments: dict[str, JsonValue] = {"skill": handle(workspace.store, skill)}
+    arguments: dict[str, JsonValue] = {"skill": handle(store, skill)}
     if unscored_id:
         why = f"{unscored_id} has no score: say whether it succeeded (hard)"
         return NextStep(action="record_trajectory", arguments=arguments | {"task": unscored_id}, why=why)
-    n_scored = workspace.store.trajectories.count_new_scored(skill.id, ENOUGH_SCORED)
+    n_scored = store.trajectories.count_new_scored(skill.id, ENOUGH_SCORED)
     if n_scored == ENOUGH_SCORED:
         why = f"{or_more(n_new, MOST_COUNTED)} attempts are new"
         return NextStep(action="propose_edits", arguments=arguments, why=why)
@@ -165,7 +167,7 @@ class AttemptQuery:
     everything: bool = False
 
 
-def find_attempts(workspace: Workspace, wanted: AttemptQuery) -> list[int]:
+def find_attempts(store: Store, place: Place, wanted: AttemptQuery) -> list[int]:
     """Return the ids of the attempts that are meant. Raises BadInput, NotFound."""
     is_narrowed = wanted.session is not None or wanted.before is not None
     numbers = [_ID.fullmatch(name) for name in wanted.names]
@@ -174,7 +176,7 @@ def find_attempts(workspace: Workspace, wanted: AttemptQuery) -> list[int]:
             raise BadInput("name attempts alone (trajectory:7 trajectory:9), or one skill and which of its attempts")
         ids = [int(number[1]) for number in numbers if number]
         for each in ids:
-            if not workspace.store.trajectories.version_of(each):
+            if not store.trajectories.version_of(each):
                 raise NotFound(f"the store has no trajectory:{each}: skillopt-mcp show SKILL names those of a skill")
         return ids
     if len(wanted.names) != 1:
@@ -184,9 +186,9 @@ def find_attempts(workspace: Workspace, wanted: AttemptQuery) -> list[int]:
             f"say which attempts of {quoted(wanted.names[0])}: --session, --before (both have to be met if both are "
             "given), or --all alone"
         )
-    before = _moment(wanted.before, workspace.clock()) if wanted.before is not None else None
-    skill = workspace.kept(wanted.names[0])
-    return workspace.store.table(Erasing).choose(skill.id, ErasureFilter(session=wanted.session, before=before))
+    before = _moment(wanted.before, time.time()) if wanted.before is not None else None
+    skill = place.kept(wanted.names[0])
+    return store.table(Erasing).choose(skill.id, ErasureFilter(session=wanted.session, before=before))
 
 
 def _moment(text: str, now: float) -> str:
@@ -202,7 +204,9 @@ def _moment(text: str, now: float) -> str:
     return f"{at.replace(tzinfo=None).isoformat(timespec='milliseconds')}Z"
 
 
-def recorded_itself(workspace: Workspace, skill_id: int, found: SelfRecorded, recording: Recording) -> list[int]:
+def recorded_itself(
+    store: Store, redactor: Redactor, skill_id: int, found: SelfRecorded, recording: Recording
+) -> list[int]:
     """Return the trajectories of a skill that the agent recorded in a turn, which `recording` is the transcript of.
 
     Ids of another store may be the same: what is stored must be of that session, or name the task as the agent did. A
@@ -211,15 +215,15 @@ def recorded_itself(workspace: Workspace, skill_id: int, found: SelfRecorded, re
     if not found.ids:
         return []
     sessions = {recording.session_id, *found.sessions}
-    tasks = set(workspace.redactor.texts(sorted(found.tasks)))
-    is_held_out = workspace.store.tasks.is_held_out(skill_id, recording.task)
+    tasks = set(redactor.texts(sorted(found.tasks)))
+    is_held_out = store.tasks.is_held_out(skill_id, recording.task)
     kept = []
     for each in sorted(found.ids):
         # What it asked is gone: by its number alone it is taken for the one of this turn, so that none brings it back.
-        if workspace.store.trajectories.is_erased(skill_id, each):
+        if store.trajectories.is_erased(skill_id, each):
             kept.append(each)
             continue
-        owner, stored = workspace.store.trajectories.get_trajectory(each) or (None, None)
+        owner, stored = store.trajectories.get_trajectory(each) or (None, None)
         if stored is None or owner != skill_id or not (stored.session in sessions or stored.prompt in tasks):
             continue
         if not is_held_out or stored.prompt.strip() == recording.task.strip():
@@ -227,31 +231,35 @@ def recorded_itself(workspace: Workspace, skill_id: int, found: SelfRecorded, re
     return kept
 
 
-def attach_transcript(workspace: Workspace, skill_id: int, trajectory_ids: list[int], recording: Recording) -> None:
+def attach_transcript(
+    store: Store, place: Place, skill_id: int, trajectory_ids: list[int], recording: Recording
+) -> None:
     """Put the transcript to the attempt that it is of; of several in one turn, it is not clear which.
 
     What an attempt has already stays, and so does all that a run has learned from. Raises BadInput.
     """
     if len(trajectory_ids) != 1:
         return
-    _, stored = workspace.store.trajectories.get_trajectory(trajectory_ids[0]) or (0, None)
+    _, stored = store.trajectories.get_trajectory(trajectory_ids[0]) or (0, None)
     if stored and not stored.messages:
-        new = checked(recording, workspace.redactor, workspace.session)
-        workspace.store.trajectories.attach_transcript(skill_id, trajectory_ids[0], new)
+        new = checked(recording, place.redactor, place.session)
+        store.trajectories.attach_transcript(skill_id, trajectory_ids[0], new)
 
 
-def attach_reaction(workspace: Workspace, skill_id: int, recording: Recording, of_itself: Sequence[int] = ()) -> None:
+def attach_reaction(
+    store: Store, place: Place, skill_id: int, recording: Recording, of_itself: Sequence[int] = ()
+) -> None:
     """Put what the person said next to an attempt that was taken from a transcript before they said it.
 
     So it is where a session ends and is taken up again. It is the last message of `recording`, the same attempt as it
     is now; with `of_itself`, the agent had recorded it in other words. Raises BadInput.
     """
-    store = workspace.store.trajectories
-    trajectory_id = store.find_unanswered(skill_id, recording.session_id or "", recording.index or 0)
-    found = store.get_trajectory(trajectory_id) if trajectory_id else None
+    trajectories = store.trajectories
+    trajectory_id = trajectories.find_unanswered(skill_id, recording.session_id or "", recording.index or 0)
+    found = trajectories.get_trajectory(trajectory_id) if trajectory_id else None
     if trajectory_id is None or found is None or found[1].messages[0].role != "skill":
         return
-    new = checked(recording, workspace.redactor, workspace.session)
+    new = checked(recording, place.redactor, place.session)
     # An agent may have given another attempt this place in its session.
     if trajectory_id in of_itself or new.prompt == found[1].prompt:
-        store.add_reaction(skill_id, trajectory_id, parse_messages(new.messages)[-1])
+        trajectories.add_reaction(skill_id, trajectory_id, parse_messages(new.messages)[-1])

@@ -23,10 +23,12 @@ from skillopt_mcp.admin.install.installing import HostConnection, connections
 from skillopt_mcp.backends.wrappers import check_backend
 from skillopt_mcp.core.errors import SkillOptError, StoreError, UnsafeStore
 from skillopt_mcp.store.files import check_store, file_system, refuse_network_file_system, replaced_stores
+from skillopt_mcp.store.opening import Store
 from skillopt_mcp.store.pool import connect, is_safe_for_wal, sqlite, sqlite_version, storage_errors
+from skillopt_mcp.workspace.models import Models
+from skillopt_mcp.workspace.place import Place
 from skillopt_mcp.workspace.skill_folders import default_roots, find_skill_folders, is_as_shipped
 from skillopt_mcp.workspace.skills import describe_unreadable, to_track
-from skillopt_mcp.workspace.workspace import Workspace
 
 _LIBRARIES = ("mcp", "pydantic")
 _SDKS = ("openai", "anthropic")
@@ -97,38 +99,38 @@ class Diagnosis(BaseModel):
     lacking: list[str]
 
 
-def diagnose(workspace: Workspace, specs: Sequence[str] = ()) -> Diagnosis:
+def diagnose(store: Store, models: Models, place: Place, specs: Sequence[str] = ()) -> Diagnosis:
     """How things stand. A store that is not there yet is not made; one that cannot be opened is a problem.
 
     Each backend of `specs` is asked one short call.
     """
     problems: list[str] = []
-    store, unread = _store(workspace, problems)
+    state, unread = _store(store, problems)
     places = (
-        workspace.roots()
-        if store.exists and not unread
+        place.roots()
+        if state.exists and not unread
         else [root for root in default_roots(Path.home(), Path.cwd(), os.environ) if os.path.isdir(root)]
     )
     roots = [
         Root(path=str(root), n_skills=sum(not is_as_shipped(folder) for folder in find_skill_folders([root])))
         for root in places
     ]
-    if workspace.is_agents:
+    if place.is_agents:
         for spec in specs:
-            workspace.models.check_remembered(spec)
+            models.check_remembered(spec)
     checked = {spec: check_backend(spec) for spec in specs}
     problems += [problem for problem in checked.values() if problem]
     hosts = {name: shutil.which(name) for name in _HOSTS}
-    connected = connections(surroundings(), workspace.store_path)
+    connected = connections(surroundings(), store.path)
     problems += [problem for each in connected for problem in each.problems]
     lacking = list[str]()
     # A skill that is tracked may be outside of the roots.
-    if not (unread or any(root.n_skills for root in roots) or (store.exists and workspace.store.skills.list_skills())):
+    if not (unread or any(root.n_skills for root in roots) or (state.exists and store.skills.list_skills())):
         lacking.append(_NO_SKILL)
     unreadable = filter(None, map(describe_unreadable, find_skill_folders(places)))
     lacking += [f"a skill {text}" for text in islice(unreadable, _UNREAD_SHOWN)]
     if not unread and any(part.kind == "hooks" for each in connected for part in each.parts):
-        lacking += filter(None, [to_track(workspace)])
+        lacking += filter(None, [to_track(store, place)])
     lacking += filter(None, [each.hindrance for each in connected])
     if not (checked or any(hosts.values()) or any(map(os.environ.get, _KEYS))):
         lacking.append(_NO_BACKEND)
@@ -138,7 +140,7 @@ def diagnose(workspace: Workspace, specs: Sequence[str] = ()) -> Diagnosis:
         sqlite=".".join(map(str, sqlite_version())),
         sqlite_driver=sqlite().__name__.partition(".")[0],
         safe_for_wal=is_safe_for_wal(sqlite_version()),
-        store=store,
+        store=state,
         backends={"simulated": True} | {name: find_spec(name) is not None for name in _SDKS},
         checked=checked,
         hosts=hosts,
@@ -150,9 +152,9 @@ def diagnose(workspace: Workspace, specs: Sequence[str] = ()) -> Diagnosis:
     )
 
 
-def _store(workspace: Workspace, problems: list[str]) -> tuple[StoreState, str]:
+def _store(store: Store, problems: list[str]) -> tuple[StoreState, str]:
     """How the store is, and why it could not be opened where it is there and could not."""
-    path = workspace.store_path
+    path = store.path
     state = StoreState(path=str(path), exists=True, file_system=file_system(path))
     try:
         state = state.model_copy(update={"exists": _is_there(path)})
@@ -168,7 +170,7 @@ def _store(workspace: Workspace, problems: list[str]) -> tuple[StoreState, str]:
         state = state.model_copy(update=_look_inside(path, problems))
         if state.pages == "damaged":
             return state, "it is damaged"
-        workspace.store.open()
+        store.open()
         kept = replaced_stores(path)
         sizes = [each.stat().st_size for each in kept]
         state = state.model_copy(update={"kept": [str(each) for each in kept], "kept_bytes": sizes})

@@ -15,11 +15,13 @@ from skillopt_mcp.actions.sessions import session_files, session_folders, sessio
 from skillopt_mcp.core.calls import HOST
 from skillopt_mcp.core.errors import Busy
 from skillopt_mcp.core.next_step import NextStep
+from skillopt_mcp.core.redacting import Redactor
 from skillopt_mcp.core.results import Result
 from skillopt_mcp.core.text import counted
 from skillopt_mcp.store.erasing import Doomed, Erasing, Shown
-from skillopt_mcp.store.files import lock_run
-from skillopt_mcp.workspace.workspace import Workspace
+from skillopt_mcp.store.files import held_locks, lock_run
+from skillopt_mcp.store.opening import Store
+from skillopt_mcp.workspace.place import Place
 
 ERASED_SHOWN = 20
 WORDS_BYTES = 72
@@ -57,41 +59,41 @@ class Erasure(Result):
     is_gone: bool = True
 
 
-def review_erasure(workspace: Workspace, ids: Sequence[int]) -> Erasure:
+def review_erasure(store: Store, redactor: Redactor, ids: Sequence[int]) -> Erasure:
     """What `erase` would take out, and what it would leave; nothing is changed."""
-    erasing = workspace.store.table(Erasing)
+    erasing = store.table(Erasing)
     doomed = list(erasing.walk_doomed(ids))
-    n_answers = erasing.count_answers([each.id for each in _shown(workspace, ids)])
-    return _describe(workspace, doomed, "planned" if doomed else "nothing", n_answers)
+    n_answers = erasing.count_answers([each.id for each in _shown(store, ids)])
+    return _describe(store, redactor, doomed, "planned" if doomed else "nothing", n_answers)
 
 
-def erase(workspace: Workspace, ids: Sequence[int], advance: Callable[[int], None] = lambda _: None) -> Erasure:
+def erase(store: Store, place: Place, ids: Sequence[int], advance: Callable[[int], None] = lambda _: None) -> Erasure:
     """Take attempts out, a few hundred per transaction; killed anywhere, it goes on when it is asked for again.
 
     `advance` is called with how many are done. Raises Busy where another process works with one of them; those that
     are left are unchanged then.
     """
-    erasing = workspace.store.table(Erasing)
+    erasing = store.table(Erasing)
     doomed = list(erasing.walk_doomed(ids))
-    described = _describe(workspace, doomed, "nothing", 0)
+    described = _describe(store, place.redactor, doomed, "nothing", 0)
     with ExitStack() as stack:
         runs = set[str]()  # the unfinished ones that may see the attempts, held so that none has them in memory
 
         def hold(ids: Sequence[int], n_gone: int = 0) -> None:
             while new := [run for run in erasing.list_holding(ids) if run not in runs]:
                 for run in new:
-                    lock = lock_run(workspace.store.locks_path, run)
+                    lock = lock_run(store.locks_path, run)
                     if lock is None:
                         raise _busy(f"the run '{run}' is under way, and may see some of these attempts", n_gone)
                     stack.callback(lock.release)
                     runs.add(run)
 
         hold(ids)
-        shown = _shown(workspace, ids)
+        shown = _shown(store, ids)
         for call in shown:
-            if not call.is_answered and call.owner != HOST and workspace.owner.is_alive(call.owner):
+            if not call.is_answered and call.owner != HOST and f"{call.owner}.owner" in held_locks(store.locks_path):
                 raise _busy(f"some of these attempts are with an optimizer just now, for '{call.scope}'", 0)
-        n_answers = _clear(workspace, [each.id for each in shown])
+        n_answers = _clear(store, place, [each.id for each in shown])
         n = 0
         for some in _chunks(doomed):
             some_ids = [each.id for each in some]
@@ -100,8 +102,8 @@ def erase(workspace: Workspace, ids: Sequence[int], advance: Callable[[int], Non
             n += n_gone
             advance(len(some))
         # Of all that was ever erased: what was on its way to a host meanwhile, and what a killed erasure left.
-        n_answers += _clear(workspace, [each.id for each in _shown(workspace, erasing.list_erased())])
-    is_gone = workspace.store.compact(LOG_WAIT_MS)
+        n_answers += _clear(store, place, [each.id for each in _shown(store, erasing.list_erased())])
+    is_gone = store.compact(LOG_WAIT_MS)
     why = "another process reads the store, whose files may hold the texts until it ends"
     return described.model_copy(
         update={
@@ -115,10 +117,10 @@ def erase(workspace: Workspace, ids: Sequence[int], advance: Callable[[int], Non
 
 
 def _describe(
-    workspace: Workspace, doomed: Sequence[Doomed], status: Literal["nothing", "planned"], n_answers: int
+    store: Store, redactor: Redactor, doomed: Sequence[Doomed], status: Literal["nothing", "planned"], n_answers: int
 ) -> Erasure:
     """What erasing these attempts means: which they are, what goes on without them, and what stays."""
-    erasing, path = workspace.store.table(Erasing), workspace.store_path
+    erasing, path = store.table(Erasing), store.path
     ids, sessions = [each.id for each in doomed], {each.session_id for each in doomed if each.session_id}
     folders = session_folders(Path(os.path.expanduser("~")), os.environ) if sessions else []
     name = glob.escape(path.name)
@@ -128,8 +130,8 @@ def _describe(
         n=len(doomed),
         attempts=[
             ErasedRow(
-                id=f"trajectory:{each.id}", skill=workspace.store.skills.get_skill(each.skill_id).name,
-                session=each.session_id or "", at=each.created_at, words=_words(workspace, each),
+                id=f"trajectory:{each.id}", skill=store.skills.get_skill(each.skill_id).name,
+                session=each.session_id or "", at=each.created_at, words=_words(store, redactor, each),
             )
             for each in doomed[:ERASED_SHOWN]
         ],
@@ -145,12 +147,12 @@ def _describe(
     )  # fmt: skip
 
 
-def _clear(workspace: Workspace, call_ids: Sequence[int]) -> int:
+def _clear(store: Store, place: Place, call_ids: Sequence[int]) -> int:
     """Empty answers, and take back what is out with hosts of the questions; return how many had a text."""
     n_answers = 0
     for start in range(0, len(call_ids), AT_ONCE):
-        n, leases = workspace.store.table(Erasing).clear_calls(call_ids[start : start + AT_ONCE])
-        workspace.work_folders.remove(leases)
+        n, leases = store.table(Erasing).clear_calls(call_ids[start : start + AT_ONCE])
+        place.work_folders.remove(leases)
         n_answers += n
     return n_answers
 
@@ -162,9 +164,9 @@ def _busy(why: str, n_gone: int) -> Busy:
     )
 
 
-def _shown(workspace: Workspace, ids: Sequence[int]) -> list[Shown]:
+def _shown(store: Store, ids: Sequence[int]) -> list[Shown]:
     """Return the calls that showed some of these attempts."""
-    return workspace.store.table(Erasing).list_shown(ids) if ids else []
+    return store.table(Erasing).list_shown(ids) if ids else []
 
 
 def _chunks(doomed: Sequence[Doomed]) -> Iterator[list[Doomed]]:
@@ -181,14 +183,14 @@ def _chunks(doomed: Sequence[Doomed]) -> Iterator[list[Doomed]]:
         yield some
 
 
-def _words(workspace: Workspace, doomed: Doomed) -> str:
+def _words(store: Store, redactor: Redactor, doomed: Doomed) -> str:
     """How an attempt's task begins, without secrets."""
-    found = workspace.store.trajectories.get_trajectory(doomed.id)
+    found = store.trajectories.get_trajectory(doomed.id)
     if found is None:
         return ""
-    if workspace.store.tasks.is_held_out(doomed.skill_id, found[1].prompt):
+    if store.tasks.is_held_out(doomed.skill_id, found[1].prompt):
         return "(a held-out task)"
-    words = " ".join(workspace.redactor.text(found[1].prompt).split())
+    words = " ".join(redactor.text(found[1].prompt).split())
     encoded = words.encode("utf-8", "replace")
     if len(encoded) <= WORDS_BYTES:
         return words

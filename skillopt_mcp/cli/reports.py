@@ -70,7 +70,7 @@ def write_report(store_path: Path, id: str) -> Path:
     from skillopt_mcp.workspace.workspace import Workspace  # noqa: PLC0415
 
     with Workspace(store_path) as workspace:
-        facts = [gather(workspace, id)]
+        facts = [gather(workspace.store, workspace.place, id)]
     path = page_path(store_path, facts)
     write_page(html_page(facts, store=str(store_path)), path)
     return path

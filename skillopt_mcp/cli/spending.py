@@ -16,9 +16,10 @@ from skillopt_mcp.core.calls import Role
 from skillopt_mcp.core.errors import BadInput, CapReached
 from skillopt_mcp.core.next_step import Action, NextStep
 from skillopt_mcp.core.text import counted
+from skillopt_mcp.store.opening import Store
 from skillopt_mcp.workspace.costs import DEFAULTS_OF
 from skillopt_mcp.workspace.evidence import is_simulated
-from skillopt_mcp.workspace.workspace import Workspace
+from skillopt_mcp.workspace.models import Models
 
 
 @dataclass(kw_only=True)
@@ -28,13 +29,13 @@ class Spending(Capped):
     yes: Annotated[bool, YES] = False
     dry_run: Annotated[bool, Flag("estimate calls, tokens, cost and time, and ask no model")] = False
 
-    def name_models(self, terminal: Terminal, workspace: Workspace, notes: Sequence[str] = ()) -> None:
+    def name_models(self, terminal: Terminal, models: Models, notes: Sequence[str] = ()) -> None:
         """Print who answers in each role, and at which address: the first line of a run; with --json, its first field.
 
         Raises BackendError for a backend that cannot be opened.
         """
-        named = (role for role in get_args(Role) if workspace.has_backend(role))
-        backends: dict[str, Backend] = {role: workspace.models.backend(role) for role in named}
+        named = (role for role in get_args(Role) if models.has_backend(role))
+        backends: dict[str, Backend] = {role: models.backend(role) for role in named}
         self._asked = {role: {"model": each.name, "address": address_of(each)} for role, each in backends.items()}
         said = [f"{role} {row['model']} at {row['address'] or 'no known address'}" for role, row in self._asked.items()]
         terminal.note(f"Asked: {'; '.join(said)}.")
@@ -109,17 +110,17 @@ class BrokenOff(BaseModel):
 
 
 def agree(
-    terminal: Terminal, workspace: Workspace, calls: Mapping[Role, int], command: Spending, text: str = "",
+    terminal: Terminal, store: Store, models: Models, calls: Mapping[Role, int], command: Spending, text: str = "",
     concurrency: int | None = None, declined: str = "Nothing was spent.",
 ) -> Planned | None:  # fmt: skip
     """What a dry run found; None where the command continues, agreed to or with nothing to pay for.
 
     Raises Declined where the person does not agree, Refused where no person can be asked.
     """
-    is_real = asks_real_models(workspace, [role for role, n_calls in calls.items() if n_calls])
+    is_real = asks_real_models(models, [role for role, n_calls in calls.items() if n_calls])
     plan = Forecast()
     if command.dry_run or (is_real and not terminal.is_json):
-        plan = forecast(workspace, calls, concurrency)
+        plan = forecast(store, models, calls, concurrency)
     if text or is_real or command.dry_run:
         terminal.note(text or f"At most {describe_calls(calls)}.")
     if is_real:
@@ -146,15 +147,15 @@ def require_backends(**named: object) -> None:
         raise BadInput(f"Needs {' and '.join(missing)}, e.g. {TARGET} (uses your Claude login, no API key needed)")
 
 
-def simulation(workspace: Workspace) -> str:
+def simulation(models: Models) -> str:
     """What marks the results of a simulated target, with its name; empty for a real one."""
-    target = workspace.models.backend("target")
+    target = models.backend("target")
     return f"SIMULATION ({target.name})" if is_simulated(target.fingerprint) else ""
 
 
-def asks_real_models(workspace: Workspace, roles: Collection[Role]) -> bool:
+def asks_real_models(models: Models, roles: Collection[Role]) -> bool:
     """Whether a backend of these roles is real, not a simulation."""
-    return not all(is_simulated(workspace.models.backend(role).fingerprint) for role in roles)
+    return not all(is_simulated(models.backend(role).fingerprint) for role in roles)
 
 
 def _describe(plan: Forecast) -> str:

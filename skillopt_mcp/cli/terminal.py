@@ -54,7 +54,7 @@ class Terminal:
         from skillopt_mcp.workspace.workspace import Workspace  # noqa: PLC0415
 
         with Workspace(self.store_path, **options) as workspace:
-            workspace.login, workspace.caller = _login(), find_caller()
+            workspace.place.login, workspace.place.caller = _login(), find_caller()
             yield workspace
 
     def require_store(self) -> None:

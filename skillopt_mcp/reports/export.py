@@ -16,7 +16,8 @@ from skillopt_mcp.core.runs import Run, StepRecord
 from skillopt_mcp.core.skills import MAIN_FILE, SkillFiles, short
 from skillopt_mcp.documents.diffs import unified_diff
 from skillopt_mcp.reports.run_report import RunFacts, describe_run, figures_of, gather_run, n_tasks_of
-from skillopt_mcp.workspace.workspace import Workspace
+from skillopt_mcp.store.opening import Store
+from skillopt_mcp.workspace.place import Place
 
 RUN_FILE = "run.json"
 BEST = "best_skill"
@@ -46,23 +47,23 @@ def check_folder(folder: Path, run_id: str | None = None) -> None:
         raise BadInput(f"'{folder}' {what}: name an empty folder, or one that does not exist yet")
 
 
-def export_run(workspace: Workspace, run_id: str, folder: Path) -> Exported:
+def export_run(store: Store, place: Place, run_id: str, folder: Path) -> Exported:
     """Write a run as far as it has come; a second time brings the folder up to date.
 
     Each file appears whole or not at all, the folder of the best skill too. Raises NotFound, and BadInput when the
     folder is in use or cannot be written.
     """
-    facts = gather_run(workspace, workspace.store.runs.get_run(run_id))
+    facts = gather_run(store, place, store.runs.get_run(run_id))
     run, steps = facts.run, facts.records
     check_folder(folder, run.id)
-    best = _files(workspace, run, steps[-1].best_version if steps else run.base_version)
+    best = _files(store, run, steps[-1].best_version if steps else run.base_version)
     try:
         folder.mkdir(parents=True, exist_ok=True)
         # The file that names the run comes first.
         frozen = {name: value for name, value in asdict(run).items() if name != "result"}
         frozen |= {name: json.loads(frozen[name]) for name in ("config", "prompts")}
-        frozen["n_tasks"] = asdict(n_tasks_of(workspace, run))
-        contents = {RUN_FILE: _json(frozen), **dict(_contents(workspace, facts, best))}
+        frozen["n_tasks"] = asdict(n_tasks_of(store, run))
+        contents = {RUN_FILE: _json(frozen), **dict(_contents(store, place, facts, best))}
         written = [path for path, content in contents.items() if _put(folder / path, content)]
         _put_folder(folder / BEST, best)
     except OSError as error:
@@ -86,13 +87,13 @@ class ExportedVersion(Result):
     n_files: int
 
 
-def export_version(workspace: Workspace, name: str, version: str, folder: Path) -> ExportedVersion:
+def export_version(store: Store, place: Place, name: str, version: str, folder: Path) -> ExportedVersion:
     """Write the files of a version into a folder that is new or empty; it appears whole or not at all.
 
     Raises NotFound, and BadInput when the folder is in use or cannot be written.
     """
-    skill = workspace.kept(name)
-    files = workspace.store.skills.get_files(skill.id, workspace.store.skills.get_version(skill.id, version).id)
+    skill = place.kept(name)
+    files = store.skills.get_files(skill.id, store.skills.get_version(skill.id, version).id)
     check_folder(folder)
     target = Path(os.path.realpath(folder))
     try:
@@ -108,42 +109,42 @@ def export_version(workspace: Workspace, name: str, version: str, folder: Path) 
     return ExportedVersion(skill=skill.name, version=short(files.digest), folder=str(folder), n_files=len(files.files))
 
 
-def _contents(workspace: Workspace, facts: RunFacts, best: SkillFiles) -> Iterator[tuple[str, bytes]]:
+def _contents(store: Store, place: Place, facts: RunFacts, best: SkillFiles) -> Iterator[tuple[str, bytes]]:
     """Yield every file but the first as (path, content)."""
     run, steps = facts.run, facts.records
     yield "best_skill.md", best.main
     if run.memory:
         version = steps[-1].best_memory if steps else None
-        memory = workspace.store.skills.get_files(run.memory.skill_id, version or run.memory.version)
+        memory = store.skills.get_files(run.memory.skill_id, version or run.memory.version)
         yield f"best_{memory.main_path}", memory.main
     yield "history.json", _json([step.model_dump(mode="json") for step in steps])
-    yield "report.md", f"```\n{describe_run(workspace, facts)}\n```\n".encode()
+    yield "report.md", f"```\n{describe_run(store, place, facts)}\n```\n".encode()
     if facts.result:
-        yield "summary.json", _json(facts.result.model_dump(mode="json") | figures_of(workspace, facts))
+        yield "summary.json", _json(facts.result.model_dump(mode="json") | figures_of(store, facts))
     versions = {run.base_version}
-    yield "skills/skill_v0000.md", _files(workspace, run, run.base_version).main
+    yield "skills/skill_v0000.md", _files(store, run, run.base_version).main
     for step in steps:
         of_skill = step.candidate_version if step.kind != "memory" else None
         versions |= {step.current_version, of_skill or step.current_version}
-        yield f"skills/skill_v{step.n:04d}.md", _files(workspace, run, step.current_version).main
-        yield from _step(workspace, run, step)
+        yield f"skills/skill_v{step.n:04d}.md", _files(store, run, step.current_version).main
+        yield from _step(store, run, step)
     for version in sorted(versions):
-        for file in _files(workspace, run, version).files:
+        for file in _files(store, run, version).files:
             yield f"versions/{short(version)}/{file.path}", file.content
 
 
-def _step(workspace: Workspace, run: Run, step: StepRecord) -> Iterator[tuple[str, bytes]]:
+def _step(store: Store, run: Run, step: StepRecord) -> Iterator[tuple[str, bytes]]:
     place = f"steps/step_{step.n:04d}"
     yield f"{place}/step.json", _json(step.model_dump(mode="json"))
     if step.candidate_id is None:
         return
-    candidate = workspace.store.candidates.get_candidate(step.candidate_id)
+    candidate = store.candidates.get_candidate(step.candidate_id)
     edits = [
         {"op": edit.op, "path": edit.path, "target": edit.target, "content": edit.content, "status": report.status,
          "reason": report.reason, "detail": report.detail, "sources": list(edit.sources)}
-        for edit, report in workspace.store.candidates.list_edits(step.candidate_id)
+        for edit, report in store.candidates.list_edits(step.candidate_id)
     ]  # fmt: skip
-    skills = workspace.store.skills
+    skills = store.skills
     before = skills.get_files(candidate.skill_id, candidate.base_version)
     after = skills.get_files(candidate.skill_id, candidate.version_id)
     yield f"{place}/patch.json", _json({"reasoning": candidate.reasoning, "edits": edits})
@@ -154,8 +155,8 @@ def _step(workspace: Workspace, run: Run, step: StepRecord) -> Iterator[tuple[st
     )
 
 
-def _files(workspace: Workspace, run: Run, version: str) -> SkillFiles:
-    return workspace.store.skills.get_files(run.skill_id, version)
+def _files(store: Store, run: Run, version: str) -> SkillFiles:
+    return store.skills.get_files(run.skill_id, version)
 
 
 def _json(value: object) -> bytes:

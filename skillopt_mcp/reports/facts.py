@@ -12,8 +12,9 @@ from html import escape
 from statistics import fmean
 
 from skillopt_mcp.actions.next_steps import verdict_for_agents
+from skillopt_mcp.actions.promotions.consent import Consent
 from skillopt_mcp.actions.promotions.promoting import next_step
-from skillopt_mcp.core.candidates import Candidate, Consent
+from skillopt_mcp.core.candidates import Candidate
 from skillopt_mcp.core.errors import NotFound
 from skillopt_mcp.core.evidence import TestReport
 from skillopt_mcp.core.next_step import NextStep
@@ -29,13 +30,14 @@ from skillopt_mcp.reports.inspecting import describe_sources, gather_test, lates
 from skillopt_mcp.reports.listing import skill_row, skill_rows
 from skillopt_mcp.reports.run_report import KEPT, RunFacts, gather_run, served_rows
 from skillopt_mcp.store.files import is_locked
+from skillopt_mcp.store.opening import Store
 from skillopt_mcp.store.promotion_tests import TestAnswer, TestRow
 from skillopt_mcp.training.promotion_test import Test, stored_test
 from skillopt_mcp.workspace.costs import UsedRow, account, describe_price, used_by
 from skillopt_mcp.workspace.evidence import kind_of, shown_origin
+from skillopt_mcp.workspace.place import Place
 from skillopt_mcp.workspace.runs import resume_step
 from skillopt_mcp.workspace.skill_folders import known
-from skillopt_mcp.workspace.workspace import Workspace
 
 MAX_BYTES = 900_000
 """Of prompts, answers and diffs on a page: what is beyond is left out, and the page says so."""
@@ -118,28 +120,28 @@ class Facts:
         return [self.run] if self.run and self.run.steps else []
 
 
-def gather(workspace: Workspace, name: str, texts: TextBudget | None = None) -> Facts:
+def gather(store: Store, place: Place, name: str, texts: TextBudget | None = None) -> Facts:
     """What there is of a skill, run, candidate or promotion test. Raises NotFound, BadSkill."""
-    if not workspace.is_made:
-        raise NotFound(f"there is no store at '{workspace.store_path}' yet, and so no {quoted(name)}")
-    store, is_sealed, texts = workspace.store, workspace.is_agents, texts or TextBudget()
-    skill, candidate, row, run = _meant(workspace, name)
+    if not store.is_made:
+        raise NotFound(f"there is no store at '{store.path}' yet, and so no {quoted(name)}")
+    is_sealed, texts = place.is_agents, texts or TextBudget()
+    skill, candidate, row, run = _meant(store, place, name)
     if candidate:
-        workspace.see(candidate)
+        place.note_seen(candidate)
     decision = store.decisions.latest_in(row.id) if row else None
-    ran = gather_run(workspace, run, is_explained=True) if run else None
-    tested = gather_test(workspace, row) if row and not is_sealed else None
+    ran = gather_run(store, place, run, is_explained=True) if run else None
+    tested = gather_test(store, row) if row and not is_sealed else None
     is_running = bool(ran and ran.progress) or bool(row and not decision and is_locked(store.locks_path, row.id))
     spend, served = (ran.used.table, [*ran.served]) if ran else ([], [])
     if tested:
-        served += served_rows(workspace, tested.id)
+        served += served_rows(store, tested.id)
         spend += account(store, tested.id).table if tested.id not in {each.test for each in spend} else []
-    past, steps = history(workspace, skill.path), list[NextStep | None]()
+    past, steps = history(store, place, skill.path), list[NextStep | None]()
     if not is_running:
-        steps = [resume_step(workspace, run) if run else None]
+        steps = [resume_step(store, run) if run else None]
         if not candidate and steps == [None]:
-            steps = [skill_row(workspace, skill).next_step]
-        steps += [next_step(workspace, candidate, Consent.PERSON)] if candidate else []
+            steps = [skill_row(store, place, skill).next_step]
+        steps += [next_step(store, place, candidate, Consent.PERSON)] if candidate else []
     return Facts(
         id=tested.id if tested else candidate.id if candidate else run.id if run else skill.name,
         skill=skill,
@@ -149,9 +151,9 @@ def gather(workspace: Workspace, name: str, texts: TextBudget | None = None) -> 
         is_simulated=bool(row and kind_of(row.backend) == "simulated") or bool(run and "simulated" in run.target),
         accepted=verdict_for_agents(store, candidate, decision.verdict if decision else None) if is_sealed else None,
         price=str(used_by(store, tested.id)) if tested else describe_price(ran.used.summary) if ran else "",
-        tasks=_tasks(workspace, stored_test(store, row), tested.units, texts) if row and tested else (),
+        tasks=_tasks(store, stored_test(store, row), tested.units, texts) if row and tested else (),
         candidate=candidate,
-        diff=tuple(_diff(workspace, skill, candidate, run, texts)) if candidate else (),
+        diff=tuple(_diff(store, skill, candidate, run, texts)) if candidate else (),
         run=ran,
         walk=walk_of(row.plan, store.tests.list_attempts(row.id)) if row and tested else None,
         spend=tuple(spend),
@@ -166,9 +168,9 @@ def gather(workspace: Workspace, name: str, texts: TextBudget | None = None) -> 
 _Meant = tuple[Skill, Candidate | None, TestRow | None, Run | None]
 
 
-def _meant(workspace: Workspace, name: str) -> _Meant:
+def _meant(store: Store, place: Place, name: str) -> _Meant:
     """What a name means, and what belongs to it. Raises NotFound."""
-    store, name = workspace.store, known(name)
+    name = known(name)
     candidate: Candidate | None = None
     row: TestRow | None = None
     run: Run | None = None
@@ -184,11 +186,11 @@ def _meant(workspace: Workspace, name: str) -> _Meant:
         run = store.runs.get_run(name)
         skill = store.skills.get_skill(run.skill_id)
     else:
-        skill = workspace.kept(name)
+        skill = place.kept(name)
         tests = [(each.created_at, each.id) for each in store.tests.list_of_skill(skill.id)]
         runs = [(at, each.id) for each, at in store.runs.list_started(skill.id)]
         if tests or runs:
-            return _meant(workspace, max([*tests[-1:], *runs[-1:]])[1])
+            return _meant(store, place, max([*tests[-1:], *runs[-1:]])[1])
         proposed = store.candidates.list_candidates(skill.id)
         return skill, proposed[-1] if proposed else None, None, None
     of_skill = store.candidates.list_candidates(skill.id, steps=True)
@@ -202,7 +204,7 @@ def _meant(workspace: Workspace, name: str) -> _Meant:
         candidate = next((each for each in reversed(of_skill) if (each.base_version, each.version_id) == arms), None)
     if candidate and not row:
         tests_of = store.tests.list_of(skill.id, candidate.base_version, candidate.version_id)
-        decision = latest_decision(workspace, candidate)
+        decision = latest_decision(store, candidate)
         row = (store.tests.find(decision.scope) if decision else None) or next(iter(tests_of), None)
     if candidate and candidate.run_id and not run:
         run = store.runs.get_run(candidate.run_id)
@@ -212,11 +214,11 @@ def _meant(workspace: Workspace, name: str) -> _Meant:
 # The tasks of a test, and the diff
 
 
-def _tasks(workspace: Workspace, test: Test, units: list[UnitRow], texts: TextBudget) -> tuple[TaskFacts, ...]:
+def _tasks(store: Store, test: Test, units: list[UnitRow], texts: TextBudget) -> tuple[TaskFacts, ...]:
     """Return the tasks that a test has counted, worse first, the largest change first; the first ones with texts."""
     rows = sorted(enumerate(units), key=lambda each: by_change(each[1]))
     answers: dict[tuple[int, str], list[TestAnswer]] = {}
-    for each in workspace.store.tests.list_answers(test.row.id, [unit for unit, _ in rows[:MAX_TASKS]], _TEXT + 1):
+    for each in store.tests.list_answers(test.row.id, [unit for unit, _ in rows[:MAX_TASKS]], _TEXT + 1):
         answers.setdefault((each.unit, each.arm), []).append(each)
 
     def best_answer(unit: int, arm: str, *, is_high: bool) -> TestAnswer | None:
@@ -237,11 +239,9 @@ def _tasks(workspace: Workspace, test: Test, units: list[UnitRow], texts: TextBu
     return tuple(tasks)
 
 
-def _diff(
-    workspace: Workspace, skill: Skill, candidate: Candidate, run: Run | None, texts: TextBudget
-) -> Iterator[DiffLine]:
+def _diff(store: Store, skill: Skill, candidate: Candidate, run: Run | None, texts: TextBudget) -> Iterator[DiffLine]:
     """Yield the lines of a candidate's diff, each with the edit that wrote it or took it out."""
-    store, origin = workspace.store, dict[str, tuple[str, str]]()
+    origin = dict[str, tuple[str, str]]()
     edits = [(f"edit {report.index + 1}", edit) for edit, report in store.candidates.list_edits(candidate.id)]
     if run and candidate.origin == "run":
         epochs = sorted({step.epoch for step in store.runs.list_steps(run.id)})
@@ -286,22 +286,24 @@ class SkillFacts:
     running: RunFacts | None
 
 
-def gather_skills(workspace: Workspace) -> list[SkillFacts]:
+def gather_skills(store: Store, place: Place) -> list[SkillFacts]:
     """Return all tracked skills."""
-    if not workspace.is_made:
+    if not store.is_made:
         return []
-    store, found = workspace.store, list[SkillFacts]()
+    found = list[SkillFacts]()
     skills = store.skills.list_listed()
-    for skill, row in zip(skills, skill_rows(workspace, skills, workspace.roots()), strict=True):
+    for skill, row in zip(skills, skill_rows(store, place, skills, place.roots()), strict=True):
         candidates = store.candidates.list_candidates(skill.id)
-        decided = ((each, latest_decision(workspace, each)) for each in reversed(candidates))
+        decided = ((each, latest_decision(store, each)) for each in reversed(candidates))
         last = next((pair for pair in decided if pair[1]), None)
         held = [
             each.id
             for each in candidates
             if each.findings and short(each.base_version) == row.live_version != short(each.version_id)
         ]
-        begun = (gather_run(workspace, store.runs.get_run(id)) for id, _ in store.runs.list_running(skill.id))
+        begun = (gather_run(store, place, store.runs.get_run(id)) for id, _ in store.runs.list_running(skill.id))
         running = next((run for run in begun if run.progress), None)
-        found.append(SkillFacts(row, (visible_verdict(workspace, *last) if last else None) or "", tuple(held), running))
+        found.append(
+            SkillFacts(row, (visible_verdict(store, place, *last) if last else None) or "", tuple(held), running)
+        )
     return found

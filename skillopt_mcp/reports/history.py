@@ -11,13 +11,14 @@ from skillopt_mcp.core.results import History, HistoryRow
 from skillopt_mcp.core.skills import Skill, short
 from skillopt_mcp.documents.diffs import unified_diff
 from skillopt_mcp.reports.listing import skill_row
+from skillopt_mcp.store.opening import Store
+from skillopt_mcp.workspace.place import Place
 from skillopt_mcp.workspace.skill_folders import handle
-from skillopt_mcp.workspace.workspace import Workspace
 
 
-def history(workspace: Workspace, skill: str) -> History:
+def history(store: Store, place: Place, skill: str) -> History:
     """Return the promotions and rollbacks of a skill, newest first. Raises NotFound."""
-    tracked = workspace.kept(skill)
+    tracked = place.kept(skill)
     rows = [
         HistoryRow(
             at=each.created_at,
@@ -25,28 +26,28 @@ def history(workspace: Workspace, skill: str) -> History:
             version=short(each.to_version),
             previous_version=short(each.from_version),
             candidate_id=each.candidate_id,
-            verdict="accepted" if workspace.is_agents and each.verdict in ACCEPTED else each.verdict,
+            verdict="accepted" if place.is_agents and each.verdict in ACCEPTED else each.verdict,
             by=each.agreed,
         )
-        for each in workspace.store.promotions.list_promotions(tracked.id)
+        for each in store.promotions.list_promotions(tracked.id)
     ]
-    gone = workspace.store.retirements.list_retired(tracked.id).values()
+    gone = store.retirements.list_retired(tracked.id).values()
     retired = [
         f"{each.at} task '{each.name}' ({each.split}){f': {each.reason}' if each.reason else ''}"
-        for each in gone if not (workspace.is_agents and each.split == "test")
+        for each in gone if not (place.is_agents and each.split == "test")
     ]  # fmt: skip
     return History(
         skill=tracked.name, rows=rows, retired=retired[::-1],
-        declined=declined_changes(workspace, tracked.id),
-        next_step=_undo(workspace, tracked, rows[0]) if rows else None,
+        declined=declined_changes(store, tracked.id),
+        next_step=_undo(store, place, tracked, rows[0]) if rows else None,
     )  # fmt: skip
 
 
-def _undo(workspace: Workspace, skill: Skill, last: HistoryRow) -> NextStep:
+def _undo(store: Store, place: Place, skill: Skill, last: HistoryRow) -> NextStep:
     """What undoes the last change, or an edit that was made since; first of all what mends a broken folder."""
-    if workspace.trouble(skill):
-        return skill_row(workspace, skill).next_step
-    arguments: dict[str, JsonValue] = {"skill": handle(workspace.store, skill)}
+    if place.trouble(skill):
+        return skill_row(store, place, skill).next_step
+    arguments: dict[str, JsonValue] = {"skill": handle(store, skill)}
     if last.version != short(skill.live_version):
         arguments |= {"version": last.version, "over_edit": True}
         return NextStep(action="rollback_skill", arguments=arguments, why="the files were edited since")
@@ -56,10 +57,9 @@ def _undo(workspace: Workspace, skill: Skill, last: HistoryRow) -> NextStep:
     return NextStep(action="rollback_skill", arguments=arguments, why="undoes the last change")
 
 
-def diff_versions(workspace: Workspace, skill: str, old: str | None = None, new: str | None = None) -> str:
+def diff_versions(store: Store, place: Place, skill: str, old: str | None = None, new: str | None = None) -> str:
     """Return the unified diff between two versions; by default from the last promotion's parent to the live file."""
-    tracked = workspace.kept(skill)
-    store = workspace.store
+    tracked = place.kept(skill)
     new_id = store.skills.get_version(tracked.id, new).id if new else tracked.live_version
     changes = store.promotions.list_promotions(tracked.id)
     old_id = changes[0].from_version if changes else tracked.live_version

@@ -10,10 +10,10 @@ from dataclasses import asdict, dataclass, fields
 from pydantic import JsonValue
 
 from skillopt_mcp.actions.next_steps import is_reason_to_promote, verdict_for_agents
-from skillopt_mcp.actions.promotions.consent import UNPROVEN, describe_declined, unused_approvals
+from skillopt_mcp.actions.promotions.consent import UNPROVEN, Consent, describe_declined, unused_approvals
 from skillopt_mcp.actions.promotions.promoting import next_step, restore_version
 from skillopt_mcp.core import limits
-from skillopt_mcp.core.candidates import GATE, Candidate, Consent, Decision, Promotion, rolled_back
+from skillopt_mcp.core.candidates import GATE, Candidate, Decision, Promotion, rolled_back
 from skillopt_mcp.core.edits import UNSHOWN, Edit
 from skillopt_mcp.core.errors import NotFound
 from skillopt_mcp.core.next_step import NextStep
@@ -45,15 +45,16 @@ from skillopt_mcp.reports.listing import skill_row
 from skillopt_mcp.reports.run_report import RunFacts, describe_run, describe_served, gather_run, served_rows
 from skillopt_mcp.store.erasing import Erasing
 from skillopt_mcp.store.files import is_locked
+from skillopt_mcp.store.opening import Store
 from skillopt_mcp.store.promotion_tests import TestRow
 from skillopt_mcp.training.promotion_test import stored_test
 from skillopt_mcp.workspace.answers import ANSWER_BYTES, LEAST_BYTES, page_end, page_start
 from skillopt_mcp.workspace.evidence import kind_of_test, shown_origin
 from skillopt_mcp.workspace.leases import describe_answers, describe_leases, describe_own_leases, host_tests
+from skillopt_mcp.workspace.place import Place
 from skillopt_mcp.workspace.runs import resume_step
 from skillopt_mcp.workspace.skill_folders import handle, id_meant, is_version, known, version_named
 from skillopt_mcp.workspace.verdicts import report_of, unit_rows
-from skillopt_mcp.workspace.workspace import Workspace
 
 SHOWN = 20
 VERSIONS_SHOWN = 8
@@ -74,13 +75,15 @@ class Thing:
     facts: SkillRow | RunFacts | None = None
 
 
-def inspect(workspace: Workspace, id: str, cursor: str | None = None, consent: Consent = Consent.STANDING) -> Inspected:
+def inspect(
+    store: Store, place: Place, id: str, cursor: str | None = None, consent: Consent = Consent.STANDING
+) -> Inspected:
     """Return one page on a thing, named by its id or a skill's name. Raises NotFound, BadInput.
 
     The last page has the next step for a caller who can agree as `consent` allows.
     """
     start = page_start(cursor)
-    thing = look_up(workspace, id, SHOWN)
+    thing = look_up(store, place, id, SHOWN)
     end, length = page_end(thing.text, start), len(thing.text)
     if end < length:
         why = f"{length - end:,} more characters on {math.ceil((length - end) / limits.RESULT_CHARACTERS):,} pages"
@@ -100,31 +103,31 @@ def inspect(workspace: Workspace, id: str, cursor: str | None = None, consent: C
     return page.model_copy(update={thing.kind: within(show_hidden_in(thing.detail), n_bytes)})
 
 
-def look_up(workspace: Workspace, id: str, n: int | None = None) -> Thing:
+def look_up(store: Store, place: Place, id: str, n: int | None = None) -> Thing:
     """What an id or a skill's name refers to; of a skill, with the `n` newest candidates and runs (None: all).
 
     Raises NotFound, BadInput.
     """
-    id = _with_skill(workspace, known(id))
+    id = _with_skill(store, known(id))
     # A skill may be called "c-style" or lie in "me@work": only what has the whole shape of an id is one.
     for shape, kind, find in _KINDS:
         if re.compile(shape, re.DOTALL).fullmatch(id):
-            if not workspace.is_made:
-                raise NotFound(f"there is no store at '{workspace.store_path}' yet, and so no {kind} {quoted(id)}")
-            return find(workspace, id)
+            if not store.is_made:
+                raise NotFound(f"there is no store at '{store.path}' yet, and so no {kind} {quoted(id)}")
+            return find(store, place, id)
     if version := version_named(id):
-        return _version(workspace, id, *version)
+        return _version(store, place, id, *version)
     try:
-        return _skill(workspace, id, n)
+        return _skill(store, place, id, n)
     except NotFound as error:
         raise NotFound("; and ".join(filter(None, (id_meant(id), str(error))))) from error
 
 
-def _with_skill(workspace: Workspace, id: str) -> str:
+def _with_skill(store: Store, id: str) -> str:
     """Return an id, with its skill before it where it is a version alone. Raises NotFound where that is ambiguous."""
-    if not (is_version(id) and workspace.is_made) or workspace.store.skills.find_paths(id):
+    if not (is_version(id) and store.is_made) or store.skills.find_paths(id):
         return id
-    having = [f"{skill.path}@{id}" for skill in workspace.store.skills.list_having(id)]
+    having = [f"{skill.path}@{id}" for skill in store.skills.list_having(id)]
     if len(having) > 1:
         examples = " or ".join(quoted(each, 500) for each in having[:2])
         raise NotFound(f"{quoted(id)} is a version of {len(having)} skills: name one, for instance {examples}")
@@ -134,31 +137,29 @@ def _with_skill(workspace: Workspace, id: str) -> str:
 # A skill
 
 
-def _skill(workspace: Workspace, name: str, n: int | None) -> Thing:
-    skill = workspace.kept(name)  # before a store would be made
-    store = workspace.store
-    row, trouble = skill_row(workspace, skill), workspace.trouble(skill)
+def _skill(store: Store, place: Place, name: str, n: int | None) -> Thing:
+    skill = place.kept(name)  # before a store would be made
+    row, trouble = skill_row(store, place, skill), place.trouble(skill)
     skill = store.skills.get_skill(skill.id)  # as it is on disk now, where it can be read
     permission = store.permissions.get(skill.id)
     runs = store.runs.list_runs(skill.id)[::-1]
     candidates, changes = store.candidates.list_candidates(skill.id)[::-1], store.promotions.list_promotions(skill.id)
     detail = SkillDetail(
         **{each.name: getattr(row, each.name) for each in fields(row) if each.name in SkillDetail.model_fields},
-        unproven=_is_unproven(workspace, skill.id, skill.live_version),
+        unproven=_is_unproven(store, skill.id, skill.live_version),
         n_retired=len(store.retirements.list_retired(skill.id)),
         permission=Permitted(given_by=permission.granted_by, simulated=permission.simulated) if permission else None,
-        approvals=_approvals(workspace, skill.id),
+        approvals=_approvals(store, skill.id),
         n_candidates=len(candidates),
-        candidates=[_candidate_row(workspace, skill, each, changes) for each in candidates[:n]],
+        candidates=[_candidate_row(store, place, skill, each, changes) for each in candidates[:n]],
         runs=[RunState(id=run.id, status=run.status) for run in runs[:n]],
         unscored=[f"trajectory:{each}" for each in store.trajectories.list_unscored(skill.id, SHOWN)],
     )
-    text = shown("\n".join(_skill_lines(workspace, skill, detail, trouble)))
+    text = shown("\n".join(_skill_lines(store, skill, detail, trouble)))
     return Thing(name, "skill", text, detail, lambda _: row.next_step, row)
 
 
-def _skill_lines(workspace: Workspace, skill: Skill, detail: SkillDetail, trouble: str) -> list[str]:
-    store = workspace.store
+def _skill_lines(store: Store, skill: Skill, detail: SkillDetail, trouble: str) -> list[str]:
     last = store.promotions.last_begun(skill.path)
     removed = f"; {detail.n_retired:,} removed" if detail.n_retired else ""
     given = "none"
@@ -183,7 +184,7 @@ def _skill_lines(workspace: Workspace, skill: Skill, detail: SkillDetail, troubl
     if before:
         lines.append(f"live before, the newest first: {', '.join(map(short, before[:VERSIONS_SHOWN]))}")
     rows = detail.candidates[:SHOWN][::-1]
-    tested = host_tests(workspace, [store.candidates.get_candidate(row.id) for row in rows if row.standing == "open"])
+    tested = host_tests(store, [store.candidates.get_candidate(row.id) for row in rows if row.standing == "open"])
     under_test = {short(version) for version in tested}
     for row in rows:
         verdict = row.verdict or ("under test" if row.version in under_test else "not evaluated")
@@ -201,10 +202,10 @@ _STANDINGS: dict[CandidateStanding, str] = {
 }
 
 
-def _approvals(workspace: Workspace, skill_id: int) -> list[ApprovalRow]:
+def _approvals(store: Store, skill_id: int) -> list[ApprovalRow]:
     return [
         ApprovalRow(id=made if each.kind == "promote" else short(made), kind=each.kind, login=each.login, at=each.at)
-        for made, approvals in unused_approvals(workspace, skill_id).items()
+        for made, approvals in unused_approvals(store, skill_id).items()
         for each in approvals
     ]
 
@@ -217,21 +218,21 @@ def _describe_approvals(approvals: Sequence[ApprovalRow]) -> list[str]:
     ]
 
 
-def latest_decision(workspace: Workspace, candidate: Candidate) -> Decision | None:
+def latest_decision(store: Store, candidate: Candidate) -> Decision | None:
     versions = (candidate.base_version, candidate.version_id)
-    return workspace.store.decisions.latest(candidate.skill_id, GATE, *versions)
+    return store.decisions.latest(candidate.skill_id, GATE, *versions)
 
 
-def visible_verdict(workspace: Workspace, candidate: Candidate, decision: Decision | None) -> str | None:
+def visible_verdict(store: Store, place: Place, candidate: Candidate, decision: Decision | None) -> str | None:
     """Return a verdict as whoever looks may know it."""
     verdict = decision.verdict if decision else None
-    return verdict_for_agents(workspace.store, candidate, verdict) if workspace.is_agents else verdict
+    return verdict_for_agents(store, candidate, verdict) if place.is_agents else verdict
 
 
 def _candidate_row(
-    workspace: Workspace, skill: Skill, candidate: Candidate, changes: Sequence[Promotion]
+    store: Store, place: Place, skill: Skill, candidate: Candidate, changes: Sequence[Promotion]
 ) -> CandidateRow:
-    decision = latest_decision(workspace, candidate)
+    decision = latest_decision(store, candidate)
     verdict = decision.verdict if decision else None
     standing: CandidateStanding = "open"
     if candidate.version_id == skill.live_version:
@@ -244,12 +245,12 @@ def _candidate_row(
         standing = "step"
     elif candidate.base_version != skill.live_version:
         standing = "stale"
-    elif verdict and not is_reason_to_promote(workspace.store, candidate, verdict):
+    elif verdict and not is_reason_to_promote(store, candidate, verdict):
         standing = "rejected"
     return CandidateRow(
         id=candidate.id,
         standing=standing,
-        verdict=visible_verdict(workspace, candidate, decision),
+        verdict=visible_verdict(store, place, candidate, decision),
         held=bool(candidate.findings),
         base=short(candidate.base_version),
         version=short(candidate.version_id),
@@ -259,14 +260,14 @@ def _candidate_row(
 # A version
 
 
-def _version(workspace: Workspace, id: str, name: str, version: str) -> Thing:
-    skill = workspace.kept(name)
-    found = workspace.store.skills.get_version(skill.id, version)
-    files = workspace.store.skills.get_files(skill.id, found.id)
-    for each in workspace.store.candidates.list_candidates(skill.id, steps=True):
+def _version(store: Store, place: Place, id: str, name: str, version: str) -> Thing:
+    skill = place.kept(name)
+    found = store.skills.get_version(skill.id, version)
+    files = store.skills.get_files(skill.id, found.id)
+    for each in store.candidates.list_candidates(skill.id, steps=True):
         if each.version_id == found.id:
-            workspace.see(each)
-    parent = workspace.store.skills.find_parent(found)
+            place.note_seen(each)
+    parent = store.skills.find_parent(found)
     detail = VersionDetail(
         skill=skill.name,
         version=short(found.id),
@@ -275,7 +276,7 @@ def _version(workspace: Workspace, id: str, name: str, version: str) -> Thing:
         origin=found.origin,
         at=found.created_at,
         live=found.id == skill.live_version,
-        unproven=_is_unproven(workspace, skill.id, found.id),
+        unproven=_is_unproven(store, skill.id, found.id),
         files=[FileRow(path=each.path, n_bytes=len(each.content), executable=each.executable) for each in files.files],
     )
     origin = (
@@ -286,19 +287,19 @@ def _version(workspace: Workspace, id: str, name: str, version: str) -> Thing:
     def step(consent: Consent) -> Step:
         """What is to be done with its candidate, where it has one."""
         if detail.live:
-            return NextStep(action="inspect", arguments={"id": handle(workspace.store, skill)}, why="it is live")
-        made = [each for each in workspace.store.candidates.list_candidates(skill.id) if each.version_id == found.id]
+            return NextStep(action="inspect", arguments={"id": handle(store, skill)}, why="it is live")
+        made = [each for each in store.candidates.list_candidates(skill.id) if each.version_id == found.id]
         if made:
             of_live = [each for each in made if each.base_version == skill.live_version]
-            return next_step(workspace, (of_live or made)[-1], consent)
-        return restore_version(workspace, skill, found.id) if found.origin == "recorded" else None
+            return next_step(store, place, (of_live or made)[-1], consent)
+        return restore_version(store, skill, found.id) if found.origin == "recorded" else None
 
     return Thing(id, "version", shown(f"{head}\n\n{files.text}"), detail, step)
 
 
-def _is_unproven(workspace: Workspace, skill_id: int, version: str) -> bool:
+def _is_unproven(store: Store, skill_id: int, version: str) -> bool:
     """Whether a person adopted a version without proof; one that was proven since is not unproven."""
-    changes = workspace.store.promotions.list_promotions(skill_id)
+    changes = store.promotions.list_promotions(skill_id)
     verdicts = [each.verdict for each in changes if each.kind == "promote" and each.to_version == version]
     return verdicts[:1] == [UNPROVEN]
 
@@ -306,26 +307,25 @@ def _is_unproven(workspace: Workspace, skill_id: int, version: str) -> bool:
 # A candidate
 
 
-def _candidate(workspace: Workspace, id: str) -> Thing:
-    store = workspace.store
+def _candidate(store: Store, place: Place, id: str) -> Thing:
     candidate = store.candidates.get_candidate(id)
     skill = store.skills.get_skill(candidate.skill_id)
-    workspace.trouble(skill)  # a person may have changed its files meanwhile
+    place.trouble(skill)  # a person may have changed its files meanwhile
     skill = store.skills.get_skill(skill.id)
-    decision = latest_decision(workspace, candidate)
-    workspace.see(candidate)
-    row = _candidate_row(workspace, skill, candidate, store.promotions.list_promotions(skill.id))
+    decision = latest_decision(store, candidate)
+    place.note_seen(candidate)
+    row = _candidate_row(store, place, skill, candidate, store.promotions.list_promotions(skill.id))
     tests = store.tests.list_of(skill.id, candidate.base_version, candidate.version_id)
     edits = store.candidates.list_edits(id)
-    approvals = [each for each in _approvals(workspace, skill.id) if each.id == id]
+    approvals = [each for each in _approvals(store, skill.id) if each.id == id]
     detail = CandidateDetail(
         **row.model_dump(),
         skill=skill.name,
         origin=candidate.origin,
         run_id=candidate.run_id,
-        reason="" if workspace.is_agents or not decision else decision.reason,
+        reason="" if place.is_agents or not decision else decision.reason,
         approved=bool(approvals),
-        declined=describe_declined(workspace, candidate),
+        declined=describe_declined(store, candidate),
         findings=list(candidate.findings),
         tests=[test.id for test in tests],
         edits=[EditOutcome(**asdict(report)) for _, report in edits],
@@ -338,7 +338,7 @@ def _candidate(workspace: Workspace, id: str) -> Thing:
         f"verdict: {row.verdict or 'none yet'}{f' ({detail.reason})' if detail.reason else ''}",
     ]
     for test in tests:
-        work = describe_leases(workspace, test.id)
+        work = describe_leases(store, test.id)
         lines.append(f"promotion test {test.id}{f'; {work}' if work else ''}")
     lines += [
         *_describe_approvals(approvals),
@@ -352,7 +352,11 @@ def _candidate(workspace: Workspace, id: str) -> Thing:
     lines += [f"lint, new with it: {problem}" for problem in introduced(base, new, skill.name)]
     text = shown("\n".join([*lines, "", unified_diff(base, new, skill.name)]))
     return Thing(
-        id, "candidate", text, detail, lambda consent: next_step(workspace, store.candidates.get_candidate(id), consent)
+        id,
+        "candidate",
+        text,
+        detail,
+        lambda consent: next_step(store, place, store.candidates.get_candidate(id), consent),
     )
 
 
@@ -381,49 +385,49 @@ def _describe_attempts(ids: Sequence[str]) -> str:
 # A promotion test
 
 
-def gather_test(workspace: Workspace, row: TestRow) -> PromotionTest:
+def gather_test(store: Store, row: TestRow) -> PromotionTest:
     """What the store holds of a promotion test, with its units."""
-    store, test = workspace.store, stored_test(workspace.store, row)
-    candidate, kind = _tested_candidate(workspace, row), kind_of_test(store, row.id, row.backend)
+    test = stored_test(store, row)
+    candidate, kind = _tested_candidate(store, row), kind_of_test(store, row.id, row.backend)
     return PromotionTest(
         id=row.id,
         skill=store.skills.get_skill(row.skill_id).name,
         candidate_id=candidate.id if candidate else None,
         base=short(row.base_version),
         version=short(row.version_id),
-        report=report_of(workspace, test),
-        units=unit_rows(workspace, test),
+        report=report_of(store, test),
+        units=unit_rows(store, test),
         evidence=kind,
         same_session=candidate is not None
         and kind == "host"
         and store.candidates.is_answered_by_author(candidate.id, row.id),
-        served=[each for each in served_rows(workspace, row.id) if each.role != "target"],
+        served=[each for each in served_rows(store, row.id) if each.role != "target"],
     )
 
 
-def _test(workspace: Workspace, id: str) -> Thing:
-    row = workspace.store.tests.find(id)
+def _test(store: Store, place: Place, id: str) -> Thing:
+    row = store.tests.find(id)
     if row is None:
         raise NotFound(f"no promotion test {quoted(id)}: use an id of evaluate_candidate, or begin it with submit_work")
     test, candidate, own_work = (
-        gather_test(workspace, row),
-        _tested_candidate(workspace, row),
-        describe_own_leases(workspace, id),
+        gather_test(store, row),
+        _tested_candidate(store, row),
+        describe_own_leases(store, place, id),
     )
     report = test.report
     lines = [
         f"promotion test {id} of skill '{test.skill}', candidate {test.candidate_id or '-'}",
         f"base {test.base} -> version {test.version}",
     ]
-    if workspace.is_agents:
-        verdict = verdict_for_agents(workspace.store, candidate, report.verdict) or "none yet"
+    if place.is_agents:
+        verdict = verdict_for_agents(store, candidate, report.verdict) or "none yet"
         lines.append(f"verdict: {verdict}; all else of the test is shown to a person alone")
     else:
         author = ", same session" if test.same_session else ""
         simulated = " (a SIMULATION: it says nothing about a real model)" if test.evidence == "simulated" else ""
-        answers = describe_answers(workspace.store, id)
+        answers = describe_answers(store, id)
         lines += [
-            f"{label(report, is_running=not report.verdict and is_locked(workspace.store.locks_path, id))}{simulated}",
+            f"{label(report, is_running=not report.verdict and is_locked(store.locks_path, id))}{simulated}",
             *describe(report),
             *bars(report),
             *caveats(report),
@@ -431,36 +435,36 @@ def _test(workspace: Workspace, id: str) -> Thing:
             *describe_served(test.served),
             *([f"handed in: {answers}"] if answers else []),
         ]
-    lines += [*filter(None, [describe_leases(workspace, id)]), *own_work]
+    lines += [*filter(None, [describe_leases(store, id)]), *own_work]
 
     def step(consent: Consent) -> Step:
         if own_work:
             return NextStep(action="submit_work", arguments={"job_id": id}, why="its work is not handed in yet")
-        candidate = _tested_candidate(workspace, row)
-        return next_step(workspace, candidate, consent) if candidate else None
+        candidate = _tested_candidate(store, row)
+        return next_step(store, place, candidate, consent) if candidate else None
 
-    detail = None if workspace.is_agents else test
+    detail = None if place.is_agents else test
     return Thing(id, "test", shown("\n".join(lines)), detail, step)
 
 
-def _tested_candidate(workspace: Workspace, row: TestRow) -> Candidate | None:
+def _tested_candidate(store: Store, row: TestRow) -> Candidate | None:
     """Return the newest candidate with the text that a promotion test is of."""
     versions = (row.base_version, row.version_id)
-    candidates = workspace.store.candidates.list_candidates(row.skill_id)
+    candidates = store.candidates.list_candidates(row.skill_id)
     return next((each for each in reversed(candidates) if (each.base_version, each.version_id) == versions), None)
 
 
 # A run, an attempt, a piece of work
 
 
-def _run(workspace: Workspace, id: str) -> Thing:
-    facts = gather_run(workspace, workspace.store.runs.get_run(id))
-    text = shown(describe_run(workspace, facts))
-    return Thing(id, "run", text, None, lambda _: resume_step(workspace, workspace.store.runs.get_run(id)), facts)
+def _run(store: Store, place: Place, id: str) -> Thing:
+    facts = gather_run(store, place, store.runs.get_run(id))
+    text = shown(describe_run(store, place, facts))
+    return Thing(id, "run", text, None, lambda _: resume_step(store, store.runs.get_run(id)), facts)
 
 
-def _trajectory(workspace: Workspace, id: str) -> Thing:
-    store, number = workspace.store, _number(id)
+def _trajectory(store: Store, id: str) -> Thing:
+    number = _number(id)
     if number is not None and (left := store.table(Erasing).get_tombstone(number)):
         text = f"{id}, recorded at {left.recorded_at}, was erased by a person at {left.erased_at}: its text is gone"
         gone = TrajectoryDetail(
@@ -510,23 +514,23 @@ def _number(id: str) -> int | None:
     return int(number) if number.isascii() and number.isdecimal() and len(number) < 19 else None
 
 
-def _work(workspace: Workspace, id: str) -> Thing:
+def _work(store: Store, place: Place, id: str) -> Thing:
     """Return work that is handed out, which anyone who knows its secret id may read.
 
     Its text stays as it is, hidden characters too: who attempts a task reads the very bytes that are tested.
     """
-    lease = workspace.store.leases.find(id)
+    lease = store.leases.find(id)
     if lease is None or lease.state != "out":
         raise NotFound(f"there is no work {quoted(id)} to do: take more with submit_work")
     arguments: dict[str, JsonValue] = {"job_id": lease.scope, "replies": [{"work_id": id}]}
     step = NextStep(action="submit_work", arguments=arguments, why="hand in the answer")
-    return Thing(id, "work", workspace.work_folders.text(id), None, lambda _: step)
+    return Thing(id, "work", place.work_folders.text(id), None, lambda _: step)
 
 
-_KINDS: tuple[tuple[str, str, Callable[[Workspace, str], Thing]], ...] = (
+_KINDS: tuple[tuple[str, str, Callable[[Store, Place, str], Thing]], ...] = (
     ("c-[0-9a-f]{12}", "candidate", _candidate),
     ("t-[0-9a-f]{12}", "test", _test),
     ("r-[0-9a-f]{12}", "run", _run),
     ("w-[0-9a-f]{32}", "work", _work),
-    ("trajectory:.*", "trajectory", _trajectory),
+    ("trajectory:.*", "trajectory", lambda store, _, id: _trajectory(store, id)),
 )

@@ -18,8 +18,10 @@ from skillopt_mcp.core.errors import BadSkill
 from skillopt_mcp.core.next_step import NextStep
 from skillopt_mcp.core.skills import PromotedAway, Skill, SkillRow, SplitCounts, short
 from skillopt_mcp.store.files import is_locked
+from skillopt_mcp.store.opening import Store
 from skillopt_mcp.store.pending import Pending
 from skillopt_mcp.workspace.answers import page_start, shortened
+from skillopt_mcp.workspace.place import Place
 from skillopt_mcp.workspace.skill_folders import (  # fmt: skip
     find_skill_folders,
     handle,
@@ -29,7 +31,6 @@ from skillopt_mcp.workspace.skill_folders import (  # fmt: skip
     recover,
     skill_name,
 )
-from skillopt_mcp.workspace.workspace import Workspace
 
 if TYPE_CHECKING:
     from skillopt_mcp.core.results import SkillList
@@ -45,7 +46,7 @@ _NONE = NextStep(
 )
 
 
-def list_skills(workspace: Workspace, cursor: str | None = None) -> SkillList:
+def list_skills(store: Store, place: Place, cursor: str | None = None) -> SkillList:
     """Return tracked skills, then those found in skill folders, a page at a time; no store is made. Raises BadInput.
 
     The next step is that of the most pressing skill of all that are tracked.
@@ -53,20 +54,20 @@ def list_skills(workspace: Workspace, cursor: str | None = None) -> SkillList:
     # A terminal's list needs no schema: to load pydantic takes as long as all the rest.
     from skillopt_mcp.core.results import SkillList  # noqa: PLC0415
 
-    start, roots = page_start(cursor), workspace.roots()
-    tracked, untracked = _find_skills(workspace, roots)
-    rows = skill_rows(workspace, tracked[start : start + PAGE], roots)
+    start, roots = page_start(cursor), place.roots()
+    tracked, untracked = _find_skills(store, roots)
+    rows = skill_rows(store, place, tracked[start : start + PAGE], roots)
     shown, n_bytes = list[SkillRow](), 0
     n_left = PAGE - len(rows)
     first = max(0, start - len(tracked))
-    rows += [_untracked(workspace, path, roots) for path in untracked[first : first + n_left]]
+    rows += [_untracked(place, path, roots) for path in untracked[first : first + n_left]]
     for row in rows:
         n_bytes += len(json.dumps(asdict(row), ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace"))
         if shown and n_bytes > PAGE_BYTES:
             break
         shown.append(row)
     end = start + len(shown)
-    pressing = min([*rows, *_pressing_rows(workspace, tracked, rows, roots)], key=_urgency, default=None)
+    pressing = min([*rows, *_pressing_rows(store, place, tracked, rows, roots)], key=_urgency, default=None)
     return SkillList(
         skills=shown,
         cursor=str(end) if end < len(tracked) + len(untracked) else None,
@@ -79,60 +80,59 @@ def _urgency(row: SkillRow) -> tuple[bool, int]:
 
 
 def _pressing_rows(
-    workspace: Workspace, tracked: Sequence[Skill], rows: Sequence[SkillRow], roots: Sequence[Path]
+    store: Store, place: Place, tracked: Sequence[Skill], rows: Sequence[SkillRow], roots: Sequence[Path]
 ) -> list[SkillRow]:
     """The rows of the skills that may be more pressing than `rows`; only these are looked at on disk."""
     if not tracked:
         return []
-    most = workspace.store.table(Pending).list_most_urgent(GATE)
+    most = store.table(Pending).list_most_urgent(GATE)
     least = min((_urgency(row)[1] for row in rows if row.tracked), default=len(_PRESSING))
     near = [skill.id for skill in tracked if _PRESSING.index(most[skill.id]) < least]
-    steps = {id: _PRESSING.index(advise(state).action) for id, state in skill_states(workspace.store, near).items()}
+    steps = {id: _PRESSING.index(advise(state).action) for id, state in skill_states(store, near).items()}
     gone = {skill.id: _PRESSING.index("skills move") for skill in tracked if not os.path.lexists(skill.path)}
     ranks = {id: rank for id, rank in (steps | gone).items() if rank < least}
     chosen = sorted((each for each in tracked if each.id in ranks), key=lambda each: ranks[each.id])
-    return skill_rows(workspace, chosen[:PAGE], roots)
+    return skill_rows(store, place, chosen[:PAGE], roots)
 
 
-def all_skills(workspace: Workspace) -> list[SkillRow]:
+def all_skills(store: Store, place: Place) -> list[SkillRow]:
     """Return the rows of every page of `list_skills`."""
-    roots = workspace.roots()
-    tracked, untracked = _find_skills(workspace, roots)
-    return [*skill_rows(workspace, tracked, roots), *(_untracked(workspace, path, roots) for path in untracked)]
+    roots = place.roots()
+    tracked, untracked = _find_skills(store, roots)
+    return [*skill_rows(store, place, tracked, roots), *(_untracked(place, path, roots) for path in untracked)]
 
 
-def _find_skills(workspace: Workspace, roots: Sequence[Path]) -> tuple[list[Skill], list[Path]]:
+def _find_skills(store: Store, roots: Sequence[Path]) -> tuple[list[Skill], list[Path]]:
     """The tracked skills, and the folders of others in skill roots."""
-    tracked = workspace.store.skills.list_listed() if workspace.is_made else []
+    tracked = store.skills.list_listed() if store.is_made else []
     known = {skill.path for skill in tracked}
     found = dict.fromkeys(Path(os.path.realpath(path)) for path in find_skill_folders(roots))
     return tracked, [path for path in found if str(path) not in known and not is_as_shipped(path)]
 
 
-def skill_row(workspace: Workspace, skill: Skill) -> SkillRow:
+def skill_row(store: Store, place: Place, skill: Skill) -> SkillRow:
     """Return a tracked skill as it is listed."""
-    return skill_rows(workspace, [skill], workspace.roots())[0]
+    return skill_rows(store, place, [skill], place.roots())[0]
 
 
-def _untracked(workspace: Workspace, path: Path, roots: Sequence[Path]) -> SkillRow:
+def _untracked(place: Place, path: Path, roots: Sequence[Path]) -> SkillRow:
     step = NextStep(action="record_trajectory", arguments={"skill": str(path)}, why="not tracked yet")
     try:
         read_skill(path)
     except BadSkill as error:
         why = shortened(f"cannot be read: {error}", TROUBLE_BYTES)
         step = NextStep(action="check", arguments={"folder": str(path)}, why=why)
-    promotable = workspace.root_at(str(path), roots) is not None
+    promotable = place.root_at(str(path), roots) is not None
     return SkillRow(name=path.name, path=str(path), tracked=False, promotable=promotable, next_step=step)
 
 
-def skill_rows(workspace: Workspace, skills: Sequence[Skill], roots: Sequence[Path]) -> list[SkillRow]:
+def skill_rows(store: Store, place: Place, skills: Sequence[Skill], roots: Sequence[Path]) -> list[SkillRow]:
     """Return a row for each tracked skill, as it is on disk now where it can be read."""
     if not skills:
         return []
-    store = workspace.store
     recover(store)
     changed = [skill for skill in skills if not _is_as_stored(skill)]
-    problems = {skill.id: workspace.trouble(skill) for skill in changed}
+    problems = {skill.id: place.trouble(skill) for skill in changed}
     now = {skill.id: store.skills.get_skill(skill.id) for skill in changed}
     skills = [now.get(skill.id, skill) for skill in skills]
     states = skill_states(store, [skill.id for skill in skills])
@@ -153,8 +153,8 @@ def skill_rows(workspace: Workspace, skills: Sequence[Skill], roots: Sequence[Pa
             n_unscored=state.n_unscored,
             open_candidates=state.n_candidates,
             approved=list(state.approved),
-            promotable=workspace.root_at(skill.path, roots) is not None,
-            away=_away(workspace, skill, unseen.get(skill.id, [])),
+            promotable=place.root_at(skill.path, roots) is not None,
+            away=_away(store, skill, unseen.get(skill.id, [])),
             next_step=advise(
                 replace(
                     state,
@@ -169,20 +169,20 @@ def skill_rows(workspace: Workspace, skills: Sequence[Skill], roots: Sequence[Pa
     return rows
 
 
-def promoted_away(workspace: Workspace) -> dict[str, PromotedAway]:
+def promoted_away(store: Store) -> dict[str, PromotedAway]:
     """Return by name what a permission alone promoted of each skill since a person last looked."""
-    unseen = workspace.store.promotions.list_unseen()
-    listed = [skill for skill in workspace.store.skills.list_listed() if skill.id in unseen]
-    found = {handle(workspace.store, skill): _away(workspace, skill, unseen[skill.id]) for skill in listed}
+    unseen = store.promotions.list_unseen()
+    listed = [skill for skill in store.skills.list_listed() if skill.id in unseen]
+    found = {handle(store, skill): _away(store, skill, unseen[skill.id]) for skill in listed}
     return {name: away for name, away in found.items() if away}
 
 
-def _away(workspace: Workspace, skill: Skill, changes: Sequence[Promotion]) -> PromotedAway | None:
+def _away(store: Store, skill: Skill, changes: Sequence[Promotion]) -> PromotedAway | None:
     """What a permission alone promoted, all that no person has seen; None where there is none, or not now."""
     is_promoted = any(each.kind == "promote" for each in changes)
     if not is_promoted or changes[0].to_version == changes[-1].from_version:
         return None
-    name, before = handle(workspace.store, skill), short(changes[-1].from_version)
+    name, before = handle(store, skill), short(changes[-1].from_version)
     undo = NextStep(action="rollback_skill", arguments={"skill": name, "version": before}, why="")
     return PromotedAway(
         at=changes[0].created_at,

@@ -26,7 +26,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from skillopt_mcp.core.errors import BadInput, SkillOptError
 from skillopt_mcp.reports.facts import gather, gather_skills
 from skillopt_mcp.reports.rendering import SECTIONS, html_page, html_part
-from skillopt_mcp.workspace.workspace import Workspace
+from skillopt_mcp.store.opening import Store
+from skillopt_mcp.workspace.place import Place
 
 EVERY_S = 1.0
 _SHARE = 4  # the part of the time in which the store is not read is so many times the other
@@ -76,25 +77,25 @@ class Guarded:
         return welcome
 
 
-def live_app(workspace: Workspace, store: str | None) -> Starlette:
+def live_app(store: Store, place: Place, store_path: str | None) -> Starlette:
     """Return the application that shows the pages, and sends the parts of them that change."""
 
     def parts(path: str) -> dict[str, str]:
         if path.startswith("/report/"):
-            facts = gather(workspace, unquote(path.removeprefix("/report/")))
-            values = {"each": facts, "prefix": "", "level": 2, "store": store}
+            facts = gather(store, place, unquote(path.removeprefix("/report/")))
+            values = {"each": facts, "prefix": "", "level": 2, "store": store_path}
             return {f"{name}-part": html_part(name, **values) for name in SECTIONS}
-        return {"skills": html_part("skills", skills=gather_skills(workspace), store=store, is_live=True)}
+        return {"skills": html_part("skills", skills=gather_skills(store, place), store=store_path, is_live=True)}
 
     def skills(_: Request) -> Response:
-        return HTMLResponse(html_page([], gather_skills(workspace), store, script="live"), headers=_HEADERS)
+        return HTMLResponse(html_page([], gather_skills(store, place), store_path, script="live"), headers=_HEADERS)
 
     def report(request: Request) -> Response:
         try:
-            facts = gather(workspace, request.path_params["id"])
+            facts = gather(store, place, request.path_params["id"])
         except SkillOptError as error:
             return PlainTextResponse(str(error), 404, _HEADERS)
-        return HTMLResponse(html_page([facts], (), store, script="live"), headers=_HEADERS)
+        return HTMLResponse(html_page([facts], (), store_path, script="live"), headers=_HEADERS)
 
     def events(request: Request) -> Response:
         """What changed since the last event that a page has seen. It asks again: a browser has few streams."""
@@ -114,7 +115,9 @@ def live_app(workspace: Workspace, store: str | None) -> Starlette:
     return Starlette(routes=[Route("/", skills), Route("/report/{id:path}", report), Route("/events", events)])
 
 
-def serve_live(workspace: Workspace, path: str, store: str | None, port: int, announce: Callable[[str], None]) -> None:
+def serve_live(
+    store: Store, place: Place, path: str, store_path: str | None, port: int, announce: Callable[[str], None]
+) -> None:
     """Show the pages until the process is stopped; `announce` is given the address of the one at `path`.
 
     Raises BadInput for a port in use.
@@ -123,11 +126,11 @@ def serve_live(workspace: Workspace, path: str, store: str | None, port: int, an
         listening = socket.create_server(("127.0.0.1", port))
     except (OSError, OverflowError) as error:
         raise BadInput(f"cannot listen at port {port} ({error}): choose another with --port") from None
-    place, token = f"127.0.0.1:{listening.getsockname()[1]}", secrets.token_urlsafe(32)
-    announce(f"http://{place}{quote(path)}?token={token}")
+    address, token = f"127.0.0.1:{listening.getsockname()[1]}", secrets.token_urlsafe(32)
+    announce(f"http://{address}{quote(path)}?token={token}")
     config = uvicorn.Config(
-        Guarded(live_app(workspace, store), place, token), log_level="warning", access_log=False, server_header=False,
-        lifespan="off", timeout_graceful_shutdown=1,
+        Guarded(live_app(store, place, store_path), address, token), log_level="warning", access_log=False,
+        server_header=False, lifespan="off", timeout_graceful_shutdown=1,
     )  # fmt: skip
     # uvicorn ends in good order at these signals, and then raises them once more.
     for number in (signal.SIGTERM, signal.SIGINT):

@@ -14,6 +14,7 @@ from pydantic import Field, JsonValue
 from skillopt_mcp.core.budgets import FREE_STAGE, NO_CAPS, describe_most
 from skillopt_mcp.core.evidence import Mean
 from skillopt_mcp.core.next_step import NextStep
+from skillopt_mcp.core.redacting import KnownSecrets
 from skillopt_mcp.core.results import Proposed, Replayed, Result
 from skillopt_mcp.core.runs import Run, RunKind, StepRecord
 from skillopt_mcp.core.skills import SplitCounts, short
@@ -23,6 +24,7 @@ from skillopt_mcp.gates.verdicts import describe
 from skillopt_mcp.reports.details import ServedRow
 from skillopt_mcp.store.calls import LedgerRow, Servings
 from skillopt_mcp.store.files import is_locked
+from skillopt_mcp.store.opening import Store
 from skillopt_mcp.training.config import Config
 from skillopt_mcp.training.plan import search_splits
 from skillopt_mcp.training.promotion_test import held_out
@@ -40,8 +42,8 @@ from skillopt_mcp.workspace.costs import (
 )
 from skillopt_mcp.workspace.evidence import shown_origin
 from skillopt_mcp.workspace.leases import describe_leases, describe_own_leases
+from skillopt_mcp.workspace.place import Place
 from skillopt_mcp.workspace.runs import describe_changes, planned, resume_step, tasks_of
-from skillopt_mcp.workspace.workspace import Workspace
 
 # Heads of the two tables, and the columns that go first where a terminal is narrow.
 _STEPS = "step epoch budget edits train  candidate current best   verdict"
@@ -103,13 +105,13 @@ class RunFacts:
         return {name: value for name, value in self.config.model_dump(mode="json").items() if value != usual[name]}
 
 
-def gather_run(workspace: Workspace, run: Run, *, is_explained: bool = False) -> RunFacts:
+def gather_run(store: Store, place: Place, run: Run, *, is_explained: bool = False) -> RunFacts:
     """What the store holds of a run; with `is_explained` also why each step ended as it did."""
-    store, result = workspace.store, None
+    result = None
     records, spent = store.runs.list_steps(run.id), store.budgets.get_spent(run.id)
     if run.result:
         result = (Replayed if run.kind == "replay" else Proposed).model_validate_json(run.result)
-    if isinstance(result, Replayed) and workspace.is_agents:
+    if isinstance(result, Replayed) and place.is_agents:
         result = result.sealed()
     # The status of a run that was killed says so, too.
     is_advanced = run.status == "running" and run.kind == "replay" and is_locked(store.locks_path, run.id)
@@ -117,25 +119,25 @@ def gather_run(workspace: Workspace, run: Run, *, is_explained: bool = False) ->
         run=run,
         config=Config.of_run(run.config),
         records=records,
-        used=account(store, run.id, is_sealed=workspace.is_agents),
-        served=served_rows(workspace, run.id),
+        used=account(store, run.id, is_sealed=place.is_agents),
+        served=served_rows(store, run.id),
         result=result,
         # What is charged is that of its promotion test, too.
-        caps="" if workspace.is_agents else run.caps.describe_used(spent),
-        progress=_progress(workspace, run, len(records), spent.seconds) if is_advanced else None,
-        steps=_explain_steps(workspace, run, records) if is_explained else (),
+        caps="" if place.is_agents else run.caps.describe_used(spent),
+        progress=_progress(store, place.secrets, run, len(records), spent.seconds) if is_advanced else None,
+        steps=_explain_steps(store, run, records) if is_explained else (),
     )
 
 
-def _progress(workspace: Workspace, run: Run, n_done: int, seconds: float) -> RunProgress:
-    n_total, tests = planned(workspace, run).n_rows, workspace.store.runs.list_finishes(run.id)
+def _progress(store: Store, secrets: KnownSecrets, run: Run, n_done: int, seconds: float) -> RunProgress:
+    n_total, tests = planned(store, secrets, run).n_rows, store.runs.list_finishes(run.id)
     left = seconds / n_done * (n_total - n_done) if n_done and not tests else None
-    stage = "promotion test" if tests else workspace.store.calls.latest_stage(run.id) or "baseline"
+    stage = "promotion test" if tests else store.calls.latest_stage(run.id) or "baseline"
     return RunProgress(stage, n_done, n_total, left)
 
 
-def _explain_steps(workspace: Workspace, run: Run, records: Sequence[StepRecord]) -> list[StepFacts]:
-    store, steps = workspace.store, list[StepFacts]()
+def _explain_steps(store: Store, run: Run, records: Sequence[StepRecord]) -> list[StepFacts]:
+    steps = list[StepFacts]()
     reasons = store.decisions.reasons_in(run.id)
     documents = [run.skill_id, *([run.memory.skill_id] if run.memory else [])]
     made = [each for skill_id in documents for each in store.candidates.list_candidates(skill_id, steps=True)]
@@ -166,7 +168,7 @@ def wilson(score: float, mean: Mean | None) -> tuple[float, float] | None:
 # As text and as fields
 
 
-def describe_run(workspace: Workspace, facts: RunFacts, width: int | None = None) -> str:
+def describe_run(store: Store, place: Place, facts: RunFacts, width: int | None = None) -> str:
     """Return a run as text: its state, its steps, and what it and its promotion tests used.
 
     Tables wider than `width` lose columns that can be spared, which are named below.
@@ -190,14 +192,14 @@ def describe_run(workspace: Workspace, facts: RunFacts, width: int | None = None
         f"config: {json.dumps(json.loads(run.config))}",
         f"{counted(len(run.tasks), 'task')}, "
         f"{counted(len(run.sessions), 'recorded trajectory', 'recorded trajectories')}",
-        *filter(None, [_outcome(facts, is_agents=workspace.is_agents), describe_leases(workspace, run.id)]),
-        *describe_own_leases(workspace, run.id),
+        *filter(None, [_outcome(facts, is_agents=place.is_agents), describe_leases(store, run.id)]),
+        *describe_own_leases(store, place, run.id),
     ]
     if run.caps != NO_CAPS:
         spent = used.charged
         charged = f"{counted(spent.calls, 'send')}, {describe_most(spent)}, {spent.seconds / 60:.1f} minutes"
-        lines.append(f"caps: {run.caps.options}{'' if workspace.is_agents else f'; charged {charged}'}")
-    failures = workspace.store.calls.failures([run.id, *(test_id for test_id, _ in used.tests)])
+        lines.append(f"caps: {run.caps.options}{'' if place.is_agents else f'; charged {charged}'}")
+    failures = store.calls.failures([run.id, *(test_id for test_id, _ in used.tests)])
     if failures.n:
         lines.append(str(failures))
     if run.kind == "replay":
@@ -210,22 +212,22 @@ def describe_run(workspace: Workspace, facts: RunFacts, width: int | None = None
             scores = f"hard {hard:.3f}, soft {soft:.3f}"
             lines.append(f"scores on val are {facts.config.metric}; the base version had {scores}")
         lines += _narrow_table([_STEPS, *map(_step, facts.records)], _STEPS_SPARE, width)
-    return "\n".join([*lines, "", *_usage(workspace, used, width)])
+    return "\n".join([*lines, "", *_usage(store, used, width)])
 
 
-def figures_of(workspace: Workspace, facts: RunFacts) -> dict[str, object]:
+def figures_of(store: Store, facts: RunFacts) -> dict[str, object]:
     """Return the figures of a run's tables as fields: the sizes of its splits, what was sent, and what used it."""
     return {
-        "n_tasks": asdict(n_tasks_of(workspace, facts.run)),
+        "n_tasks": asdict(n_tasks_of(store, facts.run)),
         **facts.used.summary.model_dump(mode="json"),
         "used": [row.model_dump(mode="json") for row in facts.used.table],
         "served": [row.model_dump() for row in facts.served],
     }
 
 
-def n_tasks_of(workspace: Workspace, run: Run) -> SplitCounts:
+def n_tasks_of(store: Store, run: Run) -> SplitCounts:
     """How many tasks a run was frozen with to learn from, to choose by, and held out."""
-    tasks = tasks_of(workspace, run)
+    tasks = tasks_of(store, run)
     train, val = search_splits(tasks, Config.of_run(run.config)) if run.kind == "replay" else (tasks, ())
     return SplitCounts(train=len(train), val=len(val), test=len(held_out(tasks)))
 
@@ -233,9 +235,9 @@ def n_tasks_of(workspace: Workspace, run: Run) -> SplitCounts:
 # Which models answered
 
 
-def served_rows(workspace: Workspace, scope: str) -> list[ServedRow]:
+def served_rows(store: Store, scope: str) -> list[ServedRow]:
     """The models that answered the calls of a run or a promotion test."""
-    found = workspace.store.table(Servings).list_of_scope(scope)
+    found = store.table(Servings).list_of_scope(scope)
     return [ServedRow(role=each.role, name=each.name, n=each.n) for each in found]
 
 
@@ -294,16 +296,16 @@ def _step(step: StepRecord) -> str:
     )
 
 
-def _usage(workspace: Workspace, used: Account, width: int | None) -> list[str]:
+def _usage(store: Store, used: Account, width: int | None) -> list[str]:
     """Return the table of what a run and its promotion tests used, and lines on what it leaves out."""
     table = [_USED, *_usage_rows("the run", used.own)]
     for test_id, rows in used.tests:
         table += _usage_rows(f"test {test_id}", rows)
     lines = _narrow_table(table, _USED_SPARE, width)
     for test_id, _ in used.tests:
-        decision = workspace.store.decisions.latest_in(test_id)
+        decision = store.decisions.latest_in(test_id)
         verdict = f" ({decision.verdict})" if decision else ""
-        lines.append(f"its promotion test, {test_id}{verdict}: {used_by(workspace.store, test_id)}")
+        lines.append(f"its promotion test, {test_id}{verdict}: {used_by(store, test_id)}")
     if cached := [f"{row.role} {row.stage} {row.tokens_cached:,}" for row in used.own if row.tokens_cached]:
         lines.append(f"of tokens_in were cached: {'; '.join(cached)}")
     lines.append(f"{describe_sends(used.summary)}; {describe_price(used.summary)}")
@@ -372,33 +374,32 @@ class RunList(Result):
     tests: list[Used] = Field(default_factory=list)
 
 
-def list_runs(workspace: Workspace, skill: str | None = None) -> RunList:
+def list_runs(store: Store, place: Place, skill: str | None = None) -> RunList:
     """Return the runs of a skill, or of all skills; no store is made for all. Raises NotFound, BadSkill."""
-    if not (skill or workspace.is_made):
+    if not (skill or store.is_made):
         return RunList(runs=[], next_step=NextStep(action="replay", why="no run yet"))
-    skills = [workspace.kept(skill)] if skill else workspace.store.skills.list_skills()
-    store = workspace.store
+    skills = [place.kept(skill)] if skill else store.skills.list_skills()
     started = [
-        (_row(workspace, each.name, gather_run(workspace, run), started_at), run)
+        (_row(store, each.name, gather_run(store, place, run), started_at), run)
         for each in skills
         for run, started_at in store.runs.list_started(each.id)
     ]
     started.sort(key=lambda row: row[0].started_at, reverse=True)
     tests = list(dict.fromkeys(test_id for _, run in started for test_id in store.runs.list_finishes(run.id)))
-    names = () if workspace.is_agents else dict.fromkeys([*store.budgets.list_without_run(), *tests])
+    names = () if place.is_agents else dict.fromkeys([*store.budgets.list_without_run(), *tests])
     used = [used_by(store, name) for name in names]
-    on = next((run for _, run in started if resume_step(workspace, run)), None)
+    on = next((run for _, run in started if resume_step(store, run)), None)
     step = NextStep(action="replay", why="no run yet")
     if started:
         step = NextStep(action="inspect", arguments={"id": started[0][0].id})
     return RunList(
         runs=[row for row, _ in started],
         tests=[each for each in used if each.n_sent],
-        next_step=resume_step(workspace, on) if on else step,
+        next_step=resume_step(store, on) if on else step,
     )
 
 
-def _row(workspace: Workspace, skill: str, facts: RunFacts, started_at: str) -> RunRow:
+def _row(store: Store, skill: str, facts: RunFacts, started_at: str) -> RunRow:
     run, records, result = facts.run, facts.records, facts.result
     own, test = add_up(facts.used.own), facts.used.of_tests
     replayed = result if isinstance(result, Replayed) else None  # a proposal has no verdict
@@ -422,7 +423,7 @@ def _row(workspace: Workspace, skill: str, facts: RunFacts, started_at: str) -> 
         n_test_calls=test.n_calls,
         test_tokens=test.tokens_in + test.tokens_out,
         test_usd=test.usd,
-        work=describe_leases(workspace, run.id),
+        work=describe_leases(store, run.id),
         target=run.target,
         optimizer=run.optimizer,
         changes=describe_changes(run),

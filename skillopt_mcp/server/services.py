@@ -7,15 +7,15 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from functools import partial
-from typing import TYPE_CHECKING
 
+from skillopt_mcp.actions.promotions.consent import Consent
 from skillopt_mcp.core.budgets import Caps
 from skillopt_mcp.core.calls import HOST
-from skillopt_mcp.core.candidates import Consent
 from skillopt_mcp.core.errors import NotFound
 from skillopt_mcp.core.skills import Skill, short
 from skillopt_mcp.core.text import shown
 from skillopt_mcp.documents.diffs import unified_diff
+from skillopt_mcp.reports.inspecting import SHOWN, look_up
 from skillopt_mcp.reports.listing import all_skills
 from skillopt_mcp.server import resources
 from skillopt_mcp.server.app import Services
@@ -25,9 +25,6 @@ from skillopt_mcp.server.tools import tools_over
 from skillopt_mcp.store import pool
 from skillopt_mcp.workspace.answers import ANSWER_BYTES, shortened
 from skillopt_mcp.workspace.workspace import Workspace
-
-if TYPE_CHECKING:
-    from skillopt_mcp.reports.inspecting import Thing
 
 # Below what a call may take, so that a host gets the reason before it gives up.
 BUSY_S = 22
@@ -47,7 +44,7 @@ def open_services(setup: Setup, leaving: Future[None]) -> Services:
         caps=Caps(setup.max_calls, setup.max_tokens, setup.max_usd, setup.max_minutes),
         hands_out=True,
     )
-    workspace.lease_s = setup.lease_minutes * 60
+    workspace.models.lease_s = setup.lease_minutes * 60
     workspace.jobs.leaving = leaving
     return services_over(workspace, require_approval=setup.require_approval)
 
@@ -55,7 +52,7 @@ def open_services(setup: Setup, leaving: Future[None]) -> Services:
 def services_over(workspace: Workspace, *, require_approval: bool = False) -> Services:
     """Return the services of a workspace; with `require_approval`, no standing permission is enough."""
     consent = Consent.APPROVED if require_approval else Consent.STANDING
-    workspace.caller = "agent"
+    workspace.place.caller = "agent"
     return Services(tools_over(workspace, consent), StoreResources(workspace), DialogApprover(workspace, consent))
 
 
@@ -80,7 +77,9 @@ class StoreResources:
         template, parts = found
         readers: dict[str, Callable[[Mapping[str, str]], str]] = {
             resources.SKILLS: lambda _: self._skills(),
-            resources.SKILL: lambda part: self._look_up(self._tracked(part["skill"]).path).text,
+            resources.SKILL: lambda part: (
+                look_up(self._workspace.store, self._workspace.place, self._tracked(part["skill"]).path, SHOWN).text
+            ),
             resources.VERSION: self._version,
             resources.DIFF: self._diff,
             resources.CANDIDATE: partial(self._described, "candidate", "candidate_id"),
@@ -113,7 +112,7 @@ class StoreResources:
         return [each for each in dict.fromkeys(found) if each.startswith(beginning)][:_MOST_VALUES]
 
     def _skills(self) -> str:
-        rows = all_skills(self._workspace)
+        rows = all_skills(self._workspace.store, self._workspace.place)
         n_of = Counter(row.name for row in rows)
         lines, room = list[str](), ANSWER_BYTES
         for row in rows:
@@ -132,7 +131,7 @@ class StoreResources:
     def _tracked(self, name: str) -> Skill:
         skills = self._workspace.store.skills
         # Of several with that name, the one that the tools use.
-        skill = self._workspace.kept(name) if len(skills.find_paths(name)) > 1 else skills.find_skill(name)
+        skill = self._workspace.place.kept(name) if len(skills.find_paths(name)) > 1 else skills.find_skill(name)
         if skill is None:
             raise NotFound(f"no skill '{name[:80]}' is tracked: skillopt://skills lists those that are")
         return skill
@@ -146,13 +145,8 @@ class StoreResources:
         old, new = (skills.get_version(skill.id, parts[name]).id for name in ("old", "new"))
         return unified_diff(skills.get_files(skill.id, old), skills.get_files(skill.id, new), skill.name)
 
-    def _look_up(self, id: str) -> Thing:
-        from skillopt_mcp.reports.inspecting import SHOWN, look_up  # noqa: PLC0415
-
-        return look_up(self._workspace, id, SHOWN)
-
     def _described(self, kind: str, name: str, parts: Mapping[str, str]) -> str:
-        thing = self._look_up(parts[name])
+        thing = look_up(self._workspace.store, self._workspace.place, parts[name], SHOWN)
         if thing.kind != kind:
             raise NotFound(f"'{parts[name][:80]}' is not the id of a {kind}")
         return thing.text
@@ -163,9 +157,11 @@ class StoreResources:
         from skillopt_mcp.reports.facts import gather, gather_skills  # noqa: PLC0415
         from skillopt_mcp.reports.rendering import html_page, markdown  # noqa: PLC0415
 
-        facts = [gather(self._workspace, id)] if id else []
+        facts = [gather(self._workspace.store, self._workspace.place, id)] if id else []
         if as_page:
-            return html_page(facts, [] if facts else gather_skills(self._workspace), script="app")
+            return html_page(
+                facts, [] if facts else gather_skills(self._workspace.store, self._workspace.place), script="app"
+            )
         return shortened(markdown(facts), ANSWER_BYTES)
 
     def _versions(self, skill: Skill) -> list[str]:

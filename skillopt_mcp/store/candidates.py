@@ -138,7 +138,7 @@ def insert_trials(connection: Connection, trials: Sequence[Trial]) -> None:
 
 
 def _candidate(row: Row) -> Candidate:
-    return Candidate(*row[:6], tuple(json.loads(str(row[6]))), row[7])  # type: ignore[arg-type, call-arg]
+    return Candidate(*row[:6], tuple(json.loads(str(row[6]))), row[7])  # type: ignore[arg-type]
 
 
 def _edit(row: Row) -> tuple[Edit, EditReport]:

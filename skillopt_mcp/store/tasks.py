@@ -17,7 +17,7 @@ from skillopt_mcp.core.judging import Judge, judge_json
 from skillopt_mcp.core.tasks import SPLITS, NewTask, Split, Task, TaskFile
 from skillopt_mcp.store.events import append, now
 from skillopt_mcp.store.pool import Connection, Pool, Row
-from skillopt_mcp.tasks.splits import Placed, StoredTask, default_name, files_json, place
+from skillopt_mcp.tasks.splits import Placed, StoredTask, default_name, files_json, place_tasks
 
 _ASKED, _GIVEN = (f"trim({text}, char(9, 10, 11, 12, 13, 32))" for text in ("prompt", "?2"))
 ASKS = (
@@ -50,7 +50,7 @@ class Tasks:
         programs, at, marked = self._programs(), now(), list[tuple[int, str, str]]()
         with self._pool.write() as connection:
             rows = connection.execute(_PLACED, [skill_id]).fetchall()
-            placed = place(tasks, [StoredTask(*row) for row in rows], shares, waits=waits)
+            placed = place_tasks(tasks, [StoredTask(*row) for row in rows], shares, waits=waits)
             for task, each in zip(tasks, placed, strict=True):
                 task_id = None if each.fault else each.same
                 if each.is_new:

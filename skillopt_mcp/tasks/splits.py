@@ -52,7 +52,7 @@ class Placed:
         return not (self.fault or self.is_duplicate)
 
 
-def place(
+def place_tasks(
     new: Iterable[NewTask], stored: Iterable[StoredTask], shares: Mapping[Split, float], *, waits: bool = False
 ) -> list[Placed]:
     """Return where each new task goes, in order.

@@ -14,8 +14,9 @@ from skillopt_mcp.core.calls import Role
 from skillopt_mcp.core.errors import Busy, Refused
 from skillopt_mcp.core.runs import Answering, Run
 from skillopt_mcp.store.files import Lock, lock_run
+from skillopt_mcp.store.opening import Store
+from skillopt_mcp.workspace.models import Models
 from skillopt_mcp.workspace.runs import ChangedBackend, changes, tasks_of
-from skillopt_mcp.workspace.workspace import Workspace
 
 ALLOWED = "--allow-changed"
 
@@ -25,11 +26,9 @@ def answering(backends: Mapping[Role, Backend], after: int = 0) -> Answering:
     return Answering(after, {role: backend.fingerprint for role, backend in sorted(backends.items())}, __version__)
 
 
-def run_backends(workspace: Workspace, run: Run) -> dict[Role, Backend]:
+def run_backends(store: Store, models: Models, run: Run) -> dict[Role, Backend]:
     """Return the backends that would answer in a run, as they are named now. Raises BackendError without one."""
-    return workspace.models.backends_for(tasks_of(workspace, run)) | {
-        "optimizer": workspace.models.backend("optimizer")
-    }
+    return models.backends_for(tasks_of(store, run)) | {"optimizer": models.backend("optimizer")}
 
 
 class Names(NamedTuple):
@@ -50,9 +49,9 @@ class Names(NamedTuple):
         return all(without_options(one) == without_options(other) for one, other in zip(begun, self, strict=True))
 
 
-def backends_of(workspace: Workspace, run: Run) -> dict[Role, Backend]:
+def backends_of(store: Store, models: Models, run: Run) -> dict[Role, Backend]:
     """Return the backends that answer in a run. Raises Refused when it was begun with other models."""
-    backends = run_backends(workspace, run)
+    backends = run_backends(store, models, run)
     if not Names.of(backends).fit(run):
         judge = f" and judge '{run.judge}'" if run.judge else ""
         raise Refused(
@@ -61,7 +60,7 @@ def backends_of(workspace: Workspace, run: Run) -> dict[Role, Backend]:
     return backends
 
 
-def changed_since(workspace: Workspace, run: Run, now: Answering) -> list[ChangedBackend]:
+def changed_since(store: Store, run: Run, now: Answering) -> list[ChangedBackend]:
     """Return the roles whose backends have changed since the run so far.
 
     A change after which no step was finished does not count: nothing of it stays.
@@ -69,15 +68,15 @@ def changed_since(workspace: Workspace, run: Run, now: Answering) -> list[Change
     others = changes(run.answering[-1], now)
     if not others or run.status == "finished":
         return others
-    return others if changes(_list_lasting(workspace, run)[-1], now) else []
+    return others if changes(_list_lasting(store, run)[-1], now) else []
 
 
 def check_unchanged(
-    workspace: Workspace, run: Run, backends: Mapping[Role, Backend],
+    store: Store, run: Run, backends: Mapping[Role, Backend],
     command: str = f"the same command with --resume {ALLOWED}",
 ) -> None:  # fmt: skip
     """Raise Refused when a backend of a run has changed; `command` is how a person allows that."""
-    if others := changed_since(workspace, run, answering(backends)):
+    if others := changed_since(store, run, answering(backends)):
         then = "take its outcome as it is" if run.status == "finished" else "continue it and measure its versions again"
         raise Refused(f"{describe_changed(run, others)}: start a new run, or {then}: {command}")
 
@@ -87,22 +86,22 @@ def describe_changed(run: Run, others: Iterable[ChangedBackend]) -> str:
     return f"run '{run.id}' began with another model, or another state of it: {'; '.join(map(str, others))}"
 
 
-def lock_of(workspace: Workspace, run: Run) -> Lock:
+def lock_of(store: Store, run: Run) -> Lock:
     """Return the held lock of a run. Raises Busy when another process or thread holds it."""
-    lock = lock_run(workspace.store.locks_path, run.id)
+    lock = lock_run(store.locks_path, run.id)
     if lock is None:
         raise Busy(f"run '{run.id}' is locked by another process or thread: wait for it, or stop it")
     return lock
 
 
-def note_answering(workspace: Workspace, run: Run, backends: Mapping[Role, Backend]) -> Run:
+def note_answering(store: Store, run: Run, backends: Mapping[Role, Backend]) -> Run:
     """Return a run whose lock is held, once it is stored who answers from now on, and how these are spelled.
 
     After a change no answer of before is used: the current and the best version are measured again. Changes without a
     finished step after them are forgotten.
     """
-    runs = workspace.store.runs
-    lasting = _list_lasting(workspace, run)
+    runs = store.runs
+    lasting = _list_lasting(store, run)
     now = answering(backends, len(runs.list_steps(run.id)))
     noted = lasting if not changes(lasting[-1], now) else (*lasting, now)
     if noted != run.answering:
@@ -113,7 +112,7 @@ def note_answering(workspace: Workspace, run: Run, backends: Mapping[Role, Backe
     return replace(run, answering=noted, **names._asdict())
 
 
-def _list_lasting(workspace: Workspace, run: Run) -> tuple[Answering, ...]:
+def _list_lasting(store: Store, run: Run) -> tuple[Answering, ...]:
     """Who answered first, and then in finished steps of a run, the latest last."""
-    n_steps = len(workspace.store.runs.list_steps(run.id)) if len(run.answering) > 1 else 0
+    n_steps = len(store.runs.list_steps(run.id)) if len(run.answering) > 1 else 0
     return run.answering[:1] + tuple(each for each in run.answering[1:] if each.after < n_steps)

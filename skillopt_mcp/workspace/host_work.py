@@ -22,6 +22,7 @@ from skillopt_mcp.core.edits import Edit, Patch
 from skillopt_mcp.core.errors import BadInput
 from skillopt_mcp.core.limits import PATCH_EDITS
 from skillopt_mcp.core.next_step import NextStep
+from skillopt_mcp.core.redacting import Redactor
 from skillopt_mcp.core.replies import AwareReply, PatchReply
 from skillopt_mcp.core.results import Foreseen, Receipt, WorkEstimate, WorkItem
 from skillopt_mcp.core.tasks import Task
@@ -38,7 +39,8 @@ from skillopt_mcp.workspace.costs import default_tokens
 from skillopt_mcp.workspace.evidence import find_host_roles
 from skillopt_mcp.workspace.jobs import MAX_ITEMS, Capacity
 from skillopt_mcp.workspace.leases import leases_in_time, minute_after, own_leases
-from skillopt_mcp.workspace.workspace import Workspace
+from skillopt_mcp.workspace.models import Models
+from skillopt_mcp.workspace.place import Place
 
 MAX_REPLIES = 64
 # Where the id of a lease names the server that handed it out; the rest is secret.
@@ -47,7 +49,7 @@ _START_AGENTS = "start a fresh agent for each folder in `work`: it does what WOR
 
 
 def hand_out(
-    workspace: Workspace, scope: str, outstanding: Outstanding, capacity: Capacity | None
+    store: Store, models: Models, place: Place, scope: str, outstanding: Outstanding, capacity: Capacity | None
 ) -> tuple[list[WorkItem], NextStep]:
     """Return work on calls that no session has, leased to the caller's session, and what to do with it or without any.
 
@@ -55,54 +57,63 @@ def hand_out(
     Without `capacity` a caller is given what its session has out already, if anything.
     Raises CapReached when all that is left was handed out before, and to do so again would exceed a cap.
     """
-    ids = [lease.id for lease in own_leases(workspace, scope) if lease.expires_at > workspace.lease_time()][:MAX_ITEMS]
+    ids = [lease.id for lease in own_leases(store, place, scope) if lease.expires_at > store.leases.now()][:MAX_ITEMS]
     again = "this session has these out already; where no agent works on one, "
     if capacity is not None or not ids:
         again, ids = (
             "",
-            [offer.id for offer in _lease_calls(workspace, scope, outstanding.calls, capacity or Capacity())],
+            [
+                offer.id
+                for offer in _lease_calls(store, models, place, scope, outstanding.calls, capacity or Capacity())
+            ],
         )
     arguments: dict[str, JsonValue] = {"job_id": scope}
     if ids:
-        work = [WorkItem(work_id=each, folder=str(workspace.work_folders.folder(each))) for each in ids]
+        work = [WorkItem(work_id=each, folder=str(place.work_folders.folder(each))) for each in ids]
         return work, NextStep(action="submit_work", arguments=arguments, why=f"{again}{_START_AGENTS}")
     why = "more work may be free"
-    if out := leases_in_time(workspace, scope):
+    if out := leases_in_time(store, scope):
         until = minute_after(min(lease.expires_at for lease in out))
-        n_own = sum(lease.session == workspace.session for lease in out)
+        n_own = sum(lease.session == place.session for lease in out)
         why = f"{len(out)} items are out ({n_own} to your agents): wait for those, or stop here and call it at {until}"
     return [], NextStep(action="submit_work", arguments=arguments, why=why)
 
 
-def _lease_calls(workspace: Workspace, scope: str, calls: Mapping[int, Call], capacity: Capacity) -> list[Offer]:
-    leases = workspace.store.leases
+def _lease_calls(
+    store: Store, models: Models, place: Place, scope: str, calls: Mapping[int, Call], capacity: Capacity
+) -> list[Offer]:
+    leases = store.leases
     # What others took from a server that has ended is free; a late answer to it still counts if it is the first.
     # Agents of the caller's own session may still work.
-    others = [lease for lease in leases.unanswered_of(scope) if lease.session != workspace.session]
-    alive = {owner: workspace.owner.is_alive(owner) for owner in {lease.id[_OWNER] for lease in others}}
+    others = [lease for lease in leases.unanswered_of(scope) if lease.session != place.session]
+    alive = {owner: models.owner.is_alive(owner) for owner in {lease.id[_OWNER] for lease in others}}
     if gone := [lease.id for lease in others if not alive[lease.id[_OWNER]]]:
-        leases.free_at(gone, workspace.lease_time())
+        leases.free_at(gone, store.leases.now())
 
     def shuffled(call_id: int) -> bytes:
         return hashlib.sha256(f"{scope} {call_id}".encode()).digest()
 
-    free = leases.free(sorted(calls, key=shuffled), workspace.lease_time())
-    taken = _take_calls(workspace, scope, calls, _choose_fitting(free, calls, capacity))
+    free = leases.free(sorted(calls, key=shuffled), store.leases.now())
+    taken = _take_calls(store, models, place, scope, calls, _choose_fitting(free, calls, capacity))
     if taken.is_capped and not taken.offers:
         # What was never handed out is paid for.
-        taken = _take_calls(workspace, scope, calls, _choose_fitting(leases.never_taken(free), calls, capacity))
+        taken = _take_calls(
+            store, models, place, scope, calls, _choose_fitting(leases.never_taken(free), calls, capacity)
+        )
         if not taken.offers:
-            raise Budget(scope, workspace.caps).reached(workspace.store.budgets.get_spent(scope), Cost())
+            raise Budget(scope, models.caps).reached(store.budgets.get_spent(scope), Cost())
     return taken.offers
 
 
-def _take_calls(workspace: Workspace, scope: str, calls: Mapping[int, Call], call_ids: Sequence[int]) -> Taken:
+def _take_calls(
+    store: Store, models: Models, place: Place, scope: str, calls: Mapping[int, Call], call_ids: Sequence[int]
+) -> Taken:
     """Write the folders of calls, and lease them to the session of the caller."""
-    leases, folders, now, offers = workspace.store.leases, workspace.work_folders, workspace.lease_time(), list[Offer]()
+    leases, folders, now, offers = store.leases, place.work_folders, store.leases.now(), list[Offer]()
     for call_id in call_ids:
         request = calls[call_id].request
         task_id = request.task.id if isinstance(request, Rollout) else None
-        offer = Offer(f"w-{workspace.owner.name}{secrets.token_hex(8)}", call_id, task_id)
+        offer = Offer(f"w-{models.owner.name}{secrets.token_hex(8)}", call_id, task_id)
         try:
             folders.make(offer.id, work_of(calls[call_id], offer.id))
         except BadInput as reason:
@@ -112,8 +123,8 @@ def _take_calls(workspace: Workspace, scope: str, calls: Mapping[int, Call], cal
             offers.append(offer)
     if not offers:
         return Taken([], is_capped=False)
-    term = Term(scope, workspace.session, now, now + workspace.lease_s)
-    taken = leases.take(offers, term, workspace.caps)
+    term = Term(scope, place.session, now, now + models.lease_s)
+    taken = leases.take(offers, term, models.caps)
     folders.remove({offer.id for offer in offers} - {offer.id for offer in taken.offers})
     # A process died before it could.
     stale = folders.stale()
@@ -133,9 +144,9 @@ def _choose_fitting(free: Sequence[int], calls: Mapping[int, Call], capacity: Ca
     return chosen
 
 
-def withdraw(workspace: Workspace, scope: str) -> None:
+def withdraw(store: Store, place: Place, scope: str) -> None:
     """Take back the work of a scope that is still out: its verdict is reached."""
-    workspace.work_folders.remove(workspace.store.leases.withdraw(scope))
+    place.work_folders.remove(store.leases.withdraw(scope))
 
 
 def estimate_host_test(test: Test, store: Store, foreseen: Foreseen | None) -> WorkEstimate:
@@ -175,51 +186,51 @@ _GIVEN_UP: dict[GivenUp, str] = {
 }
 
 
-def receive(workspace: Workspace, replies: Sequence[object]) -> tuple[list[Receipt], list[str]]:
+def receive(store: Store, place: Place, replies: Sequence[object]) -> tuple[list[Receipt], list[str]]:
     """What became of each reply, and the scopes that they belong to, each once. Raises BadInput for too many."""
     if len(replies) > MAX_REPLIES:
         raise BadInput(f"replies must be at most {MAX_REPLIES}, got {len(replies):,}: submit them in parts")
     receipts, scopes = [], dict[str, None]()
     for given in replies:
-        receipt, scope = _receive_reply(workspace, given)
+        receipt, scope = _receive_reply(store, place, given)
         receipts.append(receipt)
         if scope:
             scopes[scope] = None
     return receipts, list(scopes)
 
 
-def _receive_reply(workspace: Workspace, given: object) -> tuple[Receipt, str | None]:
+def _receive_reply(store: Store, place: Place, given: object) -> tuple[Receipt, str | None]:
     fields = given if isinstance(given, Mapping) else {"work_id": given}
     given_id = fields.get("work_id")
     if not isinstance(given_id, str):
         return Receipt(work_id="", status="refused", reason='a reply is {work_id, reply?}: "work_id" is missing'), None
     # Some give the folder of the work, which is called by its id.
     work_id = PureWindowsPath(given_id.strip()).name.lower()
-    lease = workspace.store.leases.find(storable(work_id))
+    lease = store.leases.find(storable(work_id))
     if lease is None:
         shown = shortened(given_id, 80)
         return Receipt(work_id=shown, status="unknown", reason="unknown work_id"), None
     try:
-        return _answer_lease(workspace, lease, fields), lease.scope
+        return _answer_lease(store, place, lease, fields), lease.scope
     except BadInput as error:
-        if workspace.store.leases.unanswered([lease.call_id]):
+        if store.leases.unanswered([lease.call_id]):
             return Receipt(work_id=lease.id, status="refused", reason=shortened(str(error), 300)), lease.scope
         # Nothing can be wrong with it any more: an earlier reply has removed the folder.
-        found = workspace.store.leases.find(lease.id)
+        found = store.leases.find(lease.id)
         status: Answered = "duplicate" if found and found.state in ("answered", "failed") else "late"
-        return Receipt(work_id=lease.id, status=status, reason=_describe_status(workspace, lease, status)), lease.scope
+        return Receipt(work_id=lease.id, status=status, reason=_describe_status(store, lease, status)), lease.scope
 
 
-def _describe_status(workspace: Workspace, lease: Lease, status: Answered) -> str:
+def _describe_status(store: Store, lease: Lease, status: Answered) -> str:
     if lease.state == "failed" and lease.role == "target":
         return GIVEN_UP
     # A question may have ended with a reply that could not be used, and was not given up.
-    if status in ("duplicate", "late") and workspace.store.leases.is_missing(lease.call_id):
+    if status in ("duplicate", "late") and store.leases.is_missing(lease.call_id):
         return _MISSING
     return GIVEN_UP if lease.state == "failed" else _SAID[status]
 
 
-def _answer_lease(workspace: Workspace, lease: Lease, fields: Mapping[object, object]) -> Receipt:
+def _answer_lease(store: Store, place: Place, lease: Lease, fields: Mapping[object, object]) -> Receipt:
     for name in fields:
         if name not in _FIELDS:
             raise BadInput(f"a reply has no field {quoted(str(name))}: it has {', '.join(_FIELDS)}")
@@ -231,32 +242,32 @@ def _answer_lease(workspace: Workspace, lease: Lease, fields: Mapping[object, ob
     status: Answered
     if lease.state != "out":
         status = "withdrawn" if lease.state == "withdrawn" else "duplicate"
-        reason = _describe_status(workspace, lease, status)
+        reason = _describe_status(store, lease, status)
     elif failed is not None:
-        said = workspace.redactor.text(storable(str(failed)[:1000]))
+        said = place.redactor.text(storable(str(failed)[:1000]))
         missing = Reply(f"the host could not do it: {said}", fault="internal", id=lease.call_id)
-        became = workspace.store.leases.fail(_make_failing(workspace, lease, missing))
+        became = store.leases.fail(_make_failing(store, lease, missing))
         status, reason = "accepted", _GIVEN_UP[became]
         if became == "late":
-            status, reason = became, _describe_status(workspace, lease, became)
+            status, reason = became, _describe_status(store, lease, became)
     else:
-        reply = _reply(workspace, lease, fields)
-        if problem := _problem(workspace, lease, reply):
-            status, reason = "accepted", _note_spoilt(workspace, lease, reply, problem)
+        reply = _reply(store, place, lease, fields)
+        if problem := _problem(store, place, lease, reply):
+            status, reason = "accepted", _note_spoilt(store, place.redactor, lease, reply, problem)
         else:
-            status = workspace.store.leases.answer(lease.id, reply, workspace.session)
-            reason = _describe_status(workspace, lease, status)
-    workspace.work_folders.remove([lease.id])
+            status = store.leases.answer(lease.id, reply, place.session)
+            reason = _describe_status(store, lease, status)
+    place.work_folders.remove([lease.id])
     return Receipt(work_id=lease.id, status=status, reason=reason)
 
 
-def _make_failing(workspace: Workspace, lease: Lease, missing: Reply) -> Failing:
-    return Failing(lease.id, missing, _MOST_FAILURES[lease.role], workspace.lease_time())
+def _make_failing(store: Store, lease: Lease, missing: Reply) -> Failing:
+    return Failing(lease.id, missing, _MOST_FAILURES[lease.role], store.leases.now())
 
 
-def _problem(workspace: Workspace, lease: Lease, reply: Reply) -> str:
+def _problem(store: Store, place: Place, lease: Lease, reply: Reply) -> str:
     """Why the answer to a question cannot be used; "" where it can."""
-    schema = None if lease.role == "target" else workspace.work_folders.read(lease.id, SCHEMA)
+    schema = None if lease.role == "target" else place.work_folders.read(lease.id, SCHEMA)
     model = asked_for(schema) if schema else None
     if model is None:
         return ""
@@ -267,8 +278,8 @@ def _problem(workspace: Workspace, lease: Lease, reply: Reply) -> str:
     if not proposals or (isinstance(parsed, AwareReply) and parsed.notes):
         return ""
     # All questions of a proposal are about the version that it began on.
-    run = workspace.store.runs.get_run(lease.scope)
-    files = workspace.store.skills.get_files(run.skill_id, run.base_version)
+    run = store.runs.get_run(lease.scope)
+    files = store.skills.get_files(run.skill_id, run.base_version)
     edits = tuple(Edit(each.op, each.target, each.content, each.path) for each in proposals[:PATCH_EDITS])
     reports = apply_patch(files, Patch(edits)).reports
     if any(report.status == "applied" for report in reports):
@@ -277,40 +288,40 @@ def _problem(workspace: Workspace, lease: Lease, reply: Reply) -> str:
     return f"no edit applies to the skill: {details}"
 
 
-def _note_spoilt(workspace: Workspace, lease: Lease, reply: Reply, problem: str) -> str:
+def _note_spoilt(store: Store, redactor: Redactor, lease: Lease, reply: Reply, problem: str) -> str:
     """The notice that a question is missing now, as its replies could not be used.
 
     Raises BadInput while tries are left. The same reply twice, as after a lost connection, is one try.
     """
     note_id = f"w-{hashlib.sha256(f'{lease.id} {reply.text}'.encode()).hexdigest()[:32]}"
-    said = workspace.redactor.text(storable(problem[:1000]))
+    said = redactor.text(storable(problem[:1000]))
     missing = Reply(f"no reply of the host could be used: {said}", fault="malformed", id=lease.call_id)
-    failing = _make_failing(workspace, lease, missing)
-    if not workspace.store.leases.note_unusable(failing, note_id):
+    failing = _make_failing(store, lease, missing)
+    if not store.leases.note_unusable(failing, note_id):
         raise BadInput(
             f"the reply cannot be used ({said}): give one JSON object that is valid under the schema in WORK.md"
         )
     return f"it is missing now, after {failing.most} replies that could not be used ({shortened(said, 200)})"
 
 
-def _reply(workspace: Workspace, lease: Lease, fields: Mapping[object, object]) -> Reply:
+def _reply(store: Store, place: Place, lease: Lease, fields: Mapping[object, object]) -> Reply:
     """Return the reply to store: what was given, or else left in the folder of the work, without secrets."""
-    task = workspace.store.tasks.get_task(lease.task_id) if lease.task_id is not None else None
-    text = _text(workspace, lease, fields.get("reply"))
-    messages = (*_tool_calls(workspace, lease, fields.get("tool_calls")), *_score(workspace, lease, task, fields))
+    task = store.tasks.get_task(lease.task_id) if lease.task_id is not None else None
+    text = _text(place, lease, fields.get("reply"))
+    messages = (*_tool_calls(place, lease, fields.get("tool_calls")), *_score(place, lease, task, fields))
     size = len(text) + sum(len(message.content) for message in messages)
     if size > limits.TRAJECTORY_CHARACTERS:
         raise BadInput(f"the reply has {size:,} characters, {limits.TRAJECTORY_CHARACTERS:,} are allowed: shorten it")
     reply = Reply(text, tuple(messages), id=lease.call_id)
-    return redacted(workspace.redactor, reply, task)
+    return redacted(place.redactor, reply, task)
 
 
-def _text(workspace: Workspace, lease: Lease, given: object) -> str:
+def _text(place: Place, lease: Lease, given: object) -> str:
     if isinstance(given, Mapping):
         given = _to_json(given)
     if given is not None and not isinstance(given, str):
         raise BadInput("reply must be a text or a JSON object")
-    text = given if given is not None else workspace.work_folders.read(lease.id, ANSWER)
+    text = given if given is not None else place.work_folders.read(lease.id, ANSWER)
     if text is None:
         raise BadInput(f"the work has no reply: write '{ANSWER}' in its folder, or give `reply`")
     if not text.strip():
@@ -318,7 +329,7 @@ def _text(workspace: Workspace, lease: Lease, given: object) -> str:
     return storable(text)
 
 
-def _tool_calls(workspace: Workspace, lease: Lease, given: object) -> list[Message]:
+def _tool_calls(place: Place, lease: Lease, given: object) -> list[Message]:
     """Return the calls of tools that a host says it made, from the reply or the file next to the answer.
 
     None at all is something that it says, too; where neither is there, it says nothing.
@@ -326,7 +337,7 @@ def _tool_calls(workspace: Workspace, lease: Lease, given: object) -> list[Messa
     if lease.task_id is None:
         return []
     if given is None:
-        text = workspace.work_folders.read(lease.id, TOOL_CALLS)
+        text = place.work_folders.read(lease.id, TOOL_CALLS)
         if text is None:
             return []
         given = [_from_json(TOOL_CALLS, line) for line in text.splitlines() if line.strip()]
@@ -341,11 +352,11 @@ def _tool_calls(workspace: Workspace, lease: Lease, given: object) -> list[Messa
             raise BadInput(f"the name of a tool has more than {limits.NAME_CHARACTERS} characters: give its name alone")
         arguments = value.get("arguments")
         written = _to_json(arguments if isinstance(arguments, Mapping) else {})
-        calls.append(Message(TOOL_CALL, storable(written), workspace.redactor.text(storable(name))))
+        calls.append(Message(TOOL_CALL, storable(written), place.redactor.text(storable(name))))
     return calls or [NO_TOOL_CALL]
 
 
-def _score(workspace: Workspace, lease: Lease, task: Task | None, fields: Mapping[object, object]) -> list[Message]:
+def _score(place: Place, lease: Lease, task: Task | None, fields: Mapping[object, object]) -> list[Message]:
     """What a host thinks of its own attempt, where the task's judge asks it. Raises BadInput elsewhere."""
     is_asked = task is not None and any(isinstance(leaf, ByHost) for leaf in leaves(task.judge))
     given = fields.get("score")
@@ -354,7 +365,7 @@ def _score(workspace: Workspace, lease: Lease, task: Task | None, fields: Mappin
             raise BadInput("a score is taken from a host only where the task's judge is of kind host: leave it out")
         return []
     if given is None:
-        given = _from_json(SCORE, workspace.work_folders.read(lease.id, SCORE) or "null")
+        given = _from_json(SCORE, place.work_folders.read(lease.id, SCORE) or "null")
     if isinstance(given, bool) or not isinstance(given, int | float):
         raise BadInput(f"the judge of this task asks for your own score: give a number from 0 to 1 in '{SCORE}'")
     return [host_evaluation(given)]

@@ -12,44 +12,44 @@ from skillopt_mcp.store.leases import Lease
 from skillopt_mcp.store.opening import Store
 from skillopt_mcp.store.pending import Pending
 from skillopt_mcp.workspace.evidence import find_host_roles
-from skillopt_mcp.workspace.workspace import Workspace
+from skillopt_mcp.workspace.place import Place
 
 
-def leases_in_time(workspace: Workspace, scope: str) -> list[Lease]:
+def leases_in_time(store: Store, scope: str) -> list[Lease]:
     """Return the leases of a scope that have not expired and have no answer."""
-    now = workspace.lease_time()
-    return [lease for lease in workspace.store.leases.unanswered_of(scope) if lease.expires_at > now]
+    now = store.leases.now()
+    return [lease for lease in store.leases.unanswered_of(scope) if lease.expires_at > now]
 
 
-def own_leases(workspace: Workspace, scope: str) -> list[Lease]:
+def own_leases(store: Store, place: Place, scope: str) -> list[Lease]:
     """What of a scope the caller's own session has out, in time or overdue, in the order in which it took it."""
-    out = [lease for lease in workspace.store.leases.unanswered_of(scope) if lease.session == workspace.session]
+    out = [lease for lease in store.leases.unanswered_of(scope) if lease.session == place.session]
     # Of what came back to the session that had it before, the last lease.
     return list({lease.call_id: lease for lease in sorted(out, key=lambda lease: lease.taken_at)}.values())
 
 
-def describe_leases(workspace: Workspace, scope: str) -> str:
+def describe_leases(store: Store, scope: str) -> str:
     """How much work of a scope is out and until when, or since when it is overdue; "" without any.
 
     In points in time, not as what is left: a text that is read page by page must not change.
     """
-    if out := leases_in_time(workspace, scope):
+    if out := leases_in_time(store, scope):
         n = counted(len(out), "item of work is", "items of work are")
         return f"{n} out until {minute_after(max(lease.expires_at for lease in out))}"
-    overdue = workspace.store.leases.unanswered_of(scope)
+    overdue = store.leases.unanswered_of(scope)
     return f"work was out until {_minute(max(lease.expires_at for lease in overdue))}" if overdue else ""
 
 
-def describe_own_leases(workspace: Workspace, scope: str) -> list[str]:
+def describe_own_leases(store: Store, place: Place, scope: str) -> list[str]:
     """Return, a line each, the work of a scope that the caller's own session has out.
 
     Only the session that took work knows its id.
     """
-    out = own_leases(workspace, scope)
+    out = own_leases(store, place, scope)
     if not out:
         return []
     return [
-        f"this session has out, each in the folder of its name below {workspace.work_folders.root}:",
+        f"this session has out, each in the folder of its name below {place.work_folders.root}:",
         *(f"  {each.id} since {_minute(each.taken_at)}, until {minute_after(each.expires_at)}" for each in out),
     ]
 
@@ -62,12 +62,12 @@ def describe_answers(store: Store, scope: str) -> str:
     return " and ".join(counted(each, one) for each, one in parts if each)
 
 
-def host_tests(workspace: Workspace, candidates: Sequence[Candidate]) -> dict[str, str]:
+def host_tests(store: Store, candidates: Sequence[Candidate]) -> dict[str, str]:
     """Return, by version, that a host's test of a candidate is begun and undecided; all are made from one version."""
     if not candidates:
         return {}
     first, names = candidates[0], {each.version_id: each.id for each in candidates}
-    found = workspace.store.table(Pending).list_begun(first.skill_id, first.base_version, list(names))
+    found = store.table(Pending).list_begun(first.skill_id, first.base_version, list(names))
     return {
         each.version_id: f"the test of {names[each.version_id]} by a host ({each.id}) is under way, "
         f"{counted(each.n_attempts, 'attempt')} done"

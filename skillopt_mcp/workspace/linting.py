@@ -23,6 +23,8 @@ from skillopt_mcp.core.skills import MAIN_FILE, MEMORY_FILES, SkillFile, SkillFi
 from skillopt_mcp.core.text import hidden_offsets, is_text, quoted, to_lf
 from skillopt_mcp.documents import frontmatter
 from skillopt_mcp.documents.lint import Problem, lint
+from skillopt_mcp.store.opening import Store
+from skillopt_mcp.workspace.place import Place
 from skillopt_mcp.workspace.skill_folders import (
     default_roots,
     find_skill_folders,
@@ -31,7 +33,6 @@ from skillopt_mcp.workspace.skill_folders import (
     read_skill,
     skill_folder,
 )
-from skillopt_mcp.workspace.workspace import Workspace
 
 _TWINS_SHOWN = 3
 _ROOTS_SHOWN = 5
@@ -70,17 +71,17 @@ class _Place:
     root: _Place | None = None
 
 
-def lint_skills(workspace: Workspace, given: Sequence[str]) -> LintedAll:
+def lint_skills(store: Store, place: Place, given: Sequence[str]) -> LintedAll:
     """What is wrong with skills, and with all in a folder of skills, as they are on disk, each once.
 
     The store is read for names alone: skills that are given by their path are neither tracked nor looked up.
     """
     places: dict[Path, _Place] = {}
     for each in given:
-        for place in _places(workspace, each):
-            places.setdefault(place.folder, place)
-    linted = _add_twins([_lint_place(place) for place in places.values()])
-    for root in {place.root.folder: place.root for place in places.values() if place.root}.values():
+        for found in _places(store, place, each):
+            places.setdefault(found.folder, found)
+    linted = _add_twins([_lint_place(each) for each in places.values()])
+    for root in {each.root.folder: each.root for each in places.values() if each.root}.values():
         nested = {
             inside: left
             for inside, skills in nested_roots(root.folder).items()
@@ -111,7 +112,7 @@ def folder_of(given: str, *, bare: bool = True) -> Path | None:
     return skill_folder(path) if is_path or has_skills else None
 
 
-def _places(workspace: Workspace, given: str) -> list[_Place]:
+def _places(store: Store, place: Place, given: str) -> list[_Place]:
     """Return the skills that were meant: one, or all of a folder of skills. A file inside a skill means that skill."""
     path = Path(os.path.expanduser(known(given)))
     if path.name.lower() != MAIN_FILE.lower() and not is_memory(str(path)) and path.is_file():
@@ -119,7 +120,7 @@ def _places(workspace: Workspace, given: str) -> list[_Place]:
         if around:
             given = str(around) if path.is_absolute() else near(around)
     try:
-        folder = folder_of(given) or folder_named(workspace, given)
+        folder = folder_of(given) or folder_named(store, place, given)
     except SkillOptError as error:
         return [_Place(given, Path(given), str(error))]
     if is_memory(str(folder)) or main_names(folder):
@@ -152,12 +153,12 @@ def _describe_check(root: _Place, nested: Collection[Path]) -> str:
     return f"to check those below: skillopt-mcp check {' '.join(shown[:_ROOTS_SHOWN])}{more}"
 
 
-def folder_named(workspace: Workspace, name: str) -> Path:
+def folder_named(store: Store, place: Place, name: str) -> Path:
     """Return the folder of a skill by its name; no store is made to look for it. Raises NotFound, BadSkill."""
     hint = f"; for the folder {quoted(name)} here, write './{name}'" if os.path.isdir(name) else ""
-    if workspace.store_path.exists():
+    if store.path.exists():
         try:
-            return Path(workspace.skill(name).path)
+            return Path(place.skill(name).path)
         except NotFound as error:
             raise NotFound(f"{error}{hint}") from None
     roots = default_roots(Path(os.path.expanduser("~")), Path.cwd(), os.environ)
@@ -165,7 +166,7 @@ def folder_named(workspace: Workspace, name: str) -> Path:
     if len(found) != 1:
         lie = f"{len(found)} skills called {quoted(name)} lie" if found else f"no skill {quoted(name)} lies"
         raise NotFound(
-            f"{lie} in the skill folders of the hosts, and there is no store at '{workspace.store_path}' to ask: give "
+            f"{lie} in the skill folders of the hosts, and there is no store at '{store.path}' to ask: give "
             f"the path of its folder{hint}"
         )
     return skill_folder(found[0])
@@ -293,13 +294,13 @@ class LintedChanged(LintedAll):
     deleted: list[str]
 
 
-def lint_changed(workspace: Workspace, base: str) -> LintedChanged:
+def lint_changed(store: Store, place: Place, base: str) -> LintedChanged:
     """What is wrong with the skills of the checkout here that changed since it left `base`, as they are on disk.
 
     Raises BadInput where git fails.
     """
     changed, deleted, unseen = differing_skills(Path.cwd(), base)
-    linted = lint_skills(workspace, [near(folder) for folder in changed])
+    linted = lint_skills(store, place, [near(folder) for folder in changed])
     finding = Problem(severity="advice", text="it has changed, but is empty here: git submodule update --init")
     empty = [LintedFolder(skill=near(each), skill_path=str(each), findings=[finding]) for each in unseen]
     return LintedChanged(

@@ -9,28 +9,28 @@ from typing import NamedTuple
 from skillopt_mcp.core.advice import advise_resume
 from skillopt_mcp.core.budgets import Cost
 from skillopt_mcp.core.next_step import NextStep
+from skillopt_mcp.core.redacting import KnownSecrets
 from skillopt_mcp.core.results import StepRow
 from skillopt_mcp.core.runs import Answering, Run, StepRecord
 from skillopt_mcp.core.tasks import Task
 from skillopt_mcp.prompts.loading import stored_prompts
+from skillopt_mcp.store.opening import Store
 from skillopt_mcp.tasks.environments.registry import environment_names
 from skillopt_mcp.training.config import Config
 from skillopt_mcp.training.plan import RunPlan, check_splits, search_splits
 from skillopt_mcp.workspace.evidence import is_host, shown_origin
 from skillopt_mcp.workspace.leases import describe_leases
 from skillopt_mcp.workspace.skill_folders import called
-from skillopt_mcp.workspace.workspace import Workspace
 
 
-def tasks_of(workspace: Workspace, run: Run) -> list[Task]:
+def tasks_of(store: Store, run: Run) -> list[Task]:
     """Return the tasks that a run was frozen with, in the order in which they were added."""
     frozen = set(run.tasks)
-    return [task for task in workspace.store.tasks.list_tasks(run.skill_id) if task.id in frozen]
+    return [task for task in store.tasks.list_tasks(run.skill_id) if task.id in frozen]
 
 
-def planned(workspace: Workspace, run: Run) -> RunPlan:
+def planned(store: Store, secrets: KnownSecrets, run: Run) -> RunPlan:
     """Return the plan that a run was frozen to. Raises BadInput when it cannot be trained on."""
-    store = workspace.store
     by_id = {task.id: task for task in store.tasks.list_tasks(run.skill_id)}
     tasks = [by_id[task_id] for task_id in run.tasks]
     config = Config.of_run(run.config)
@@ -46,7 +46,7 @@ def planned(workspace: Workspace, run: Run) -> RunPlan:
         val=val_tasks,
         sessions=tuple(each[1] for each in found if each),
         note=run.note,
-        known=workspace.known,
+        known=secrets,
         other_id=run.memory.skill_id if run.memory else 0,
         other=store.skills.get_files(*run.memory) if run.memory else None,
     )
@@ -75,14 +75,13 @@ def step_row(step: StepRecord) -> StepRow:
     )
 
 
-def resume_step(workspace: Workspace, run: Run) -> NextStep | None:
+def resume_step(store: Store, run: Run) -> NextStep | None:
     """How to go on with a run; None when it is over, or cannot be resumed."""
-    skill = workspace.store.skills.get_skill(run.skill_id)
-    name = shlex.split(called(workspace.store, skill))[0]
+    skill = store.skills.get_skill(run.skill_id)
+    name = shlex.split(called(store, skill))[0]
     if run.kind == "replay":
         if run.status == "finished" or describe_own_backend(run):
             return None
-        store = workspace.store
         # A run that stopped at a cap has reported by which options its next call is within them.
         higher = store.runs.get_higher(run.id)
         words = (higher or run.caps.raise_above(store.budgets.get_spent(run.id).plus(*Cost())).options).split()
@@ -92,14 +91,14 @@ def resume_step(workspace: Workspace, run: Run) -> NextStep | None:
         return None
     if not any(map(is_host, (run.target, run.optimizer, run.judge))):
         return NextStep(action="propose_edits", arguments={"skill": name}, why=f"{run.id} goes on")
-    why = describe_leases(workspace, run.id) or "nothing is handed out yet"
+    why = describe_leases(store, run.id) or "nothing is handed out yet"
     return NextStep(action="submit_work", arguments={"job_id": run.id}, why=why)
 
 
-def evaluation_step(workspace: Workspace, run: Run) -> NextStep | None:
+def evaluation_step(store: Store, run: Run) -> NextStep | None:
     """How to test the best version of an unfinished run; None where it has none that is better."""
     is_open = run.kind == "replay" and run.status != "finished"
-    if not is_open or not run.count_better(workspace.store.runs.list_steps(run.id)):
+    if not is_open or not run.count_better(store.runs.list_steps(run.id)):
         return None
     return NextStep(action="evaluate_candidate", arguments={"candidate_id": run.id})
 

@@ -13,7 +13,9 @@ from skillopt_mcp.core.skills import Skill, SkillFiles, short
 from skillopt_mcp.core.text import dominant_ending, quoted, to_lf
 from skillopt_mcp.documents.lint import SETTLE, conflicts
 from skillopt_mcp.store.files import lock_run
+from skillopt_mcp.store.opening import Store
 from skillopt_mcp.store.skills import describe_recorded
+from skillopt_mcp.workspace.place import Place
 from skillopt_mcp.workspace.skill_folders import (
     find_skill_folders,
     find_tracked,
@@ -27,22 +29,21 @@ from skillopt_mcp.workspace.skill_folders import (
     skill_folder,
     skill_name,
 )
-from skillopt_mcp.workspace.workspace import Workspace
 
 
-def first_to_track(workspace: Workspace) -> NextStep | None:
+def first_to_track(store: Store, place: Place) -> NextStep | None:
     """How to begin where no skill is tracked yet, by one that lies in a skill root; no store is made to look."""
-    if workspace.is_made and workspace.store.skills.list_listed():
+    if store.is_made and store.skills.list_listed():
         return None
-    here = (str(folder) for folder in find_skill_folders(workspace.roots()) if not is_as_shipped(folder))
+    here = (str(folder) for folder in find_skill_folders(place.roots()) if not is_as_shipped(folder))
     return NextStep(
         action="skills track", arguments={"folder": next(here, "PATH/TO/SKILL")}, why="no skill is tracked yet"
     )
 
 
-def to_track(workspace: Workspace) -> str:
+def to_track(store: Store, place: Place) -> str:
     """Return `first_to_track` as a sentence, "" for none."""
-    step = first_to_track(workspace)
+    step = first_to_track(store, place)
     return f"No skill is tracked yet, so that nothing is recorded. To begin: {step.as_command()}" if step else ""
 
 
@@ -99,44 +100,44 @@ class Forgotten(Result):
     kept: str
 
 
-def move_skill(workspace: Workspace, old: str, new: str) -> Moved:
+def move_skill(store: Store, place: Place, old: str, new: str) -> Moved:
     """Change the folder of a tracked skill to another one that exists already; its history goes with it.
 
     What was recorded of the new folder is set aside. Raises NotFound, BadSkill, BadInput where nothing moves, Refused
     when the old folder still holds a skill, and Busy while another process changes its files.
     """
-    skill = _tracked(workspace, old)
-    place = _place(skill, new)
-    if str(place) == skill.path:
+    skill = _tracked(store, old)
+    folder = _place(skill, new)
+    if str(folder) == skill.path:
         raise BadInput(f"'{skill.path}' is where the skill is already: name the folder that it was moved to")
-    files = read_skill(place)
-    if _main_file(skill.path) != _main_file(str(place)):
-        raise BadInput(f"'{place}' is another kind of document than '{skill.path}': its versions would not fit there")
-    if os.path.realpath(skill.path) != str(place) and not is_gone(skill.path):
+    files = read_skill(folder)
+    if _main_file(skill.path) != _main_file(str(folder)):
+        raise BadInput(f"'{folder}' is another kind of document than '{skill.path}': its versions would not fit there")
+    if os.path.realpath(skill.path) != str(folder) and not is_gone(skill.path):
         raise Refused(f"'{skill.path}' still holds a skill, or cannot be looked at: move that folder first")
-    lock = lock_run(workspace.store.locks_path, lock_name(skill.id))
+    lock = lock_run(store.locks_path, lock_name(skill.id))
     if lock is None:
         raise Busy(f"another process is changing '{skill.name}' right now: look at its history and try again")
     try:
-        set_aside = describe_recorded(workspace.store.skills.move(skill.id, skill_name(place), str(place)))
+        set_aside = describe_recorded(store.skills.move(skill.id, skill_name(folder), str(folder)))
     finally:
         lock.release()
-        workspace.forget(skill)
-    moved = workspace.again(workspace.store.skills.get_skill(skill.id))
+        place.forget(skill)
+    moved = place.again(store.skills.get_skill(skill.id))
     edited = files.digest != skill.live_version
     return Moved(
         skill=moved.name, path=moved.path, before=skill.path, version=short(moved.live_version), edited=edited,
-        set_aside=set_aside, next_step=NextStep(action="inspect", arguments={"id": handle(workspace.store, moved)}),
+        set_aside=set_aside, next_step=NextStep(action="inspect", arguments={"id": handle(store, moved)}),
     )  # fmt: skip
 
 
-def forget_skill(workspace: Workspace, name: str) -> Forgotten:
+def forget_skill(store: Store, place: Place, name: str) -> Forgotten:
     """Hide a skill whose folder is gone, or that has no record; its history is kept.
 
     Raises NotFound, and Refused for a skill that is there and has something recorded.
     """
-    skill = _tracked(workspace, name)
-    recorded = workspace.store.skills.count_recorded(skill.id)
+    skill = _tracked(store, name)
+    recorded = store.skills.count_recorded(skill.id)
     # It is taken back with the skill.
     recorded.pop("standing permissions", None)
     held = describe_recorded(recorded)
@@ -145,15 +146,15 @@ def forget_skill(workspace: Workspace, name: str) -> Forgotten:
             f"'{skill.path}' is there, and the store holds {held} of it: only a skill whose folder is gone, or that "
             "has no record, can be forgotten"
         )
-    workspace.store.skills.forget(skill.id)
-    workspace.forget(skill)
+    store.skills.forget(skill.id)
+    place.forget(skill)
     back = NextStep(action="skills move", arguments={"old": skill.path}, why="to have it back; nothing was deleted")
     return Forgotten(skill=skill.name, path=skill.path, kept=held, next_step=back if held else None)
 
 
-def _tracked(workspace: Workspace, name: str) -> Skill:
+def _tracked(store: Store, name: str) -> Skill:
     name = known(name)
-    found = find_tracked(workspace.store, name)
+    found = find_tracked(store, name)
     if found is None:
         raise NotFound(f"no skill {quoted(name)} is tracked: see 'skillopt-mcp skills'")
     return found

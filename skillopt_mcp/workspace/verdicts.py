@@ -7,16 +7,15 @@ from typing import Literal
 from skillopt_mcp.core.calls import Rollout
 from skillopt_mcp.core.evidence import Arm, Standing, TestReport
 from skillopt_mcp.core.results import UnitRow
+from skillopt_mcp.store.opening import Store
 from skillopt_mcp.training.promotion_test import Test, standing_of
 from skillopt_mcp.workspace.evidence import is_pasted, origins
-from skillopt_mcp.workspace.workspace import Workspace
 
 _PROMPT_SHOWN = 200
 
 
-def report_of(workspace: Workspace, test: Test, standing: Standing | None = None) -> TestReport:
+def report_of(store: Store, test: Test, standing: Standing | None = None) -> TestReport:
     """Return all that a person sees of a test; an agent never does."""
-    store = workspace.store
     return TestReport(
         **(standing or standing_of(test, store)).model_dump(),
         test_id=test.row.id,
@@ -36,9 +35,9 @@ def report_of(workspace: Workspace, test: Test, standing: Standing | None = None
     )
 
 
-def unit_rows(workspace: Workspace, test: Test, standing: Standing | None = None) -> list[UnitRow]:
+def unit_rows(store: Store, test: Test, standing: Standing | None = None) -> list[UnitRow]:
     """Return the units that a test has counted, in its order."""
-    store, plan = workspace.store, test.row.plan
+    plan = test.row.plan
     standing = standing or standing_of(test, store)
     scores: dict[tuple[Arm, int], list[float]] = {}
     for each in store.tests.list_attempts(test.row.id):

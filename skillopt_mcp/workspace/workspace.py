@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Self
 
 from skillopt_mcp.core.budgets import NO_CAPS, Caps
 from skillopt_mcp.store.opening import Store
 from skillopt_mcp.workspace.jobs import Jobs
 from skillopt_mcp.workspace.place import Place
-from skillopt_mcp.workspace.skill_folders import read_skill, recover
+from skillopt_mcp.workspace.skill_folders import recover
 
 if TYPE_CHECKING:
     from skillopt_mcp.backends.base import Backend
     from skillopt_mcp.core.calls import Role
-    from skillopt_mcp.core.skills import Skill, SkillFiles
     from skillopt_mcp.workspace.models import Models
 
 
@@ -84,40 +82,3 @@ class Workspace:
         if self._models:
             self._models.close()
         self.store.close()
-
-    # Used by what takes a workspace still.
-
-    def __getattr__(self, name: str) -> Any:
-        owner, attribute = _MOVED.get(name, ("place", name))
-        return getattr(getattr(self, owner), attribute)
-
-    def __setattr__(self, name: str, value: object) -> None:
-        if name in ("caps", "lease_s", "on_reply", "concurrency"):
-            setattr(self.models, name, value)
-        elif name in ("caller", "login"):
-            setattr(self.place, name, value)
-        else:
-            object.__setattr__(self, name, value)
-
-    def lease_time(self) -> float:
-        return self.store.leases.now()
-
-    def clock(self) -> float:
-        return time.time()
-
-    def live(self, skill: Skill) -> SkillFiles:
-        return read_skill(Path(skill.path))
-
-
-_MOVED = {
-    "is_made": ("store", "is_made"),
-    "store_path": ("store", "path"),
-    "see": ("place", "note_seen"),
-    "known": ("place", "secrets"),
-    "caps": ("models", "caps"),
-    "lease_s": ("models", "lease_s"),
-    "on_reply": ("models", "on_reply"),
-    "concurrency": ("models", "concurrency"),
-    "owner": ("models", "owner"),
-    "has_backend": ("models", "has_backend"),
-}

@@ -81,7 +81,7 @@ def workspace(folder: Path, spec: str) -> Iterator[Workspace]:
             {"prompt": f"Do item {n} of kind {('one', 'two', 'other')[n % 3]}.", "judge": judge, "split": split}
             for n, split in enumerate(splits)
         ]
-        add_tasks(made, str(skill), tasks)
+        add_tasks(made.store, made.place, str(skill), tasks)
         for role in ("target", "optimizer"):
             backend = made.models.backend(role)
             # A run's draws hang on its name and on its target's: with equal names all that is left is the answers.
@@ -94,7 +94,12 @@ def workspace(folder: Path, spec: str) -> Iterator[Workspace]:
 
 def replayed(folder: Path, spec: str) -> Replayed:
     with workspace(folder, spec) as made:
-        return replay(made, start_run(made, str(folder / "skills" / "clerk"), CONFIG))
+        return replay(
+            made.store,
+            made.models,
+            made.place,
+            start_run(made.store, made.models, made.place, str(folder / "skills" / "clerk"), CONFIG),
+        )
 
 
 def decided(result: Replayed) -> dict[str, object]:

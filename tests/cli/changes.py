@@ -19,7 +19,11 @@ def make_candidate(place: Place, text: str = "") -> str:
     """Return a candidate that teaches everything the tasks need, and says `text` too."""
     with Workspace(place.store_path) as workspace:
         made = propose_edits(
-            workspace, str(place.skill_path), [{"op": "append", "content": f"{LESSONS}\n{text}"}], "w\x1b[1m"
+            workspace.store,
+            workspace.place,
+            str(place.skill_path),
+            [{"op": "append", "content": f"{LESSONS}\n{text}"}],
+            "w\x1b[1m",
         )
     assert made.candidate_id
     return made.candidate_id
@@ -28,7 +32,7 @@ def make_candidate(place: Place, text: str = "") -> str:
 def make_accepted(place: Place, text: str = "") -> str:
     candidate = make_candidate(place, text)
     with Workspace(place.store_path, target=TARGET) as workspace:
-        assert evaluate_candidate(workspace, candidate).accepted
+        assert evaluate_candidate(workspace.store, workspace.models, workspace.place, candidate).accepted
     return candidate
 
 

@@ -36,7 +36,7 @@ def make_place(tmp_path: Path) -> Callable[..., Place]:
         for file in make_skill(SEED).files:
             (place.skill_path / file.path).write_bytes(file.content)
         with Workspace(place.store_path) as workspace:
-            add_root(workspace, str(folder / "skills"))
+            add_root(workspace.store, str(folder / "skills"))
             skill = workspace.skill(str(place.skill_path))
             workspace.store.tasks.add_tasks(skill.id, make_tasks(n_tasks, SEED), DEFAULT_SHARES)
         return place

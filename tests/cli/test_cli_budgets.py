@@ -25,7 +25,7 @@ def vendor(monkeypatch: pytest.MonkeyPatch) -> Iterator[Vendor]:
 
 def only_run(place: Place) -> Run:
     with Workspace(place.store_path) as workspace:
-        [run] = workspace.store.runs.list_runs(workspace.skill("ledger-clerk").id)
+        [run] = workspace.store.runs.list_runs(workspace.place.skill("ledger-clerk").id)
     return run
 
 

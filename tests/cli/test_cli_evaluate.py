@@ -58,8 +58,10 @@ def mixed(place: Place) -> tuple[str, str]:
     path = place.store_path.with_name("target.json")
     path.write_text(json.dumps({"rollout": [*rules, {"match": RULE, "reply": "right"}, "hm"]}))
     with Workspace(place.store_path) as workspace:
-        assert add_tasks(workspace, str(place.skill_path), rows).added == len(rows)
-        made = propose_edits(workspace, str(place.skill_path), [{"op": "append", "content": RULE}], "It said hm.")
+        assert add_tasks(workspace.store, workspace.place, str(place.skill_path), rows).added == len(rows)
+        made = propose_edits(
+            workspace.store, workspace.place, str(place.skill_path), [{"op": "append", "content": RULE}], "It said hm."
+        )
     assert made.candidate_id
     return made.candidate_id, f"scripted:{path}"
 
@@ -87,7 +89,7 @@ def test_the_best_version_of_a_run_is_tested_by_the_models_of_the_run(cli: Cli, 
     settings = (*BACKENDS, "--epochs", "3", "--batch", "5", "--seed", "7", "--max-calls", "120")
     assert cli("replay", SKILL, *settings, store=place.store_path).returncode == 1
     with Workspace(place.store_path) as workspace:
-        [run] = workspace.store.runs.list_runs(workspace.skill(SKILL).id)
+        [run] = workspace.store.runs.list_runs(workspace.place.skill(SKILL).id)
     done = parsed(cli("evaluate", run.id, "--json", store=place.store_path))
     assert (done["status"], done["evidence"], done["candidate_id"][:2]) == ("verdict", "simulated", "c-")
     assert cli("evaluate", "r-000000000000", store=place.store_path).returncode == 1
@@ -97,7 +99,7 @@ def test_a_run_without_a_better_version_has_nothing_to_test(cli: Cli, place: Pla
     settings = (*BACKENDS, "--epochs", "3", "--batch", "5", "--max-calls", "15")
     assert cli("replay", SKILL, *settings, store=place.store_path).returncode == 1
     with Workspace(place.store_path) as workspace:
-        [run] = workspace.store.runs.list_runs(workspace.skill(SKILL).id)
+        [run] = workspace.store.runs.list_runs(workspace.place.skill(SKILL).id)
     refused = cli("evaluate", run.id, store=place.store_path)
     assert (refused.returncode, refused.stdout) == (1, "")
     assert f"error: run '{run.id}' has no version that is better than its base" in refused.stderr
@@ -203,8 +205,8 @@ def test_an_edit_that_is_older_than_its_tracking_is_tested_against_git_and_put_b
     edit(place, LESSONS)
     later = Place(place.skill_path, place.store_path.with_name("later.db"))
     with Workspace(later.store_path) as workspace:
-        add_root(workspace, str(later.skill_path.parent))
-        skill = workspace.skill(str(later.skill_path))
+        add_root(workspace.store, str(later.skill_path.parent))
+        skill = workspace.place.skill(str(later.skill_path))
         workspace.store.tasks.add_tasks(skill.id, make_tasks(60, SEED), DEFAULT_SHARES)
         first = skill.live_version
     refused = cli("evaluate", SKILL, "--target", TARGET, store=later.store_path)

@@ -61,8 +61,10 @@ def candidate_of(place: Place, tasks: Path | None = None) -> str:
     """Return the id of a candidate that holds the rule; the tasks of the file are added first."""
     with Workspace(place.store_path) as workspace:
         if tasks:
-            assert add_tasks(workspace, str(place.skill_path), file=str(tasks)).added == N_TASKS
-        proposed = propose_edits(workspace, str(place.skill_path), [{"op": "append", "content": RULE}])
+            assert add_tasks(workspace.store, workspace.place, str(place.skill_path), file=str(tasks)).added == N_TASKS
+        proposed = propose_edits(
+            workspace.store, workspace.place, str(place.skill_path), [{"op": "append", "content": RULE}]
+        )
     assert proposed.candidate_id
     return proposed.candidate_id
 
@@ -84,7 +86,7 @@ def test_tasks_check_runs_the_commands_and_names_those_that_pass_whatever_is_sai
         {"prompt": f"The word of {name}?", "judge": {"kind": "command", "name": name}, "id": name} for name in names
     ]
     with Workspace(place.store_path) as workspace:
-        assert add_tasks(workspace, str(place.skill_path), rows).added == len(names)
+        assert add_tasks(workspace.store, workspace.place, str(place.skill_path), rows).added == len(names)
     found = json.loads(cli("tasks", "check", place.skill_path, "--json", store=place.store_path).stdout)
     assert found["problems"] == [
         {"task": "anything", "id": "anything", "reason": "an empty answer passes: the program expects too little"},

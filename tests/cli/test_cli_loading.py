@@ -61,10 +61,10 @@ def test_the_command_that_a_host_is_named_lets_its_test_and_promotion_go_on(tmp_
     workspace = Workspace(tmp_path / "store.db", project=tmp_path)
     workspace._specs["target"] = target
     workspace.models._backends["target"] = open_backend(target)  # as if a person had it remembered
-    add_root(workspace, str(folder.parent))
+    add_root(workspace.store, str(folder.parent))
     rows = [{"prompt": f"Say {n}", "judge": {"kind": "exact", "expected": "done"}, "split": "test"} for n in range(2)]
-    workspace.login = "a person"
-    assert add_tasks(workspace, str(folder), rows).added == 2
+    workspace.place.login = "a person"
+    assert add_tasks(workspace.store, workspace.place, str(folder), rows).added == 2
     services = services_over(workspace)
     server = SkillOptServer(lambda: services)
 

@@ -71,7 +71,7 @@ def test_a_promotion_test_is_shown_by_the_id_that_its_candidate_shows(cli, demo,
 def test_stored_text_cannot_steer_the_terminal(cli, demo) -> None:
     with Workspace(Path(demo["store_path"])) as workspace:
         recording = Recording(task="do \x1b]0;owned\x07 it", hard=False, answer="\x1b[2J\u202egone")
-        made = record_trajectory(workspace, demo["skill_path"], recording)
+        made = record_trajectory(workspace.store, workspace.place, demo["skill_path"], recording)
     shown = cli("show", made.trajectory_id, store=demo["store_path"]).stdout
     assert r"do \u{001B}]0;owned\u{0007} it" in shown
     assert "\x1b" not in shown

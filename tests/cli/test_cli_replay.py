@@ -67,7 +67,7 @@ def test_what_cannot_be_run_is_shown_in_one_line(cli, tmp_path, arguments: list[
 def test_a_second_run_of_a_skill_is_reported_the_first(cli, make_place) -> None:
     place = make_place()
     with Workspace(place.store_path, target=TARGET, optimizer=TARGET) as workspace:
-        run = start_run(workspace, "ledger-clerk", Config(epochs=1))
+        run = start_run(workspace.store, workspace.models, workspace.place, "ledger-clerk", Config(epochs=1))
         lock = lock_run(workspace.store.locks_path, run.id)
         assert lock
         second = ("replay", "ledger-clerk", *BACKENDS, "--epochs", "1", "--batch", "20")
@@ -82,7 +82,7 @@ def test_a_run_of_a_program_with_a_backend_of_its_own_is_not_resumed_here(cli, m
     place = make_place()
     with Workspace(place.store_path, target=TARGET, optimizer=TARGET) as workspace:
         workspace._specs["target"], workspace.models._backends["target"] = "mine", Scripted(lambda _: "no", name="mine")
-        run = start_run(workspace, str(place.skill_path), Config(epochs=1))
+        run = start_run(workspace.store, workspace.models, workspace.place, str(place.skill_path), Config(epochs=1))
     reported = f"{run.id} uses a program's own backend ('mine'): call train(...) again with the same "
     done = cli("replay", "ledger-clerk", "--resume", store=place.store_path)
     assert (done.returncode, done.stdout) == (1, "")

@@ -174,7 +174,7 @@ def test_a_run_that_goes_on_is_not_to_be_resumed_and_one_that_stopped_is_once(
 ) -> None:
     place: Place = make_place()
     with Workspace(place.store_path, target=TARGET, optimizer=TARGET) as workspace:
-        run = start_run(workspace, "ledger-clerk", Config(epochs=1))
+        run = start_run(workspace.store, workspace.models, workspace.place, "ledger-clerk", Config(epochs=1))
         locks = workspace.store.locks_path
 
     def written() -> tuple[str, str]:

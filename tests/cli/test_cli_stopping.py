@@ -38,7 +38,7 @@ def test_caps_are_kept_and_each_can_be_raised_by_the_command_that_is_named(cli: 
     stopped = json.loads(second.stdout)
     assert (second.returncode, stopped["status"], "30 calls" in stopped["reason"]) == (1, "stopped", True)
     with Workspace(place.store_path) as workspace:
-        [run] = workspace.store.runs.list_runs(workspace.skill("ledger-clerk").id)
+        [run] = workspace.store.runs.list_runs(workspace.place.skill("ledger-clerk").id)
     assert run.caps == Caps(calls=30, usd=1.0)
     ended = parsed(cli("replay", "ledger-clerk", "--resume", "--max-calls", "9999", "--json", store=place.store_path))
     assert ended["status"] == "finished"

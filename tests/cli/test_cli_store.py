@@ -3,10 +3,9 @@ from __future__ import annotations
 from changes import at_a_terminal, make_accepted
 from console import parsed
 
-from skillopt_mcp.actions.promotions.consent import add_root, permit, revoke
+from skillopt_mcp.actions.promotions.consent import Consent, add_root, permit, revoke
 from skillopt_mcp.actions.promotions.promoting import promote_skill
 from skillopt_mcp.admin.backup import back_up
-from skillopt_mcp.core.candidates import Consent
 from skillopt_mcp.workspace.workspace import Workspace
 
 EXACT = {"kind": "exact", "expected": "1"}
@@ -15,7 +14,7 @@ EXACT = {"kind": "exact", "expected": "1"}
 def _promote(place) -> None:
     candidate = make_accepted(place)
     with Workspace(place.store_path) as workspace:
-        assert promote_skill(workspace, candidate, Consent.PERSON_SIMULATED).status == "promoted"
+        assert promote_skill(workspace.store, workspace.place, candidate, Consent.PERSON_SIMULATED).status == "promoted"
 
 
 def test_a_backup_is_restored_after_a_yes(cli, make_place, tmp_path) -> None:
@@ -26,7 +25,7 @@ def test_a_backup_is_restored_after_a_yes(cli, make_place, tmp_path) -> None:
     assert (again.returncode, "is not overwritten" in again.stderr) == (1, True)
     (tmp_path / "later").mkdir()
     with Workspace(place.store_path) as workspace:
-        add_root(workspace, str(tmp_path / "later"))
+        add_root(workspace.store, str(tmp_path / "later"))
     unasked = cli("store", "restore", file, store=place.store_path)
     assert (unasked.returncode, "agree beforehand with --yes" in unasked.stderr) == (1, True)
     code, screen = at_a_terminal(place, "store", "restore", str(file), answer="n")
@@ -44,9 +43,9 @@ def test_an_agent_in_its_shell_restores_nothing(cli, make_place, tmp_path, monke
     place = make_place()
     file = tmp_path / "copy.db"
     with Workspace(place.store_path) as workspace:
-        permit(workspace, str(place.skill_path), simulated=True)
+        permit(workspace.store, workspace.place, str(place.skill_path), simulated=True)
         back_up(place.store_path, file)
-        revoke(workspace, str(place.skill_path))
+        revoke(workspace.store, workspace.place, str(place.skill_path))
     monkeypatch.setenv("CLAUDECODE", "1")
     reported = cli("store", "restore", file, "--yes", store=place.store_path)
     assert (reported.returncode, "'store restore' is for a person" in reported.stderr) == (1, True)

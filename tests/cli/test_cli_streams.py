@@ -31,7 +31,7 @@ def place(make_place) -> Place:
     place = make_place(n_tasks=0)
     task = {"id": "fünf", "prompt": "Wie viel ist 2 + 3, und warum ist das so?", "judge": EXACT, "split": "val"}
     with Workspace(place.store_path) as workspace:
-        assert add_tasks(workspace, str(place.skill_path), [task]).added == 1
+        assert add_tasks(workspace.store, workspace.place, str(place.skill_path), [task]).added == 1
     return place
 
 
@@ -209,7 +209,7 @@ def test_tasks_are_added_from_standard_input(place: Place) -> None:
     )  # fmt: skip
     assert json.loads(done.stdout)["added"] == len(rows)
     with Workspace(place.store_path) as workspace:
-        tasks = workspace.store.tasks.list_tasks(workspace.skill(str(place.skill_path)).id)
+        tasks = workspace.store.tasks.list_tasks(workspace.place.skill(str(place.skill_path)).id)
     assert {row["prompt"] for row in rows} < {task.prompt for task in tasks}
 
 

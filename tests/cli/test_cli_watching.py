@@ -37,7 +37,7 @@ def rows(lines: list[str]) -> list[tuple[str, ...]]:
 
 def stored(place: Place) -> list[StepRecord]:
     with Workspace(place.store_path) as workspace:
-        [run] = workspace.store.runs.list_runs(workspace.skill("ledger-clerk").id)
+        [run] = workspace.store.runs.list_runs(workspace.place.skill("ledger-clerk").id)
         return workspace.store.runs.list_steps(run.id)
 
 

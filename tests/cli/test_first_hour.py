@@ -114,7 +114,7 @@ def test_a_prompt_with_what_is_expected_is_a_task(cli: Cli, place: Place, tmp_pa
     assert parsed(cli("tasks", "add", SKILL, tmp_path / name, "--json", store=place.store_path))["added"] == 1
     with Workspace(place.store_path) as workspace:
         [added] = [
-            task for task in workspace.store.tasks.list_tasks(workspace.skill(SKILL).id) if task.prompt == "Who?"
+            task for task in workspace.store.tasks.list_tasks(workspace.place.skill(SKILL).id) if task.prompt == "Who?"
         ]
     assert added.judge == judge_of({"kind": "exact", "expected": "Ada"})
     (tmp_path / name).write_text('{"prompt": "Who?", "expected": "Ada", "judge": {"kind": "exact", "expected": "Ada"}}')

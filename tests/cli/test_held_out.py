@@ -70,8 +70,8 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Trained:
             )
         tasks.append(replace(task, split=split))
     with Workspace(folder / "store.db") as workspace:
-        add_root(workspace, str(path.parent))
-        skill = workspace.skill(str(path))
+        add_root(workspace.store, str(path.parent))
+        skill = workspace.place.skill(str(path))
         workspace.store.tasks.add_tasks(skill.id, tasks, DEFAULT_SHARES)
     run = ["--store", str(folder / "store.db"), "replay", SKILL, *BACKENDS, "--epochs", "1", "--yes", "--json"]
     done = parsed(run_forked(run, folder))

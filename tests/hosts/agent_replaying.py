@@ -91,7 +91,7 @@ def workspace(folder: Path, spec: str) -> Iterator[Workspace]:
             }
             for n in range(N_TASKS)
         ]
-        add_tasks(made, str(skill.parent), rows)
+        add_tasks(made.store, made.place, str(skill.parent), rows)
         for role in ("target", "optimizer"):
             backend = made.models.backend(role)
             # A run's draws hang on its name and on its target's: with equal names all that is left is the answers.
@@ -102,8 +102,13 @@ def workspace(folder: Path, spec: str) -> Iterator[Workspace]:
 def replayed(folder: Path, spec: str) -> Replayed:
     """Return the outcome of the run in a folder, gone on with where it stopped."""
     with workspace(folder, spec) as made:
-        asked = (made, str(folder / "skills" / NAME), CONFIG)
-        return replay(made, furthest(made, new_run(*asked), allow_changed=False) or start_run(*asked))
+        asked = (made.store, made.models, made.place, str(folder / "skills" / NAME), CONFIG)
+        return replay(
+            made.store,
+            made.models,
+            made.place,
+            furthest(made.store, new_run(*asked), allow_changed=False) or start_run(*asked),
+        )
 
 
 def decided(result: Replayed) -> dict[str, object]:

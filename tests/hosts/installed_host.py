@@ -135,7 +135,7 @@ def setting_in(place: Path, variable: str) -> Setting:
     if not made.is_claude:
         made.config.write_text(f"# mine\n{CODEX_CONFIG}")
     with Workspace(made.place / "store.db") as workspace:
-        workspace.skill(str(made.skill))
+        workspace.place.skill(str(made.skill))
     return made
 
 

@@ -57,7 +57,7 @@ def prepare(place: Path) -> Path:
     (folder / "SKILL.md").write_text("---\nname: ledger\ndescription: Work out amounts.\n---\n\nRead first.\n")
     (folder / "references" / "NOTES.md").write_text("Notes.\n")
     with Workspace(place / "store.db", project=place) as workspace:
-        workspace.skill(str(folder))
+        workspace.place.skill(str(folder))
     return place / "store.db"
 
 

@@ -12,10 +12,9 @@ from scripted_model import Json, ToolCall, Turn
 
 from skillopt_mcp.actions.candidates import propose_edits
 from skillopt_mcp.actions.promotion_tests import evaluate_candidate
-from skillopt_mcp.actions.promotions.consent import NeedsPerson, add_root, agree
+from skillopt_mcp.actions.promotions.consent import Consent, NeedsPerson, add_root, agree
 from skillopt_mcp.actions.promotions.promoting import check_promotion
 from skillopt_mcp.backends.world import TOPICS, make_skill, make_tasks
-from skillopt_mcp.core.candidates import Consent
 from skillopt_mcp.tasks.splits import DEFAULT_SHARES
 from skillopt_mcp.workspace.workspace import Workspace
 
@@ -35,16 +34,18 @@ def prepare(place: Path, *, approved: bool) -> str:
     folder.mkdir(parents=True)
     (folder / "SKILL.md").write_bytes(make_skill(SEED).main)
     with Workspace(place / "store.db", target=f"simulated:honest,seed={SEED}", project=place) as workspace:
-        add_root(workspace, str(folder.parent))
-        tracked = workspace.skill(str(folder))
+        add_root(workspace.store, str(folder.parent))
+        tracked = workspace.place.skill(str(folder))
         workspace.store.tasks.add_tasks(tracked.id, make_tasks(90, SEED), DEFAULT_SHARES, login="a person")
-        candidate_id = propose_edits(workspace, str(folder), [{"op": "append", "content": LESSONS}]).candidate_id
+        candidate_id = propose_edits(
+            workspace.store, workspace.place, str(folder), [{"op": "append", "content": LESSONS}]
+        ).candidate_id
         assert candidate_id
-        assert evaluate_candidate(workspace, candidate_id).accepted
-        standing = check_promotion(workspace, candidate_id, Consent.APPROVED)
+        assert evaluate_candidate(workspace.store, workspace.models, workspace.place, candidate_id).accepted
+        standing = check_promotion(workspace.store, workspace.place, candidate_id, Consent.APPROVED)
         assert isinstance(standing, NeedsPerson)
         if approved:
-            agree(workspace, standing.approval)
+            agree(workspace.store, workspace.place, standing.approval)
     return candidate_id
 
 

@@ -55,7 +55,7 @@ def test_a_session_begins_with_what_was_promoted_while_the_person_was_away(setti
 def test_the_installed_server_trains_by_the_host_that_started_it_with_the_persons_model(setting: Setting) -> None:
     with Workspace(setting.place / "store.db") as workspace:
         task = {"prompt": "Sum 20 and 22.", "judge": {"kind": "exact", "expected": "42"}, "split": "train"}
-        add_tasks(workspace, str(setting.skill), [task])
+        add_tasks(workspace.store, workspace.place, str(setting.skill), [task])
     if setting.is_claude:
         setting.hooks.write_text('{"model": "claude-haiku-4-5"}')
 

@@ -51,7 +51,7 @@ def proposal(place: Place, host: Workspace) -> Proposed:
     """Return a proposal with one question in the hands of a host."""
     for n in range(6):
         recording = Recording(task=f"{n}: book it (needs: currency)", answer="1", hard=False, reason="wrong")
-        record_trajectory(host, str(place.skill), recording)
+        record_trajectory(host.store, host.place, str(place.skill), recording)
     standing = begun_proposal(host, str(place.skill))
     assert (standing.status, len(standing.work)) == ("work", 1)
     return standing

@@ -11,6 +11,7 @@ from skillopt_mcp.actions.promotion_tests import evaluate_candidate
 from skillopt_mcp.actions.proposals import propose_from_evidence
 from skillopt_mcp.actions.submitting import submit_work
 from skillopt_mcp.core.results import Proposed, Submitted
+from skillopt_mcp.workspace.jobs import Wait
 from skillopt_mcp.workspace.workspace import Workspace
 
 
@@ -36,18 +37,21 @@ def server(place: Place, clock: Clock, work: Path) -> Workspace:
 
 def begun(host: Workspace, candidate_id: str) -> Submitted:
     """Return the first work on a candidate's test, under the id of the test; the estimate comes first."""
-    standing = evaluate_candidate(host, candidate_id)
+    standing = evaluate_candidate(host.store, host.models, host.place, candidate_id, Wait(host.jobs))
     assert (standing.status, standing.work) == ("work", [])
-    first, made = submit_work(host, [], standing.job_id), host.store.candidates.get_candidate(candidate_id)
+    first, made = (
+        submit_work(host.store, host.models, host.place, [], standing.job_id, Wait(host.jobs)),
+        host.store.candidates.get_candidate(candidate_id),
+    )
     newest, *_ = host.store.tests.list_of(made.skill_id, made.base_version, made.version_id)
     return first.model_copy(update={"job_id": newest.id})
 
 
 def begun_proposal(host: Workspace, skill: str, rollouts: int = 0) -> Proposed:
     """Return a proposal with its first work; the estimate comes first."""
-    standing = propose_from_evidence(host, skill, rollouts)
+    standing = propose_from_evidence(host.store, host.models, host.place, skill, rollouts, Wait(host.jobs))
     assert (standing.status, standing.work) == ("work", [])
-    first = submit_work(host, [], standing.job_id)
+    first = submit_work(host.store, host.models, host.place, [], standing.job_id, Wait(host.jobs))
     return standing.model_copy(update={"work": first.work, "next_step": first.next_step})
 
 
@@ -57,5 +61,11 @@ def driven(host: Workspace, agent: Agent, standing: Submitted) -> Submitted:
         assert standing.work
         for item in standing.work:
             agent.do(item.folder)
-        standing = submit_work(host, [{"work_id": item.work_id} for item in standing.work])
+        standing = submit_work(
+            host.store,
+            host.models,
+            host.place,
+            [{"work_id": item.work_id} for item in standing.work],
+            wait=Wait(host.jobs),
+        )
     return standing

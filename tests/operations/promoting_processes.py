@@ -7,8 +7,8 @@ import os
 import sys
 from pathlib import Path
 
+from skillopt_mcp.actions.promotions.consent import Consent
 from skillopt_mcp.actions.promotions.promoting import promote_skill
-from skillopt_mcp.core.candidates import Consent
 from skillopt_mcp.core.errors import Busy
 from skillopt_mcp.workspace.workspace import Workspace
 
@@ -29,7 +29,9 @@ def race(store_path: Path, project: Path, *candidate_ids: str) -> dict[str, list
             os.read(start, 1)  # the end of the pipe lets all go at once
             with Workspace(store_path, project=project) as workspace:
                 try:
-                    status: str = promote_skill(workspace, candidate_ids[n % 2], Consent.PERSON_SIMULATED).status
+                    status: str = promote_skill(
+                        workspace.store, workspace.place, candidate_ids[n % 2], Consent.PERSON_SIMULATED
+                    ).status
                 except Busy:
                     status = "busy"
             os.write(reported, f"{status}\n".encode())

@@ -44,7 +44,7 @@ def empty(place: Place) -> Workspace:
 
 def test_a_task_keeps_all_it_was_given(place: Place, empty: Workspace) -> None:
     given = row("p \ud800", id="mine", split="test", group="g", tags=["a"], files={"x/y.txt": "text"})
-    add_tasks(empty, str(place.skill), [given])
+    add_tasks(empty.store, empty.place, str(place.skill), [given])
     (task,) = empty.store.tasks.list_tasks(1)
     assert (task.prompt, task.name, task.split, task.group) == ("p \ufffd", "mine", "test", "g")
     assert task.tags == ("a",)
@@ -53,7 +53,9 @@ def test_a_task_keeps_all_it_was_given(place: Place, empty: Workspace) -> None:
 
 def test_tasks_of_a_group_join_one_split_and_keep_their_group(place: Place, empty: Workspace) -> None:
     skill = str(place.skill)
-    first = add_tasks(empty, skill, [*tasks(8), row("a", group="g", split="train"), row("b", group="g")])
+    first = add_tasks(
+        empty.store, empty.place, skill, [*tasks(8), row("a", group="g", split="train"), row("b", group="g")]
+    )
     assert first.n_rejected == 0
     rows = [
         row("c", group="g"),
@@ -65,7 +67,7 @@ def test_tasks_of_a_group_join_one_split_and_keep_their_group(place: Place, empt
         row("i", group=7),
         row("j", group="g" * 129),
     ]
-    again = add_tasks(empty, skill, rows)
+    again = add_tasks(empty.store, empty.place, skill, rows)
     assert (again.added, again.duplicates) == (3, 1)
     assert [(each.index, each.reason) for each in again.rejected] == [
         (1, 'split must be train, where the group "g" is, got test'),
@@ -105,15 +107,15 @@ def test_a_bad_row_is_rejected_and_a_check_says_so_before(place: Place, has_stor
     old = [row("Known?", id="known", split="train"), row("Wrong?", id="wrong", split="test")]
     workspace, bad, others = place.open(), BAD, tasks(3)
     if has_store:
-        add_tasks(workspace, str(place.skill), old)
-        remove_tasks(workspace, str(place.skill), ["wrong"])
+        add_tasks(workspace.store, workspace.place, str(place.skill), old)
+        remove_tasks(workspace.store, workspace.place, str(place.skill), ["wrong"])
     else:
         bad = BAD[: next(n for n, (each, _) in enumerate(BAD) if "Known?" in str(each))]
         workspace = place.open(store="none.db")
     path = write(place, [*(each for each, _ in bad), *others])
-    checked = check_file(workspace, str(place.skill), path)
-    assert workspace.store_path.exists() == has_store
-    added = add_tasks(workspace, str(place.skill), file=str(path))
+    checked = check_file(workspace.store, workspace.place, str(place.skill), path)
+    assert workspace.store.path.exists() == has_store
+    added = add_tasks(workspace.store, workspace.place, str(place.skill), file=str(path))
     assert (added.added, [each.index for each in added.rejected]) == (3, list(range(len(bad))))
     for (_, reason), rejected, problem in zip(bad, added.rejected, checked.problems, strict=True):
         assert reason in rejected.reason
@@ -133,14 +135,14 @@ def test_what_weakens_tasks_is_noted_when_they_are_added_and_found_by_a_check(pl
         "leak": ["leak"], "passes_empty": ["slack"], "unknown_environment": ["nowhere"], "passes_parrot": ["parrot"],
         "shape_only": ["form"],
     }  # fmt: skip
-    before = check_file(empty, str(place.skill), write(place, rows))
-    added = add_tasks(empty, str(place.skill), rows)
+    before = check_file(empty.store, empty.place, str(place.skill), write(place, rows))
+    added = add_tasks(empty.store, empty.place, str(place.skill), rows)
     assert added.added == 6
     assert {code: ids for code, ids in coded(added.notes).items() if code in weak} == weak
-    stored = check_stored(empty, str(place.skill))
+    stored = check_stored(empty.store, empty.place, str(place.skill))
     assert {(each.id, each.reason) for each in before.problems} == {(each.id, each.reason) for each in stored.problems}
     assert {name for name, *_ in weak.values()} <= {each.task for each in stored.problems}
-    again = check_file(empty, str(place.skill), write(place, rows))
+    again = check_file(empty.store, empty.place, str(place.skill), write(place, rows))
     assert coded(again.notes) == {"duplicates": [], **coded(stored.notes)}
     assert again.problems == before.problems
 
@@ -151,17 +153,19 @@ LONG = "Sum the invoice lines of the supplier for March and state the total in e
 def test_nearly_the_same_prompt_with_another_answer_is_a_note(place: Place, empty: Workspace) -> None:
     april = row(LONG.replace("March", "April"), id="april", split="test", judge={"kind": "exact", "expected": "8"})
     rows = [row(LONG, id="march", split="train"), april]
-    found = check_file(empty, str(place.skill), write(place, rows))
+    found = check_file(empty.store, empty.place, str(place.skill), write(place, rows))
     assert (found.problems, coded(found.notes)["alike"]) == ([], ["april"])
-    assert coded(add_tasks(empty, str(place.skill), rows).notes) == {"alike": ["april"]}
-    found = check_file(empty, str(place.skill), write(place, [row(f"{LONG}, please.", id="again", split="val")]))
+    assert coded(add_tasks(empty.store, empty.place, str(place.skill), rows).notes) == {"alike": ["april"]}
+    found = check_file(
+        empty.store, empty.place, str(place.skill), write(place, [row(f"{LONG}, please.", id="again", split="val")])
+    )
     assert [(each.task, each.id) for each in found.problems] == [("1", "again")]
 
 
 def test_thousands_of_rows_are_left_to_the_check_and_found_again_in_no_time(place: Place, empty: Workspace) -> None:
     rows = [row(f"What is {n} and {n * 7}?", split="train") for n in range(2_001)]
-    assert coded(add_tasks(empty, str(place.skill), rows).notes) == {"unchecked": []}
-    found = check_file(empty, str(place.skill), write(place, rows))
+    assert coded(add_tasks(empty.store, empty.place, str(place.skill), rows).notes) == {"unchecked": []}
+    found = check_file(empty.store, empty.place, str(place.skill), write(place, rows))
     assert [note.numbers["n"] for note in found.notes if note.code == "duplicates"] == [2_001]
 
 
@@ -170,12 +174,12 @@ def test_a_check_tracks_nothing_and_makes_no_store(place: Place, empty: Workspac
     path = write(place, [row("Fine?")])
     shutil.copytree(place.skill, Path.home() / ".claude" / "skills" / "ledger-clerk")
     for skill in (str(place.skill), "ledger-clerk"):
-        assert check_file(bare, skill, path).problems == []
+        assert check_file(bare.store, bare.place, skill, path).problems == []
     for skill, error in ((str(place.folder / "missing"), BadSkill), ("other", NotFound)):
         with pytest.raises(error):
-            check_file(bare, skill, path)
-    assert not bare.store_path.exists()
-    assert check_file(empty, str(place.skill), path).problems == []
+            check_file(bare.store, bare.place, skill, path)
+    assert not bare.store.path.exists()
+    assert check_file(empty.store, empty.place, str(place.skill), path).problems == []
     assert empty.store.skills.list_skills() == []
 
 
@@ -194,7 +198,7 @@ def test_a_check_tracks_nothing_and_makes_no_store(place: Place, empty: Workspac
 def test_a_file_is_a_list_or_lines(place: Place, empty: Workspace, content: bytes) -> None:
     path = place.folder / "tasks.json"
     path.write_bytes(content)
-    assert add_tasks(empty, str(place.skill), file=str(path)).added == 2
+    assert add_tasks(empty.store, empty.place, str(place.skill), file=str(path)).added == 2
 
 
 @pytest.mark.parametrize(
@@ -214,8 +218,8 @@ def test_a_file_that_cannot_be_used_is_named_and_nothing_is_added(
 ) -> None:
     path = place.folder / "tasks.jsonl"
     path.write_bytes(content)
-    for use in (lambda: add_tasks(empty, str(place.skill), file=str(path)),
-                lambda: check_file(empty, str(place.skill), path)):  # fmt: skip
+    for use in (lambda: add_tasks(empty.store, empty.place, str(place.skill), file=str(path)),
+                lambda: check_file(empty.store, empty.place, str(place.skill), path)):  # fmt: skip
         with pytest.raises(BadInput) as error:
             use()
         assert message in str(error.value)
@@ -231,5 +235,5 @@ def test_a_row_that_contradicts_its_folder_of_splits_stops_all(place: Place, emp
         (folder / f"{each}.json").write_text(json.dumps([{"question": f"{each}?", "answers": ["so"]}]))
     (folder / "train.json").write_text(json.dumps([5, {"question": "train!", "answers": ["so"], "split": split}]))
     with pytest.raises(BadInput, match=rf'row 2 in train has the split "{split}".*nothing was added'):
-        add_data_set(empty, str(place.skill), folder, split_plan("split_dir", None, None))
+        add_data_set(empty.store, empty.place, str(place.skill), folder, split_plan("split_dir", None, None))
     assert empty.store.skills.list_skills() == []

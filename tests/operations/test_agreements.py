@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 from workshop import LESSONS, PLACEBO, Place, as_if_real, use
 
 from skillopt_mcp.actions.promotions import promoting
-from skillopt_mcp.actions.promotions.consent import NeedsPerson, Ready, agree, permit, revoke
+from skillopt_mcp.actions.promotions.consent import Consent, NeedsPerson, Ready, agree, permit, revoke
 from skillopt_mcp.actions.promotions.promoting import check_promotion, promote_skill, rollback_skill
 from skillopt_mcp.actions.promotions.review import question_of_promotion
 from skillopt_mcp.admin.verify import verify_store
-from skillopt_mcp.core.candidates import AgreedBy, Consent, Promotion, PromotionKind, rolled_back
+from skillopt_mcp.core.candidates import AgreedBy, Promotion, PromotionKind, rolled_back
 from skillopt_mcp.reports.history import history
 from skillopt_mcp.workspace.workspace import Workspace
 
@@ -30,16 +30,16 @@ def candidate(place: Place, workspace: Workspace) -> str:
 
 
 def approve(workspace: Workspace, candidate: str) -> None:
-    standing = check_promotion(workspace, candidate, Consent.APPROVED)
+    standing = check_promotion(workspace.store, workspace.place, candidate, Consent.APPROVED)
     assert isinstance(standing, NeedsPerson)
-    agree(workspace, standing.approval)
+    agree(workspace.store, workspace.place, standing.approval)
 
 
 def held_back(workspace: Workspace, candidate: str, consent: Consent) -> Callable[[], str]:
     """Return how a promotion goes on that was checked, and then held by the scheduler before it wrote."""
-    ready = check_promotion(workspace, candidate, consent)
+    ready = check_promotion(workspace.store, workspace.place, candidate, consent)
     assert isinstance(ready, Ready)
-    return lambda: promoting._write(workspace, ready).status
+    return lambda: promoting._write(workspace.store, workspace.place, ready).status
 
 
 def test_an_approval_serves_one_change_though_two_calls_saw_it(
@@ -50,8 +50,10 @@ def test_an_approval_serves_one_change_though_two_calls_saw_it(
     other = place.open()
     use(other, as_if_real())
     go_on = held_back(other, candidate, Consent.APPROVED)
-    assert promote_skill(workspace, candidate, Consent.APPROVED).status == "promoted"
-    assert rollback_skill(workspace, "ledger-clerk", None, Consent.PERSON).status == "rolled_back"
+    assert promote_skill(workspace.store, workspace.place, candidate, Consent.APPROVED).status == "promoted"
+    assert (
+        rollback_skill(workspace.store, workspace.place, "ledger-clerk", None, Consent.PERSON).status == "rolled_back"
+    )
     assert go_on() == "needs_approval"
     assert place.main.read_bytes() == before
 
@@ -60,20 +62,20 @@ def test_an_approval_serves_one_change_though_two_calls_saw_it(
 def test_a_permission_that_is_taken_back_meanwhile_covers_nothing(
     place: Place, workspace: Workspace, candidate: str, monkeypatch: pytest.MonkeyPatch, late: bool
 ) -> None:
-    permit(workspace, "ledger-clerk", simulated=False)
+    permit(workspace.store, workspace.place, "ledger-clerk", simulated=False)
     go_on = held_back(workspace, candidate, Consent.STANDING)
     begin = workspace.store.promotions.begin
 
     def revoked_first(*arguments: object) -> Promotion | None:
-        revoke(workspace, "ledger-clerk")
+        revoke(workspace.store, workspace.place, "ledger-clerk")
         return begin(*arguments)  # type: ignore[arg-type]
 
     if late:
         monkeypatch.setattr(workspace.store.promotions, "begin", revoked_first)
     else:
-        revoke(workspace, "ledger-clerk")
+        revoke(workspace.store, workspace.place, "ledger-clerk")
     assert go_on() == "needs_approval"
-    assert history(workspace, "ledger-clerk").rows == []
+    assert history(workspace.store, workspace.place, "ledger-clerk").rows == []
 
 
 def test_an_approval_that_was_shown_with_a_secret_serves_who_does_not_know_it(
@@ -83,11 +85,11 @@ def test_an_approval_that_was_shown_with_a_secret_serves_who_does_not_know_it(
     candidate = place.accepted(workspace, f"{LESSONS}\n- Log in with {SECRET}.")
     monkeypatch.setenv("DB_PASSWORD", SECRET)
     terminal = place.open()
-    shown = check_promotion(terminal, candidate, Consent.APPROVED)
+    shown = check_promotion(terminal.store, terminal.place, candidate, Consent.APPROVED)
     assert isinstance(shown, NeedsPerson)
     assert (shown.answer.status, len(shown.approval.findings)) == ("held", 1)
     approve(terminal, candidate)
-    assert promote_skill(workspace, candidate, Consent.APPROVED).status == "promoted"
+    assert promote_skill(workspace.store, workspace.place, candidate, Consent.APPROVED).status == "promoted"
 
 
 def test_an_approval_that_was_given_without_a_finding_covers_none(
@@ -97,39 +99,50 @@ def test_an_approval_that_was_given_without_a_finding_covers_none(
     candidate = place.accepted(workspace, f"{LESSONS}\n- Log in with {SECRET}.")
     approve(workspace, candidate)
     monkeypatch.setenv("DB_PASSWORD", SECRET)
-    assert promote_skill(place.open(), candidate, Consent.APPROVED).status == "held"
+    opened = place.open()
+    assert promote_skill(opened.store, opened.place, candidate, Consent.APPROVED).status == "held"
 
 
 def test_an_approval_from_before_a_rollback_does_not_outlive_it(
     place: Place, workspace: Workspace, candidate: str
 ) -> None:
     approve(workspace, candidate)
-    approve_again = check_promotion(place.open(), candidate, Consent.APPROVED)
+    opened = place.open()
+    approve_again = check_promotion(opened.store, opened.place, candidate, Consent.APPROVED)
     assert isinstance(approve_again, Ready), "the first approval stands"
-    agree(workspace, approve_again.change.approval)
+    agree(workspace.store, workspace.place, approve_again.change.approval)
     other = place.accepted(workspace, f"{LESSONS}\n{PLACEBO}")
     approve(workspace, other)
-    assert promote_skill(workspace, candidate, Consent.APPROVED).status == "promoted"
-    assert rollback_skill(workspace, "ledger-clerk", None, Consent.PERSON).status == "rolled_back"
-    assert promote_skill(workspace, candidate, Consent.APPROVED).reason == ROLLED_BACK
-    assert promote_skill(workspace, other, Consent.APPROVED).status == "promoted", "no person rolled that one back"
+    assert promote_skill(workspace.store, workspace.place, candidate, Consent.APPROVED).status == "promoted"
+    assert (
+        rollback_skill(workspace.store, workspace.place, "ledger-clerk", None, Consent.PERSON).status == "rolled_back"
+    )
+    assert promote_skill(workspace.store, workspace.place, candidate, Consent.APPROVED).reason == ROLLED_BACK
+    assert promote_skill(workspace.store, workspace.place, other, Consent.APPROVED).status == "promoted", (
+        "no person rolled that one back"
+    )
     assert verify_store(place.store_path).problems == []
 
 
 def test_a_new_approval_or_a_person_puts_back_what_was_rolled_back(
     place: Place, workspace: Workspace, candidate: str
 ) -> None:
-    permit(workspace, "ledger-clerk", simulated=False)
+    permit(workspace.store, workspace.place, "ledger-clerk", simulated=False)
     for _ in range(2):
-        assert promote_skill(workspace, candidate, Consent.PERSON).status == "promoted"
-        assert rollback_skill(workspace, "ledger-clerk", None, Consent.PERSON).status == "rolled_back"
-    asked = question_of_promotion(workspace, candidate, Consent.STANDING)
+        assert promote_skill(workspace.store, workspace.place, candidate, Consent.PERSON).status == "promoted"
+        assert (
+            rollback_skill(workspace.store, workspace.place, "ledger-clerk", None, Consent.PERSON).status
+            == "rolled_back"
+        )
+    asked = question_of_promotion(workspace.store, workspace.place, candidate, Consent.STANDING)
     assert asked is not None
-    agree(workspace, asked.approval)
-    assert promote_skill(workspace, candidate, Consent.STANDING).status == "promoted"
+    agree(workspace.store, workspace.place, asked.approval)
+    assert promote_skill(workspace.store, workspace.place, candidate, Consent.STANDING).status == "promoted"
     # What is live again because a person said so may be undone and put back by a tool, as before.
-    assert rollback_skill(workspace, "ledger-clerk", None, Consent.STANDING).status == "rolled_back"
-    assert promote_skill(workspace, candidate, Consent.STANDING).status == "promoted"
+    assert (
+        rollback_skill(workspace.store, workspace.place, "ledger-clerk", None, Consent.STANDING).status == "rolled_back"
+    )
+    assert promote_skill(workspace.store, workspace.place, candidate, Consent.STANDING).status == "promoted"
 
 
 def changes(*rows: tuple[PromotionKind, str, str, AgreedBy]) -> list[Promotion]:

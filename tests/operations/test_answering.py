@@ -47,9 +47,9 @@ def stopped(workspace: Workspace) -> Run:
         if progress.stage == "step":
             raise KeyboardInterrupt
 
-    run = start_run(workspace, "ledger-clerk", CONFIG)
+    run = start_run(workspace.store, workspace.models, workspace.place, "ledger-clerk", CONFIG)
     with pytest.raises(KeyboardInterrupt):
-        replay(workspace, run, interrupt)
+        replay(workspace.store, workspace.models, workspace.place, run, interrupt)
     assert len(workspace.store.runs.list_steps(run.id)) == 1
     return workspace.store.runs.get_run(run.id)
 
@@ -60,10 +60,10 @@ def test_a_run_does_not_go_on_with_another_state_of_its_model(workspace: Workspa
     with pytest.raises(
         Refused, match=f"the target was '{BEFORE}' and is '{BEFORE},version=2' now: start a new run, or"
     ):
-        replay(workspace, run)
+        replay(workspace.store, workspace.models, workspace.place, run)
     new = go_on_or_start(workspace, "ledger-clerk", CONFIG)
     assert new.id != run.id
-    found = left_changed(workspace, new)
+    found = left_changed(workspace.store, new)
     assert found
     assert (found[0].id, [str(each) for each in found[1]]) == (
         run.id,
@@ -77,12 +77,12 @@ def test_a_run_that_may_go_on_with_another_model_measures_again_and_says_so(work
     run, store, updated = stopped(workspace), workspace.store, Updated()
     [step] = store.runs.list_steps(run.id)
     use(workspace, updated)
-    result = replay(workspace, run, allow_changed=True)
+    result = replay(workspace.store, workspace.models, workspace.place, run, allow_changed=True)
 
     change = f"after step 1, the target changed from '{BEFORE}' to '{BEFORE},version=2'"
     assert result.changes == describe_changes(store.runs.get_run(run.id)) == [change]
-    assert [row.changes for row in list_runs(workspace).runs] == [[change]]
-    assert f"\nchanged during the run: {change}\n" in look_up(workspace, run.id).text
+    assert [row.changes for row in list_runs(workspace.store, workspace.place).runs] == [[change]]
+    assert f"\nchanged during the run: {change}\n" in look_up(workspace.store, workspace.place, run.id).text
     current = store.skills.get_files(run.skill_id, step.current_version)
     measured = [call for call in updated.heard if call.draw.startswith(f"{run.id}/val")][:30]
     assert {call.request.files for call in measured} == {current}  # type: ignore[union-attr]
@@ -91,33 +91,33 @@ def test_a_run_that_may_go_on_with_another_model_measures_again_and_says_so(work
 
 def test_who_comes_and_goes_without_a_finished_step_is_no_change(workspace: Workspace) -> None:
     run, store, original = stopped(workspace), workspace.store, workspace.models.backend("target")
-    workspace.caps = Caps(calls=store.budgets.get_spent(run.id).calls)
+    workspace.models.caps = Caps(calls=store.budgets.get_spent(run.id).calls)
     for version in (2, 3):
         updated = Updated()
         updated.fingerprint = f"{BEFORE},version={version}"
         use(workspace, updated)
         with pytest.raises(CapReached):
-            replay(workspace, run, allow_changed=True)
+            replay(workspace.store, workspace.models, workspace.place, run, allow_changed=True)
         assert updated.heard == []
     assert len(describe_changes(store.runs.get_run(run.id))) == 1, "only the last of the two that did nothing is listed"
     with pytest.raises(CapReached):
-        replay(workspace, run)
+        replay(workspace.store, workspace.models, workspace.place, run)
     use(workspace, original)
-    workspace.caps = Caps(calls=10_000)
-    new = new_run(workspace, "ledger-clerk", CONFIG)
-    assert left_changed(workspace, new) is None
-    assert furthest(workspace, new, allow_changed=False) == store.runs.get_run(run.id)
-    assert replay(workspace, run).changes == []
+    workspace.models.caps = Caps(calls=10_000)
+    new = new_run(workspace.store, workspace.models, workspace.place, "ledger-clerk", CONFIG)
+    assert left_changed(workspace.store, new) is None
+    assert furthest(workspace.store, new, allow_changed=False) == store.runs.get_run(run.id)
+    assert replay(workspace.store, workspace.models, workspace.place, run).changes == []
     assert len(store.runs.get_run(run.id).answering) == 1
 
 
 def test_a_run_is_found_by_its_id_too(workspace: Workspace) -> None:
     run = stopped(workspace)
-    start_run(workspace, "ledger-clerk", CONFIG)
-    assert unfinished_run(workspace, run.id).id == run.id
-    replay(workspace, run)
+    start_run(workspace.store, workspace.models, workspace.place, "ledger-clerk", CONFIG)
+    assert unfinished_run(workspace.store, workspace.place, run.id).id == run.id
+    replay(workspace.store, workspace.models, workspace.place, run)
     with pytest.raises(NotFound, match=f"run '{run.id}' has finished"):
-        unfinished_run(workspace, run.id)
+        unfinished_run(workspace.store, workspace.place, run.id)
 
 
 class Attempted:

@@ -5,12 +5,12 @@ from zlib import crc32
 import pytest
 from workshop import PLACEBO, SEED, Place, solving, use
 
+from skillopt_mcp.actions.promotions.consent import Consent
 from skillopt_mcp.actions.promotions.promoting import promote_skill, rollback_skill
 from skillopt_mcp.actions.promotions.review import DIALOG_ROWS, FIRST_ROWS, question_of_promotion, question_of_rollback
 from skillopt_mcp.backends.scripted import Scripted
 from skillopt_mcp.backends.world import make_skill
 from skillopt_mcp.core.calls import Call, Rollout
-from skillopt_mcp.core.candidates import Consent
 from skillopt_mcp.workspace.workspace import Workspace
 
 LAST = make_skill(SEED).main.decode().splitlines()[-1]
@@ -32,8 +32,8 @@ def accepted(place: Place, workspace: Workspace, content: str, tenths: tuple[int
 def rows_to_undo(place: Place, workspace: Workspace, content: str, **edit: str) -> list[str]:
     """Return the rows of the question whether to undo an edit, none when it is not to be asked."""
     candidate = accepted(place, workspace, content, **edit)
-    assert promote_skill(workspace, candidate, Consent.PERSON).status == "promoted"
-    asked = question_of_rollback(workspace, "ledger-clerk", None, Consent.APPROVED)
+    assert promote_skill(workspace.store, workspace.place, candidate, Consent.PERSON).status == "promoted"
+    asked = question_of_rollback(workspace.store, workspace.place, "ledger-clerk", None, Consent.APPROVED)
     return asked.text.split("\n") if asked else []
 
 
@@ -45,7 +45,7 @@ def test_the_changed_lines_stand_in_the_first_rows_where_these_hold_them(place: 
 
 def test_one_changed_line_stands_under_the_verdict_on_it(place: Place, workspace: Workspace) -> None:
     candidate = accepted(place, workspace, "- Keep the page.", op="insert_after", target=LAST)
-    asked = question_of_promotion(workspace, candidate, Consent.APPROVED)
+    asked = question_of_promotion(workspace.store, workspace.place, candidate, Consent.APPROVED)
     assert asked
     rows = asked.text.split("\n")
     assert rows[1].startswith("Verdict: BETTER. ")
@@ -56,7 +56,7 @@ def test_one_changed_line_stands_under_the_verdict_on_it(place: Place, workspace
 def test_the_change_and_what_the_gate_said_follow_in_full(place: Place, workspace: Workspace) -> None:
     use(workspace, solving(lambda call: PLACEBO in call.request.files.text, "scripted"))  # type: ignore[union-attr]
     candidate = place.accepted(workspace, PLACEBO)
-    asked = question_of_promotion(workspace, candidate, Consent.APPROVED)
+    asked = question_of_promotion(workspace.store, workspace.place, candidate, Consent.APPROVED)
     assert asked
     rows = asked.text.split("\n")
     assert rows[FIRST_ROWS : FIRST_ROWS + 2] == ["", "--- a/ledger-clerk/SKILL.md"]
@@ -77,8 +77,8 @@ def test_the_very_change_that_a_person_rolled_back_says_so_in_the_first_rows(
     place: Place, workspace: Workspace
 ) -> None:
     undone = accepted(place, workspace, "- Keep the page.")
-    promote_skill(workspace, undone, Consent.PERSON)
-    rollback_skill(workspace, "ledger-clerk", None, Consent.PERSON)
-    asked = question_of_promotion(workspace, undone, Consent.APPROVED)
+    promote_skill(workspace.store, workspace.place, undone, Consent.PERSON)
+    rollback_skill(workspace.store, workspace.place, "ledger-clerk", None, Consent.PERSON)
+    asked = question_of_promotion(workspace.store, workspace.place, undone, Consent.APPROVED)
     assert asked
     assert asked.text.split("\n")[FIRST_ROWS - 1].startswith("MIND: a person rolled this back")

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from workshop import EVEN, LESSONS, SEED, Place, right_when_taught, use
 
 from skillopt_mcp.actions.promotion_tests import candidate_of_files, evaluate_candidate
+from skillopt_mcp.actions.promotions.consent import Consent
 from skillopt_mcp.actions.promotions.promoting import promote_skill
 from skillopt_mcp.actions.runs import replay, start_run
 from skillopt_mcp.admin.verify import verify_store
@@ -17,12 +19,12 @@ from skillopt_mcp.backends.scripted import Scripted
 from skillopt_mcp.backends.world import make_tasks
 from skillopt_mcp.backends.wrappers import HostMade
 from skillopt_mcp.core.calls import Arrival, Call, Message, Reply, Rollout
-from skillopt_mcp.core.candidates import Consent
 from skillopt_mcp.core.errors import NotLoaded, Refused
 from skillopt_mcp.core.skills import SkillFile
 from skillopt_mcp.gates.verdicts import caveats
 from skillopt_mcp.reports.inspecting import look_up
 from skillopt_mcp.training.config import Config
+from skillopt_mcp.workspace.skill_folders import read_skill
 from skillopt_mcp.workspace.workspace import Workspace
 
 
@@ -49,18 +51,18 @@ def test_a_test_in_which_nobody_opened_the_skill_compares_nothing_and_uses_nothi
 ) -> None:
     use(fresh, opening("not opened", name=name))
     candidate_id = place.propose(fresh)
-    found = evaluate_candidate(fresh, candidate_id)
+    found = evaluate_candidate(fresh.store, fresh.models, fresh.place, candidate_id)
     assert found.test
     assert (found.test.verdict, found.accepted, found.test.test_in_release) == ("not_tested", False, 1)
     assert found.attempts_done == 80, "the first block alone was made"
     assert [note.code for note in found.notes] == ["never_opened"]
     assert found.next_step
     assert "description" in found.next_step.why
-    assert promote_skill(fresh, candidate_id, Consent.PERSON).status == "refused"
-    assert "NOT TESTED" in look_up(fresh, found.test.test_id, 4000).text
-    assert verify_store(fresh.store_path).problems == []
+    assert promote_skill(fresh.store, fresh.place, candidate_id, Consent.PERSON).status == "refused"
+    assert "NOT TESTED" in look_up(fresh.store, fresh.place, found.test.test_id, 4000).text
+    assert verify_store(fresh.store.path).problems == []
     use(fresh, opening("opened", "not opened", name))
-    again = evaluate_candidate(fresh, candidate_id, again=True).test
+    again = evaluate_candidate(fresh.store, fresh.models, fresh.place, candidate_id, again=True).test
     assert again
     assert (again.verdict, again.test_in_release) == ("better", 1), "it has the whole share of the error rate"
 
@@ -68,7 +70,7 @@ def test_a_test_in_which_nobody_opened_the_skill_compares_nothing_and_uses_nothi
 @pytest.mark.parametrize("base", ["opened", "not opened"])
 def test_a_verdict_says_how_often_the_skill_was_opened(place: Place, fresh: Workspace, base: str) -> None:
     use(fresh, opening("opened", base))
-    found = evaluate_candidate(fresh, place.propose(fresh)).test
+    found = evaluate_candidate(fresh.store, fresh.models, fresh.place, place.propose(fresh)).test
     assert found
     assert found.verdict == "better"
     assert found.opened
@@ -76,19 +78,19 @@ def test_a_verdict_says_how_often_the_skill_was_opened(place: Place, fresh: Work
     assert found.opened.model_dump() == {"before": n * (base == "opened"), "before_of": n, "after": n, "after_of": n}
     said = f"opened in {n * (base == 'opened')} of {n} attempts with the old text, {n} of {n} with the new one"
     assert said in caveats(found)[0]
-    assert said in look_up(fresh, found.test_id, 4000).text
+    assert said in look_up(fresh.store, fresh.place, found.test_id, 4000).text
 
 
 def test_targets_that_cannot_open_a_skill_and_edits_of_the_description_are_tested_all_the_same(
     place: Place, fresh: Workspace
 ) -> None:
     use(fresh, Scripted(right_when_taught, name="mine"))
-    plain = evaluate_candidate(fresh, place.propose(fresh)).test
+    plain = evaluate_candidate(fresh.store, fresh.models, fresh.place, place.propose(fresh)).test
     assert plain
     assert (plain.verdict, plain.opened, plain.pasted) == ("better", None, False)
     use(fresh, opening("not opened"))
     candidate = described(place, fresh)
-    other = evaluate_candidate(fresh, candidate).test
+    other = evaluate_candidate(fresh.store, fresh.models, fresh.place, candidate).test
     assert other
     assert other.verdict == "not_better"
 
@@ -99,19 +101,19 @@ def described(place: Place, workspace: Workspace) -> str:
     text = (place.skill / "SKILL.md").read_text()
     assert "description: " in text
     new.write_text(text.replace("description: ", "description: For all of it. "))
-    return candidate_of_files(workspace, str(place.skill), new).id
+    return candidate_of_files(workspace.store, workspace.place, str(place.skill), new).id
 
 
 @pytest.mark.parametrize("name", ["openai:m", "anthropic:m", "an agent's own"])
 def test_a_pasted_text_says_so_and_its_front_matter_cannot_be_tested(place: Place, fresh: Workspace, name: str) -> None:
     target = Scripted(right_when_taught, name=name)
     use(fresh, target if ":" in name else HostMade(target))
-    found = evaluate_candidate(fresh, place.propose(fresh, LESSONS)).test
+    found = evaluate_candidate(fresh.store, fresh.models, fresh.place, place.propose(fresh, LESSONS)).test
     assert found
     assert found.pasted
     assert any("pasted, not loaded by a host" in line for line in caveats(found))
     with pytest.raises(Refused, match="front matter alone"):
-        evaluate_candidate(fresh, described(place, fresh))
+        evaluate_candidate(fresh.store, fresh.models, fresh.place, described(place, fresh))
 
 
 class Host(Scripted):
@@ -135,14 +137,14 @@ def test_each_text_is_driven_once_through_the_host_before_it_is_tested(place: Pl
     host = Host(("Net is gross", Arrival("arrived", "the host changes 1 lines: x")))
     use(fresh, host)
     candidate_id = place.propose(fresh)
-    found = evaluate_candidate(fresh, candidate_id).test
+    found = evaluate_candidate(fresh.store, fresh.models, fresh.place, candidate_id).test
     assert found
     assert found.verdict == "better"
     assert [(folder, by) for _, folder, by in host.loaded] == [("ledger-clerk", False)] * 2
     assert len({version for version, _, _ in host.loaded}) == 2
     again = Host()
     use(fresh, again)
-    evaluate_candidate(fresh, candidate_id, again=True)
+    evaluate_candidate(fresh.store, fresh.models, fresh.place, candidate_id, again=True)
     assert again.loaded == [], "it is stored"
 
 
@@ -153,14 +155,14 @@ def test_a_text_that_does_not_arrive_is_refused_in_the_hosts_words_and_costs_not
     use(fresh, host)
     candidate_id = place.propose(fresh)
     with pytest.raises(NotLoaded, match="Shell command permission check failed"):
-        evaluate_candidate(fresh, candidate_id)
+        evaluate_candidate(fresh.store, fresh.models, fresh.place, candidate_id)
     assert host.calls == []
     assert fresh.store.tests.list_of_skill(1) == [], "no test was opened"
 
 
 def test_what_could_not_be_checked_is_tested_and_the_verdict_says_so(place: Place, fresh: Workspace) -> None:
     use(fresh, Host(("", Arrival("unchecked", "the host asked nothing within 60 s"))))
-    found = evaluate_candidate(fresh, place.propose(fresh)).test
+    found = evaluate_candidate(fresh.store, fresh.models, fresh.place, place.propose(fresh)).test
     assert found
     assert found.verdict == "better"
     assert "Loading the new text: unchecked: the host asked nothing within 60 s." in caveats(found)
@@ -174,7 +176,7 @@ def test_what_could_not_be_checked_is_asked_again_by_another_process_and_once_in
         host = Host(("", Arrival("unchecked", "the host asked nothing within 60 s")))
         use(workspace, host)
         for _ in range(2):
-            evaluate_candidate(workspace, candidate_id, again=True)
+            evaluate_candidate(workspace.store, workspace.models, workspace.place, candidate_id, again=True)
         assert len(host.loaded) == 2, "each of both texts"
 
 
@@ -183,14 +185,14 @@ def test_a_text_is_loaded_by_its_name_only_where_every_prompt_does_that(
     place: Place, others: str, by_prompt: bool
 ) -> None:
     workspace = place.open()
-    skill = workspace.skill(str(place.skill))
+    skill = workspace.place.skill(str(place.skill))
     starts = ["/ledger-clerk"] * 11 + [others]
     tasks = [replace(task, split="test") for task in make_tasks(12, SEED)]
     tasks = [replace(task, prompt=f"{start} {task.prompt}") for start, task in zip(starts, tasks, strict=True)]
     workspace.store.tasks.add_tasks(skill.id, tasks, EVEN)
     host = Host()
     use(workspace, host)
-    evaluate_candidate(workspace, place.propose(workspace))
+    evaluate_candidate(workspace.store, workspace.models, workspace.place, place.propose(workspace))
     assert [loaded[1:] for loaded in host.loaded] == [("ledger-clerk", by_prompt)] * 2
 
 
@@ -211,14 +213,14 @@ def test_a_text_that_runs_something_by_being_loaded_is_held_until_a_person_has_s
     text = (place.skill / "SKILL.md").read_text()
     new = place.root / "new.md"
     new.write_text(RUNS[shape][1].format(text=text, rest=text.partition("\n")[2]))
-    candidate = candidate_of_files(fresh, str(place.skill), new)
+    candidate = candidate_of_files(fresh.store, fresh.place, str(place.skill), new)
     with pytest.raises(NotLoaded, match="no person has seen"):
-        evaluate_candidate(fresh, candidate.id)
+        evaluate_candidate(fresh.store, fresh.models, fresh.place, candidate.id)
     assert (host.calls, [version for version, *_ in host.loaded if version == candidate.version_id]) == ([], [])
     files = fresh.store.skills.get_files(candidate.skill_id, candidate.version_id)
     fresh.store.arrivals.add_seen(candidate.skill_id, unseen_commands(fresh.store, candidate.skill_id, files), "me")
-    assert evaluate_candidate(fresh, candidate.id).status == "verdict"
-    assert verify_store(fresh.store_path).problems == []
+    assert evaluate_candidate(fresh.store, fresh.models, fresh.place, candidate.id).status == "verdict"
+    assert verify_store(fresh.store.path).problems == []
 
 
 def test_a_script_that_a_live_command_names_is_held_when_it_changes(place: Place, fresh: Workspace) -> None:
@@ -228,8 +230,8 @@ def test_a_script_that_a_live_command_names_is_held_when_it_changes(place: Place
     (place.skill / "scripts" / "date.sh").write_text("#!/bin/sh\n. ./more.sh\n")
     (place.skill / "scripts" / "more.sh").write_text("date\n")
     use(fresh, Host())
-    skill = fresh.skill(str(place.skill))
-    live = fresh.live(skill)
+    skill = fresh.place.skill(str(place.skill))
+    live = read_skill(Path(skill.path))
     assert unseen_commands(fresh.store, skill.id, live) == [], "a person has it live"
     for name in ("date.sh", "more.sh"):
         changed = live.replaced(SkillFile(f"scripts/{name}", b"#!/bin/sh\nid\n"))
@@ -243,7 +245,7 @@ def test_a_candidate_of_a_search_that_does_not_arrive_scores_nothing_and_is_name
     workspace = place.open()
     place.add_tasks(workspace)
     refused = Host()
-    base = workspace.live(workspace.skill(str(place.skill))).digest
+    base = read_skill(Path(workspace.place.skill(str(place.skill)).path)).digest
 
     async def load(request: Rollout, *, by_prompt: bool) -> Arrival:
         return Arrival("arrived") if request.files.digest == base else Arrival("refused", "broken quotes")
@@ -251,12 +253,17 @@ def test_a_candidate_of_a_search_that_does_not_arrive_scores_nothing_and_is_name
     refused.load = load  # type: ignore[method-assign]
     use(workspace, refused, "target")
     use(workspace, open_backend("simulated:honest,seed=0"), "optimizer")
-    result = replay(workspace, start_run(workspace, str(place.skill), Config(epochs=1, batch=20)))
+    result = replay(
+        workspace.store,
+        workspace.models,
+        workspace.place,
+        start_run(workspace.store, workspace.models, workspace.place, str(place.skill), Config(epochs=1, batch=20)),
+    )
     steps = workspace.store.runs.list_steps(result.run_id)
     tried = [step for step in steps if step.verdict != "no_change"]
     assert tried
     assert all(step.verdict == "reject" and step.candidate is None for step in tried)
     assert all("broken quotes" in " ".join(step.unusable) for step in tried)
-    assert "broken quotes" in look_up(workspace, result.run_id, 20_000).text
+    assert "broken quotes" in look_up(workspace.store, workspace.place, result.run_id, 20_000).text
     asked = {call.request.files.digest for call in refused.calls if isinstance(call.request, Rollout)}
     assert asked == {base}

@@ -7,11 +7,10 @@ from pathlib import Path
 import pytest
 from workshop import Place
 
-from skillopt_mcp.actions.promotions.consent import permit
+from skillopt_mcp.actions.promotions.consent import Consent, permit
 from skillopt_mcp.actions.promotions.promoting import promote_skill
 from skillopt_mcp.admin.backup import Restored, back_up, restore_store
 from skillopt_mcp.admin.verify import verify_store
-from skillopt_mcp.core.candidates import Consent
 from skillopt_mcp.core.errors import BadInput, Busy, NotFound, Refused, StoreError
 from skillopt_mcp.store import copying
 from skillopt_mcp.store.files import Owner
@@ -36,7 +35,7 @@ def roots(path: Path) -> list[str]:
 @pytest.fixture
 def backup(place: Place, workspace: Workspace, tmp_path: Path) -> Path:
     """Return a backup that was made while the store is in use."""
-    permit(workspace, str(place.skill), simulated=False)
+    permit(workspace.store, workspace.place, str(place.skill), simulated=False)
     made = back_up(place.store_path, tmp_path / "copy.db")
     assert (made.file, made.head) == (str(tmp_path / "copy.db"), verify_store(place.store_path).head)
     return tmp_path / "copy.db"
@@ -54,7 +53,7 @@ def test_a_backup_shows_progress_and_is_of_one_moment_though_others_write(
             if what == "copying" and n_done % 10 == 0:
                 other.permissions.add_root(str(tmp_path / str(n_done)))
 
-        workspace.skill(str(place.skill))
+        workspace.place.skill(str(place.skill))
         begun = verify_store(place.store_path).head
         made = back_up(place.store_path, tmp_path / "copy.db", advance=advance)
     assert made.head == begun
@@ -116,7 +115,7 @@ def test_a_person_is_asked_with_what_the_backup_lacks_before_anything_is_changed
     assert reviewed(place, backup).lost == []
     with place.open() as later:
         candidate = place.accepted(later)
-        promote_skill(later, candidate, Consent.PERSON_SIMULATED)
+        promote_skill(later.store, later.place, candidate, Consent.PERSON_SIMULATED)
     found = reviewed(place, backup)
     assert [(lost.kind, lost.skill, round(lost.alpha, 3)) for lost in found.lost or ()] == [
         ("promotion test", "ledger-clerk", 0.017),
@@ -250,7 +249,7 @@ def test_what_is_no_backup_is_named_as_that_and_nothing_is_made_for_it(tmp_path:
 def test_damage_is_reported_of_the_store_that_has_it_and_not_of_the_copy(
     place: Place, workspace: Workspace, tmp_path: Path
 ) -> None:
-    workspace.skill("ledger-clerk")
+    workspace.place.skill("ledger-clerk")
     place.stack.close()
     raw = bytearray(place.store_path.read_bytes())
     raw[1024:4096] = bytes(3072)

@@ -13,6 +13,7 @@ from skillopt_mcp.core.budgets import Caps, Spent
 from skillopt_mcp.core.calls import Reply, Usage
 from skillopt_mcp.core.errors import BadInput, CapReached
 from skillopt_mcp.training.config import Config
+from skillopt_mcp.workspace.jobs import Wait
 from skillopt_mcp.workspace.models import check_caps, is_used_up
 from skillopt_mcp.workspace.workspace import Workspace
 
@@ -22,13 +23,15 @@ CONFIG = Config(epochs=2, batch=10, seed=2)
 def test_a_run_stopped_at_its_caps_again_and_again_ends_as_if_it_had_none(place: Place, workspace: Workspace) -> None:
     free = place.open(store="free.db")
     place.add_tasks(free)
-    straight = replay(free, start_run(free, "ledger-clerk", CONFIG))
-    run = start_run(workspace, "ledger-clerk", CONFIG)
+    straight = replay(
+        free.store, free.models, free.place, start_run(free.store, free.models, free.place, "ledger-clerk", CONFIG)
+    )
+    run = start_run(workspace.store, workspace.models, workspace.place, "ledger-clerk", CONFIG)
     n_stops = 0
     for n in (*range(40, 200, 40), 10_000):  # the first ones do not hold the price of the promotion test
-        workspace.caps = Caps(calls=n)
+        workspace.models.caps = Caps(calls=n)
         try:
-            result = replay(workspace, run)
+            result = replay(workspace.store, workspace.models, workspace.place, run)
             break
         except CapReached:
             n_stops += 1
@@ -40,15 +43,20 @@ def test_a_run_stopped_at_its_caps_again_and_again_ends_as_if_it_had_none(place:
 
 
 def test_what_is_left_of_a_run_never_falls_below_what_it_goes_on_to_ask(place: Place, workspace: Workspace) -> None:
-    run = start_run(workspace, "ledger-clerk", CONFIG)
-    estimate = estimate_run(workspace, "ledger-clerk", CONFIG)
-    assert estimate_rest(workspace, run) == estimate.calls
+    run = start_run(workspace.store, workspace.models, workspace.place, "ledger-clerk", CONFIG)
+    estimate = estimate_run(workspace.store, workspace.models, workspace.place, "ledger-clerk", CONFIG)
+    assert estimate_rest(workspace.store, workspace.models, workspace.place.secrets, run) == estimate.calls
     lefts = []
     for n in range(60, 10_000, 50):
-        workspace.caps = Caps(calls=n)
-        lefts.append((workspace.store.budgets.get_spent(run.id).calls, estimate_rest(workspace, run)))
+        workspace.models.caps = Caps(calls=n)
+        lefts.append(
+            (
+                workspace.store.budgets.get_spent(run.id).calls,
+                estimate_rest(workspace.store, workspace.models, workspace.place.secrets, run),
+            )
+        )
         try:
-            result = replay(workspace, run)
+            result = replay(workspace.store, workspace.models, workspace.place, run)
             break
         except CapReached:
             pass
@@ -64,26 +72,35 @@ def test_what_is_left_of_a_run_never_falls_below_what_it_goes_on_to_ask(place: P
 def test_what_is_left_of_a_run_that_others_go_on_with_is_never_below_what_they_are_asked(
     place: Place, workspace: Workspace, n_before: int
 ) -> None:
-    run, store = start_run(workspace, "ledger-clerk", CONFIG), workspace.store
-    workspace.caps = Caps(calls=n_before)
+    run, store = start_run(workspace.store, workspace.models, workspace.place, "ledger-clerk", CONFIG), workspace.store
+    workspace.models.caps = Caps(calls=n_before)
     with pytest.raises(CapReached):
-        replay(workspace, run)
+        replay(workspace.store, workspace.models, workspace.place, run)
     other = open_simulated(f"honest,seed={SEED}")
     other.fingerprint = f"{other.fingerprint},version=2"
     use(workspace, other)
     lefts = []
     for n in range(n_before, 10_000, 60):
-        workspace.caps = Caps(calls=n)
+        workspace.models.caps = Caps(calls=n)
         run = store.runs.get_run(run.id)
-        lefts.append((store.budgets.get_spent(run.id).calls, estimate_rest(workspace, run)))
+        lefts.append(
+            (
+                store.budgets.get_spent(run.id).calls,
+                estimate_rest(workspace.store, workspace.models, workspace.place.secrets, run),
+            )
+        )
         try:
-            replay(workspace, run, allow_changed=True)
+            replay(workspace.store, workspace.models, workspace.place, run, allow_changed=True)
             break
         except CapReached:
             pass
     n_calls = store.budgets.get_spent(run.id).calls
     assert [left for n_spent, left in lefts if sum(left.values()) < n_calls - n_spent] == []
-    assert sum(lefts[0][1].values()) <= sum(estimate_run(workspace, "ledger-clerk", CONFIG).calls.values()) + 30
+    assert (
+        sum(lefts[0][1].values())
+        <= sum(estimate_run(workspace.store, workspace.models, workspace.place, "ledger-clerk", CONFIG).calls.values())
+        + 30
+    )
 
 
 def test_a_budget_is_used_up_when_not_even_a_small_call_can_be_sent() -> None:
@@ -99,10 +116,10 @@ def test_a_budget_is_used_up_when_not_even_a_small_call_can_be_sent() -> None:
 
 def test_a_cap_that_cannot_hold_is_refused_before_anything_is_stored(place: Place, workspace: Workspace) -> None:
     use(workspace, Scripted(lambda _: "42", name=SIMULATION))
-    workspace.caps = Caps(tokens=1000)
+    workspace.models.caps = Caps(tokens=1000)
     with pytest.raises(BadInput, match="has no limit per answer"):
-        start_run(workspace, "ledger-clerk", CONFIG)
-    assert workspace.store.runs.list_runs(workspace.skill("ledger-clerk").id) == []
+        start_run(workspace.store, workspace.models, workspace.place, "ledger-clerk", CONFIG)
+    assert workspace.store.runs.list_runs(workspace.place.skill("ledger-clerk").id) == []
 
 
 @pytest.mark.parametrize(
@@ -130,23 +147,31 @@ def test_an_agent_that_never_ran_here_is_forecast_by_a_default_until_it_has(
 ) -> None:
     use(workspace, Scripted(right_when_taught, name=name))
     expected = Forecast(tokens=40 * tokens, tokens_each=tokens, is_default=True)
-    assert forecast(workspace, {"target": 40, "optimizer": 0}) == expected
+    assert forecast(workspace.store, workspace.models, {"target": 40, "optimizer": 0}) == expected
     used = Usage(tokens_in=900, tokens_out=100, usd=0.01)
     use(workspace, Scripted(lambda call: Reply(right_when_taught(call), usage=used), name=name))
-    evaluate_candidate(workspace, place.propose(workspace), wait_s=30)
-    measured = forecast(workspace, {"target": 40})
+    evaluate_candidate(
+        workspace.store, workspace.models, workspace.place, place.propose(workspace), Wait(workspace.jobs, 30)
+    )
+    measured = forecast(workspace.store, workspace.models, {"target": 40})
     assert (measured.tokens, measured.tokens_each, measured.is_default) == (40_000, 1_000, False)
     assert measured.usd == pytest.approx(0.4)
 
 
 def test_what_a_run_may_take_is_forecast_from_what_the_same_models_took(place: Place, workspace: Workspace) -> None:
-    estimate = estimate_run(workspace, "ledger-clerk", CONFIG)
-    assert forecast(workspace, estimate.calls) == Forecast(unknown=("target", "optimizer"))
-    result = replay(workspace, start_run(workspace, "ledger-clerk", CONFIG))
-    found = forecast(workspace, estimate.calls, 8)
+    estimate = estimate_run(workspace.store, workspace.models, workspace.place, "ledger-clerk", CONFIG)
+    assert forecast(workspace.store, workspace.models, estimate.calls) == Forecast(unknown=("target", "optimizer"))
+    result = replay(
+        workspace.store,
+        workspace.models,
+        workspace.place,
+        start_run(workspace.store, workspace.models, workspace.place, "ledger-clerk", CONFIG),
+    )
+    found = forecast(workspace.store, workspace.models, estimate.calls, 8)
     assert found.tokens is not None
     assert found.minutes is not None
     assert result.tokens_in + result.tokens_out < found.tokens < 20 * (result.tokens_in + result.tokens_out)
     assert found.usd == 0.0
     assert 0 < found.minutes < 1
-    assert forecast(place.open(target="simulated:placebo"), estimate.calls) == Forecast(unknown=("target", "optimizer"))
+    opened = place.open(target="simulated:placebo")
+    assert forecast(opened.store, opened.models, estimate.calls) == Forecast(unknown=("target", "optimizer"))

@@ -46,14 +46,14 @@ class Maze:
 def tagged(place: Place) -> Workspace:
     """Return a workspace with 120 tasks of two kinds, three quarters of them sums."""
     workspace = place.open()
-    tracked = workspace.skill(str(place.skill))
+    tracked = workspace.place.skill(str(place.skill))
     new = [replace(task, tags=(KINDS[n % 4],)) for n, task in enumerate(make_tasks(120, SEED))]
     workspace.store.tasks.add_tasks(tracked.id, new, DEFAULT_SHARES)
     return workspace
 
 
 def counted(workspace: Workspace, config: Config) -> dict[str, Counter[str]]:
-    tasks = chosen_tasks(workspace, workspace.skill("ledger-clerk"), config)
+    tasks = chosen_tasks(workspace.store, workspace.models, workspace.place.skill("ledger-clerk"), config)
     return {split: Counter(task.tags[0] for task in tasks if task.split == split) for split in ("train", "val", "test")}
 
 
@@ -78,9 +78,9 @@ def test_the_same_run_goes_on_and_another_begins_anew(tagged: Workspace) -> None
 
 
 def test_an_environment_brings_its_tasks_and_attempts_no_others(tagged: Workspace) -> None:
-    added = add_environment(tagged, "ledger-clerk", Maze())
+    added = add_environment(tagged.store, tagged.place, "ledger-clerk", Maze())
     assert (added.added, added.splits.train) == (12, 44)
-    assert add_environment(tagged, "ledger-clerk", Maze()).duplicates == 12
+    assert add_environment(tagged.store, tagged.place, "ledger-clerk", Maze()).duplicates == 12
     assert [each.total() for each in counted(tagged, Config()).values()] == [40, 0, 80]
     use(tagged, Rolling(Maze()))
     assert [each["maze"] for each in counted(tagged, Config()).values()] == [4, 4, 4]
@@ -89,12 +89,12 @@ def test_an_environment_brings_its_tasks_and_attempts_no_others(tagged: Workspac
 
 def test_what_a_person_retired_of_an_environment_is_left_out(tagged: Workspace) -> None:
     maze = Maze()
-    add_environment(tagged, "ledger-clerk", maze)
-    remove_tasks(tagged, "ledger-clerk", ["train-0", "test-3"], "wrong keys")
+    add_environment(tagged.store, tagged.place, "ledger-clerk", maze)
+    remove_tasks(tagged.store, tagged.place, "ledger-clerk", ["train-0", "test-3"], "wrong keys")
     use(tagged, Rolling(maze))
-    again = add_environment(tagged, "ledger-clerk", maze)
+    again = add_environment(tagged.store, tagged.place, "ledger-clerk", maze)
     assert (again.n_removed, again.duplicates, len(again.digests)) == (2, 10, 10)
-    run = start_run(tagged, "ledger-clerk", Config(), only=again.digests)
+    run = start_run(tagged.store, tagged.models, tagged.place, "ledger-clerk", Config(), only=again.digests)
     assert len(run.tasks) == 10
 
 
@@ -108,10 +108,10 @@ def test_an_environment_that_cannot_be_used_adds_nothing(tagged: Workspace) -> N
 
     judge = {"kind": "exact", "expected": "1"}
     mine = [{"prompt": f"mine {split}", "judge": judge, "id": f"taken-{split}"} for split in SPLITS]
-    add_tasks(tagged, "ledger-clerk", mine)
+    add_tasks(tagged.store, tagged.place, "ledger-clerk", mine)
     before = tagged.store.tasks.list_tasks(1)
     with pytest.raises(BadInput, match=r"3 of 15 tasks of the environment 'maze' cannot be used, .* is taken"):
-        add_environment(tagged, "ledger-clerk", Changed())
+        add_environment(tagged.store, tagged.place, "ledger-clerk", Changed())
     assert tagged.store.tasks.list_tasks(1) == before
 
 
@@ -144,7 +144,7 @@ def test_an_environment_whose_tasks_are_doubles_is_named_and_adds_nothing(
 ) -> None:
     before = tagged.store.tasks.list_tasks(1)
     with pytest.raises(BadInput, match=reason):
-        add_environment(tagged, "ledger-clerk", greeted(who, named))
+        add_environment(tagged.store, tagged.place, "ledger-clerk", greeted(who, named))
     assert tagged.store.tasks.list_tasks(1) == before
 
 
@@ -163,7 +163,9 @@ def test_a_ratio_draws_the_splits_by_seed_whatever_the_order_of_the_file(place: 
     for name, order, seed in (("a", range(100), 42), ("b", range(99, -1, -1), 42), ("c", range(100), 43)):
         workspace = place.open(store=f"{name}.db")
         path = questions(place.folder / f"{name}.jsonl", order)
-        added = add_data_set(workspace, str(place.skill), path, SplitPlan(mode="ratio", seed=seed))
+        added = add_data_set(
+            workspace.store, workspace.place, str(place.skill), path, SplitPlan(mode="ratio", seed=seed)
+        )
         assert (added.splits.train, added.splits.val, added.splits.test) == (20, 10, 70)
         drawn.append(splits_of(workspace))
     assert drawn[0] == drawn[1]
@@ -177,11 +179,11 @@ def test_a_folder_of_splits_is_taken_as_it_is(place: Place) -> None:
         (folder / split).mkdir(parents=True)
         questions(folder / split / "items.jsonl", range(n * 100, n * 100 + n))
     (folder / "test" / "more.jsonl").write_text('{"question": "bad"}\n')
-    added = add_data_set(workspace, str(place.skill), folder, split_plan("split_dir"))
+    added = add_data_set(workspace.store, workspace.place, str(place.skill), folder, split_plan("split_dir"))
     assert added.splits == SplitCounts(train=4, val=3, test=2)
     assert added.rejected == [
         Rejected(index=9, reason="the question has no answers: give answers, a list of texts any one of which is right")
     ]
     (folder / "test" / "more.jsonl").write_text('{"question": "q", "answers": ["a"], "split": "train"}\n')
     with pytest.raises(BadInput, match='row 3 in test has the split "train"'):
-        add_data_set(workspace, str(place.skill), folder, split_plan("split_dir"))
+        add_data_set(workspace.store, workspace.place, str(place.skill), folder, split_plan("split_dir"))

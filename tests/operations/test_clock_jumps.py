@@ -9,6 +9,7 @@ from workshop import Place
 from skillopt_mcp.actions.proposals import propose_from_evidence
 from skillopt_mcp.actions.submitting import submit_work
 from skillopt_mcp.core.results import Submitted
+from skillopt_mcp.workspace.jobs import Wait
 from skillopt_mcp.workspace.workspace import Workspace
 
 
@@ -16,8 +17,8 @@ def begun(place: Place, store: str) -> tuple[Workspace, Submitted]:
     """Return a server on a store, with the first work of a proposal taken from it; all share one folder for work."""
     place.add_tasks(place.open(store=store))
     host = server(place, store)
-    standing = propose_from_evidence(host, str(place.skill), 8)
-    return host, submit_work(host, [], standing.job_id)
+    standing = propose_from_evidence(host.store, host.models, host.place, str(place.skill), 8, Wait(host.jobs))
+    return host, submit_work(host.store, host.models, host.place, [], standing.job_id, Wait(host.jobs))
 
 
 def server(place: Place, store: str) -> Workspace:
@@ -37,7 +38,7 @@ def test_a_server_whose_clock_jumped_deletes_no_work_and_takes_none_again(
     monkeypatch.setattr(time, "time", lambda: real() + days * 86_400)
     begun(place, "another.db")
     other = server(place, "skillopt.db")
-    while submit_work(other, [], first.job_id).work:
+    while submit_work(other.store, other.models, other.place, [], first.job_id, Wait(other.jobs)).work:
         pass
     assert all(Path(item.folder, "WORK.md").exists() for item in first.work)
     leases = host.store.leases.list_of(first.job_id)
@@ -46,8 +47,8 @@ def test_a_server_whose_clock_jumped_deletes_no_work_and_takes_none_again(
 
 def test_work_that_nobody_has_is_removed_after_a_day(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     host, first = begun(place, "skillopt.db")
-    left = host.work_folders.root / "w-left"
+    left = host.place.work_folders.root / "w-left"
     left.mkdir()
     monkeypatch.setattr("skillopt_mcp.backends.work_folders._STALE_S", -1.0)
-    assert submit_work(host, [], first.job_id).work
+    assert submit_work(host.store, host.models, host.place, [], first.job_id, Wait(host.jobs)).work
     assert (left.exists(), Path(first.work[0].folder).exists()) == (False, True)

@@ -47,13 +47,20 @@ def answering(workspace: Workspace, answer: Callable[[Call], Reply] | None = Non
 
 
 def trained(workspace: Workspace, seed: int = 1) -> Replayed:
-    return replay(workspace, start_run(workspace, "ledger-clerk", SMALL.model_copy(update={"seed": seed})))
+    return replay(
+        workspace.store,
+        workspace.models,
+        workspace.place,
+        start_run(
+            workspace.store, workspace.models, workspace.place, "ledger-clerk", SMALL.model_copy(update={"seed": seed})
+        ),
+    )
 
 
 def test_a_run_shows_its_own_cost_and_next_to_it_that_of_its_test(place: Place, workspace: Workspace) -> None:
     answering(workspace)
     first = trained(workspace)
-    [row] = list_runs(workspace).runs
+    [row] = list_runs(workspace.store, workspace.place).runs
     [test_id] = workspace.store.runs.list_finishes(first.run_id)
     own = sum(each.n_calls for each in workspace.store.ledger.list_rows(first.run_id))
     assert first.test
@@ -64,11 +71,11 @@ def test_a_run_shows_its_own_cost_and_next_to_it_that_of_its_test(place: Place, 
     # The cost of a test belongs to the test, whichever run continues it.
     second = trained(workspace, seed=2)
     assert first.candidate_id == second.candidate_id
-    listed = list_runs(workspace)
+    listed = list_runs(workspace.store, workspace.place)
     [test] = listed.tests
     assert (test.contest, {each.n_test_calls for each in listed.runs}) == (test_id, {test.n_calls})
     assert [each.n_calls for each in listed.runs if each.id == first.run_id] == [own]
-    assert f"test {test_id}" in look_up(workspace, first.run_id).text
+    assert f"test {test_id}" in look_up(workspace.store, workspace.place, first.run_id).text
 
 
 def test_a_failed_send_of_unknown_price_leaves_the_others_known(workspace: Workspace) -> None:
@@ -81,7 +88,10 @@ def test_a_failed_send_of_unknown_price_leaves_the_others_known(workspace: Works
     result = trained(workspace)
     used = account(workspace.store, result.run_id).summary
     assert (result.usd, used.n_unpriced, used.n_failed, used.n_sent) == (None, 1, 1, used.n_answered + 1)
-    assert f"${used.usd_known:.2f} + 1 send of unknown price" in look_up(workspace, result.run_id).text
+    assert (
+        f"${used.usd_known:.2f} + 1 send of unknown price"
+        in look_up(workspace.store, workspace.place, result.run_id).text
+    )
 
 
 def test_what_was_sent_is_counted_while_nothing_came_back(workspace: Workspace) -> None:
@@ -91,13 +101,13 @@ def test_what_was_sent_is_counted_while_nothing_came_back(workspace: Workspace) 
         return Reply("no", usage=PRICED)
 
     backend = answering(workspace, answer)
-    run = start_run(workspace, "ledger-clerk", SMALL)
+    run = start_run(workspace.store, workspace.models, workspace.place, "ledger-clerk", SMALL)
     with pytest.raises(ZeroDivisionError):
-        replay(workspace, run)
+        replay(workspace.store, workspace.models, workspace.place, run)
     spent, used = workspace.store.budgets.get_spent(run.id), account(workspace.store, run.id).summary
     assert (used.n_sent, used.n_answered, used.n_unanswered) == (spent.calls, spent.calls - 1, 1)
     assert "1 call was in flight" in describe_in_flight(workspace.store, [run.id])
-    replay(workspace, run)
+    replay(workspace.store, workspace.models, workspace.place, run)
     used = account(workspace.store, run.id).summary
     assert (used.n_sent - used.n_answered, used.n_unanswered, used.n_repeated) == (1, 1, 1)
     assert describe_in_flight(workspace.store, [run.id]) == ""
@@ -109,18 +119,18 @@ def test_a_test_that_was_interrupted_counts_what_was_lost_when_it_goes_on(place:
             raise ZeroDivisionError("a bug that ends the process")
         return Reply("no", usage=PRICED)
 
-    workspace.concurrency = 1
+    workspace.models.concurrency = 1
     candidate_id = place.propose(workspace)
     use(workspace, backend := scripted(answer))
     with pytest.raises(ZeroDivisionError):
-        evaluate_candidate(workspace, candidate_id)
-    [used] = list_runs(workspace).tests
+        evaluate_candidate(workspace.store, workspace.models, workspace.place, candidate_id)
+    [used] = list_runs(workspace.store, workspace.place).tests
     assert (used.n_sent, used.n_answered, used.n_failed, used.n_unanswered) == (5, 4, 0, 1)
     answering(workspace)
-    test = evaluate_candidate(workspace, candidate_id).test
+    test = evaluate_candidate(workspace.store, workspace.models, workspace.place, candidate_id).test
     assert test
     assert test.lost.asked_again == 1
-    [used] = list_runs(workspace).tests
+    [used] = list_runs(workspace.store, workspace.place).tests
     n = test.runs.base + test.runs.candidate
     assert (used.n_sent, used.n_answered, used.n_unanswered, used.n_repeated) == (n + 1, n, 1, 1)
     assert "lost with a process" in str(used)
@@ -134,8 +144,8 @@ def test_a_test_by_hand_counts_what_failed_and_what_was_under_way(place: Place, 
 
     candidate_id = place.propose(workspace)
     backend = answering(workspace, answer)
-    evaluate_candidate(workspace, candidate_id)
-    [used] = list_runs(workspace).tests
+    evaluate_candidate(workspace.store, workspace.models, workspace.place, candidate_id)
+    [used] = list_runs(workspace.store, workspace.place).tests
     n, n_unpriced = backend.n_calls, backend.n_calls // 10
     assert (used.n_sent, used.n_failed, used.n_unpriced) == (n, n // 5, n_unpriced)
     assert (used.tokens, used.usd, used.usd_known) == (60 * (n - n_unpriced), None, 0.25 * (n - n_unpriced))

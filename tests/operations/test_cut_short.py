@@ -11,10 +11,9 @@ from workshop import LESSONS, Place, as_if_real, use
 from skillopt_mcp.actions.candidates import propose_edits
 from skillopt_mcp.actions.promotion_tests import evaluate_candidate
 from skillopt_mcp.actions.promotions import promoting
-from skillopt_mcp.actions.promotions.consent import LiveChange, Ready
+from skillopt_mcp.actions.promotions.consent import Consent, LiveChange, Ready
 from skillopt_mcp.actions.promotions.promoting import promote_skill, rollback_skill
 from skillopt_mcp.admin.verify import verify_store
-from skillopt_mcp.core.candidates import Consent
 from skillopt_mcp.core.errors import BadSkill, NotFound, Refused, StoreError
 from skillopt_mcp.core.skills import SkillFile, SkillFiles
 from skillopt_mcp.documents import live_files as livefiles
@@ -38,8 +37,8 @@ def candidate(place: Place, workspace: Workspace) -> str:
         {"op": "append", "content": LESSONS},
         {"op": "replace", "path": "references/more.md", "target": "old words", "content": "new words"},
     ]
-    candidate_id = str(propose_edits(workspace, "ledger-clerk", edits).candidate_id)
-    assert evaluate_candidate(workspace, candidate_id).accepted
+    candidate_id = str(propose_edits(workspace.store, workspace.place, "ledger-clerk", edits).candidate_id)
+    assert evaluate_candidate(workspace.store, workspace.models, workspace.place, candidate_id).accepted
     return candidate_id
 
 
@@ -60,7 +59,7 @@ def killed(workspace: Workspace, candidate_id: str, monkeypatch: pytest.MonkeyPa
         else:
             patched.setattr(workspace.store.promotions, "finish", die)
         with pytest.raises(KeyboardInterrupt):
-            promote_skill(workspace, candidate_id, Consent.PERSON)
+            promote_skill(workspace.store, workspace.place, candidate_id, Consent.PERSON)
 
 
 def _only_the_first(then: Callable[..., None]) -> Callable[..., None]:
@@ -113,13 +112,13 @@ def test_a_promotion_cut_short_waits_until_its_files_can_be_read_again(
     other = place.open()
     assert [each.state for each in other.store.promotions.list_pending()] == ["pending"]
     with pytest.raises(BadSkill, match="; a change of it was cut short, and is settled once its files can be read"):
-        other.skill(str(place.skill))
+        other.place.skill(str(place.skill))
     assert "promotion_unfinished" in [note.code for note in verify_store(place.store_path).notes]
     mend()
-    assert other.skill("ledger-clerk").live_version == new_version(workspace, candidate)
+    assert other.place.skill("ledger-clerk").live_version == new_version(workspace, candidate)
     assert read_skill(place.skill).digest == new_version(workspace, candidate)
-    assert [row.kind for row in history(other, "ledger-clerk").rows] == ["promote"]
-    assert rollback_skill(other, "ledger-clerk", None, Consent.PERSON).status == "rolled_back"
+    assert [row.kind for row in history(other.store, other.place, "ledger-clerk").rows] == ["promote"]
+    assert rollback_skill(other.store, other.place, "ledger-clerk", None, Consent.PERSON).status == "rolled_back"
 
 
 def test_files_that_cannot_be_read_while_a_change_waits_refuse_the_next_one(
@@ -129,7 +128,7 @@ def test_files_that_cannot_be_read_while_a_change_waits_refuse_the_next_one(
     change = LiveChange(workspace.store.skills.get_skill(1), "ledger-clerk", "rollback", "0" * 64, "1" * 64)
     a_link(place)
     with pytest.raises(Refused, match=r"is a link.*a change of it was cut short"):
-        promoting._write(workspace, Ready(change, Consent.PERSON, ""))
+        promoting._write(workspace.store, workspace.place, Ready(change, Consent.PERSON, ""))
     assert len(workspace.store.promotions.list_pending()) == 1
 
 
@@ -143,7 +142,7 @@ def refused(place: Place, workspace: Workspace, candidate: str, monkeypatch: pyt
     with monkeypatch.context() as patched:
         patched.setattr(livefiles, "_swap", _only_the_first(disk_full))
         with pytest.raises(Refused, match=r"No space left on device.*is taken back when the store is used next"):
-            promote_skill(workspace, candidate, Consent.PERSON)
+            promote_skill(workspace.store, workspace.place, candidate, Consent.PERSON)
     assert read_skill(place.skill) != before
     return before
 
@@ -154,11 +153,11 @@ def test_what_was_refused_never_happens_later(
     before = refused(place, workspace, candidate, monkeypatch)
     assert [each.state for each in workspace.store.promotions.list_pending()] == ["undoing"]
     other = place.open()
-    assert other.skill("ledger-clerk").live_version == before.digest
+    assert other.place.skill("ledger-clerk").live_version == before.digest
     assert read_skill(place.skill) == before
     assert other.store.promotions.list_pending() == []
-    assert history(other, "ledger-clerk").rows == []
-    assert promote_skill(other, candidate, Consent.PERSON).status == "promoted"
+    assert history(other.store, other.place, "ledger-clerk").rows == []
+    assert promote_skill(other.store, other.place, candidate, Consent.PERSON).status == "promoted"
     assert verify_store(place.store_path).problems == []
 
 
@@ -175,7 +174,7 @@ def test_what_was_refused_is_taken_back_even_where_every_file_was_written(
         patched.setattr(promoting, "replace_files", written_but_not_synced)
         patched.setattr("skillopt_mcp.workspace.skill_folders.replace_files", written_nothing)
         with pytest.raises(Refused, match="is taken back when the store is used next"):
-            promote_skill(workspace, candidate, Consent.PERSON)
+            promote_skill(workspace.store, workspace.place, candidate, Consent.PERSON)
     assert read_skill(place.skill).digest == new_version(workspace, candidate)
     recover(workspace.store)
     assert read_skill(place.skill) == before
@@ -204,7 +203,7 @@ def test_taking_back_keeps_what_a_person_edited_since(
 ) -> None:
     refused(place, workspace, candidate, monkeypatch)
     place.main.write_text("# Mine\n")
-    place.open().skill("ledger-clerk")
+    place.open().place.skill("ledger-clerk")
     assert place.main.read_text() == "# Mine\n"
     assert (place.skill / "references" / "more.md").read_text() == "old words\n"
 
@@ -218,7 +217,7 @@ def test_where_the_store_is_full_too_it_is_not_reported_as_refused(
     monkeypatch.setattr(workspace.store.promotions, "give_up", full)
     monkeypatch.setattr(livefiles, "_swap", _only_the_first(disk_full))
     with pytest.raises(StoreError, match=r"No space left.*the store is full: the change is finished or taken back"):
-        promote_skill(workspace, candidate, Consent.PERSON)
+        promote_skill(workspace.store, workspace.place, candidate, Consent.PERSON)
 
 
 def test_half_a_change_is_never_taken_for_an_edit(
@@ -226,16 +225,23 @@ def test_half_a_change_is_never_taken_for_an_edit(
 ) -> None:
     """Another process reads between the two files, and writes down what it saw once the change is done."""
     other, real_swap, real_read = place.open(), livefiles._swap, read_skill
-    before, seen = other.skill("ledger-clerk"), list[SkillFiles]()
+    before, seen = other.place.skill("ledger-clerk"), list[SkillFiles]()
 
     def swap_and_read(*arguments: object) -> None:
         real_swap(*arguments)  # type: ignore[arg-type]
         if not seen:
             seen.append(real_read(place.skill))
-            assert other.skill("ledger-clerk") == before  # and this one writes it down at once
+            assert other.place.skill("ledger-clerk") == before  # and this one writes it down at once
 
     monkeypatch.setattr(livefiles, "_swap", swap_and_read)
-    reads = iter([lambda: promote_skill(workspace, candidate, Consent.PERSON).status == "promoted" and seen[0]])
+    reads = iter(
+        [
+            lambda: (
+                promote_skill(workspace.store, workspace.place, candidate, Consent.PERSON).status == "promoted"
+                and seen[0]
+            )
+        ]
+    )
 
     def read_late(*arguments: object) -> SkillFiles:
         late = next(reads, None)
@@ -243,28 +249,28 @@ def test_half_a_change_is_never_taken_for_an_edit(
         return found or real_read(*arguments)  # type: ignore[arg-type]
 
     monkeypatch.setattr(looking, "read_skill", read_late)
-    other.forget(before)
-    assert other.skill("ledger-clerk").live_version == new_version(workspace, candidate)
+    other.place.forget(before)
+    assert other.place.skill("ledger-clerk").live_version == new_version(workspace, candidate)
     mixture = seen[0]
     assert SkillFile("references/more.md", b"new words\n") in mixture.files
     assert mixture.digest != new_version(workspace, candidate)
     with pytest.raises(NotFound, match="no single version"):
-        rollback_skill(other, "ledger-clerk", mixture.digest, Consent.PERSON)
+        rollback_skill(other.store, other.place, "ledger-clerk", mixture.digest, Consent.PERSON)
 
 
 @pytest.mark.parametrize("half", [True, False], ids=["between two files", "after the last"])
 def test_a_look_while_a_change_cannot_be_settled_stores_nothing(
     place: Place, workspace: Workspace, candidate: str, monkeypatch: pytest.MonkeyPatch, half: bool
 ) -> None:
-    before = workspace.skill("ledger-clerk")
+    before = workspace.place.skill("ledger-clerk")
     killed(workspace, candidate, monkeypatch, half=half)
     monkeypatch.setattr(looking, "TICK_NS", -(10**12))  # as if the files had been at rest for long
     lock = lock_run(workspace.store.locks_path, lock_name(1))
     assert lock
     other, version = place.open(), new_version(workspace, candidate)[:12]
-    assert other.skill("ledger-clerk") == before
-    waits = history(other, "ledger-clerk")
+    assert other.place.skill("ledger-clerk") == before
+    waits = history(other.store, other.place, "ledger-clerk")
     assert waits.rows == []
-    assert f"to version {version} was interrupted" in inspect(other, "ledger-clerk").text
+    assert f"to version {version} was interrupted" in inspect(other.store, other.place, "ledger-clerk").text
     lock.release()
-    assert other.skill("ledger-clerk").live_version == new_version(workspace, candidate)
+    assert other.place.skill("ledger-clerk").live_version == new_version(workspace, candidate)

@@ -15,7 +15,7 @@ from skillopt_mcp.workspace.workspace import Workspace
 def test_a_folder_that_cannot_hold_the_store_is_a_problem(tmp_path: Path, home: Path) -> None:
     (tmp_path / "file").write_text("")
     with Workspace(tmp_path / "file" / "inner" / "store.db") as workspace:
-        [problem] = diagnose(workspace).problems
+        [problem] = diagnose(workspace.store, workspace.models, workspace.place).problems
     assert problem.startswith(f"the folder '{tmp_path / 'file'}' of the store cannot be written (Not a directory): ")
     assert problem.endswith("or name a store elsewhere with --store or SKILLOPT_STORE")
 
@@ -23,7 +23,7 @@ def test_a_folder_that_cannot_hold_the_store_is_a_problem(tmp_path: Path, home: 
 def test_what_is_there_and_can_be_no_store_is_a_problem(tmp_path: Path, home: Path) -> None:
     for path, what in ((tmp_path, "a folder"), (Path("/dev/null"), "not a regular file")):
         with Workspace(path) as workspace:
-            [problem] = diagnose(workspace).problems
+            [problem] = diagnose(workspace.store, workspace.models, workspace.place).problems
             assert problem.startswith(f"'{path}' is {what}: name a file")
             with pytest.raises(StoreError, match="is a folder" if path == tmp_path else "is not a regular"):
                 workspace.store.open()
@@ -38,7 +38,7 @@ def test_a_store_that_cannot_be_written_any_more_is_a_problem(
     # The rights of a file do not bind every user that tests run as.
     monkeypatch.setattr(os, "access", lambda place, mode: (place, mode) != (path, os.W_OK))
     with Workspace(path) as workspace:
-        [problem] = diagnose(workspace).problems
+        [problem] = diagnose(workspace.store, workspace.models, workspace.place).problems
     assert problem.startswith(f"the store '{path}' cannot be written: chmod 600 it")
 
 
@@ -47,7 +47,7 @@ def test_a_skill_in_a_root_that_cannot_be_read_is_reported(tmp_path: Path, home:
     skill.mkdir(parents=True)
     (skill / "SKILL.md").write_bytes("---\nname: latin\ndescription: Büro.\n---\n".encode("latin-1"))
     with Workspace(tmp_path / "store.db") as workspace:
-        found = diagnose(workspace)
+        found = diagnose(workspace.store, workspace.models, workspace.place)
     (reported,) = [each for each in found.lacking if "latin" in each]
     assert reported.startswith(f'a skill cannot be read: "{skill}/SKILL.md" is not UTF-8 at byte ')
     assert reported.endswith(f": skillopt-mcp check {skill}")
@@ -58,13 +58,13 @@ def test_damaged_pages_are_a_problem(tmp_path: Path, home: Path) -> None:
     with Workspace(path) as workspace:
         for n in range(200):
             workspace.store.permissions.add_root(f"/root-{n}")
-        assert diagnose(workspace).store.pages == "sound"
+        assert diagnose(workspace.store, workspace.models, workspace.place).store.pages == "sound"
     raw = bytearray(path.read_bytes())
     page = raw.find(b"/root-150") // 1024 * 1024
     raw[page : page + 8] = bytes(8)
     path.write_bytes(bytes(raw))
     with Workspace(path) as workspace:
-        found = diagnose(workspace)
+        found = diagnose(workspace.store, workspace.models, workspace.place)
     assert found.store.pages == "damaged"
     assert any("is damaged" in each and "skillopt-mcp store restore FILE" in each for each in found.problems)
 
@@ -81,9 +81,9 @@ def test_a_log_that_a_reader_keeps_from_being_brought_in_is_a_problem(
         reader.execute("select * from skill_root").fetchall()
         for n in range(40):
             workspace.store.permissions.add_root(f"/root-{n}")
-        (reported,) = diagnose(workspace).problems
+        (reported,) = diagnose(workspace.store, workspace.models, workspace.place).problems
         assert reported.startswith(f"the log '{path}-wal' has grown to 0 MiB")
         assert "end idle hosts" in reported
         reader.execute("commit")
         reader.close()
-        assert diagnose(workspace).problems == []
+        assert diagnose(workspace.store, workspace.models, workspace.place).problems == []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -27,6 +28,7 @@ from skillopt_mcp.core.runs import Run
 from skillopt_mcp.store.files import lock_run
 from skillopt_mcp.training.config import Config
 from skillopt_mcp.training.progress import Notify
+from skillopt_mcp.workspace.jobs import Wait
 from skillopt_mcp.workspace.workspace import Workspace
 from tests.session_lines import claude_said, claude_skill, claude_user, joined
 
@@ -45,13 +47,17 @@ def recorded(workspace: Workspace, place: Place, n: int = 6, **fields: object) -
     for k in range(n):
         text = CANARY if k == 2 else f"word {k}"
         reported = {"answer": f"was {text}", "messages": [f"[{text}]"], "reason": text, "hard": False} | fields
-        done = record_trajectory(workspace, str(place.skill), Recording(task=f"{k}: book {text}", **reported))  # type: ignore[arg-type]
+        done = record_trajectory(
+            workspace.store, workspace.place, str(place.skill), Recording(task=f"{k}: book {text}", **reported)
+        )  # type: ignore[arg-type]
         ids.append(int(done.trajectory_id.partition(":")[2]))
     return ids
 
 
 def erased(workspace: Workspace, *names: str, **wanted: object) -> Erasure:
-    return erase(workspace, find_attempts(workspace, AttemptQuery(names, **wanted)))  # type: ignore[arg-type]
+    return erase(
+        workspace.store, workspace.place, find_attempts(workspace.store, workspace.place, AttemptQuery(names, **wanted))
+    )  # type: ignore[arg-type]
 
 
 def found_in(place: Place, text: str = CANARY) -> list[str]:
@@ -90,14 +96,18 @@ def is_sound(place: Place) -> bool:
     ],
 )
 def test_the_attempts_of_a_skill_are_meant_that_meet_all_that_is_said(
-    place: Place, workspace: Workspace, wanted: dict[str, object], gone: set[int]
+    place: Place,
+    workspace: Workspace,
+    wanted: dict[str, object],
+    gone: set[int],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     recorded(workspace, place, 2, session_id="s1")
     recorded(workspace, place, 0)
-    record_trajectory(workspace, str(place.skill), Recording(task="other", answer=CANARY))
-    record_trajectory(workspace, str(place.skill), Recording(task="last word"))
-    workspace.clock = lambda: 4e9 if wanted.get("before") == "0d" else 1.7e9  # type: ignore[method-assign]
-    assert set(find_attempts(workspace, AttemptQuery(("ledger-clerk",), **wanted))) == gone  # type: ignore[arg-type]
+    record_trajectory(workspace.store, workspace.place, str(place.skill), Recording(task="other", answer=CANARY))
+    record_trajectory(workspace.store, workspace.place, str(place.skill), Recording(task="last word"))
+    monkeypatch.setattr(time, "time", lambda: 4e9 if wanted.get("before") == "0d" else 1.7e9)
+    assert set(find_attempts(workspace.store, workspace.place, AttemptQuery(("ledger-clerk",), **wanted))) == gone  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -121,12 +131,19 @@ def test_what_names_no_attempts_is_refused(
 
 
 def test_what_is_erased_takes_no_score_no_transcript_and_no_reaction(place: Place, workspace: Workspace) -> None:
-    record_trajectory(workspace, str(place.skill), Recording(task="t", answer=CANARY, session_id="s", index=0))
+    record_trajectory(
+        workspace.store, workspace.place, str(place.skill), Recording(task="t", answer=CANARY, session_id="s", index=0)
+    )
     erased(workspace, "trajectory:1")
-    scored = record_trajectory(workspace, str(place.skill), Recording(task="trajectory:1", hard=True, reason=CANARY))
+    scored = record_trajectory(
+        workspace.store, workspace.place, str(place.skill), Recording(task="trajectory:1", hard=True, reason=CANARY)
+    )
     assert scored.outcome == "erased"
     again = record_trajectory(
-        workspace, str(place.skill), Recording(task="t", answer=CANARY, session_id="s", index=0, messages=[CANARY])
+        workspace.store,
+        workspace.place,
+        str(place.skill),
+        Recording(task="t", answer=CANARY, session_id="s", index=0, messages=[CANARY]),
     )
     assert (again.trajectory_id, again.outcome, again.n_new) == ("trajectory:1", "erased", 0)
     assert found_in(place) == []
@@ -134,15 +151,18 @@ def test_what_is_erased_takes_no_score_no_transcript_and_no_reaction(place: Plac
 
 
 def test_no_reading_of_its_session_brings_an_attempt_back(place: Place, workspace: Workspace) -> None:
-    workspace.skill(str(place.skill))
+    workspace.place.skill(str(place.skill))
     path = place.folder / "sessions" / "0a7e.jsonl"
     path.parent.mkdir()
     path.write_bytes(b"".join(joined(claude_user("Close March"), claude_skill(str(place.skill)), claude_said(CANARY))))
-    assert harvest(workspace, [path]).recorded == 1
+    assert harvest(workspace.store, workspace.place, [path]).recorded == 1
     erased(workspace, "trajectory:1")
     with path.open("ab") as file:
         file.write(b"".join(joined(claude_user("No, wrong"), claude_said("Sorry."))))
-    assert (harvest(workspace, [path]).recorded, workspace.store.trajectories.count_trajectories(1)) == (0, (1, 0))
+    assert (
+        harvest(workspace.store, workspace.place, [path]).recorded,
+        workspace.store.trajectories.count_trajectories(1),
+    ) == (0, (1, 0))
     path.unlink()
     assert found_in(place) == []
 
@@ -152,10 +172,10 @@ def test_the_answers_to_what_showed_it_go_too_and_what_was_made_of_it_is_reporte
 ) -> None:
     recorded(workspace, place)
     use(workspace, learning(), "optimizer")
-    made = propose_from_evidence(workspace, str(place.skill))
+    made = propose_from_evidence(workspace.store, workspace.models, workspace.place, str(place.skill))
     assert made.candidate_id
     spent = workspace.store.ledger.list_rows(made.job_id)
-    planned = review_erasure(workspace, [3])
+    planned = review_erasure(workspace.store, workspace.place.redactor, [3])
     assert (planned.status, planned.n, planned.answers) == ("planned", 1, 1)
     assert found_in(place)
     done = erased(workspace, "trajectory:3")
@@ -164,7 +184,7 @@ def test_the_answers_to_what_showed_it_go_too_and_what_was_made_of_it_is_reporte
     assert workspace.store.ledger.list_rows(made.job_id) == spent
     again = learning()
     use(workspace, again, "optimizer")
-    propose_from_evidence(workspace, str(place.skill))
+    propose_from_evidence(workspace.store, workspace.models, workspace.place, str(place.skill))
     assert "book word 1" in evidence_of(again)
     assert CANARY not in evidence_of(again)
     assert is_sound(place)
@@ -173,7 +193,9 @@ def test_the_answers_to_what_showed_it_go_too_and_what_was_made_of_it_is_reporte
 def test_the_copies_next_to_the_store_and_the_hosts_transcripts_are_named(
     place: Place, workspace: Workspace, home: Path
 ) -> None:
-    record_trajectory(workspace, str(place.skill), Recording(task=CANARY, session_id="0a7e", index=0))
+    record_trajectory(
+        workspace.store, workspace.place, str(place.skill), Recording(task=CANARY, session_id="0a7e", index=0)
+    )
     copies_there = [
         place.store_path.with_name(f"skillopt.db{end}")
         for end in (".replaced-20260101-000000", ".replaced-20260102-000000")
@@ -193,17 +215,17 @@ def test_a_replay_that_was_stopped_goes_on_without_what_was_erased(place: Place,
     config = Config(epochs=2, batch=4, sessions=10)
     asked = Scripted(_stops_at("reflect", 2))
     use(workspace, asked, "optimizer")
-    run = start_run(workspace, str(place.skill), config)
+    run = start_run(workspace.store, workspace.models, workspace.place, str(place.skill), config)
     assert len(run.sessions) == 10
     with pytest.raises(KeyboardInterrupt):
-        replay(workspace, run)
+        replay(workspace.store, workspace.models, workspace.place, run)
     assert CANARY in evidence_of(asked)
     other = place.open()
     done = erased(other, "trajectory:3")
     assert (done.runs, done.n) == ([run.id], 1)
     again = Scripted(lambda _: json.dumps({"reasoning": "fine", "edits": []}))
     use(workspace, again, "optimizer")
-    result = replay(workspace, run)
+    result = replay(workspace.store, workspace.models, workspace.place, run)
     assert result.run_id == run.id
     assert "### Trajectory" in evidence_of(again)
     assert CANARY not in evidence_of(again)
@@ -225,7 +247,7 @@ def _stops_at(stage: str, n: int) -> object:
 
 def test_a_run_that_is_under_way_keeps_what_it_may_see(place: Place, workspace: Workspace) -> None:
     recorded(workspace, place)
-    run = start_run(workspace, str(place.skill), Config(sessions=6))
+    run = start_run(workspace.store, workspace.models, workspace.place, str(place.skill), Config(sessions=6))
     lock = lock_run(workspace.store.locks_path, run.id)
     assert lock
     with pytest.raises(Busy, match=f"'{run.id}' is under way.*nothing was changed"):
@@ -241,7 +263,7 @@ def test_what_is_with_an_optimizer_just_now_is_not_erased(place: Place, workspac
         connection.execute(
             "insert into call(key, scope, role, stage, draw, refs, owner) values"
             " (x'00', 't-1', 'optimizer', 'rewrite', 'd', 'trajectory:2 trajectory:3', ?)",
-            [place.open().owner.name],
+            [place.open().models.owner.name],
         )
     with pytest.raises(Busy, match="with an optimizer just now, for 't-1'"):
         erased(workspace, "trajectory:3")
@@ -256,7 +278,13 @@ def test_a_late_answer_to_a_question_that_showed_it_is_not_kept(place: Place, ho
     with host.store._pool.write() as connection:
         connection.execute("update lease set state = ?", [state])
     erased(host, "trajectory:3")
-    late = submit_work(host, [{"work_id": standing.work[0].work_id, "reply": LEARNED}])
+    late = submit_work(
+        host.store,
+        host.models,
+        host.place,
+        [{"work_id": standing.work[0].work_id, "reply": LEARNED}],
+        wait=Wait(host.jobs),
+    )
     assert late.receipts[0].status == "withdrawn"
     assert found_in(place) == []
 
@@ -270,13 +298,24 @@ def test_work_with_a_host_is_taken_back_and_handed_out_without_it(place: Place, 
     done = erased(person, "trajectory:3")
     assert (done.n, done.runs) == (1, [standing.job_id])
     assert found_in(place) == []
-    late = submit_work(host, [{"work_id": item.work_id, "reply": LEARNED}])
+    late = submit_work(
+        host.store, host.models, host.place, [{"work_id": item.work_id, "reply": LEARNED}], wait=Wait(host.jobs)
+    )
     assert late.receipts[0].status == "withdrawn"
-    [fresh] = propose_from_evidence(host, str(place.skill)).work or submit_work(host, [], standing.job_id).work
+    [fresh] = (
+        propose_from_evidence(host.store, host.models, host.place, str(place.skill), wait=Wait(host.jobs)).work
+        or submit_work(host.store, host.models, host.place, [], standing.job_id, Wait(host.jobs)).work
+    )
     reported = given_to(fresh.folder)
     assert "book word 1" in reported
     assert CANARY not in reported
-    handed = submit_work(host, [{"work_id": fresh.work_id, "reply": LEARNED.replace(CANARY, "nothing")}])
+    handed = submit_work(
+        host.store,
+        host.models,
+        host.place,
+        [{"work_id": fresh.work_id, "reply": LEARNED.replace(CANARY, "nothing")}],
+        wait=Wait(host.jobs),
+    )
     assert handed.receipts[0].status == "accepted", handed
     assert found_in(place) == []
     assert is_sound(place)
@@ -286,14 +325,14 @@ def test_a_proposal_all_of_whose_attempts_were_erased_comes_to_an_end(place: Pla
     recorded(host, place)
     begun_proposal(host, str(place.skill))
     erased(host, "ledger-clerk", everything=True)
-    ended = propose_from_evidence(host, str(place.skill))
+    ended = propose_from_evidence(host.store, host.models, host.place, str(place.skill), wait=Wait(host.jobs))
     assert (ended.status, ended.candidate_id) == ("no_change", None)
     with pytest.raises(BadInput, match="no scored attempts"):
-        propose_from_evidence(host, str(place.skill))
+        propose_from_evidence(host.store, host.models, host.place, str(place.skill), wait=Wait(host.jobs))
 
 
 def _outstanding(host: Workspace, run: Run, notify: Notify) -> object:
-    return reflecting._work(host, run, notify)
+    return reflecting._work(host.store, host.models, host.place.secrets, run, notify)
 
 
 def test_erasing_again_changes_nothing_more(place: Place, workspace: Workspace) -> None:
@@ -306,12 +345,12 @@ def test_erasing_again_changes_nothing_more(place: Place, workspace: Workspace) 
 
 
 def test_what_is_shown_beforehand_has_no_held_out_task(place: Place, workspace: Workspace) -> None:
-    add_tasks(workspace, str(place.skill), [
+    add_tasks(workspace.store, workspace.place, str(place.skill), [
         {"prompt": f"held {CANARY}", "judge": {"kind": "exact", "expected": "1"}, "split": "test"}
     ])  # fmt: skip
     for task in (f"a b {CANARY} c", f"held {CANARY}", "x " * 35 + CANARY):
-        record_trajectory(workspace, str(place.skill), Recording(task=task))
-    planned = review_erasure(workspace, [1, 2, 3])
+        record_trajectory(workspace.store, workspace.place, str(place.skill), Recording(task=task))
+    planned = review_erasure(workspace.store, workspace.place.redactor, [1, 2, 3])
     assert [row.words for row in planned.attempts][:2] == [f"a b {CANARY} c", "(a held-out task)"]
 
 

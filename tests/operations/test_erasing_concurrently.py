@@ -23,6 +23,7 @@ from skillopt_mcp.store.erasing import Erasing
 from skillopt_mcp.store.files import Lock, lock_run
 from skillopt_mcp.training.config import Config
 from skillopt_mcp.workspace.host_work import hand_out
+from skillopt_mcp.workspace.jobs import Wait
 from skillopt_mcp.workspace.workspace import Workspace
 
 
@@ -45,7 +46,10 @@ def test_a_run_that_begins_after_the_look_keeps_what_it_may_see(
     held: list[Lock] = []
 
     def begin() -> None:
-        lock = lock_run(workspace.store.locks_path, start_run(workspace, str(place.skill), Config(sessions=6)).id)
+        lock = lock_run(
+            workspace.store.locks_path,
+            start_run(workspace.store, workspace.models, workspace.place, str(place.skill), Config(sessions=6)).id,
+        )
         assert lock
         held.append(lock)
 
@@ -72,11 +76,11 @@ def test_an_answer_that_comes_before_its_run_is_held_goes_too(
         return json.dumps({"reasoning": CANARY if saw else "fine", "edits": []})
 
     use(other, Scripted(answer), "optimizer")
-    run = start_run(other, str(place.skill), Config(sessions=6, batch=4))
+    run = start_run(other.store, other.models, other.place, str(place.skill), Config(sessions=6, batch=4))
 
     def go_on() -> None:
         with pytest.raises(KeyboardInterrupt):
-            replay(other, run)
+            replay(other.store, other.models, other.place, run)
 
     _once_before(monkeypatch, erasing, "lock_run", go_on)
     assert erased(workspace, "trajectory:3").answers
@@ -88,7 +92,7 @@ def test_a_question_that_is_handed_out_during_an_erasure_is_taken_back_and_asked
     place: Place, host: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     recorded(host, place)
-    reported = propose_from_evidence(host, str(place.skill))
+    reported = propose_from_evidence(host.store, host.models, host.place, str(place.skill), wait=Wait(host.jobs))
     given: list[str] = []
 
     def late(*args: object) -> object:
@@ -99,11 +103,18 @@ def test_a_question_that_is_handed_out_during_an_erasure_is_taken_back_and_asked
         return work, step
 
     monkeypatch.setattr(reflecting, "hand_out", late)
-    [item] = submit_work(host, [], reported.job_id).work
+    [item] = submit_work(host.store, host.models, host.place, [], reported.job_id, Wait(host.jobs)).work
     assert "book word 1" in given_to(item.folder)
     assert (given[1:], item.work_id) == ([item.work_id], given[-1])
     assert found_in(place) == []
-    assert submit_work(host, [{"work_id": given[0], "reply": LEARNED}]).receipts[0].status == "withdrawn"
+    assert (
+        submit_work(
+            host.store, host.models, host.place, [{"work_id": given[0], "reply": LEARNED}], wait=Wait(host.jobs)
+        )
+        .receipts[0]
+        .status
+        == "withdrawn"
+    )
     assert found_in(place) == []
     assert is_sound(place)
 

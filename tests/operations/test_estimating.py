@@ -28,9 +28,9 @@ class _Asked(NamedTuple):
 
 def _asked(workspace: Workspace, config: Config) -> _Asked:
     """Return the estimate of a run, and the calls by role that it and its promotion test then made."""
-    estimate = estimate_run(workspace, "ledger-clerk", config)
-    run = start_run(workspace, "ledger-clerk", config)
-    replay(workspace, run)
+    estimate = estimate_run(workspace.store, workspace.models, workspace.place, "ledger-clerk", config)
+    run = start_run(workspace.store, workspace.models, workspace.place, "ledger-clerk", config)
+    replay(workspace.store, workspace.models, workspace.place, run)
     return _Asked(estimate, _made(workspace, run.id), _made(workspace, *workspace.store.runs.list_finishes(run.id)))
 
 

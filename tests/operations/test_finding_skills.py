@@ -10,12 +10,11 @@ import pytest
 from workshop import SIMULATION, Place
 
 from skillopt_mcp.actions.estimates import estimate_run
-from skillopt_mcp.actions.promotions.consent import add_root, revoke
+from skillopt_mcp.actions.promotions.consent import Consent, add_root, revoke
 from skillopt_mcp.actions.promotions.promoting import promote_skill, rollback_skill
 from skillopt_mcp.actions.promotions.review import review_rollback
 from skillopt_mcp.actions.runs import describe_running, start_run, unfinished_run
 from skillopt_mcp.actions.tasks import check_stored
-from skillopt_mcp.core.candidates import Consent
 from skillopt_mcp.core.errors import BadInput, NotFound
 from skillopt_mcp.reports.history import history
 from skillopt_mcp.reports.listing import list_skills
@@ -82,33 +81,33 @@ def test_a_name_means_the_skill_of_the_folder_or_else_of_the_checkout(
     copy = copied(place, place.folder / "second")
     inner = place.folder / "second" / "docs" / "deep"
     inner.mkdir(parents=True)
-    workspace.skill(str(copy))
+    workspace.place.skill(str(copy))
     (place.root / ".git").mkdir()
-    assert opened(place, place.root).skill(NAME).path == str(place.skill)
-    assert opened(place, inner).skill(NAME).path == str(copy)
-    assert opened(place, copy.parent).skill(NAME).path == str(copy)
+    assert opened(place, place.root).place.skill(NAME).path == str(place.skill)
+    assert opened(place, inner).place.skill(NAME).path == str(copy)
+    assert opened(place, copy.parent).place.skill(NAME).path == str(copy)
     elsewhere = place.folder / "elsewhere"
     elsewhere.mkdir()
     with pytest.raises(NotFound, match="2 skills are named"):
-        opened(place, elsewhere).skill(NAME)
+        opened(place, elsewhere).place.skill(NAME)
 
 
 def test_advice_calls_a_skill_by_its_path_where_another_has_its_name(place: Place, workspace: Workspace) -> None:
-    promote_skill(workspace, place.accepted(workspace), Consent.PERSON_SIMULATED)
-    skill = workspace.skill(str(place.skill))
+    promote_skill(workspace.store, workspace.place, place.accepted(workspace), Consent.PERSON_SIMULATED)
+    skill = workspace.place.skill(str(place.skill))
     assert called(workspace.store, skill) == NAME
-    assert history(workspace, str(place.skill)).next_step.arguments["skill"] == NAME
-    copy = workspace.skill(str(copied(place, place.folder / "second")))
+    assert history(workspace.store, workspace.place, str(place.skill)).next_step.arguments["skill"] == NAME
+    copy = workspace.place.skill(str(copied(place, place.folder / "second")))
     assert called(workspace.store, copy) == copy.path
-    assert history(workspace, str(place.skill)).next_step.arguments["skill"] == str(place.skill)
-    assert review_rollback(workspace, str(place.skill)).handle == str(place.skill)
-    run = start_run(workspace, str(place.skill), Config(epochs=1))
-    step = resume_step(workspace, run)
+    assert history(workspace.store, workspace.place, str(place.skill)).next_step.arguments["skill"] == str(place.skill)
+    assert review_rollback(workspace.store, workspace.place, str(place.skill)).handle == str(place.skill)
+    run = start_run(workspace.store, workspace.models, workspace.place, str(place.skill), Config(epochs=1))
+    step = resume_step(workspace.store, run)
     assert step
     assert step.as_command() == f"skillopt-mcp replay {place.skill} --resume"
     (place.folder / "third").mkdir()
     third = Path(copy.path).rename(place.folder / "third" / NAME)
-    assert move_skill(workspace, copy.path, str(third)).next_step.arguments == {"id": str(third)}
+    assert move_skill(workspace.store, workspace.place, copy.path, str(third)).next_step.arguments == {"id": str(third)}
     workspace.store.skills.forget(copy.id)
     assert called(workspace.store, skill) == NAME
 
@@ -129,7 +128,7 @@ def test_of_skills_of_one_name_the_nearest_is_meant(
     monkeypatch.setenv("HOME", str(place.folder / "home"))
     workspace = opened(place, project)
     for each in tracked:
-        workspace.skill(str(skills[each]))
+        workspace.place.skill(str(skills[each]))
 
     roots = skill_roots(workspace.store, project, {})
     try:
@@ -140,14 +139,14 @@ def test_of_skills_of_one_name_the_nearest_is_meant(
 
 
 WORK: list[Callable[[Workspace, str], object]] = [
-    lambda workspace, name: estimate_run(workspace, name, Config()),
-    lambda workspace, name: start_run(workspace, name, Config()),
-    unfinished_run,
-    describe_running,
-    check_stored,
-    review_rollback,
-    lambda workspace, name: rollback_skill(workspace, name, None, Consent.PERSON),
-    revoke,
+    lambda workspace, name: estimate_run(workspace.store, workspace.models, workspace.place, name, Config()),
+    lambda workspace, name: start_run(workspace.store, workspace.models, workspace.place, name, Config()),
+    lambda workspace, name: unfinished_run(workspace.store, workspace.place, name),
+    lambda workspace, name: describe_running(workspace.store, workspace.place, name),
+    lambda workspace, name: check_stored(workspace.store, workspace.place, name),
+    lambda workspace, name: review_rollback(workspace.store, workspace.place, name, None),
+    lambda workspace, name: rollback_skill(workspace.store, workspace.place, name, None, Consent.PERSON),
+    lambda workspace, name: revoke(workspace.store, workspace.place, name),
 ]
 
 
@@ -162,7 +161,7 @@ def test_what_cannot_be_done_with_a_copy_does_not_track_it(
             work(there, name)
         assert f'nor is anything else recorded of "{copy}": add tasks' in str(refused.value)
     assert paths(there) == [str(place.skill)]
-    assert opened(place, place.folder).skill(NAME).path == str(place.skill)
+    assert opened(place, place.folder).place.skill(NAME).path == str(place.skill)
 
 
 def test_the_skill_of_a_checkout_is_listed_and_promoted_from_its_subfolders_and_no_other_is(
@@ -171,11 +170,11 @@ def test_the_skill_of_a_checkout_is_listed_and_promoted_from_its_subfolders_and_
     copy = copied(place, place.folder / "second")
     (place.folder / "second" / "docs").mkdir()
     below, aside = opened(place, place.folder / "second" / "docs"), opened(place, place.root)
-    assert [row.promotable for row in list_skills(below).skills if row.path == str(copy)] == [True]
-    assert below.root_of(below.skill(str(copy))) == copy.parent
-    assert aside.root_of(aside.skill(str(copy))) is None
-    assert aside.locked(aside.skill(str(copy))).endswith(f"skillopt-mcp skills add-root {copy.parent}")
-    assert below.locked(below.skill(str(copy))) == ""
+    assert [row.promotable for row in list_skills(below.store, below.place).skills if row.path == str(copy)] == [True]
+    assert below.place.root_of(below.place.skill(str(copy))) == copy.parent
+    assert aside.place.root_of(aside.place.skill(str(copy))) is None
+    assert aside.place.locked(aside.place.skill(str(copy))).endswith(f"skillopt-mcp skills add-root {copy.parent}")
+    assert below.place.locked(below.place.skill(str(copy))) == ""
 
 
 def test_a_root_that_is_itself_a_skill_is_refused_and_so_opens_nothing(place: Place) -> None:
@@ -184,7 +183,7 @@ def test_a_root_that_is_itself_a_skill_is_refused_and_so_opens_nothing(place: Pl
     for given in (outside, outside / "references" / ".."):
         (outside / "references").mkdir(exist_ok=True)
         with pytest.raises(BadInput, match="skill itself"):
-            add_root(workspace, str(given))
-    assert workspace.root_of(workspace.skill(str(outside))) is None
-    add_root(workspace, str(outside.parent))
-    assert workspace.root_of(workspace.skill(str(outside))) == outside.parent
+            add_root(workspace.store, str(given))
+    assert workspace.place.root_of(workspace.place.skill(str(outside))) is None
+    add_root(workspace.store, str(outside.parent))
+    assert workspace.place.root_of(workspace.place.skill(str(outside))) == outside.parent

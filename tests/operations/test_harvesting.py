@@ -33,7 +33,7 @@ SESSION = "01a20073-5da9-75f2-8792-ac3e8f2f6415"
 
 @pytest.fixture
 def tracked(workspace: Workspace, place: Place) -> Workspace:
-    workspace.skill(str(place.skill))
+    workspace.place.skill(str(place.skill))
     return workspace
 
 
@@ -62,8 +62,8 @@ def test_an_attempt_is_recorded_once_with_no_score_and_with_what_the_person_said
     tracked: Workspace, place: Place
 ) -> None:
     path = written(place, [*used(place), claude_user("No: round at the end")])
-    assert counted(harvest(tracked, [path])) == (1, 0, 0)
-    assert counted(harvest(tracked, [path])) == (0, 1, 0)
+    assert counted(harvest(tracked.store, tracked.place, [path])) == (1, 0, 0)
+    assert counted(harvest(tracked.store, tracked.place, [path])) == (0, 1, 0)
     kept = trajectory(tracked, 1)
     assert (kept.prompt, kept.answer, kept.hard, kept.soft) == ("Close March", "The sum is 42.", None, None)
     assert kept.messages[0] == ("skill", "opened", "ledger-clerk")
@@ -78,7 +78,7 @@ def test_what_a_person_says_when_a_session_is_taken_up_again_comes_to_the_attemp
     before = trajectory(tracked, 1)
     assert before.messages[-1].role == "assistant"
     path = written(place, [*turn, correction, claude_said("It is 4.")])
-    assert counted(harvest(tracked, [path], dry_run=True)) == (0, 1, 0)
+    assert counted(harvest(tracked.store, tracked.place, [path], dry_run=True)) == (0, 1, 0)
     assert trajectory(tracked, 1) == before
     assert counted(hooked(place, path, "Stop")) == (0, 1, 0)
     [*same, said] = trajectory(tracked, 1).messages
@@ -98,8 +98,8 @@ def test_sessions_of_codex_are_read_plain_and_packed(tracked: Workspace, place: 
     packed.write_bytes(zstandard.compress(b"".join(lines[:3])) + zstandard.compress(b"".join(lines[3:])))
     assert session_files([plain.parent]) == [plain, packed]
     assert session_id(plain) == session_id(packed) == SESSION
-    assert counted(harvest(tracked, [packed])) == (1, 0, 0)
-    assert counted(harvest(tracked, [plain])) == (0, 1, 0)
+    assert counted(harvest(tracked.store, tracked.place, [packed])) == (1, 0, 0)
+    assert counted(harvest(tracked.store, tracked.place, [plain])) == (0, 1, 0)
 
 
 @pytest.mark.parametrize(
@@ -112,7 +112,7 @@ def test_a_file_that_is_no_transcript_is_named_and_is_no_session(
     tracked: Workspace, place: Place, content: bytes
 ) -> None:
     notes = written(place, [content], "notes.jsonl")
-    found = harvest(tracked, [notes, written(place, used(place))])
+    found = harvest(tracked.store, tracked.place, [notes, written(place, used(place))])
     assert (found.n_files, found.recorded) == (1, 1)
     [problem] = found.problems
     assert problem.path == str(notes)
@@ -121,7 +121,7 @@ def test_a_file_that_is_no_transcript_is_named_and_is_no_session(
 
 def test_another_skill_of_the_same_name_is_not_the_tracked_one(tracked: Workspace, place: Place) -> None:
     other = joined(claude_user("Close"), claude_skill("/elsewhere/ledger-clerk"), claude_said("42"))
-    assert counted(harvest(tracked, [written(place, other)])) == (0, 0, 0)
+    assert counted(harvest(tracked.store, tracked.place, [written(place, other)])) == (0, 0, 0)
 
 
 def hooked(place: Place, path: Path, event: str) -> Harvested:
@@ -167,7 +167,7 @@ def recorded_itself(workspace: Workspace, place: Place, task: str = "Close March
     """Return how a transcript shows that the agent recorded an attempt by our tool, which is done here."""
     given = {"skill": "ledger-clerk", "task": task, "hard": False, **more}
     recording = Recording(task=task, hard=False, session_id=str(more.get("session_id") or SESSION))
-    recorded = record_trajectory(workspace, str(place.skill), recording)
+    recorded = record_trajectory(workspace.store, workspace.place, str(place.skill), recording)
     return claude_call(RECORD, given, recorded.model_dump_json())
 
 
@@ -180,7 +180,7 @@ def test_an_attempt_that_the_agent_recorded_itself_gets_its_transcript_and_stays
 ) -> None:
     path = written(place, [*used(place), *recorded_itself(tracked, place), claude_user("No: round at the end")])
     assert counted(hooked(place, path, "Stop")) == (0, 1, 0)
-    assert counted(harvest(tracked, [path])) == (0, 1, 0)
+    assert counted(harvest(tracked.store, tracked.place, [path])) == (0, 1, 0)
     kept = trajectory(tracked, 1)
     assert n_stored(tracked) == (1, 1)
     assert (kept.prompt, kept.answer, kept.hard) == ("Close March", "The sum is 42.", False)
@@ -193,6 +193,6 @@ def test_an_attempt_that_the_agent_recorded_itself_gets_its_transcript_and_stays
 def test_secrets_are_taken_out_of_what_is_attached(tracked: Workspace, place: Place) -> None:
     secret = "sk-ant-api03-" + "a1B2c3D4e5F6g7H8" * 5
     lines = [*used(place), *claude_call("Bash", {"command": "env"}, f"ANTHROPIC_API_KEY={secret}")]
-    harvest(tracked, [written(place, [*lines, *recorded_itself(tracked, place)])])
+    harvest(tracked.store, tracked.place, [written(place, [*lines, *recorded_itself(tracked, place)])])
     assert trajectory(tracked, 1).messages
     assert secret.encode() not in place.store_path.read_bytes()

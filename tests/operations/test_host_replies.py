@@ -18,7 +18,7 @@ from skillopt_mcp.actions.tasks import add_tasks
 from skillopt_mcp.backends.work import EVIDENCE
 from skillopt_mcp.core.errors import BadInput, NotFound
 from skillopt_mcp.core.results import Proposed, Receipt
-from skillopt_mcp.workspace.jobs import Capacity
+from skillopt_mcp.workspace.jobs import Capacity, Wait
 from skillopt_mcp.workspace.workspace import Workspace
 
 HANDS_IN = Capacity(items=0)
@@ -28,7 +28,9 @@ EXAMPLE = re.compile(r"```json\n(.*?)\n```", re.DOTALL)
 
 
 def handed_in(host: Workspace, *replies: object) -> list[Receipt]:
-    return submit_work(host, list(replies), capacity=HANDS_IN).receipts
+    return submit_work(
+        host.store, host.models, host.place, list(replies), wait=Wait(host.jobs, capacity=HANDS_IN)
+    ).receipts
 
 
 @pytest.mark.parametrize(
@@ -75,7 +77,13 @@ def test_a_broken_reply_is_refused_and_can_be_corrected(
     place: Place, host: Workspace, fields: dict[str, object]
 ) -> None:
     first, *_ = begun(host, place.propose(host)).work
-    answer = submit_work(host, [{"work_id": first.work_id, **fields}], capacity=HANDS_IN)
+    answer = submit_work(
+        host.store,
+        host.models,
+        host.place,
+        [{"work_id": first.work_id, **fields}],
+        wait=Wait(host.jobs, capacity=HANDS_IN),
+    )
     assert [each.status for each in answer.receipts] == ["refused"]
     assert answer.next_step.action == "submit_work"
     assert answer.next_step.arguments == {"replies": [{"work_id": first.work_id}]}
@@ -86,61 +94,107 @@ def test_a_broken_reply_is_refused_and_can_be_corrected(
 
 def test_unknown_ids_and_jobs_are_named(place: Place, host: Workspace) -> None:
     begun(host, place.propose(host))
-    answer = submit_work(host, [*(f"w-{n:032x}" for n in range(50)), {"reply": "1"}, {"work_id": 5}])
+    answer = submit_work(
+        host.store,
+        host.models,
+        host.place,
+        [*(f"w-{n:032x}" for n in range(50)), {"reply": "1"}, {"work_id": 5}],
+        wait=Wait(host.jobs),
+    )
     assert [each.status for each in answer.receipts] == ["unknown"] * 50 + ["refused"] * 2
     assert (answer.status, len(answer.model_dump_json()) < 10_000) == ("stopped", True)
     for job in ("t-000000000000", "r-000000000000", "c-1", "x"):
         with pytest.raises(NotFound):
-            submit_work(host, [], job)
+            submit_work(host.store, host.models, host.place, [], job, Wait(host.jobs))
     for capacity in ((17, 1), (-1, 1), (1, 0)):
         with pytest.raises(BadInput):
             Capacity(*capacity)
     with pytest.raises(BadInput):
-        submit_work(host, [])
+        submit_work(host.store, host.models, host.place, [], wait=Wait(host.jobs))
 
 
 def test_an_agent_that_hands_in_learns_nothing_of_its_job(place: Place, host: Workspace, proposal: Proposed) -> None:
     job = begun(host, place.propose(host))
     first, second, *_ = job.work
-    answer = submit_work(host, [{"work_id": first.work_id, "reply": "1"}], capacity=HANDS_IN)
+    answer = submit_work(
+        host.store,
+        host.models,
+        host.place,
+        [{"work_id": first.work_id, "reply": "1"}],
+        wait=Wait(host.jobs, capacity=HANDS_IN),
+    )
     assert (answer.status, answer.reason, answer.work, answer.next_step) == ("running", "", [], None)
     [item] = proposal.work
-    last = submit_work(host, [{"work_id": item.work_id, "reply": {"edits": [EDIT]}}], capacity=HANDS_IN)
+    last = submit_work(
+        host.store,
+        host.models,
+        host.place,
+        [{"work_id": item.work_id, "reply": {"edits": [EDIT]}}],
+        wait=Wait(host.jobs, capacity=HANDS_IN),
+    )
     assert (last.status, last.proposed, last.next_step) == ("done", None, None)
-    assert submit_work(host, [], proposal.job_id).proposed
+    assert submit_work(host.store, host.models, host.place, [], proposal.job_id, Wait(host.jobs)).proposed
     place.main.write_text(EDITED)
-    answer = submit_work(host, [{"work_id": second.work_id, "reply": "1"}], capacity=HANDS_IN)
+    answer = submit_work(
+        host.store,
+        host.models,
+        host.place,
+        [{"work_id": second.work_id, "reply": "1"}],
+        wait=Wait(host.jobs, capacity=HANDS_IN),
+    )
     assert (answer.status, answer.reason, answer.next_step) == ("done", "", None)
-    driver = submit_work(host, [], job.job_id)
+    driver = submit_work(host.store, host.models, host.place, [], job.job_id, Wait(host.jobs))
     assert (driver.status, driver.next_step.action) == ("stopped", "propose_edits")
 
 
 def test_a_session_without_free_work_is_given_the_job_and_a_time(
     place: Place, host: Workspace, clock: Clock, proposal: Proposed
 ) -> None:
-    answer = submit_work(host, [], proposal.job_id)
+    answer = submit_work(host.store, host.models, host.place, [], proposal.job_id, Wait(host.jobs))
     assert (answer.status, answer.work) == ("running", [])
     assert answer.next_step.arguments == {"job_id": proposal.job_id}
     assert re.search("1 items are out .* at 2027-01-15 08:15 UTC", answer.next_step.why)
     clock.now += 901
-    assert len(submit_work(host, [], proposal.job_id).work) == 1
+    assert len(submit_work(host.store, host.models, host.place, [], proposal.job_id, Wait(host.jobs)).work) == 1
 
 
 def test_a_proposal_gives_its_estimate_before_any_work(place: Place, host: Workspace) -> None:
-    offer = propose_from_evidence(host, str(place.skill), rollouts=6)
+    offer = propose_from_evidence(
+        host.store, host.models, host.place, str(place.skill), rollouts=6, wait=Wait(host.jobs)
+    )
     assert (offer.status, offer.work, offer.rollouts) == ("work", [], 6)
     assert offer.estimate.agent_runs() == (6, 10)
     assert (offer.estimate.tokens_each, offer.estimate.is_default) == (35_000, True)
     assert host.store.leases.list_of(offer.job_id) == []
-    assert propose_from_evidence(host, str(place.skill), rollouts=6) == offer
-    assert propose_from_evidence(host, str(place.skill), rollouts=64).rollouts == 30
+    assert (
+        propose_from_evidence(host.store, host.models, host.place, str(place.skill), rollouts=6, wait=Wait(host.jobs))
+        == offer
+    )
+    assert (
+        propose_from_evidence(
+            host.store, host.models, host.place, str(place.skill), rollouts=64, wait=Wait(host.jobs)
+        ).rollouts
+        == 30
+    )
     smaller = begun_proposal(host, str(place.skill), rollouts=2)
     assert (len(smaller.work), smaller.rollouts) == (2, 2)
     assert host.store.runs.get_run(offer.job_id).status == "stopped"
-    assert propose_from_evidence(host, str(place.skill), rollouts=3).job_id == smaller.job_id
+    assert (
+        propose_from_evidence(
+            host.store, host.models, host.place, str(place.skill), rollouts=3, wait=Wait(host.jobs)
+        ).job_id
+        == smaller.job_id
+    )
     place.main.write_text(EDITED)
-    assert propose_from_evidence(host, str(place.skill), rollouts=4).job_id != smaller.job_id
-    stopped = submit_work(host, [{"work_id": smaller.work[0].work_id, "reply": "{}"}])
+    assert (
+        propose_from_evidence(
+            host.store, host.models, host.place, str(place.skill), rollouts=4, wait=Wait(host.jobs)
+        ).job_id
+        != smaller.job_id
+    )
+    stopped = submit_work(
+        host.store, host.models, host.place, [{"work_id": smaller.work[0].work_id, "reply": "{}"}], wait=Wait(host.jobs)
+    )
     assert (stopped.status, stopped.next_step.action) == ("stopped", "propose_edits")
 
 
@@ -149,9 +203,10 @@ def test_a_test_gives_its_estimate_before_any_work(place: Place, clock: Clock, v
     exact, rubric = {"kind": "exact", "expected": "yes"}, {"kind": "rubric", "rubric": "Is it kind?", "votes": votes}
     judge = rubric if votes else exact
     tasks = [{"prompt": f"{n * n}: greet", "judge": judge, "split": "test"} for n in range(30)]
-    add_tasks(place.open(), str(place.skill), tasks)
+    opened = place.open()
+    add_tasks(opened.store, opened.place, str(place.skill), tasks)
     host = server(place, clock, place.folder / "work")
-    offer = evaluate_candidate(host, place.propose(host), 1.0)
+    offer = evaluate_candidate(host.store, host.models, host.place, place.propose(host), Wait(host.jobs, 1.0))
     assert offer.foreseen
     assert offer.estimate
     most = offer.foreseen.most_runs
@@ -161,8 +216,8 @@ def test_a_test_gives_its_estimate_before_any_work(place: Place, clock: Clock, v
     assert offer.estimate.judgements[1] <= n_each * most
     assert bool(offer.estimate.judgements[1]) is bool(votes)
     assert host.store.tests.list_of_skill(1) == []
-    work = submit_work(host, [], offer.job_id).work
+    work = submit_work(host.store, host.models, host.place, [], offer.job_id, Wait(host.jobs)).work
     handed_in(host, {"work_id": work[0].work_id, "reply": "yes"})
-    left = evaluate_candidate(host, offer.candidate_id).estimate
+    left = evaluate_candidate(host.store, host.models, host.place, offer.candidate_id, Wait(host.jobs)).estimate
     assert left
     assert left.attempts[1] == (most if votes else most - 1), "an attempt is done once it is judged"

@@ -16,15 +16,23 @@ from skillopt_mcp.backends.work import EVIDENCE
 from skillopt_mcp.core.results import Proposed
 from skillopt_mcp.reports.inspecting import inspect
 from skillopt_mcp.workspace.host_work import receive
-from skillopt_mcp.workspace.jobs import Capacity
+from skillopt_mcp.workspace.jobs import Capacity, Wait
 from skillopt_mcp.workspace.workspace import Workspace
 
 
 def test_work_that_came_back_to_its_session_is_listed_once(place: Place, host: Workspace, clock: Clock) -> None:
     job = (standing := begun(host, place.propose(host))).job_id
     clock.now += 901
-    again = [item for _ in range(2) for item in submit_work(host, [], job, Capacity(items=16)).work]
-    listed = [line.split()[0] for line in inspect(host, job).text.splitlines() if line.startswith("  w-")]
+    again = [
+        item
+        for _ in range(2)
+        for item in submit_work(
+            host.store, host.models, host.place, [], job, Wait(host.jobs, capacity=Capacity(items=16))
+        ).work
+    ]
+    listed = [
+        line.split()[0] for line in inspect(host.store, host.place, job).text.splitlines() if line.startswith("  w-")
+    ]
     assert sorted(listed) == sorted(item.work_id for item in again)
     assert not {item.work_id for item in standing.work} & set(listed)
 
@@ -53,12 +61,19 @@ def test_one_file_holds_all_of_a_question(place: Place, host: Workspace, proposa
 def test_a_test_whose_judge_never_answers_usably_waits(place: Place, clock: Clock) -> None:
     rubric = {"kind": "rubric", "rubric": "Is it kind?"}
     tasks = [{"prompt": f"{k}: greet", "judge": rubric, "split": "test"} for k in range(12)]
-    add_tasks(place.open(), str(place.skill), tasks)
+    opened = place.open()
+    add_tasks(opened.store, opened.place, str(place.skill), tasks)
     host = server(place, clock, place.folder / "work")
     standing = begun(host, place.propose(host))
     while standing.status == "work":
-        receive(host, [{"work_id": item.work_id, "reply": f"banana {n}"} for n in range(3) for item in standing.work])
-        standing = submit_work(host, [], standing.job_id, Capacity(16))
+        receive(
+            host.store,
+            host.place,
+            [{"work_id": item.work_id, "reply": f"banana {n}"} for n in range(3) for item in standing.work],
+        )
+        standing = submit_work(
+            host.store, host.models, host.place, [], standing.job_id, Wait(host.jobs, capacity=Capacity(16))
+        )
     assert standing.status == "stopped"
     assert "could not be judged" in standing.reason
     assert host.store.tests.list_attempts(standing.job_id) == []
@@ -68,11 +83,11 @@ def test_a_second_session_that_asks_for_a_test_under_way_sees_that_it_runs(place
     let_go = threading.Event()
     use(workspace, Scripted(lambda call: (let_go.wait(30), right_when_taught(call))[1]))
     candidate_id = place.propose(workspace)
-    evaluate_candidate(workspace, candidate_id, wait_s=0.05)
+    evaluate_candidate(workspace.store, workspace.models, workspace.place, candidate_id, Wait(workspace.jobs, 0.05))
     other = place.open()
     use(other, Scripted(right_when_taught))
-    standing = evaluate_candidate(other, candidate_id, wait_s=30)
+    standing = evaluate_candidate(other.store, other.models, other.place, candidate_id, Wait(other.jobs, 30))
     assert (standing.status, standing.accepted) == ("running", None)
     let_go.set()
-    assert evaluate_candidate(workspace, candidate_id).accepted
-    assert evaluate_candidate(other, candidate_id, wait_s=30).accepted
+    assert evaluate_candidate(workspace.store, workspace.models, workspace.place, candidate_id).accepted
+    assert evaluate_candidate(other.store, other.models, other.place, candidate_id, Wait(other.jobs, 30)).accepted

@@ -12,12 +12,12 @@ import pytest
 from workshop import LESSONS, SEED, SIMULATION, Place, use
 
 from skillopt_mcp.actions.promotion_tests import evaluate_candidate
+from skillopt_mcp.actions.promotions.consent import Consent
 from skillopt_mcp.actions.promotions.promoting import promote_skill
 from skillopt_mcp.actions.runs import replay, start_run
 from skillopt_mcp.backends.programs import bwrap_fault, register_command
 from skillopt_mcp.backends.scripted import Scripted
 from skillopt_mcp.backends.world import make_tasks
-from skillopt_mcp.core.candidates import Consent
 from skillopt_mcp.core.errors import BackendError, Refused
 from skillopt_mcp.core.evidence import Solved
 from skillopt_mcp.core.judging import Judge
@@ -30,6 +30,7 @@ from skillopt_mcp.tasks.judges.kinds.rubric import Rubric
 from skillopt_mcp.tasks.splits import DEFAULT_SHARES
 from skillopt_mcp.training.config import Config
 from skillopt_mcp.workspace.evidence import origins
+from skillopt_mcp.workspace.skill_folders import read_skill
 from skillopt_mcp.workspace.workspace import Workspace
 
 RUBRIC = Rubric(rubric="The answer is an amount.", votes=3)
@@ -53,7 +54,7 @@ def all_pass(name: str = "scripted-judge") -> Scripted:
 def with_rubrics(place: Place, n: int = 30) -> Workspace:
     """Return a workspace with tasks of the simulated world, which a judge model has to look at too."""
     workspace = place.open()
-    skill = workspace.skill(str(place.skill))
+    skill = workspace.place.skill(str(place.skill))
     tasks = [replace(task, judge=All(judges=[task.judge, RUBRIC])) for task in make_tasks(n, SEED)]
     workspace.store.tasks.add_tasks(skill.id, tasks, DEFAULT_SHARES)
     return workspace
@@ -61,7 +62,7 @@ def with_rubrics(place: Place, n: int = 30) -> Workspace:
 
 def add(workspace: Workspace, place: Place, judge: Judge, n: int = 12, split: Split | None = "test") -> None:
     tasks = [NewTask(f"What is {n}?", judge, split=split) for n in range(n)]
-    workspace.store.tasks.add_tasks(workspace.skill(str(place.skill)).id, tasks, DEFAULT_SHARES)
+    workspace.store.tasks.add_tasks(workspace.place.skill(str(place.skill)).id, tasks, DEFAULT_SHARES)
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="the program is one of Unix")
@@ -82,10 +83,10 @@ def test_a_program_that_changes_during_a_test_judges_no_more_of_it(place: Place,
     use(workspace, target)
     candidate = place.propose(workspace)
     with pytest.raises(BackendError, match="the program of the judge command 'check' has changed"):
-        evaluate_candidate(workspace, candidate)
-    assert promote_skill(workspace, candidate, Consent.PERSON).status == "refused"
+        evaluate_candidate(workspace.store, workspace.models, workspace.place, candidate)
+    assert promote_skill(workspace.store, workspace.place, candidate, Consent.PERSON).status == "refused"
     program.write_text(right)
-    again = evaluate_candidate(workspace, candidate).test
+    again = evaluate_candidate(workspace.store, workspace.models, workspace.place, candidate).test
     assert again
     assert (again.verdict, again.solved) == ("better_here", Solved(before=0.0, after=1.0))
 
@@ -99,7 +100,12 @@ def test_a_secret_that_a_program_prints_is_not_kept(place: Place, public: Path) 
         workspace.store.commands.register(register_command("check", [str(program)], unconfined=bool(bwrap_fault())))
         add(workspace, place, parse_judge({"kind": "command", "name": "check"}), split=None)
         use(workspace, Scripted(lambda _: "an answer"), "target", "optimizer")
-        replay(workspace, start_run(workspace, "ledger-clerk", CONFIG))
+        replay(
+            workspace.store,
+            workspace.models,
+            workspace.place,
+            start_run(workspace.store, workspace.models, workspace.place, "ledger-clerk", CONFIG),
+        )
     with connect(place.store_path) as connection:  # type: ignore[attr-defined]
         reasons = [str(row[0]) for row in connection.execute("select reason from trial").fetchall()]
     assert all("wrong, and TOKEN is [redacted:" in reason for reason in reasons)
@@ -113,7 +119,7 @@ def test_another_judge_gives_other_evidence_and_so_another_test(place: Place) ->
     candidate = place.propose(workspace)
     for name in ("judge-one", "judge-two"):
         use(workspace, all_pass(name), "judge")
-        evaluate_candidate(workspace, candidate)
+        evaluate_candidate(workspace.store, workspace.models, workspace.place, candidate)
     tests = workspace.store.tests.list_of_skill(1)
     assert [test.number for test in tests] == [1, 2]
     assert [origins(test.backend)[1].split("+")[0] for test in tests] == ["judge-one", "judge-two"]
@@ -122,16 +128,16 @@ def test_another_judge_gives_other_evidence_and_so_another_test(place: Place) ->
 def test_a_run_is_frozen_with_its_judge_and_says_so(place: Place) -> None:
     workspace = with_rubrics(place)
     with pytest.raises(BackendError, match=r"role 'judge': pass --judge "):
-        start_run(workspace, "ledger-clerk", CONFIG)
+        start_run(workspace.store, workspace.models, workspace.place, "ledger-clerk", CONFIG)
     judge = all_pass()
     use(workspace, judge, "judge")
-    run = start_run(workspace, "ledger-clerk", CONFIG)
+    run = start_run(workspace.store, workspace.models, workspace.place, "ledger-clerk", CONFIG)
     assert (run.judge, workspace.store.runs.get_run(run.id)) == ("scripted-judge", run)
     use(workspace, all_pass("another"), "judge")
     with pytest.raises(Refused, match="and judge 'scripted-judge': resume it with these"):
-        replay(workspace, run)
+        replay(workspace.store, workspace.models, workspace.place, run)
     use(workspace, judge, "judge")
-    assert replay(workspace, run).status == "finished"
+    assert replay(workspace.store, workspace.models, workspace.place, run).status == "finished"
     rows = {(row.role, row.stage): row for row in workspace.store.ledger.list_rows(run.id)}
     # Of three votes on each answer, the two that agree; equal answers to one task on one draw are one question.
     asked = "select distinct t.task_id, c.draw, r.text from trial t"
@@ -139,24 +145,29 @@ def test_a_run_is_frozen_with_its_judge_and_says_so(place: Place) -> None:
     answers = workspace.store._pool.rows(f"{asked} where c.scope = ?", [run.id])
     assert len(answers) > rows["target", "rollout"].n_calls / 2
     assert rows["judge", "judge"].n_calls == 2 * len(answers)
-    assert "judge scripted-judge" in inspect(workspace, run.id).text
+    assert "judge scripted-judge" in inspect(workspace.store, workspace.place, run.id).text
 
 
 def test_a_run_whose_held_out_tasks_judge_the_form_alone_confirms_nothing_and_says_why(place: Place) -> None:
     workspace = place.open()
-    skill = workspace.skill(str(place.skill))
+    skill = workspace.place.skill(str(place.skill))
     train = [replace(task, judge=FORM, split="train") for task in make_tasks(20, SEED)]
     workspace.store.tasks.add_tasks(skill.id, train, DEFAULT_SHARES)
     add(workspace, place, FORM)
-    before = workspace.live(skill).digest
+    before = read_skill(Path(skill.path)).digest
     answers = Scripted(
         lambda call: "short" if call.request.digest.startswith(before) else "long enough", name=SIMULATION
     )
     use(workspace, answers)
-    result = replay(workspace, start_run(workspace, "ledger-clerk", CONFIG))
+    result = replay(
+        workspace.store,
+        workspace.models,
+        workspace.place,
+        start_run(workspace.store, workspace.models, workspace.place, "ledger-clerk", CONFIG),
+    )
     assert result.candidate_id
     assert result.verdict is None
     assert "judge the form of an answer alone (length, heading)" in result.reason
     assert workspace.store.tests.list_of_skill(skill.id) == []
     with pytest.raises(Refused, match="judge the form of an answer alone"):
-        evaluate_candidate(workspace, result.candidate_id)
+        evaluate_candidate(workspace.store, workspace.models, workspace.place, result.candidate_id)

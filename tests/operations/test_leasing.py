@@ -11,7 +11,7 @@ from skillopt_mcp.actions.submitting import submit_work
 from skillopt_mcp.core.budgets import Caps
 from skillopt_mcp.core.results import Proposed, Receipt
 from skillopt_mcp.store.leases import Lease
-from skillopt_mcp.workspace.jobs import Capacity
+from skillopt_mcp.workspace.jobs import Capacity, Wait
 from skillopt_mcp.workspace.workspace import Workspace
 
 HANDS_IN = Capacity(items=0)
@@ -19,7 +19,13 @@ NO_EDITS = json.dumps({"reasoning": "all is well", "edits": []})
 
 
 def handed_in(host: Workspace, *work_ids: str, **fields: object) -> list[Receipt]:
-    return submit_work(host, [{"work_id": each, **fields} for each in work_ids], capacity=HANDS_IN).receipts
+    return submit_work(
+        host.store,
+        host.models,
+        host.place,
+        [{"work_id": each, **fields} for each in work_ids],
+        wait=Wait(host.jobs, capacity=HANDS_IN),
+    ).receipts
 
 
 def n_missing(host: Workspace, job: str) -> int:
@@ -30,7 +36,9 @@ def overtaken(place: Place, host: Workspace, clock: Clock) -> tuple[str, Lease, 
     """Return a job, and two leases of one of its calls: one that has run out, and one that is out in time."""
     standing = begun(host, place.propose(host))
     clock.now += 901
-    while submit_work(host, [], standing.job_id, Capacity(items=16)).work:
+    while submit_work(
+        host.store, host.models, host.place, [], standing.job_id, Wait(host.jobs, capacity=Capacity(items=16))
+    ).work:
         pass
     leases = host.store.leases.list_of(standing.job_id)
     first = leases[0]
@@ -81,29 +89,39 @@ def test_a_reply_that_came_first_stays_and_later_ones_see_who_was_first(
 def test_work_that_is_handed_out_again_is_charged_and_held_by_the_cap_on_calls(
     place: Place, host: Workspace, clock: Clock
 ) -> None:
-    host.caps = Caps(calls=10)
+    host.models.caps = Caps(calls=10)
     standing, n_handed_out = begun(host, place.propose(host)), 0
     job, first = standing.job_id, standing.work[0].work_id
     for _ in range(10):
         n_handed_out += len(standing.work)
         clock.now += 901
-        standing = submit_work(host, [], job)
+        standing = submit_work(host.store, host.models, host.place, [], job, Wait(host.jobs))
     assert (standing.status, n_handed_out) == ("stopped", 10)
     assert standing.reason.startswith("the cap of 10 calls (--max-calls) is reached, with 10 calls, 0 tokens")
     assert host.store.budgets.get_spent(job).calls == len(host.store.leases.list_of(job)) == 10
     assert handed_in(host, first, reply="1.00")[0].status == "accepted"
-    host.caps = Caps(calls=12)
-    assert sum(len(submit_work(host, [], job, Capacity(items=4)).work) for _ in range(3)) == 2
+    host.models.caps = Caps(calls=12)
+    assert (
+        sum(
+            len(
+                submit_work(
+                    host.store, host.models, host.place, [], job, Wait(host.jobs, capacity=Capacity(items=4))
+                ).work
+            )
+            for _ in range(3)
+        )
+        == 2
+    )
 
 
 def test_at_the_cap_work_not_handed_out_yet_is_still_handed_out(place: Place, host: Workspace, clock: Clock) -> None:
     job, one = begun(host, place.propose(host)).job_id, Capacity(items=8, chars=1)
-    submit_work(host, [], job, one)
+    submit_work(host.store, host.models, host.place, [], job, Wait(host.jobs, capacity=one))
     n_leased, n_asked = len(host.store.leases.list_of(job)), host.store.budgets.get_spent(job).calls
-    host.caps = Caps(calls=n_asked)
+    host.models.caps = Caps(calls=n_asked)
     clock.now += 901
     for _ in range(n_asked):
-        standing = submit_work(host, [], job, one)
+        standing = submit_work(host.store, host.models, host.place, [], job, Wait(host.jobs, capacity=one))
     call_ids = [lease.call_id for lease in host.store.leases.list_of(job)]
     assert n_leased < len(set(call_ids)) == len(call_ids) == n_asked
     assert standing.status == "stopped"
@@ -122,18 +140,30 @@ def test_attempts_whose_analysts_answers_were_lost_are_new_again(
     place: Place, host: Workspace, proposal: Proposed
 ) -> None:
     skill = str(place.skill)
-    tracked = host.skill(skill)
+    tracked = host.place.skill(skill)
     assert host.store.trajectories.count_trajectories(tracked.id)[1] == 0
     for n in range(3):
         [item] = proposal.work
         for k in range(3):
-            last = submit_work(host, [{"work_id": item.work_id, "reply": f"no json {k}"}])
+            last = submit_work(
+                host.store,
+                host.models,
+                host.place,
+                [{"work_id": item.work_id, "reply": f"no json {k}"}],
+                wait=Wait(host.jobs),
+            )
         assert last.proposed
         assert (last.proposed.status, last.proposed.next_step.action) == ("no_change", "propose_edits")
         assert host.store.trajectories.count_trajectories(tracked.id)[1] == 6
         proposal = begun_proposal(host, skill)
         assert len(proposal.work) == 1, n
-    done = submit_work(host, [{"work_id": proposal.work[0].work_id, "reply": NO_EDITS}]).proposed
+    done = submit_work(
+        host.store,
+        host.models,
+        host.place,
+        [{"work_id": proposal.work[0].work_id, "reply": NO_EDITS}],
+        wait=Wait(host.jobs),
+    ).proposed
     assert done
     assert done.next_step.action == "record_trajectory"
     assert host.store.trajectories.count_trajectories(tracked.id)[1] == 0

@@ -12,11 +12,11 @@ from hostwork import begun, begun_proposal
 from workshop import Place, right_when_taught, use
 
 from skillopt_mcp.actions.candidates import propose_edits
+from skillopt_mcp.actions.promotions.consent import Consent
 from skillopt_mcp.actions.promotions.promoting import promote_skill
 from skillopt_mcp.actions.runs import start_run
 from skillopt_mcp.actions.trajectories import Recording, record_trajectory
 from skillopt_mcp.backends.scripted import Scripted
-from skillopt_mcp.core.candidates import Consent
 from skillopt_mcp.core.skills import SkillRow
 from skillopt_mcp.reports.facts import gather_skills
 from skillopt_mcp.reports.listing import PAGE, list_skills
@@ -27,7 +27,7 @@ from skillopt_mcp.workspace.workspace import Workspace
 
 
 def row_of(workspace: Workspace, name: str = "ledger-clerk") -> SkillRow:
-    return next(each for each in list_skills(workspace).skills if each.name == name)
+    return next(each for each in list_skills(workspace.store, workspace.place).skills if each.name == name)
 
 
 def step_of(workspace: Workspace, name: str = "ledger-clerk") -> tuple[str, object]:
@@ -37,9 +37,9 @@ def step_of(workspace: Workspace, name: str = "ledger-clerk") -> tuple[str, obje
 
 
 def n_queries(
-    workspace: Workspace, monkeypatch: pytest.MonkeyPatch, listing: Callable[[Workspace], object] = list_skills
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch, listing: Callable[..., object] = list_skills
 ) -> int:
-    listing(workspace)  # the first time, it reads more
+    listing(workspace.store, workspace.place)  # the first time, it reads more
     asked = list[str]()
     with monkeypatch.context() as patch:
         for way in ("rows", "row"):
@@ -47,7 +47,7 @@ def n_queries(
             patch.setattr(
                 Pool, way, lambda pool, sql, *values, inner=inner: (asked.append(sql), inner(pool, sql, *values))[1]
             )
-        listing(workspace)
+        listing(workspace.store, workspace.place)
     return len(asked)
 
 
@@ -57,7 +57,7 @@ def crowd(place: Place, workspace: Workspace, n: int, first: int = 0) -> list[st
     for name in names:
         (place.root / name).mkdir()
         (place.root / name / "SKILL.md").write_text(f"# {name}\n")
-        workspace.skill(name)
+        workspace.place.skill(name)
     return names
 
 
@@ -81,10 +81,10 @@ def test_skills_beyond_the_page_are_looked_at_on_disk_where_they_are_gone_or_mos
     monkeypatch.setattr(
         "skillopt_mcp.reports.listing.read_skill", lambda path: (read.update([Path(path).name]), read_skill(path))[1]
     )
-    list_skills(workspace)
+    list_skills(workspace.store, workspace.place)
     assert set(read) == {*names[:PAGE], "ledger-clerk"}
     shutil.rmtree(place.skill)
-    step = list_skills(workspace).next_step
+    step = list_skills(workspace.store, workspace.place).next_step
     assert (step.action, step.arguments) == ("skills move", {"old": "ledger-clerk"})
 
 
@@ -107,7 +107,7 @@ def test_the_next_step_follows_a_skill_from_its_first_task_to_its_promotion(plac
     assert place.accepted(workspace) == made
     place.propose(workspace, "- Be kind.")  # an accepted candidate comes before an open one
     assert (*step_of(workspace), row_of(workspace).open_candidates) == ("promote_skill", made, 2)
-    assert promote_skill(workspace, made, Consent.PERSON_SIMULATED).status == "promoted"
+    assert promote_skill(workspace.store, workspace.place, made, Consent.PERSON_SIMULATED).status == "promoted"
     # What was made from the version before was not made stale by an edit of a person's: it is over.
     assert step_of(workspace) == ("propose_edits", "ledger-clerk")
     assert row_of(workspace).open_candidates == 0
@@ -124,11 +124,11 @@ def test_a_skill_without_tasks_needs_them_and_one_with_unscored_attempts_scores(
     workspace = place.open()
     [name] = crowd(place, workspace, 1)
     assert step_of(workspace, name) == ("add_tasks", name)
-    record_trajectory(workspace, name, Recording(task="say it", answer="1"))
+    record_trajectory(workspace.store, workspace.place, name, Recording(task="say it", answer="1"))
     assert step_of(workspace, name) == ("record_trajectory", name)
     assert row_of(workspace, name).n_unscored == 1
     for n in range(3):
-        record_trajectory(workspace, name, Recording(task=f"say {n}", answer="1", hard=False))
+        record_trajectory(workspace.store, workspace.place, name, Recording(task=f"say {n}", answer="1", hard=False))
     assert step_of(workspace, name)[0] == "add_tasks"  # there is nothing to test an edit on
 
 
@@ -144,7 +144,7 @@ def test_of_tests_under_way_that_of_the_newest_candidate_is_named(place: Place, 
 
 def test_a_proposal_under_way_and_a_run_that_stopped_are_named(place: Place, host: Workspace) -> None:
     workspace = place.open()
-    run = start_run(workspace, str(place.skill), Config(epochs=1))
+    run = start_run(workspace.store, workspace.models, workspace.place, str(place.skill), Config(epochs=1))
     workspace.store.runs.set_status(run.id, "stopped")
     step = row_of(workspace).next_step
     assert (step.action, step.arguments) == ("replay", {"skill": "ledger-clerk", "resume": True})
@@ -167,11 +167,11 @@ def test_a_skill_that_cannot_be_read_is_listed_with_why(place: Place, workspace:
 def test_the_most_pressing_step_of_all_skills_is_that_of_every_page(place: Place, workspace: Workspace) -> None:
     use(workspace, Scripted(right_when_taught))
     names = crowd(place, workspace, PAGE + 3)
-    propose_edits(workspace, names[0], [{"op": "append", "content": "- Be kind."}])
+    propose_edits(workspace.store, workspace.place, names[0], [{"op": "append", "content": "- Be kind."}])
     accepted = place.accepted(workspace)
     cursor, seen = None, list[str]()
     while not seen or cursor:
-        page = list_skills(workspace, cursor)
+        page = list_skills(workspace.store, workspace.place, cursor)
         seen += (row.name for row in page.skills)
         cursor = page.cursor
         assert (page.next_step.action, page.next_step.arguments) == ("promote_skill", {"candidate_id": accepted})

@@ -22,16 +22,20 @@ CONFLICT = "\n<<<<<<< HEAD\n- One.\n=======\n- Other.\n>>>>>>> feat\n"
 EDIT = {"op": "append", "content": LESSONS}
 SKILL = "ledger-clerk"
 WORK: dict[str, Callable[[Workspace], object]] = {
-    "propose edits": lambda workspace: propose_edits(workspace, SKILL, [EDIT]),
-    "reflect": lambda workspace: propose_from_evidence(workspace, SKILL),
-    "estimate": lambda workspace: estimate_run(workspace, SKILL, Config(epochs=1)),
-    "replay": lambda workspace: start_run(workspace, SKILL, Config(epochs=1)),
+    "propose edits": lambda workspace: propose_edits(workspace.store, workspace.place, SKILL, [EDIT]),
+    "reflect": lambda workspace: propose_from_evidence(workspace.store, workspace.models, workspace.place, SKILL),
+    "estimate": lambda workspace: estimate_run(
+        workspace.store, workspace.models, workspace.place, SKILL, Config(epochs=1)
+    ),
+    "replay": lambda workspace: start_run(workspace.store, workspace.models, workspace.place, SKILL, Config(epochs=1)),
 }
 
 
 @pytest.mark.parametrize("work", WORK)
 def test_nothing_is_built_on_an_unsettled_conflict(place: Place, workspace: Workspace, work: str) -> None:
-    record_trajectory(workspace, str(place.skill), Recording(task="sum", hard=False, answer="no"))
+    record_trajectory(
+        workspace.store, workspace.place, str(place.skill), Recording(task="sum", hard=False, answer="no")
+    )
     place.main.write_text(place.main.read_text() + CONFLICT)
     with pytest.raises(Refused, match=r'"SKILL.md" has the marks of an unfinished merge \(line \d+, \d+\): settle'):
         WORK[work](workspace)
@@ -42,15 +46,15 @@ def test_a_candidate_is_neither_rebased_onto_a_conflict_nor_tested_on_one(place:
     stale = place.propose(workspace)
     place.main.write_text(place.main.read_text() + CONFLICT)
     with pytest.raises(Refused, match="unfinished merge"):
-        rebase_candidate(workspace, stale)
-    skill = workspace.skill(SKILL)
+        rebase_candidate(workspace.store, workspace.place, stale)
+    skill = workspace.place.skill(SKILL)
     files = workspace.store.skills.get_files(skill.id, skill.live_version)
     better = files.replaced(type(files.files[0])("SKILL.md", files.main + LESSONS.encode(), False))
     id = candidate_id(skill.id, files.digest, better.digest)
     made = Candidate(id, skill.id, files.digest, better.digest, "host", "", ())
     workspace.store.candidates.add_candidate(NewCandidate(made, better, ()))
     with pytest.raises(Refused, match="unfinished merge"):
-        evaluate_candidate(workspace, id)
+        evaluate_candidate(workspace.store, workspace.models, workspace.place, id)
     assert workspace.store.tests.list_of_skill(skill.id) == []
 
 
@@ -58,6 +62,6 @@ def test_once_it_is_settled_the_work_goes_on(place: Place, workspace: Workspace)
     stale, before = place.propose(workspace), place.main.read_text()
     place.main.write_text(before + CONFLICT)
     with pytest.raises(Refused, match="unfinished merge"):
-        rebase_candidate(workspace, stale)
+        rebase_candidate(workspace.store, workspace.place, stale)
     place.main.write_text(before + "\n- Other.\n")
-    assert rebase_candidate(workspace, stale).status == "candidate"
+    assert rebase_candidate(workspace.store, workspace.place, stale).status == "candidate"

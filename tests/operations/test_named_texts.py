@@ -41,22 +41,28 @@ def test_an_old_text_is_the_one_that_was_named_and_brings_its_files(
     new = place.folder / "new.md"
     new.write_bytes(b"A new text.\n")
 
-    old, now = texts_of(workspace, candidate_of_files(workspace, str(place.skill), None, "HEAD~1"))
+    old, now = texts_of(
+        workspace, candidate_of_files(workspace.store, workspace.place, str(place.skill), None, "HEAD~1")
+    )
     assert (old.main, [file.path for file in old.files]) == (first, ["SKILL.md", "notes.md"])
     assert (now.main, [file.path for file in now.files]) == (live, ["SKILL.md"])
-    old, now = texts_of(workspace, candidate_of_files(workspace, str(place.skill), new, "HEAD~1"))
+    old, now = texts_of(
+        workspace, candidate_of_files(workspace.store, workspace.place, str(place.skill), new, "HEAD~1")
+    )
     assert (old.main, now.main) == (first, b"A new text.\n")
     assert [file.path for file in now.files] == ["SKILL.md", "notes.md"], "the other files are those of the old text"
-    old, _ = texts_of(workspace, candidate_of_files(workspace, str(place.skill), None, "HEAD"))
+    old, _ = texts_of(workspace, candidate_of_files(workspace.store, workspace.place, str(place.skill), None, "HEAD"))
     assert old.main == first + b"\nBe brief.\n"
 
     monkeypatch.setenv("HOME", str(home))
     (home / "old.md").write_bytes(b"At home.\n")
-    old, now = texts_of(workspace, candidate_of_files(workspace, str(place.skill), None, "~/old.md"))
+    old, now = texts_of(
+        workspace, candidate_of_files(workspace.store, workspace.place, str(place.skill), None, "~/old.md")
+    )
     assert (old.main, now.main) == (b"At home.\n", live)
     for unknown in ("~/gone.md", "HEAD~9", "0123456789ab"):
         with pytest.raises(BadInput, match="no git revision"):
-            candidate_of_files(workspace, str(place.skill), None, unknown)
+            candidate_of_files(workspace.store, workspace.place, str(place.skill), None, unknown)
 
 
 def test_an_old_text_of_a_memory_file_is_that_file_alone(place: Place, workspace: Workspace) -> None:
@@ -66,7 +72,7 @@ def test_an_old_text_of_a_memory_file_is_that_file_alone(place: Place, workspace
     git(place.root, "add", ".")
     git(place.root, "commit", "-m", "as it was")
     memory.write_bytes(b"# Memory\n\nBe kind.\n")
-    old, now = texts_of(workspace, candidate_of_files(workspace, str(memory), None, "HEAD"))
+    old, now = texts_of(workspace, candidate_of_files(workspace.store, workspace.place, str(memory), None, "HEAD"))
     assert [(each.main_path, len(each.files)) for each in (old, now)] == [("CLAUDE.md", 1)] * 2
     assert (old.main, now.main) == (b"# Memory\n", b"# Memory\n\nBe kind.\n")
 
@@ -74,10 +80,10 @@ def test_an_old_text_of_a_memory_file_is_that_file_alone(place: Place, workspace
 def test_each_edit_is_compared_with_the_one_that_was_tested_last(place: Place, workspace: Workspace) -> None:
     place.add_held_out(workspace, 12)
     use(workspace, as_if_real())
-    before = workspace.skill(str(place.skill)).live_version
+    before = workspace.place.skill(str(place.skill)).live_version
     for n in range(3):
         place.main.write_bytes(place.main.read_bytes() + f"\nBe brief, {n}.\n".encode())
-        edited = edited_candidate(workspace, str(place.skill))
+        edited = edited_candidate(workspace.store, workspace.place, str(place.skill))
         assert edited.base_version == before
-        evaluate_candidate(workspace, edited.id)
+        evaluate_candidate(workspace.store, workspace.models, workspace.place, edited.id)
         before = edited.version_id

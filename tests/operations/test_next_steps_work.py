@@ -10,9 +10,9 @@ from workshop import Place
 
 from skillopt_mcp.actions.candidates import propose_edits, rebase_candidate
 from skillopt_mcp.actions.promotion_tests import current_test, evaluate_candidate
+from skillopt_mcp.actions.promotions.consent import Consent
 from skillopt_mcp.actions.promotions.promoting import promote_skill, rollback_skill
 from skillopt_mcp.actions.proposals import propose_from_evidence
-from skillopt_mcp.core.candidates import Consent
 from skillopt_mcp.core.errors import Refused
 from skillopt_mcp.core.next_step import NextStep
 from skillopt_mcp.reports.facts import gather, gather_skills
@@ -27,7 +27,7 @@ PLACEBO, SKILL = "- Take your time.", "ledger-clerk"
 def no_worse(place: Place, workspace: Workspace) -> str:
     """A text that is no worse, and no shorter: `promote` refuses it."""
     candidate_id = place.propose(workspace, PLACEBO)
-    found = evaluate_candidate(workspace, candidate_id, asked=Asked(0.3))
+    found = evaluate_candidate(workspace.store, workspace.models, workspace.place, candidate_id, asked=Asked(0.3))
     assert found.test
     assert (found.test.verdict, found.accepted) == ("no_worse", False)
     return candidate_id
@@ -40,19 +40,19 @@ def better_then_no_worse(place: Place, workspace: Workspace) -> str:
 
 def rejected(place: Place, workspace: Workspace) -> str:
     candidate_id = place.propose(workspace, PLACEBO)
-    assert not evaluate_candidate(workspace, candidate_id).accepted
+    assert not evaluate_candidate(workspace.store, workspace.models, workspace.place, candidate_id).accepted
     return candidate_id
 
 
 def promoted(place: Place, workspace: Workspace) -> str:
     candidate_id = place.accepted(workspace)
-    assert promote_skill(workspace, candidate_id, Consent.PERSON_SIMULATED).status == "promoted"
+    assert promote_skill(workspace.store, workspace.place, candidate_id, Consent.PERSON_SIMULATED).status == "promoted"
     return candidate_id
 
 
 def rolled_back(place: Place, workspace: Workspace) -> str:
     candidate_id = promoted(place, workspace)
-    assert rollback_skill(workspace, SKILL, None, Consent.PERSON).status == "rolled_back"
+    assert rollback_skill(workspace.store, workspace.place, SKILL, None, Consent.PERSON).status == "rolled_back"
     return candidate_id
 
 
@@ -76,15 +76,19 @@ STATES: dict[str, Callable[[Place, Workspace], str]] = {
 }  # fmt: skip
 PERSON = Consent.PERSON_SIMULATED
 SURFACES: dict[str, Callable[[Workspace, str], list[NextStep | None]]] = {
-    "skills": lambda workspace, _: [list_skills(workspace).next_step],
-    "show SKILL": lambda workspace, _: [inspect(workspace, SKILL).next_step],
-    "show CANDIDATE": lambda workspace, id: [inspect(workspace, id, consent=PERSON).next_step],
-    "the page of a candidate": lambda workspace, id: list(gather(workspace, id).steps),
-    "the page of skills": lambda workspace, _: [each.row.next_step for each in gather_skills(workspace)],
-    "evaluate": lambda workspace, id: [evaluate_candidate(workspace, id).next_step],
-    "promote": lambda workspace, id: [promote_skill(workspace, id, Consent.STANDING).next_step],
+    "skills": lambda workspace, _: [list_skills(workspace.store, workspace.place).next_step],
+    "show SKILL": lambda workspace, _: [inspect(workspace.store, workspace.place, SKILL).next_step],
+    "show CANDIDATE": lambda workspace, id: [inspect(workspace.store, workspace.place, id, consent=PERSON).next_step],
+    "the page of a candidate": lambda workspace, id: list(gather(workspace.store, workspace.place, id).steps),
+    "the page of skills": lambda workspace, _: [
+        each.row.next_step for each in gather_skills(workspace.store, workspace.place)
+    ],
+    "evaluate": lambda workspace, id: [
+        evaluate_candidate(workspace.store, workspace.models, workspace.place, id).next_step
+    ],
+    "promote": lambda workspace, id: [promote_skill(workspace.store, workspace.place, id, Consent.STANDING).next_step],
     "propose again": lambda workspace, _: [
-        propose_edits(workspace, SKILL, [{"op": "append", "content": PLACEBO}]).next_step
+        propose_edits(workspace.store, workspace.place, SKILL, [{"op": "append", "content": PLACEBO}]).next_step
     ],
 }
 
@@ -93,20 +97,30 @@ def carry_out(workspace: Workspace, step: NextStep) -> None:
     given = dict(step.arguments)
     if step.action == "promote_skill":
         consent = replace(PERSON, unproven=bool(given.get("unproven")))
-        assert promote_skill(workspace, str(given["candidate_id"]), consent).status == "promoted", step
+        assert (
+            promote_skill(workspace.store, workspace.place, str(given["candidate_id"]), consent).status == "promoted"
+        ), step
     elif step.action == "rollback_skill":
         version = str(given["version"]) if "version" in given else None
-        seen = workspace.skill(SKILL).live_version if given.get("over_edit") else None
+        seen = workspace.place.skill(SKILL).live_version if given.get("over_edit") else None
         consent = replace(Consent.PERSON, over_edit=bool(seen))
-        assert rollback_skill(workspace, str(given["skill"]), version, consent, seen).status == "rolled_back", step
+        assert (
+            rollback_skill(workspace.store, workspace.place, str(given["skill"]), version, consent, seen).status
+            == "rolled_back"
+        ), step
     elif step.action == "evaluate_candidate" and given.get("rebase"):
-        assert rebase_candidate(workspace, str(given["candidate_id"])).candidate_id, step
+        assert rebase_candidate(workspace.store, workspace.place, str(given["candidate_id"])).candidate_id, step
     elif step.action == "evaluate_candidate":
-        assert evaluate_candidate(workspace, str(given["candidate_id"])).status == "verdict", step
+        assert (
+            evaluate_candidate(workspace.store, workspace.models, workspace.place, str(given["candidate_id"])).status
+            == "verdict"
+        ), step
     elif step.action == "propose_edits":
-        propose_from_evidence(workspace, str(given["skill"]), int(str(given.get("rollouts", 0))))
+        propose_from_evidence(
+            workspace.store, workspace.models, workspace.place, str(given["skill"]), int(str(given.get("rollouts", 0)))
+        )
     elif step.action == "inspect":
-        inspect(workspace, str(given["id"]))
+        inspect(workspace.store, workspace.place, str(given["id"]))
     else:
         raise AssertionError(f"no state here leads to {step}")
 
@@ -119,7 +133,7 @@ def test_what_is_advised_is_not_refused(place: Place, state: str, surface: str) 
     made = STATES[state](place, workspace)
     if surface == "evaluate" and state in ("promoted", "stale", "rejected, stale"):
         with pytest.raises(Refused):
-            evaluate_candidate(workspace, made)
+            evaluate_candidate(workspace.store, workspace.models, workspace.place, made)
         return
     steps = SURFACES[surface](workspace, made)
     for step in filter(None, steps):
@@ -131,14 +145,14 @@ def test_the_candidate_that_is_better_is_advised_though_a_newer_one_is_no_worse(
     place.add_tasks(workspace)
     better = place.accepted(workspace)
     no_worse(place, workspace)
-    step = list_skills(workspace).next_step
+    step = list_skills(workspace.store, workspace.place).next_step
     assert (step.action, step.arguments) == ("promote_skill", {"candidate_id": better})
 
 
 def number_of_next_test(place: Place, text: str) -> int:
     workspace = place.open()
     candidate = workspace.store.candidates.get_candidate(place.propose(workspace, text))
-    return current_test(workspace, candidate, Asked()).row.number
+    return current_test(workspace.store, workspace.models, workspace.place, candidate, Asked()).row.number
 
 
 def test_nothing_but_a_proof_gives_error_rate_back(place: Place) -> None:
@@ -146,15 +160,18 @@ def test_nothing_but_a_proof_gives_error_rate_back(place: Place) -> None:
     place.add_tasks(workspace)
     idle = rejected(place, workspace)
     assert number_of_next_test(place, "- Try.") == 2
-    assert promote_skill(workspace, idle, replace(Consent.PERSON, unproven=True)).status == "promoted"
+    assert (
+        promote_skill(workspace.store, workspace.place, idle, replace(Consent.PERSON, unproven=True)).status
+        == "promoted"
+    )
     assert number_of_next_test(place, "- Try.") == 2
-    assert rollback_skill(workspace, SKILL, None, Consent.PERSON).status == "rolled_back"
+    assert rollback_skill(workspace.store, workspace.place, SKILL, None, Consent.PERSON).status == "rolled_back"
     assert number_of_next_test(place, "- Try.") == 2
     place.main.write_text(f"{place.main.read_text()}\nMine.\n")
     assert number_of_next_test(place, "- Try.") == 2
     assert promoted(place, workspace)
     assert number_of_next_test(place, "- Try.") == 1
-    assert rollback_skill(workspace, SKILL, None, Consent.PERSON).status == "rolled_back"
+    assert rollback_skill(workspace.store, workspace.place, SKILL, None, Consent.PERSON).status == "rolled_back"
     assert number_of_next_test(place, "- Try.") == 3
 
 
@@ -163,5 +180,6 @@ def test_an_edit_of_a_file_that_was_never_promoted_is_put_back(place: Place) -> 
     place.add_tasks(workspace)
     before = place.main.read_bytes()
     place.main.write_bytes(before + b"\nMine.\n")
-    assert rollback_skill(place.open(), SKILL, None, Consent.PERSON).status == "rolled_back"
+    opened = place.open()
+    assert rollback_skill(opened.store, opened.place, SKILL, None, Consent.PERSON).status == "rolled_back"
     assert place.main.read_bytes() == before

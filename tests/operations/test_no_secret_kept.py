@@ -14,7 +14,7 @@ import pytest
 from workshop import LESSONS, Place
 
 from skillopt_mcp.actions.candidates import propose_edits
-from skillopt_mcp.actions.promotions.consent import permit
+from skillopt_mcp.actions.promotions.consent import Consent, permit
 from skillopt_mcp.actions.promotions.promoting import promote_skill
 from skillopt_mcp.actions.promotions.review import review_candidate
 from skillopt_mcp.actions.runs import replay, start_run
@@ -22,7 +22,6 @@ from skillopt_mcp.actions.trajectories import Recording, record_trajectory
 from skillopt_mcp.backends.base import BackendFault
 from skillopt_mcp.backends.scripted import Scripted
 from skillopt_mcp.core.calls import Call, Message, Question, Reply
-from skillopt_mcp.core.candidates import Consent
 from skillopt_mcp.reports.inspecting import inspect
 from skillopt_mcp.store.pool import connect
 from skillopt_mcp.training.config import Config
@@ -105,10 +104,17 @@ def test_no_canary_of_a_session_is_kept_logged_or_shown(
         place.store_path, target=session.target, optimizer=session.optimizer, project=place.folder, environ=environ
     ) as workspace:
         place.add_tasks(workspace, 30)
-        reported = [record_trajectory(workspace, str(place.skill), recorded(n)) for n in range(3)]
-        assert record_trajectory(workspace, str(place.skill), recorded(0)).duplicate
-        result = replay(workspace, start_run(workspace, str(place.skill), Config(epochs=2, batch=10)))
-        seen = inspect(workspace, reported[0].trajectory_id).model_dump_json()
+        reported = [
+            record_trajectory(workspace.store, workspace.place, str(place.skill), recorded(n)) for n in range(3)
+        ]
+        assert record_trajectory(workspace.store, workspace.place, str(place.skill), recorded(0)).duplicate
+        result = replay(
+            workspace.store,
+            workspace.models,
+            workspace.place,
+            start_run(workspace.store, workspace.models, workspace.place, str(place.skill), Config(epochs=2, batch=10)),
+        )
+        seen = inspect(workspace.store, workspace.place, reported[0].trajectory_id).model_dump_json()
     shown = list(session.shown())
     assert len(session.target.calls) > 10
     assert any("[redacted:github-token:" in text for text in shown)
@@ -144,17 +150,19 @@ def test_a_secret_of_the_users_own_holds_a_candidate(
     place: Place, workspace: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = place.main.read_bytes()
-    permit(workspace, str(place.skill), simulated=True)
+    permit(workspace.store, workspace.place, str(place.skill), simulated=True)
     place.accepted(workspace, f"{LESSONS}\n- Send {OWN} along.")  # not known to be one yet
     monkeypatch.setenv("MYSVC_API_KEY", OWN)
     later = place.open()
-    proposed = propose_edits(later, str(place.skill), [{"op": "append", "content": f"- Use {OWN}."}], f"it is {OWN}")
+    proposed = propose_edits(
+        later.store, later.place, str(place.skill), [{"op": "append", "content": f"- Use {OWN}."}], f"it is {OWN}"
+    )
     assert (proposed.status, proposed.findings[0].partition(" (")[0]) == (
         "held", '"SKILL.md": adds what looks like a secret'
     )  # fmt: skip
     assert OWN not in later.store.candidates.get_candidate(proposed.candidate_id or "").reasoning
     first = later.store.candidates.list_candidates(1)[0]
-    assert (first.findings, len(review_candidate(later, first.id).findings)) == ((), 1)
-    held = promote_skill(later, first.id, Consent.STANDING)
+    assert (first.findings, len(review_candidate(later.store, later.place, first.id).findings)) == ((), 1)
+    held = promote_skill(later.store, later.place, first.id, Consent.STANDING)
     assert (held.status, held.reason.partition(" (")[0]) == ("held", '"SKILL.md": adds what looks like a secret')
     assert place.main.read_bytes() == before

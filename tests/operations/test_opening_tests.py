@@ -19,7 +19,7 @@ from skillopt_mcp.core.calls import Call, Fault
 from skillopt_mcp.core.errors import BadInput, SkillOptError
 from skillopt_mcp.core.results import Evaluated, Submitted
 from skillopt_mcp.gates.promotion import alpha_of
-from skillopt_mcp.workspace.jobs import Capacity
+from skillopt_mcp.workspace.jobs import Capacity, Wait
 from skillopt_mcp.workspace.workspace import Workspace
 
 EDITED = "---\nname: ledger-clerk\ndescription: mine\n---\nMine.\n"
@@ -38,27 +38,53 @@ def number(offer: Evaluated) -> int:
 def test_the_price_of_tests_and_their_work_take_nothing_and_the_first_answer_opens_one(
     place: Place, host: Workspace
 ) -> None:
-    offers = [evaluate_candidate(host, place.propose(host, f"- Placebo {n}."), 1.0) for n in range(3)]
+    offers = [
+        evaluate_candidate(
+            host.store, host.models, host.place, place.propose(host, f"- Placebo {n}."), Wait(host.jobs, 1.0)
+        )
+        for n in range(3)
+    ]
     assert [(each.job_id, number(each)) for each in offers] == [(each.candidate_id, 1) for each in offers]
     assert numbers(host) == []
-    first = submit_work(host, [], offers[1].job_id)
+    first = submit_work(host.store, host.models, host.place, [], offers[1].job_id, Wait(host.jobs))
     assert (first.status, numbers(host)) == ("work", [])
-    assert number(evaluate_candidate(host, offers[0].candidate_id, 1.0)) == 1
-    assert evaluate_candidate(host, offers[1].candidate_id).job_id == host.store.tests.list_of_skill(1)[0].id
-    second = submit_work(host, [], offers[2].job_id)
+    assert (
+        number(evaluate_candidate(host.store, host.models, host.place, offers[0].candidate_id, Wait(host.jobs, 1.0)))
+        == 1
+    )
+    assert (
+        evaluate_candidate(host.store, host.models, host.place, offers[1].candidate_id, Wait(host.jobs)).job_id
+        == host.store.tests.list_of_skill(1)[0].id
+    )
+    second = submit_work(host.store, host.models, host.place, [], offers[2].job_id, Wait(host.jobs))
     for work, opened in ((second.work, [1]), (first.work, [2, 1])):
-        submit_work(host, [{"work_id": work[0].work_id, "reply": "no"}], capacity=Capacity(items=0))
+        submit_work(
+            host.store,
+            host.models,
+            host.place,
+            [{"work_id": work[0].work_id, "reply": "no"}],
+            wait=Wait(host.jobs, capacity=Capacity(items=0)),
+        )
         assert numbers(host) == opened
-    assert number(evaluate_candidate(host, offers[0].candidate_id, 1.0)) == 3
+    assert (
+        number(evaluate_candidate(host.store, host.models, host.place, offers[0].candidate_id, Wait(host.jobs, 1.0)))
+        == 3
+    )
 
 
 def test_a_test_whose_work_nobody_does_takes_nothing(place: Place, host: Workspace, clock: Clock) -> None:
     standing = begun(host, place.propose(host))
     clock.now += 901
     for item in standing.work:
-        submit_work(host, [{"work_id": item.work_id, "failed": "no time"}], capacity=Capacity(items=0))
+        submit_work(
+            host.store,
+            host.models,
+            host.place,
+            [{"work_id": item.work_id, "failed": "no time"}],
+            wait=Wait(host.jobs, capacity=Capacity(items=0)),
+        )
     place.main.write_text(EDITED)
-    assert submit_work(host, [], standing.job_id).status == "stopped"
+    assert submit_work(host.store, host.models, host.place, [], standing.job_id, Wait(host.jobs)).status == "stopped"
     assert numbers(host) == []
 
 
@@ -66,22 +92,31 @@ def test_a_file_that_was_edited_after_the_price_was_given_stops_the_test_before_
     place: Place, host: Workspace
 ) -> None:
     candidate_id = place.propose(host)
-    offer = evaluate_candidate(host, candidate_id)
+    offer = evaluate_candidate(host.store, host.models, host.place, candidate_id, Wait(host.jobs))
     place.main.write_text(EDITED)
-    answer = submit_work(host, [], offer.job_id)
+    answer = submit_work(host.store, host.models, host.place, [], offer.job_id, Wait(host.jobs))
     assert (answer.status, answer.work, numbers(host)) == ("stopped", [], [])
     assert f"or run: skillopt-mcp evaluate {candidate_id} --rebase" in answer.reason
 
 
 def test_sessions_that_take_the_first_work_at_once_open_one_test(place: Place, host: Workspace, clock: Clock) -> None:
-    offer = evaluate_candidate(host, place.propose(host))
+    offer = evaluate_candidate(host.store, host.models, host.place, place.propose(host), Wait(host.jobs))
     sessions = [server(place, clock, place.folder / "work") for _ in range(4)]
     answers: list[Submitted] = []
     at_once = threading.Barrier(len(sessions))
 
     def take(session: Workspace) -> None:
         at_once.wait()
-        answers.append(submit_work(session, [], offer.job_id, Capacity(items=2)))
+        answers.append(
+            submit_work(
+                session.store,
+                session.models,
+                session.place,
+                [],
+                offer.job_id,
+                Wait(session.jobs, capacity=Capacity(items=2)),
+            )
+        )
 
     threads = [threading.Thread(target=take, args=[each]) for each in sessions]
     for thread in threads:
@@ -99,17 +134,17 @@ def test_a_skill_whose_judge_is_not_named_does_not_hide_the_test_of_another(plac
     other.mkdir()
     (other / "SKILL.md").write_text("---\nname: aaa-kind\ndescription: Be kind.\n---\nBe kind.\n")
     rubric = {"prompt": "greet", "judge": {"kind": "rubric", "rubric": "Is it kind?"}, "split": "test"}
-    add_tasks(host, str(other), [rubric])
+    add_tasks(host.store, host.place, str(other), [rubric])
     host._specs["judge"] = None
-    offer = evaluate_candidate(host, place.propose(host))
-    assert submit_work(host, [], offer.job_id).work
+    offer = evaluate_candidate(host.store, host.models, host.place, place.propose(host), Wait(host.jobs))
+    assert submit_work(host.store, host.models, host.place, [], offer.job_id, Wait(host.jobs)).work
 
 
 def test_caps_that_cannot_hold_stop_a_test_before_it_is_opened(place: Place, workspace: Workspace) -> None:
     use(workspace, Scripted(lambda call: "no", name="anthropic:m"))
-    workspace.caps = Caps(usd=1.0)
+    workspace.models.caps = Caps(usd=1.0)
     with pytest.raises(BadInput):
-        evaluate_candidate(workspace, place.propose(workspace, PLACEBO))
+        evaluate_candidate(workspace.store, workspace.models, workspace.place, place.propose(workspace, PLACEBO))
     assert numbers(workspace) == []
 
 
@@ -124,12 +159,14 @@ def test_a_test_without_an_answer_takes_nothing_and_its_first_answer_counts_what
     answers = iter([True] * n_answered)
     use(workspace, solving(lambda _: next(answers, BackendFault(fault, "no"))))
     first, second = (place.propose(workspace, f"{PLACEBO} {n}") for n in range(2))
-    workspace.concurrency = 1
+    workspace.models.concurrency = 1
     with pytest.raises(SkillOptError):
-        evaluate_candidate(workspace, first)
+        evaluate_candidate(workspace.store, workspace.models, workspace.place, first)
     assert numbers(workspace) == opened
     use(workspace, as_if_real())
-    reports = [evaluate_candidate(workspace, each).test for each in (second, first)]
+    reports = [
+        evaluate_candidate(workspace.store, workspace.models, workspace.place, each).test for each in (second, first)
+    ]
     after = [2, 1] if opened else [1, 2]
     assert [(each.test_in_release, each.alpha) for each in reports if each] == [(n, alpha_of(n)) for n in after]
     assert sorted(numbers(workspace)) == [1, 2]
@@ -141,9 +178,9 @@ def test_a_cap_that_stops_a_test_before_its_first_answer_takes_nothing(
     place: Place, workspace: Workspace, n_calls: int, opened: list[int]
 ) -> None:
     use(workspace, as_if_real())
-    workspace.caps = Caps(calls=n_calls)
+    workspace.models.caps = Caps(calls=n_calls)
     with pytest.raises(SkillOptError):
-        evaluate_candidate(workspace, place.propose(workspace, PLACEBO))
+        evaluate_candidate(workspace.store, workspace.models, workspace.place, place.propose(workspace, PLACEBO))
     assert numbers(workspace) == opened
 
 
@@ -163,9 +200,9 @@ def test_tests_that_are_run_at_once_take_a_number_each_and_use_its_error_rate(
             return False
 
         own = place.open()
-        own.concurrency = 1
+        own.models.concurrency = 1
         use(own, solving(solves))
-        report = evaluate_candidate(own, candidate_id).test
+        report = evaluate_candidate(own.store, own.models, own.place, candidate_id, Wait(own.jobs)).test
         assert report
         found[report.test_in_release] = report.alpha
 
@@ -180,11 +217,11 @@ def test_tests_that_are_run_at_once_take_a_number_each_and_use_its_error_rate(
 
 @pytest.mark.usefixtures("impatient")
 def test_an_edit_that_no_answer_was_given_for_is_no_base_of_the_next_edit(place: Place, workspace: Workspace) -> None:
-    before = workspace.skill("ledger-clerk").live_version
+    before = workspace.place.skill("ledger-clerk").live_version
     use(workspace, solving(lambda _: BackendFault("auth", "no")))
     for text in (EDITED, f"{EDITED}And more.\n"):
         place.main.write_text(text)
         with pytest.raises(SkillOptError):
-            evaluate_candidate(workspace, "ledger-clerk")
+            evaluate_candidate(workspace.store, workspace.models, workspace.place, "ledger-clerk")
         made = workspace.store.candidates.list_candidates(1)[-1]
         assert made.base_version == before

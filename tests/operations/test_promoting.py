@@ -13,9 +13,9 @@ from workshop import LESSONS, PLACEBO, Place, by_new_lines, is_taught, solving, 
 
 from skillopt_mcp.actions.candidates import propose_edits
 from skillopt_mcp.actions.promotion_tests import evaluate_candidate
+from skillopt_mcp.actions.promotions.consent import Consent
 from skillopt_mcp.actions.promotions.promoting import promote_skill, rollback_skill
 from skillopt_mcp.backends.world import make_skill
-from skillopt_mcp.core.candidates import Consent
 from skillopt_mcp.core.errors import BadInput, BadSkill, Busy, Refused
 from skillopt_mcp.documents import live_files as livefiles
 from skillopt_mcp.reports.history import history
@@ -30,22 +30,22 @@ def test_what_a_real_target_came_to_counts_before_a_simulation(place: Place, wor
     """A simulation's verdict cannot pass for a real one, nor can a later failure of a real target be passed over."""
     candidate_id = place.accepted(workspace)
     use(workspace, solving(lambda _: False))
-    assert evaluate_candidate(workspace, candidate_id).accepted is False
-    assert promote_skill(workspace, candidate_id, PERSON).status == "refused"
+    assert evaluate_candidate(workspace.store, workspace.models, workspace.place, candidate_id).accepted is False
+    assert promote_skill(workspace.store, workspace.place, candidate_id, PERSON).status == "refused"
     use(workspace, place.open().models.backend("target"))
-    assert evaluate_candidate(workspace, candidate_id, again=True).accepted
-    assert promote_skill(workspace, candidate_id, PERSON).status == "refused"
+    assert evaluate_candidate(workspace.store, workspace.models, workspace.place, candidate_id, again=True).accepted
+    assert promote_skill(workspace.store, workspace.place, candidate_id, PERSON).status == "refused"
 
 
 def test_of_two_tests_that_decided_the_newer_one_counts(place: Place, workspace: Workspace) -> None:
     use(workspace, solving(is_taught, "anthropic:model-a"))
     candidate_id = place.accepted(workspace)
     use(workspace, solving(lambda call: not is_taught(call), "anthropic:model-b"))
-    assert evaluate_candidate(workspace, candidate_id).accepted is False
-    assert promote_skill(workspace, candidate_id, Consent.PERSON).status == "refused"
+    assert evaluate_candidate(workspace.store, workspace.models, workspace.place, candidate_id).accepted is False
+    assert promote_skill(workspace.store, workspace.place, candidate_id, Consent.PERSON).status == "refused"
     unproven = replace(Consent.PERSON, unproven=True)
-    assert promote_skill(workspace, candidate_id, unproven).status == "promoted"
-    [row] = history(workspace, "ledger-clerk").rows
+    assert promote_skill(workspace.store, workspace.place, candidate_id, unproven).status == "promoted"
+    [row] = history(workspace.store, workspace.place, "ledger-clerk").rows
     assert row.verdict == "unproven"
 
 
@@ -53,22 +53,32 @@ def test_rollback_goes_back_a_promotion_at_a_time_and_then_says_so(place: Place,
     use(workspace, solving(by_new_lines))
     versions = [place.main.read_bytes()]
     for n in range(2):
-        assert promote_skill(workspace, place.accepted(workspace, f"- New line {n}."), PERSON).status == "promoted"
+        assert (
+            promote_skill(
+                workspace.store, workspace.place, place.accepted(workspace, f"- New line {n}."), PERSON
+            ).status
+            == "promoted"
+        )
         versions.append(place.main.read_bytes())
     for expected in (versions[1], versions[0]):
-        assert rollback_skill(workspace, "ledger-clerk", None, Consent.PERSON).status == "rolled_back"
+        assert (
+            rollback_skill(workspace.store, workspace.place, "ledger-clerk", None, Consent.PERSON).status
+            == "rolled_back"
+        )
         assert place.main.read_bytes() == expected
     with pytest.raises(BadInput, match="no text of 'ledger-clerk' before the live one is known"):
-        rollback_skill(workspace, "ledger-clerk", None, Consent.PERSON)
-    newest = history(workspace, "ledger-clerk").rows[-1].version
-    assert rollback_skill(workspace, "ledger-clerk", newest, Consent.PERSON).status == "rolled_back"
+        rollback_skill(workspace.store, workspace.place, "ledger-clerk", None, Consent.PERSON)
+    newest = history(workspace.store, workspace.place, "ledger-clerk").rows[-1].version
+    assert (
+        rollback_skill(workspace.store, workspace.place, "ledger-clerk", newest, Consent.PERSON).status == "rolled_back"
+    )
     assert place.main.read_bytes() == versions[1]
 
 
 def test_a_tool_goes_back_to_nothing_where_nothing_was_promoted(place: Place, workspace: Workspace) -> None:
-    first = workspace.skill("ledger-clerk").live_version
+    first = workspace.place.skill("ledger-clerk").live_version
     place.main.write_text("# Mine\n")
-    result = rollback_skill(workspace, "ledger-clerk", first, Consent.STANDING)
+    result = rollback_skill(workspace.store, workspace.place, "ledger-clerk", first, Consent.STANDING)
     assert (result.status, result.next_step.command) == (
         "stale", f"skillopt-mcp rollback ledger-clerk {result.version}"
     )  # fmt: skip
@@ -79,13 +89,15 @@ OVER = replace(Consent.PERSON, over_edit=True)
 
 
 def test_only_the_edit_that_a_person_has_seen_is_written_over(place: Place, workspace: Workspace) -> None:
-    promote_skill(workspace, place.accepted(workspace), PERSON)
-    promoted = workspace.skill("ledger-clerk").live_version
+    promote_skill(workspace.store, workspace.place, place.accepted(workspace), PERSON)
+    promoted = workspace.place.skill("ledger-clerk").live_version
     place.main.write_text("# Mine\n")
-    seen = workspace.skill("ledger-clerk").live_version
+    seen = workspace.place.skill("ledger-clerk").live_version
     place.main.write_text("# Mine, and more\n")
     for consent, version in ((OVER, seen), (OVER, None), (OVER, promoted), (Consent.PERSON, None)):
-        assert rollback_skill(workspace, "ledger-clerk", None, consent, version).status == "stale"
+        assert (
+            rollback_skill(workspace.store, workspace.place, "ledger-clerk", None, consent, version).status == "stale"
+        )
     assert place.main.read_text() == "# Mine, and more\n"
 
 
@@ -95,7 +107,7 @@ def test_a_link_that_took_the_folders_place_is_not_followed(place: Place, worksp
     place.skill.rename(elsewhere)
     place.skill.symlink_to(elsewhere)
     with pytest.raises(BadSkill, match="is reached through a link now: put the folder itself back"):
-        promote_skill(workspace, candidate_id, PERSON)
+        promote_skill(workspace.store, workspace.place, candidate_id, PERSON)
     assert (elsewhere / "SKILL.md").read_bytes() == make_skill(3).main
 
 
@@ -111,19 +123,19 @@ def test_an_attempt_that_fails_half_way_takes_back_what_it_wrote(
 
     monkeypatch.setattr(livefiles, "_swap", failing)
     with pytest.raises(Refused, match=r"SKILL\.md' cannot be written \(No space left on device\)"):
-        promote_skill(workspace, candidate_id, PERSON)
+        promote_skill(workspace.store, workspace.place, candidate_id, PERSON)
     monkeypatch.setattr(livefiles, "_swap", real)
     assert read_skill(place.skill) == before
-    assert history(workspace, "ledger-clerk").rows == []
+    assert history(workspace.store, workspace.place, "ledger-clerk").rows == []
     assert workspace.store.promotions.list_pending() == []
-    assert promote_skill(workspace, candidate_id, PERSON).status == "promoted"
+    assert promote_skill(workspace.store, workspace.place, candidate_id, PERSON).status == "promoted"
 
 
 def two_files(place: Place, workspace: Workspace) -> str:
     """Return an accepted candidate that changes SKILL.md and adds a reference."""
     edits = [{"op": "append", "content": LESSONS}, {"op": "append", "path": "references/more.md", "content": "More."}]
-    candidate_id = str(propose_edits(workspace, "ledger-clerk", edits).candidate_id)
-    assert evaluate_candidate(workspace, candidate_id).accepted
+    candidate_id = str(propose_edits(workspace.store, workspace.place, "ledger-clerk", edits).candidate_id)
+    assert evaluate_candidate(workspace.store, workspace.models, workspace.place, candidate_id).accepted
     return candidate_id
 
 
@@ -135,15 +147,15 @@ def test_a_store_opens_though_a_pending_promotion_cannot_be_finished(
         patched.setattr(livefiles, "_swap", lambda *_: _die())
         patched.setattr("skillopt_mcp.actions.promotions.promoting.take_back", lambda *_: None)
         with pytest.raises(KeyboardInterrupt):
-            promote_skill(workspace, candidate_id, PERSON)
+            promote_skill(workspace.store, workspace.place, candidate_id, PERSON)
     assert (place.skill / "references" / "more.md").exists()
     os.link(place.main, place.folder / "twin")
     other = place.open()
     assert len(other.store.promotions.list_pending()) == 1
-    assert other.skill("ledger-clerk").name == "ledger-clerk"
+    assert other.place.skill("ledger-clerk").name == "ledger-clerk"
     (place.folder / "twin").unlink()
     version = workspace.store.candidates.get_candidate(candidate_id).version_id
-    assert place.open().skill("ledger-clerk").live_version == version
+    assert place.open().place.skill("ledger-clerk").live_version == version
     assert other.store.promotions.list_pending() == []
 
 
@@ -157,13 +169,16 @@ def test_a_finished_promotion_is_not_undone_by_a_recovery_that_comes_late(
     candidate_id = place.accepted(workspace)
     other = place.open()
     pending = other.store.promotions.list_pending
-    promote_skill(workspace, candidate_id, PERSON)
+    promote_skill(workspace.store, workspace.place, candidate_id, PERSON)
     (done,) = workspace.store.promotions.list_promotions(1)
-    rollback_skill(workspace, "ledger-clerk", None, Consent.PERSON)
+    rollback_skill(workspace.store, workspace.place, "ledger-clerk", None, Consent.PERSON)
     answers = iter([[done]])
     monkeypatch.setattr(other.store.promotions, "list_pending", lambda: next(answers, None) or pending())
     recover(other.store)
-    assert [row.kind for row in history(workspace, "ledger-clerk").rows] == ["rollback", "promote"]
+    assert [row.kind for row in history(workspace.store, workspace.place, "ledger-clerk").rows] == [
+        "rollback",
+        "promote",
+    ]
 
 
 def test_a_change_under_way_elsewhere_makes_this_one_busy(place: Place, workspace: Workspace) -> None:
@@ -171,9 +186,9 @@ def test_a_change_under_way_elsewhere_makes_this_one_busy(place: Place, workspac
     lock = lock_run(workspace.store.locks_path, lock_name(1))
     assert lock
     with pytest.raises(Busy, match="another process is changing 'ledger-clerk'"):
-        promote_skill(workspace, candidate_id, PERSON)
+        promote_skill(workspace.store, workspace.place, candidate_id, PERSON)
     lock.release()
-    assert promote_skill(workspace, candidate_id, PERSON).status == "promoted"
+    assert promote_skill(workspace.store, workspace.place, candidate_id, PERSON).status == "promoted"
 
 
 def test_of_eight_processes_that_promote_two_candidates_exactly_one_wins(place: Place, workspace: Workspace) -> None:

@@ -40,13 +40,13 @@ def test_a_rare_kind_is_never_missing_and_attempts_that_exist_are_used_again(pla
         return "no idea"
 
     workspace = place.open()
-    add_tasks(workspace, str(place.skill), [*rows("often", 24), *rows("rare", 3)])
+    add_tasks(workspace.store, workspace.place, str(place.skill), [*rows("often", 24), *rows("rare", 3)])
     use(workspace, Scripted(attempt), "target")
     use(workspace, Scripted(lambda call: edits(0), name="scripted:nothing"), "optimizer")
     seen = list[set[str]]()
     for _ in range(6):
-        propose_from_evidence(workspace, str(place.skill), 8)
-        tracked = workspace.skill(str(place.skill))
+        propose_from_evidence(workspace.store, workspace.models, workspace.place, str(place.skill), 8)
+        tracked = workspace.place.skill(str(place.skill))
         last = workspace.store.runs.list_runs(tracked.id)[-1]
         seen.append({task.prompt for task in workspace.store.tasks.list_tasks(tracked.id) if task.id in last.tasks})
     assert all(len(prompts) == 8 and any(each.startswith("rare") for each in prompts) for prompts in seen)
@@ -56,18 +56,18 @@ def test_a_rare_kind_is_never_missing_and_attempts_that_exist_are_used_again(pla
 
 def test_a_proposal_has_up_to_twelve_edits_and_names_what_it_leaves_out(place: Place) -> None:
     workspace = place.open()
-    add_tasks(workspace, str(place.skill), rows("often", 2))
+    add_tasks(workspace.store, workspace.place, str(place.skill), rows("often", 2))
     use(workspace, Scripted(lambda call: "no idea"), "target")
 
     def reply(call: Call) -> str:
         return json.dumps({"ranking": list(range(1, 15))}) if call.stage == "rank" else edits(14)
 
     use(workspace, Scripted(reply, name="scripted:many"), "optimizer")
-    proposed = propose_from_evidence(workspace, str(place.skill), 2)
+    proposed = propose_from_evidence(workspace.store, workspace.models, workspace.place, str(place.skill), 2)
     assert [each.status for each in proposed.edits] == ["applied"] * 12
     assert proposed.left_out == ["Lesson 12.", "Lesson 13."]
     # A person who is asked to agree reads what failed, and what changes; not how edits were merged.
     assert proposed.candidate_id
-    review = review_candidate(workspace, proposed.candidate_id)
+    review = review_candidate(workspace.store, workspace.place, proposed.candidate_id)
     assert review.why.startswith("failed: 1 x often")
     assert review.changes == "+24 -0 lines in SKILL.md"

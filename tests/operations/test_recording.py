@@ -13,6 +13,7 @@ from skillopt_mcp.core import limits
 from skillopt_mcp.core.errors import BadInput, NotFound
 from skillopt_mcp.core.results import Proposed
 from skillopt_mcp.reports.inspecting import inspect
+from skillopt_mcp.workspace.skill_folders import read_skill
 from skillopt_mcp.workspace.workspace import Workspace
 
 DONE = Recording(task="Sum the invoice", hard=False, reason="VAT was left out")
@@ -32,33 +33,39 @@ def old(folder: Path) -> None:
 
 def test_an_attempt_is_stored_with_the_version_that_was_live(place: Place) -> None:
     with place.open() as workspace:
-        made = record_trajectory(workspace, str(place.skill), DONE)
+        made = record_trajectory(workspace.store, workspace.place, str(place.skill), DONE)
         assert (made.trajectory_id, made.skill, made.n_new, made.outcome) == (
             "trajectory:1", "ledger-clerk", 1, "recorded",
         )  # fmt: skip
-        assert made.version == workspace.live(workspace.skill("ledger-clerk")).digest[:12]
+        assert made.version == read_skill(Path(workspace.place.skill("ledger-clerk").path)).digest[:12]
 
 
 def test_one_session_and_index_is_one_trajectory_and_the_first_record_stays(place: Place) -> None:
     first = Recording(task="a", session_id="s", index=0)
     with place.open() as workspace:
-        assert record_trajectory(workspace, str(place.skill), first).duplicate is False
-        again = record_trajectory(workspace, str(place.skill), replace(first, task="b"))
+        assert record_trajectory(workspace.store, workspace.place, str(place.skill), first).duplicate is False
+        again = record_trajectory(workspace.store, workspace.place, str(place.skill), replace(first, task="b"))
         assert (again.trajectory_id, again.duplicate, again.n_new) == ("trajectory:1", True, 1)
-        assert "task: a" in inspect(workspace, "trajectory:1").text
+        assert "task: a" in inspect(workspace.store, workspace.place, "trajectory:1").text
         for other in (replace(first, index=1), replace(first, session_id="t"), replace(first, index=None)):
-            assert record_trajectory(workspace, str(place.skill), other).duplicate is False
+            assert record_trajectory(workspace.store, workspace.place, str(place.skill), other).duplicate is False
         assert n_stored(workspace) == 4
 
 
 def test_the_next_step_is_a_score_and_once_there_are_three_a_proposal(place: Place) -> None:
     with place.open() as workspace:
-        ids = [record_trajectory(workspace, str(place.skill), Recording(task=f"{n}")) for n in range(4)]
+        ids = [
+            record_trajectory(workspace.store, workspace.place, str(place.skill), Recording(task=f"{n}"))
+            for n in range(4)
+        ]
         assert [(each.next_step.action, each.next_step.arguments["task"]) for each in ids] == [
             ("record_trajectory", each.trajectory_id) for each in ids
         ]
         scored = [
-            record_trajectory(workspace, "ledger-clerk", Recording(each.trajectory_id, hard=False)) for each in ids
+            record_trajectory(
+                workspace.store, workspace.place, "ledger-clerk", Recording(each.trajectory_id, hard=False)
+            )
+            for each in ids
         ]
         assert [each.next_step.action for each in scored] == ["record_trajectory"] * 2 + ["propose_edits"] * 2
         assert scored[0].next_step.why == "1 of 4 new attempts have a score"
@@ -69,7 +76,11 @@ def test_an_edit_of_the_skill_between_two_recordings_makes_two_versions(place: P
         versions = set()
         for n in range(50):
             place.main.write_text(f"# Rule {n:04}\n")  # the same size each time, many within one tick of the clock
-            versions.add(record_trajectory(workspace, "ledger-clerk" if n else str(place.skill), DONE).version)
+            versions.add(
+                record_trajectory(
+                    workspace.store, workspace.place, "ledger-clerk" if n else str(place.skill), DONE
+                ).version
+            )
         assert len(versions) == 50
 
 
@@ -78,12 +89,12 @@ def test_an_edit_that_keeps_size_and_time_is_seen_too(place: Place, monkeypatch:
         monkeypatch.setattr("skillopt_mcp.workspace.skill_folders.TICK_NS", -(1 << 62))  # the young are kept, too
         place.main.write_text("# Rule 1\n")
         old(place.skill)
-        first = record_trajectory(workspace, str(place.skill), DONE).version
+        first = record_trajectory(workspace.store, workspace.place, str(place.skill), DONE).version
         place.main.unlink()
         (place.folder / "aside").write_text("takes the number of the file")
         place.main.write_text("# Rule 2\n")
         old(place.skill)
-        assert record_trajectory(workspace, str(place.skill), DONE).version != first
+        assert record_trajectory(workspace.store, workspace.place, str(place.skill), DONE).version != first
 
 
 def test_lone_surrogates_become_replacement_characters(place: Place) -> None:
@@ -92,11 +103,11 @@ def test_lone_surrogates_become_replacement_characters(place: Place) -> None:
         cut, False, None, cut, cut, [cut, {"role": cut, "content": cut, "name": cut}], session_id=cut, index=0
     )
     with place.open() as workspace:
-        record_trajectory(workspace, str(place.skill), recording)
-        text = inspect(workspace, "trajectory:1").text
+        record_trajectory(workspace.store, workspace.place, str(place.skill), recording)
+        text = inspect(workspace.store, workspace.place, "trajectory:1").text
         assert "task: emoji cut in half \ufffd" in text
         assert "[emoji cut in half \ufffd]" in text
-        assert record_trajectory(workspace, str(place.skill), recording).duplicate is True
+        assert record_trajectory(workspace.store, workspace.place, str(place.skill), recording).duplicate is True
 
 
 @pytest.mark.parametrize(
@@ -127,7 +138,7 @@ def test_a_bad_recording_is_refused_in_one_short_line_and_nothing_is_stored(
 ) -> None:
     with place.open() as workspace:
         with pytest.raises(BadInput) as error:
-            record_trajectory(workspace, str(place.skill), recording)
+            record_trajectory(workspace.store, workspace.place, str(place.skill), recording)
         assert message in str(error.value)
         assert len(str(error.value)) < 300
         assert workspace.store.skills.list_skills() == []
@@ -135,10 +146,12 @@ def test_a_bad_recording_is_refused_in_one_short_line_and_nothing_is_stored(
 
 def test_a_wrong_score_is_corrected_with_a_reason_and_on_record(place: Place) -> None:
     workspace, skill = place.open(), str(place.skill)
-    first = record_trajectory(workspace, skill, Recording(task="Close page 1", answer="3", hard=True)).trajectory_id
+    first = record_trajectory(
+        workspace.store, workspace.place, skill, Recording(task="Close page 1", answer="3", hard=True)
+    ).trajectory_id
     mended = Recording(task=first, hard=False, soft=0.25, reason="VAT was left out")
     corrections = [replace(mended, reason=None), mended, mended]
-    outcomes = [record_trajectory(workspace, skill, each).outcome for each in corrections]
+    outcomes = [record_trajectory(workspace.store, workspace.place, skill, each).outcome for each in corrections]
     assert outcomes == ["unexplained", "corrected", "same"]
     found = workspace.store.trajectories.get_trajectory(1)
     assert found
@@ -149,7 +162,9 @@ def test_a_wrong_score_is_corrected_with_a_reason_and_on_record(place: Place) ->
 
 def test_a_score_that_a_run_has_learned_from_stays(host: Workspace, proposal: Proposed) -> None:
     assert proposal.status == "work"
-    refused = record_trajectory(host, "ledger-clerk", Recording(task="trajectory:1", hard=True, reason="it was right"))
+    refused = record_trajectory(
+        host.store, host.place, "ledger-clerk", Recording(task="trajectory:1", hard=True, reason="it was right")
+    )
     assert refused.outcome == "learned_from"
     found = host.store.trajectories.get_trajectory(1)
     assert found
@@ -158,20 +173,27 @@ def test_a_score_that_a_run_has_learned_from_stays(host: Workspace, proposal: Pr
 
 def test_an_attempt_without_a_score_gets_one_once(place: Place, workspace: Workspace) -> None:
     skill = str(place.skill)
-    captured = record_trajectory(workspace, skill, Recording(task="Close page 1", answer="3", reason="no, 4"))
-    assert captured.trajectory_id in inspect(workspace, "ledger-clerk").text
+    captured = record_trajectory(
+        workspace.store, workspace.place, skill, Recording(task="Close page 1", answer="3", reason="no, 4")
+    )
+    assert captured.trajectory_id in inspect(workspace.store, workspace.place, "ledger-clerk").text
     with pytest.raises(BadInput, match="say how trajectory:1 ended"):
-        record_trajectory(workspace, skill, Recording(task=captured.trajectory_id))
+        record_trajectory(workspace.store, workspace.place, skill, Recording(task=captured.trajectory_id))
     scored = record_trajectory(
-        workspace, skill, Recording(task=captured.trajectory_id, hard=False, reason="rounded early")
+        workspace.store,
+        workspace.place,
+        skill,
+        Recording(task=captured.trajectory_id, hard=False, reason="rounded early"),
     )
     assert (scored.trajectory_id, scored.duplicate) == (captured.trajectory_id, False)
-    again = record_trajectory(workspace, skill, Recording(task=captured.trajectory_id, hard=True))
+    again = record_trajectory(
+        workspace.store, workspace.place, skill, Recording(task=captured.trajectory_id, hard=True)
+    )
     assert again.duplicate
     found = workspace.store.trajectories.get_trajectory(1)
     assert found
     assert (found[1].hard, found[1].reason) == (False, "no, 4\nrounded early")
     assert workspace.store.trajectories.recent_trajectories(found[0], 5) == [1]
-    assert captured.trajectory_id not in inspect(workspace, "ledger-clerk").text
+    assert captured.trajectory_id not in inspect(workspace.store, workspace.place, "ledger-clerk").text
     with pytest.raises(NotFound, match="has no trajectory:99"):
-        record_trajectory(workspace, skill, Recording(task="trajectory:99", hard=True))
+        record_trajectory(workspace.store, workspace.place, skill, Recording(task="trajectory:99", hard=True))

@@ -87,8 +87,8 @@ def test_an_edit_is_made_again_wherever_its_lines_come_back_and_a_move_is_none(
 
 def test_what_a_simulation_rejected_is_held_against_no_edit(place: Place, workspace: Workspace) -> None:
     rejected = place.propose(workspace, "- Pay attention to the wording of the request.")
-    assert evaluate_candidate(workspace, rejected).accepted is False
+    assert evaluate_candidate(workspace.store, workspace.models, workspace.place, rejected).accepted is False
     place.main.write_bytes(place.main.read_bytes() + b"\nMy own words.\n")
     edits = [{"op": "append", "content": "- Pay attention to the wording of the request."}]
-    again = propose_edits(workspace, str(place.skill), edits)
+    again = propose_edits(workspace.store, workspace.place, str(place.skill), edits)
     assert (again.repeats, again.next_step.action) == ("", "evaluate_candidate")

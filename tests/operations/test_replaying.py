@@ -34,11 +34,11 @@ CONFIG = Config(epochs=2, batch=10, seed=2)
 
 
 def test_a_finished_run_is_answered_again_with_nothing_asked(place: Place, workspace: Workspace) -> None:
-    run = start_run(workspace, "ledger-clerk", CONFIG)
-    first = replay(workspace, run)
+    run = start_run(workspace.store, workspace.models, workspace.place, "ledger-clerk", CONFIG)
+    first = replay(workspace.store, workspace.models, workspace.place, run)
     use(workspace, Scripted(lambda _: 1 / 0, name=SIMULATION), "target", "optimizer")  # type: ignore[arg-type,return-value]
-    assert replay(workspace, run) == first
-    assert replay(workspace, workspace.store.runs.get_run(run.id)) == first
+    assert replay(workspace.store, workspace.models, workspace.place, run) == first
+    assert replay(workspace.store, workspace.models, workspace.place, workspace.store.runs.get_run(run.id)) == first
     assert workspace.store.runs.get_run(run.id).status == "finished"
 
 
@@ -54,18 +54,27 @@ def editing(place: Place, stage: str) -> Notify:
 
 
 def test_a_version_that_could_not_be_promoted_any_more_is_not_tested(place: Place, workspace: Workspace) -> None:
-    run, before = start_run(workspace, "ledger-clerk", CONFIG), place.main.read_bytes()
-    result = replay(workspace, run, editing(place, "step"))
+    run, before = (
+        start_run(workspace.store, workspace.models, workspace.place, "ledger-clerk", CONFIG),
+        place.main.read_bytes(),
+    )
+    result = replay(workspace.store, workspace.models, workspace.place, run, editing(place, "step"))
     assert (result.verdict, result.test) == (None, None)
     assert re.match("it was not tested, .*: the live file of 'ledger-clerk' is version [0-9a-f]{12} now", result.reason)
     assert result.next_step.as_command() == f"skillopt-mcp evaluate {result.candidate_id} --rebase"
     assert workspace.store.tests.list_of_skill(run.skill_id) == []
     place.main.write_bytes(before)
-    assert evaluate_candidate(workspace, str(result.candidate_id)).accepted
+    assert evaluate_candidate(workspace.store, workspace.models, workspace.place, str(result.candidate_id)).accepted
 
 
 def test_a_run_whose_file_changed_during_its_test_does_not_say_promote(place: Place, workspace: Workspace) -> None:
-    result = replay(workspace, start_run(workspace, "ledger-clerk", CONFIG), editing(place, GATE))
+    result = replay(
+        workspace.store,
+        workspace.models,
+        workspace.place,
+        start_run(workspace.store, workspace.models, workspace.place, "ledger-clerk", CONFIG),
+        editing(place, GATE),
+    )
     assert result.verdict == "better"
     assert result.next_step.as_command() == f"skillopt-mcp evaluate {result.candidate_id} --rebase"
 
@@ -92,7 +101,7 @@ def test_a_run_that_dies_after_any_of_its_last_commits_ends_like_one_that_did_no
 
     def outcome(name: str) -> list[object]:
         workspace = place.open(store=name)
-        result = replay(workspace, workspace.store.runs.get_run(run_id))
+        result = replay(workspace.store, workspace.models, workspace.place, workspace.store.runs.get_run(run_id))
         assert result.status == "finished"
         attempts = workspace.store._pool.rows(
             "select test_id, unit, arm, number, score, cause from test_attempt order by 1, 2, 3, 4"
@@ -109,13 +118,13 @@ def test_a_run_that_dies_after_any_of_its_last_commits_ends_like_one_that_did_no
     def begun(name: str) -> tuple[Workspace, Run]:
         workspace = place.open(store=name)
         place.add_tasks(workspace)
-        return workspace, start_run(workspace, "ledger-clerk", CONFIG)
+        return workspace, start_run(workspace.store, workspace.models, workspace.place, "ledger-clerk", CONFIG)
 
     workspace, run = begun("whole.db")
     run_id = run.id
     with monkeypatch.context() as patched:
         patched.setattr(Pool, "write", counted)
-        assert replay(workspace, run, concurrency=1).verdict == "better"
+        assert replay(workspace.store, workspace.models, workspace.place, run, concurrency=1).verdict == "better"
     n_whole, whole = n_commits, outcome("whole.db")
     for last in range(n_whole - 5, n_whole, 2):
         workspace, run = begun(f"{last}.db")
@@ -123,7 +132,7 @@ def test_a_run_that_dies_after_any_of_its_last_commits_ends_like_one_that_did_no
         with monkeypatch.context() as patched:
             patched.setattr(Pool, "write", counted)
             with pytest.raises(Died):
-                replay(workspace, run, concurrency=1)
+                replay(workspace.store, workspace.models, workspace.place, run, concurrency=1)
         workspace.close()
         assert outcome(f"{last}.db") == whole
 
@@ -134,7 +143,7 @@ def decisions(workspace: Workspace) -> list[str]:
 
 
 def test_an_interrupted_run_is_stopped_and_can_be_resumed(place: Place, workspace: Workspace) -> None:
-    run = start_run(workspace, "ledger-clerk", CONFIG)
+    run = start_run(workspace.store, workspace.models, workspace.place, "ledger-clerk", CONFIG)
     seen = []
 
     def interrupt(*_: object) -> None:
@@ -143,54 +152,64 @@ def test_an_interrupted_run_is_stopped_and_can_be_resumed(place: Place, workspac
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        replay(workspace, run, on_reply=interrupt)
+        replay(workspace.store, workspace.models, workspace.place, run, on_reply=interrupt)
     assert workspace.store.runs.get_run(run.id).status == "stopped"
-    assert unfinished_run(workspace, "ledger-clerk").id == run.id
+    assert unfinished_run(workspace.store, workspace.place, "ledger-clerk").id == run.id
     command = "skillopt-mcp replay ledger-clerk"
-    [row] = list_skills(workspace).skills
+    [row] = list_skills(workspace.store, workspace.place).skills
     assert row.next_step.as_command() == f"{command} --resume"
-    assert replay(workspace, run).status == "finished"
-    [row] = list_skills(workspace).skills
+    assert replay(workspace.store, workspace.models, workspace.place, run).status == "finished"
+    [row] = list_skills(workspace.store, workspace.place).skills
     assert row.next_step.action != "replay"
     with pytest.raises(NotFound, match=f"no run of 'ledger-clerk' is unfinished: start one with '{command} --target"):
-        unfinished_run(workspace, "ledger-clerk")
+        unfinished_run(workspace.store, workspace.place, "ledger-clerk")
 
 
 def test_a_run_is_resumed_with_its_own_backends_only(place: Place, workspace: Workspace) -> None:
-    run = start_run(workspace, "ledger-clerk", CONFIG)
+    run = start_run(workspace.store, workspace.models, workspace.place, "ledger-clerk", CONFIG)
     other = place.open(target=f"simulated:honest,seed={SEED + 1}")
     with pytest.raises(Refused, match=f"has target '{SIMULATION}' and optimizer '{SIMULATION}': resume it"):
-        replay(other, run)
+        replay(other.store, other.models, other.place, run)
     assert workspace.store.runs.get_run(run.id).status == "running"
-    assert replay(workspace, run).status == "finished"
+    assert replay(workspace.store, workspace.models, workspace.place, run).status == "finished"
 
 
 def test_a_run_that_is_under_way_elsewhere_is_busy(place: Place, workspace: Workspace) -> None:
-    run = start_run(workspace, "ledger-clerk", CONFIG)
+    run = start_run(workspace.store, workspace.models, workspace.place, "ledger-clerk", CONFIG)
     reached, go_on = threading.Event(), threading.Event()
 
     def hold(*_: object) -> None:
         reached.set()
         assert go_on.wait(30)
 
-    thread = threading.Thread(target=replay, args=(place.open(), run), kwargs={"on_reply": hold})
+    other = place.open()
+    of_run = (other.store, other.models, other.place, run)
+    thread = threading.Thread(target=replay, args=of_run, kwargs={"on_reply": hold})
     thread.start()
     assert reached.wait(30)
     with pytest.raises(Busy, match=f"run '{run.id}' is locked by another process or thread"):
-        replay(workspace, run)
+        replay(workspace.store, workspace.models, workspace.place, run)
     go_on.set()
     thread.join()
-    assert replay(workspace, run).status == "finished"
+    assert replay(workspace.store, workspace.models, workspace.place, run).status == "finished"
 
 
 def test_tasks_and_attempts_that_come_later_do_not_enter_a_run(place: Place, workspace: Workspace) -> None:
-    run = start_run(workspace, "ledger-clerk", CONFIG)
+    run = start_run(workspace.store, workspace.models, workspace.place, "ledger-clerk", CONFIG)
     workspace.store.tasks.add_tasks(1, [replace(task, prompt=f"{task.prompt} Again.", name=None, split="train")
                                         for task in _as_new(workspace)], {"train": 1, "val": 1, "test": 1})  # fmt: skip
-    result = replay(workspace, run)
+    result = replay(workspace.store, workspace.models, workspace.place, run)
     whole = place.open(store="uninterrupted.db")
     place.add_tasks(whole)
-    assert replay(whole, start_run(whole, "ledger-clerk", CONFIG)) == result
+    assert (
+        replay(
+            whole.store,
+            whole.models,
+            whole.place,
+            start_run(whole.store, whole.models, whole.place, "ledger-clerk", CONFIG),
+        )
+        == result
+    )
 
 
 def _as_new(workspace: Workspace) -> list[NewTask]:
@@ -207,7 +226,7 @@ def test_a_run_needs_two_tasks_that_are_not_held_out_and_leaves_no_row_without(
     tasks = [replace(task, split=split) for task, split in zip(_some(), splits, strict=False)]
     workspace.store.tasks.add_tasks(1, tasks, DEFAULT_SHARES)
     with pytest.raises(BadInput, match=f"or a train and a val task, got {n_train} train and {n_val} val: add tasks"):
-        start_run(workspace, "ledger-clerk", CONFIG)
+        start_run(workspace.store, workspace.models, workspace.place, "ledger-clerk", CONFIG)
     assert workspace.store.runs.list_runs(1) == []
 
 
@@ -229,8 +248,14 @@ def test_a_run_whose_optimizer_never_makes_a_candidate_says_so_and_names_itself(
     place: Place, workspace: Workspace, said: str, why: str
 ) -> None:
     use(workspace, Scripted(lambda _: said), "optimizer")
-    run = start_run(workspace, "ledger-clerk", CONFIG.model_copy(update={"slow_update": False, "meta_skill": False}))
-    result = replay(workspace, run)
+    run = start_run(
+        workspace.store,
+        workspace.models,
+        workspace.place,
+        "ledger-clerk",
+        CONFIG.model_copy(update={"slow_update": False, "meta_skill": False}),
+    )
+    result = replay(workspace.store, workspace.models, workspace.place, run)
     assert re.match(why, result.reason)
     assert result.next_step.as_command() == f"skillopt-mcp show {run.id}"
 
@@ -249,12 +274,12 @@ def test_a_resumed_run_finds_out_that_a_judge_program_cannot_start_before_it_ask
         made = register_command("check", [str(program)], unconfined=True)
         workspace.store.commands.register(made)
         tasks = [NewTask(f"What is {n}?", parse_judge({"kind": "command", "name": "check"})) for n in range(12)]
-        workspace.store.tasks.add_tasks(workspace.skill(str(place.skill)).id, tasks, DEFAULT_SHARES)
+        workspace.store.tasks.add_tasks(workspace.place.skill(str(place.skill)).id, tasks, DEFAULT_SHARES)
         target = Scripted(lambda _: "an answer")
         use(workspace, target, "target", "optimizer")
-        run = start_run(workspace, "ledger-clerk", CONFIG)
+        run = start_run(workspace.store, workspace.models, workspace.place, "ledger-clerk", CONFIG)
         shell.unlink()
         monkeypatch.setattr(programs, "_TRIED", set())  # it is resumed by another process
         with pytest.raises(BackendError, match="check"):
-            replay(workspace, run)
+            replay(workspace.store, workspace.models, workspace.place, run)
     assert target.n_calls == 0

@@ -10,14 +10,13 @@ import pytest
 from workshop import PLACEBO, Place, use
 
 from skillopt_mcp.actions.promotion_tests import evaluate_candidate
-from skillopt_mcp.actions.promotions.consent import permit
+from skillopt_mcp.actions.promotions.consent import Consent, permit
 from skillopt_mcp.actions.promotions.promoting import promote_skill
 from skillopt_mcp.actions.proposals import propose_from_evidence
 from skillopt_mcp.actions.trajectories import Recording, record_trajectory
 from skillopt_mcp.admin.verify import verify_store
 from skillopt_mcp.backends.scripted import Scripted
 from skillopt_mcp.core.calls import Call, Reply, Rollout
-from skillopt_mcp.core.candidates import Consent
 from skillopt_mcp.core.results import Evaluated
 from skillopt_mcp.store.calls import ServedBy, Servings
 from skillopt_mcp.store.erasing import Erasing
@@ -56,16 +55,16 @@ def evaluated(place: Place, workspace: Workspace, choose: Chooses) -> tuple[str,
     """Return the candidate, and what its test came to under a standing permission."""
     candidate = place.learned(workspace, PLACEBO)
     use(workspace, served_by(choose))
-    permit(workspace, "ledger-clerk", simulated=False)
-    return candidate, evaluate_candidate(workspace, candidate)
+    permit(workspace.store, workspace.place, "ledger-clerk", simulated=False)
+    return candidate, evaluate_candidate(workspace.store, workspace.models, workspace.place, candidate)
 
 
 def learn(place: Place, workspace: Workspace) -> str:
     """Return the id of a run in which an optimizer said which model it is."""
     use(workspace, Scripted(lambda call: Reply(PATCH, served="optimizer-v1"), name=REAL), "optimizer")
-    record_trajectory(workspace, str(place.skill), Recording("Do it.", hard=False, answer="no"))
-    assert propose_from_evidence(workspace, str(place.skill)).candidate_id
-    [run] = workspace.store.runs.list_runs(workspace.skill("ledger-clerk").id)
+    record_trajectory(workspace.store, workspace.place, str(place.skill), Recording("Do it.", hard=False, answer="no"))
+    assert propose_from_evidence(workspace.store, workspace.models, workspace.place, str(place.skill)).candidate_id
+    [run] = workspace.store.runs.list_runs(workspace.place.skill("ledger-clerk").id)
     return run.id
 
 
@@ -74,11 +73,11 @@ def test_where_each_text_had_a_model_of_its_own_nothing_is_decided_about_either(
 ) -> None:
     candidate, result = evaluated(place, workspace, by_prompt)
     assert (result.accepted, result.test and result.test.void) == (False, "models")
-    assert promote_skill(workspace, candidate, Consent.STANDING).status == "refused"
+    assert promote_skill(workspace.store, workspace.place, candidate, Consent.STANDING).status == "refused"
     use(workspace, dated := served_by(lambda rollout, n: "small-model-v1"))
     dated.name = dated.fingerprint = f"{REAL}-v1"
-    assert evaluate_candidate(workspace, candidate).accepted
-    assert promote_skill(workspace, candidate, Consent.STANDING).status == "promoted"
+    assert evaluate_candidate(workspace.store, workspace.models, workspace.place, candidate).accepted
+    assert promote_skill(workspace.store, workspace.place, candidate, Consent.STANDING).status == "promoted"
     assert verify_store(place.store_path).problems == []
 
 

@@ -16,18 +16,18 @@ MINE = {"prompt": "What is 2 + 2?", "judge": {"kind": "numeric", "expected": 4}}
 
 
 def test_a_simulation_of_the_tasks_is_good_advice(place: Place, workspace: Workspace) -> None:
-    skill = workspace.skill(str(place.skill))
-    add_tasks(workspace, str(place.skill), [MINE])
-    assert advised(workspace, skill.id, FOUND) == FOUND
+    skill = workspace.place.skill(str(place.skill))
+    add_tasks(workspace.store, workspace.place, str(place.skill), [MINE])
+    assert advised(workspace.store, workspace.models, skill.id, FOUND) == FOUND
 
 
 @pytest.mark.parametrize("target", [SIMULATION, f"simulated:placebo,seed={SEED + 1},noise=0.2"])
 def test_a_simulation_of_other_tasks_gives_way_to_a_real_target(place: Place, target: str) -> None:
     with place.open(target) as other:
-        skill = other.skill(str(place.skill))
-        add_tasks(other, str(place.skill), [MINE])
+        skill = other.place.skill(str(place.skill))
+        add_tasks(other.store, other.place, str(place.skill), [MINE])
         if target != SIMULATION:
             place.add_tasks(other)
-        step = advised(other, skill.id, FOUND).next_step
+        step = advised(other.store, other.models, skill.id, FOUND).next_step
     assert step.arguments["target"] == "claude-code:haiku"
     assert "simulated:" in step.why

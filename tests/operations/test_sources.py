@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from workshop import Place
 
@@ -9,6 +11,7 @@ from skillopt_mcp.core.candidates import Candidate, NewCandidate, candidate_id
 from skillopt_mcp.core.edits import Edit, Patch
 from skillopt_mcp.documents.edits import apply_patch
 from skillopt_mcp.reports.inspecting import inspect
+from skillopt_mcp.workspace.skill_folders import read_skill
 from skillopt_mcp.workspace.workspace import Workspace
 
 ALL = "4 trajectories (trajectory:2, trajectory:11, 2 rollouts)"
@@ -29,8 +32,8 @@ def test_what_an_author_cites_is_listed_next_to_all_that_it_was_shown(
     place: Place, workspace: Workspace, cited: tuple[str, ...], shown: str
 ) -> None:
     edit = Edit("append", None, "- New.", sources=SHOWN, cited=cited)
-    skill = workspace.skill(str(place.skill))
-    base = workspace.live(skill)
+    skill = workspace.place.skill(str(place.skill))
+    base = read_skill(Path(skill.path))
     applied = apply_patch(base, Patch((edit,)))
     made = Candidate(
         candidate_id(skill.id, base.digest, applied.files.digest),
@@ -43,4 +46,4 @@ def test_what_an_author_cites_is_listed_next_to_all_that_it_was_shown(
     workspace.store.candidates.add_candidate(NewCandidate(made, applied.files, ((edit, applied.reports[0]),)))
     [(stored, _)] = workspace.store.candidates.list_edits(made.id)
     assert stored == edit
-    assert f"applied; from {shown}\n" in inspect(workspace, made.id).text
+    assert f"applied; from {shown}\n" in inspect(workspace.store, workspace.place, made.id).text

@@ -9,6 +9,7 @@ from workshop import Place
 from skillopt_mcp.actions.promotion_tests import evaluate_candidate
 from skillopt_mcp.actions.tasks import add_tasks, near_train_tasks, remove_tasks
 from skillopt_mcp.core.notes import Note
+from skillopt_mcp.workspace.jobs import Wait
 from skillopt_mcp.workspace.workspace import Workspace
 
 FACTS = {
@@ -38,23 +39,32 @@ def worded(place: Place) -> Workspace:
     rows = [row(WORDINGS[0].format(name), "train", answer) for name, answer in FACTS.items()]
     rows += [row(WORDINGS[n % 2 + 1].format(name), "test", answer) for n, (name, answer) in enumerate(FACTS.items())]
     rows += [row(prompt, "test", f"answer {n}") for n, prompt in enumerate(OTHERS)]
-    assert add_tasks(workspace, str(place.skill), rows).added == 20
+    assert add_tasks(workspace.store, workspace.place, str(place.skill), rows).added == 20
     return workspace
 
 
 def test_a_host_reads_how_many_before_it_takes_work_and_nothing_of_the_tasks(place: Place, worded: Workspace) -> None:
     candidate = place.propose(worded)
-    offered = evaluate_candidate(server(place, Clock(), place.folder / "work"), candidate, 1.0)
+    opened = server(place, Clock(), place.folder / "work")
+    offered = evaluate_candidate(
+        opened.store,
+        opened.models,
+        opened.place,
+        candidate,
+        Wait(server(place, Clock(), place.folder / "work").jobs, 1.0),
+    )
     assert offered.status == "work"
     assert Note(code="near_train_tasks", numbers={"n": 8, "of": 12}) in offered.notes
     assert not [name for name in FACTS if name in offered.model_dump_json()]
 
 
 def test_only_train_tasks_in_use_count(place: Place, worded: Workspace) -> None:
-    tracked = worded.skill(str(place.skill))
+    tracked = worded.place.skill(str(place.skill))
     tasks = worded.store.tasks.list_tasks(tracked.id)
     held = [task for task in tasks if task.split != "train"]
     assert near_train_tasks(worded.store, tracked.id, held) == Note(code="near_train_tasks", numbers={"n": 8, "of": 12})
     assert near_train_tasks(worded.store, tracked.id, [task for task in held if "customer" not in task.prompt]) is None
-    remove_tasks(worded, str(place.skill), [task.name for task in tasks if task.split == "train"][1:])
+    remove_tasks(
+        worded.store, worded.place, str(place.skill), [task.name for task in tasks if task.split == "train"][1:]
+    )
     assert near_train_tasks(worded.store, tracked.id, held) == Note(code="near_train_tasks", numbers={"n": 1, "of": 12})

@@ -6,10 +6,9 @@ from typing import Any
 import pytest
 from workshop import Place
 
-from skillopt_mcp.actions.promotions.consent import permit, revoke
+from skillopt_mcp.actions.promotions.consent import Consent, permit, revoke
 from skillopt_mcp.actions.promotions.promoting import promote_skill
 from skillopt_mcp.admin.verify import verify_store
-from skillopt_mcp.core.candidates import Consent
 from skillopt_mcp.core.errors import BadInput, NotFound, StoreError
 from skillopt_mcp.store.events import Events
 from skillopt_mcp.store.pool import Pool
@@ -20,7 +19,7 @@ from skillopt_mcp.workspace.workspace import Workspace
 def promoted(place: Place, workspace: Workspace) -> str:
     """Return the id of a candidate that is live."""
     candidate = place.accepted(workspace)
-    assert promote_skill(workspace, candidate, Consent.PERSON_SIMULATED).status == "promoted"
+    assert promote_skill(workspace.store, workspace.place, candidate, Consent.PERSON_SIMULATED).status == "promoted"
     return candidate
 
 
@@ -124,14 +123,14 @@ def test_what_another_process_changes_meanwhile_is_no_fault(
     place: Place, promoted: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with place.open() as other:
-        permit(other, str(place.skill), simulated=True)
+        permit(other.store, other.place, str(place.skill), simulated=True)
         look = Events.digest
         meddled: list[Any] = []
 
         def meddle(events: Events, table: str, key: str) -> str:
             if not meddled:
                 meddled.append(table)
-                revoke(other, str(place.skill))
+                revoke(other.store, other.place, str(place.skill))
             return look(events, table, key)
 
         monkeypatch.setattr(Events, "digest", meddle)

@@ -16,6 +16,7 @@ from skillopt_mcp.backends.scripted import Scripted
 from skillopt_mcp.core.calls import Call, Question, Rollout
 from skillopt_mcp.core.tasks import SPLITS
 from skillopt_mcp.training.config import Config
+from skillopt_mcp.workspace.jobs import Wait
 from skillopt_mcp.workspace.workspace import Workspace
 
 N = 8
@@ -38,12 +39,12 @@ def with_tasks(place: Place) -> None:
         for split in SPLITS
         for n in range(N)
     ]
-    assert add_tasks(workspace, str(place.skill), tasks).added == 3 * N
+    assert add_tasks(workspace.store, workspace.place, str(place.skill), tasks).added == 3 * N
     for n, split in enumerate(("val", "test")):
         recording = Recording(
             task=asked(split, n), hard=False, answer="?", reason=f"it is {wanted(split, n)}", session_id=split
         )
-        record_trajectory(workspace, str(place.skill), recording)
+        record_trajectory(workspace.store, workspace.place, str(place.skill), recording)
 
 
 def assert_only_train_is_shown(shown: str) -> None:
@@ -72,7 +73,12 @@ def test_a_run_shows_the_optimizer_what_train_tasks_expect_and_nothing_of_the_ot
     with_tasks(place)
     target, optimizer = Scripted(attempt, name="anthropic:target"), Scripted(improve, name="anthropic:optimizer")
     with Workspace(place.store_path, target=target, optimizer=optimizer, project=place.folder) as workspace:
-        replay(workspace, start_run(workspace, str(place.skill), ALL_ON))
+        replay(
+            workspace.store,
+            workspace.models,
+            workspace.place,
+            start_run(workspace.store, workspace.models, workspace.place, str(place.skill), ALL_ON),
+        )
     shown = "\n".join(call.request.evidence for call in optimizer.calls if isinstance(call.request, Question))
     assert {call.stage for call in optimizer.calls} >= {"reflect", "slow_update", "meta_skill"}
     assert_only_train_is_shown(shown)
@@ -96,6 +102,12 @@ def test_a_host_that_reflects_reads_what_train_tasks_expect_and_nothing_of_the_o
             Path(item.folder, "answer.md").write_text(answer)
             if is_task:
                 Path(item.folder, "tool_calls.jsonl").write_text("")
-        standing = submit_work(host, [{"work_id": item.work_id} for item in standing.work])  # type: ignore[assignment]
+        standing = submit_work(
+            host.store,
+            host.models,
+            host.place,
+            [{"work_id": item.work_id} for item in standing.work],
+            wait=Wait(host.jobs),
+        )  # type: ignore[assignment]
     assert_only_train_is_shown("\n".join(read))
     assert "no tool was called" not in "\n".join(read)

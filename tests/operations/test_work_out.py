@@ -10,7 +10,7 @@ from benchmarks.host_agent import Agent
 from skillopt_mcp.actions.promotion_tests import evaluate_candidate
 from skillopt_mcp.actions.proposals import propose_from_evidence
 from skillopt_mcp.actions.submitting import submit_work
-from skillopt_mcp.workspace.jobs import Capacity
+from skillopt_mcp.workspace.jobs import Capacity, Wait
 from skillopt_mcp.workspace.workspace import Workspace
 
 
@@ -28,7 +28,7 @@ def test_a_look_at_a_test_whose_work_is_out_hands_out_the_same_work(place: Place
     candidate_id = place.propose(host)
     first = begun(host, candidate_id)
     for _ in range(2):
-        again = evaluate_candidate(host, candidate_id)
+        again = evaluate_candidate(host.store, host.models, host.place, candidate_id, Wait(host.jobs))
         assert (again.status, again.work) == ("work", first.work)
         assert "out already" in again.next_step.why
     assert len(host.store.leases.list_of(first.job_id)) == 4
@@ -36,11 +36,15 @@ def test_a_look_at_a_test_whose_work_is_out_hands_out_the_same_work(place: Place
 
 def test_asking_again_for_a_proposal_hands_out_the_same_work_and_begins_no_other(place: Place, host: Workspace) -> None:
     first = begun_proposal(host, str(place.skill), rollouts=8)
-    again = propose_from_evidence(host, str(place.skill), rollouts=4)
+    again = propose_from_evidence(
+        host.store, host.models, host.place, str(place.skill), rollouts=4, wait=Wait(host.jobs)
+    )
     assert (again.job_id, again.work) == (first.job_id, first.work)
     assert again.rollouts == 8
     for rollouts in (0, 8):
-        standing = propose_from_evidence(host, str(place.skill), rollouts=rollouts)
+        standing = propose_from_evidence(
+            host.store, host.models, host.place, str(place.skill), rollouts=rollouts, wait=Wait(host.jobs)
+        )
         assert standing.work == again.work
 
 
@@ -50,7 +54,7 @@ def test_what_a_server_that_has_ended_handed_out_is_handed_out_again_at_once(
     job = begun(host, place.propose(host)).job_id
     host.close()
     other = other_server(place, clock)
-    done = driven(other, Agent(SEED), submit_work(other, [], job))
+    done = driven(other, Agent(SEED), submit_work(other.store, other.models, other.place, [], job, Wait(other.jobs)))
     assert done.evaluated
     assert done.evaluated.test
     assert (done.evaluated.accepted, done.evaluated.test.lost.asked_again) == (True, 4)
@@ -64,12 +68,16 @@ def test_an_answer_to_what_a_server_that_has_ended_handed_out_counts_while_no_ot
     other = other_server(place, clock)
     calls = {item.work_id: call_of(other, item.work_id) for item in standing.work}
     again = []
-    while work := submit_work(other, [], standing.job_id, Capacity(items=16)).work:
+    while work := submit_work(
+        other.store, other.models, other.place, [], standing.job_id, Wait(other.jobs, capacity=Capacity(items=16))
+    ).work:
         again += work
     first, *_ = standing.work
     [twin] = [item.work_id for item in again if call_of(other, item.work_id) == calls[first.work_id]]
     replies = [{"work_id": each, "reply": "1.00"} for each in (first.work_id, twin)]
-    receipts = submit_work(other, replies, capacity=Capacity(items=0)).receipts
+    receipts = submit_work(
+        other.store, other.models, other.place, replies, wait=Wait(other.jobs, capacity=Capacity(items=0))
+    ).receipts
     assert [receipt.status for receipt in receipts] == ["accepted", "late"]
 
 
@@ -77,7 +85,7 @@ def test_what_a_server_that_still_runs_handed_out_is_waited_for(place: Place, ho
     job = begun(host, place.propose(host)).job_id
     out = {lease.call_id for lease in host.store.leases.unanswered_of(job)}
     other, taken = other_server(place, clock), set[int]()
-    while work := submit_work(other, [], job).work:
+    while work := submit_work(other.store, other.models, other.place, [], job, Wait(other.jobs)).work:
         taken |= {call_of(other, item.work_id) for item in work}
     assert taken
     assert not out & taken
@@ -91,8 +99,14 @@ def test_a_session_whose_server_was_started_again_has_its_work_still(
     first = begun(host, candidate_id)
     host.close()
     restarted = other_server(place, clock)
-    assert evaluate_candidate(restarted, candidate_id).work == first.work
+    assert (
+        evaluate_candidate(restarted.store, restarted.models, restarted.place, candidate_id, Wait(restarted.jobs)).work
+        == first.work
+    )
     assert not {item.work_id for item in first.work} & {
-        item.work_id for item in submit_work(restarted, [], first.job_id).work
+        item.work_id
+        for item in submit_work(
+            restarted.store, restarted.models, restarted.place, [], first.job_id, Wait(restarted.jobs)
+        ).work
     }
     assert len(restarted.store.leases.unanswered_of(first.job_id)) == 8

@@ -30,43 +30,45 @@ def test_the_name_of_no_skill_makes_no_store(place: Place, home: Path) -> None:
     """A mistyped place of a store would be an empty one ever after."""
     workspace = place.open(store="mistyped.db")
     with pytest.raises(NotFound, match="is known or lies in a skill folder"):
-        add_tasks(workspace, "nosuch", [{"prompt": "p", "judge": {"kind": "exact", "expected": "1"}}])
+        add_tasks(
+            workspace.store, workspace.place, "nosuch", [{"prompt": "p", "judge": {"kind": "exact", "expected": "1"}}]
+        )
     with pytest.raises(NotFound, match="is known or lies in a skill folder"):
-        estimate_run(workspace, "nosuch", Config())
-    assert not workspace.is_made
-    assert not workspace.store_path.exists()
+        estimate_run(workspace.store, workspace.models, workspace.place, "nosuch", Config())
+    assert not workspace.store.is_made
+    assert not workspace.store.path.exists()
     (home / ".claude" / "skills").mkdir(parents=True)
     place.skill.rename(home / ".claude" / "skills" / "ledger-clerk")
-    assert workspace.skill("ledger-clerk").name == "ledger-clerk"
+    assert workspace.place.skill("ledger-clerk").name == "ledger-clerk"
 
 
 def test_a_look_makes_no_store(place: Place, tmp_path: Path) -> None:
     workspace = place.open(store="new.db")
     (tmp_path / "broken").mkdir()
-    assert list_skills(workspace).skills == []
-    assert list_runs(workspace).next_step.as_command() == "skillopt-mcp replay SKILL"
+    assert list_skills(workspace.store, workspace.place).skills == []
+    assert list_runs(workspace.store, workspace.place).next_step.as_command() == "skillopt-mcp replay SKILL"
     with pytest.raises(NotFound, match="is known or lies in a skill folder"):
-        list_runs(workspace, "nosuch")
+        list_runs(workspace.store, workspace.place, "nosuch")
     for id in ("c-1", "nosuch", "nosuch@12345678"):
         with pytest.raises(NotFound, match="is known or lies in a skill folder"):
-            inspect(workspace, id)
+            inspect(workspace.store, workspace.place, id)
     digits = "0123456789ab"
     for id in (f"c-{digits}", f"t-{digits}", f"r-{digits}", f"w-{digits:0<32}", "trajectory:1"):
-        with pytest.raises(NotFound, match=f"there is no store at '{workspace.store_path}' yet, and so no .*{id}"):
-            inspect(workspace, id)
+        with pytest.raises(NotFound, match=f"there is no store at '{workspace.store.path}' yet, and so no .*{id}"):
+            inspect(workspace.store, workspace.place, id)
     with pytest.raises(BadSkill):
-        inspect(workspace, str(tmp_path / "broken"))
-    assert harvest(workspace, [], dry_run=True).recorded == 0
-    assert not workspace.is_made
+        inspect(workspace.store, workspace.place, str(tmp_path / "broken"))
+    assert harvest(workspace.store, workspace.place, [], dry_run=True).recorded == 0
+    assert not workspace.store.is_made
 
 
 def test_a_link_that_took_the_place_of_a_registered_root_is_no_root(place: Place) -> None:
     workspace = place.open()
-    assert workspace.roots() == [place.root]
+    assert workspace.place.roots() == [place.root]
     place.root.rename(place.folder / "aside")
-    assert workspace.roots() == []
+    assert workspace.place.roots() == []
     place.root.symlink_to(place.folder / "aside")
-    assert workspace.roots() == []
+    assert workspace.place.roots() == []
 
 
 def test_a_skill_inside_a_root_that_a_link_leads_out_of_has_no_root(place: Place) -> None:
@@ -74,8 +76,8 @@ def test_a_skill_inside_a_root_that_a_link_leads_out_of_has_no_root(place: Place
     (place.folder / "outside" / "SKILL.md").write_text("x")
     (place.root / "link").symlink_to(place.folder / "outside")
     workspace = place.open()
-    assert workspace.root_of(workspace.skill("link")) is None
-    assert workspace.root_of(workspace.skill("ledger-clerk")) == place.root
+    assert workspace.place.root_of(workspace.place.skill("link")) is None
+    assert workspace.place.root_of(workspace.place.skill("ledger-clerk")) == place.root
 
 
 def _work(_: Notify) -> Standing:

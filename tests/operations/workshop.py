@@ -68,11 +68,13 @@ class Place:
         )
 
     def _add(self, workspace: Workspace, tasks: Sequence[NewTask]) -> None:
-        workspace.store.tasks.add_tasks(workspace.skill(str(self.skill)).id, tasks, EVEN, login="a person")
+        workspace.store.tasks.add_tasks(workspace.place.skill(str(self.skill)).id, tasks, EVEN, login="a person")
 
     def propose(self, workspace: Workspace, content: str = LESSONS, **edit: str) -> str:
         """Return the id of a candidate; by default it teaches all that the tasks need."""
-        proposed = propose_edits(workspace, str(self.skill), [{"op": "append", "content": content, **edit}])
+        proposed = propose_edits(
+            workspace.store, workspace.place, str(self.skill), [{"op": "append", "content": content, **edit}]
+        )
         assert proposed.candidate_id
         return proposed.candidate_id
 
@@ -81,20 +83,20 @@ class Place:
         row = {"op": "append", "content": content, **edit, "evidence": [1, 2]}
         reply = json.dumps({"reasoning": "as they failed", "edits": [row]})
         use(workspace, Scripted(lambda _: reply, name="scripted:author"), "optimizer")
-        proposed = propose_from_evidence(workspace, str(self.skill), rollouts)
+        proposed = propose_from_evidence(workspace.store, workspace.models, workspace.place, str(self.skill), rollouts)
         assert proposed.candidate_id, proposed
         return proposed.candidate_id
 
     def covered(self, workspace: Workspace, content: str = LESSONS, **edit: str) -> str:
         """Return the id of an accepted candidate that a standing permission covers."""
         candidate_id = self.learned(workspace, content, **edit)
-        assert evaluate_candidate(workspace, candidate_id).accepted
+        assert evaluate_candidate(workspace.store, workspace.models, workspace.place, candidate_id).accepted
         return candidate_id
 
     def accepted(self, workspace: Workspace, content: str = LESSONS, **edit: str) -> str:
         """Return the id of a candidate that the promotion test has accepted."""
         candidate_id = self.propose(workspace, content, **edit)
-        assert evaluate_candidate(workspace, candidate_id).accepted
+        assert evaluate_candidate(workspace.store, workspace.models, workspace.place, candidate_id).accepted
         return candidate_id
 
 
@@ -143,5 +145,7 @@ def right_when_taught(call: Call) -> str:
 
 def go_on_or_start(workspace: Workspace, skill: str, config: Config, *, allow_changed: bool = False) -> Run:
     """Return the run that a new one would go on with, or the new one."""
-    new = new_run(workspace, skill, config)
-    return furthest(workspace, new, allow_changed=allow_changed) or start_run(workspace, skill, config)
+    new = new_run(workspace.store, workspace.models, workspace.place, skill, config)
+    return furthest(workspace.store, new, allow_changed=allow_changed) or start_run(
+        workspace.store, workspace.models, workspace.place, skill, config
+    )

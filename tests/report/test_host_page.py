@@ -44,7 +44,7 @@ def test_a_host_is_shown_the_report_on_what_a_tool_answered(chromium: Any, tmp_p
     (skill / "SKILL.md").write_text("---\nname: bad\ndescription: bad\n---\n# Bad\n")
     with Workspace(tmp_path / "store.db", project=tmp_path) as workspace:
         edits = [{"op": "append", "content": "<script>parent.isTaken = true</script> A lesson."}]
-        candidate = str(propose_edits(workspace, str(skill), edits).candidate_id)
+        candidate = str(propose_edits(workspace.store, workspace.place, str(skill), edits).candidate_id)
         services = services_over(workspace)
 
         async def read() -> list[str]:

@@ -134,9 +134,11 @@ def test_what_happens_meanwhile_appears(chromium: Any, live: Live) -> None:
     with visited(chromium, live.url, 400) as (page, visit), Workspace(live.store, **simulation) as workspace:
         assert "token" not in page.url
         assert violations(page) == []
-        held = propose_edits(workspace, str(live.skill), [{"op": "append", "content": HELD}]).candidate_id
+        held = propose_edits(
+            workspace.store, workspace.place, str(live.skill), [{"op": "append", "content": HELD}]
+        ).candidate_id
         page.locator("p", has_text=f"Held for you to look at: {held}").wait_for()
-        begun = start_run(workspace, str(live.skill), Config(epochs=1))
+        begun = start_run(workspace.store, workspace.models, workspace.place, str(live.skill), Config(epochs=1))
         lock = lock_run(workspace.store.locks_path, begun.id)
         assert lock
         page.locator("progress").wait_for()

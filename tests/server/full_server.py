@@ -18,6 +18,7 @@ from skillopt_mcp.backends.world import TOPICS, make_skill, make_tasks
 from skillopt_mcp.server.app import Services, SkillOptServer
 from skillopt_mcp.server.services import services_over
 from skillopt_mcp.tasks.splits import DEFAULT_SHARES
+from skillopt_mcp.workspace.jobs import Wait
 from skillopt_mcp.workspace.workspace import Workspace
 
 SEED = 3
@@ -42,8 +43,8 @@ class World:
             self.place / "store.db", target=self.target, project=self.place, hands_out=self.target == "host",
             environ={"SKILLOPT_WORK": str(self.place / "work")},
         )  # fmt: skip
-        add_root(self.workspace, str(self.skill.parent))
-        tracked = self.workspace.skill(str(self.skill))
+        add_root(self.workspace.store, str(self.skill.parent))
+        tracked = self.workspace.place.skill(str(self.skill))
         self.workspace.store.tasks.add_tasks(
             tracked.id, make_tasks(self.n_tasks, SEED), DEFAULT_SHARES, login="a person"
         )
@@ -57,13 +58,17 @@ class World:
         return self.skill / "SKILL.md"
 
     def propose(self, content: str = LESSONS) -> str:
-        proposed = propose_edits(self.workspace, str(self.skill), [{"op": "append", "content": content}])
+        proposed = propose_edits(
+            self.workspace.store, self.workspace.place, str(self.skill), [{"op": "append", "content": content}]
+        )
         assert proposed.candidate_id
         return proposed.candidate_id
 
     def accepted(self, content: str = LESSONS) -> str:
         candidate_id = self.propose(content)
-        assert evaluate_candidate(self.workspace, candidate_id).accepted
+        assert evaluate_candidate(
+            self.workspace.store, self.workspace.models, self.workspace.place, candidate_id, Wait(self.workspace.jobs)
+        ).accepted
         return candidate_id
 
     def server(self, *, require_approval: bool = False) -> SkillOptServer:

@@ -19,7 +19,7 @@ def world(tmp_path: Path) -> World:
 
 
 def by(world: World) -> list[str]:
-    return [row.by for row in history(world.workspace, "ledger-clerk").rows]
+    return [row.by for row in history(world.workspace.store, world.workspace.place, "ledger-clerk").rows]
 
 
 @ERAS

@@ -49,7 +49,7 @@ def test_no_standing_permission_covers_what_a_person_said_no_to(world: World) ->
     candidate_id, before = world.accepted(), world.main.read_bytes()
     promote = ("promote_skill", {"candidate_id": candidate_id})
     call(world.server(), *promote, person=Person(NO))
-    permit(world.workspace, "ledger-clerk", simulated=True)
+    permit(world.workspace.store, world.workspace.place, "ledger-clerk", simulated=True)
     refused = call(world.server(), *promote)
     assert (refused["status"], world.main.read_bytes()) == ("needs_approval", before)
     assert refused["reason"].endswith("the person was asked, and said no")
@@ -61,13 +61,13 @@ def test_what_a_host_may_have_declined_by_itself_is_shown_once_and_binds_no_one(
     for _ in range(2):
         declined = call(server, *promote, person=Person(ElicitResult(action="decline")))
         assert declined["reason"].endswith("; the host answered decline, perhaps without asking the user")
-    [reported] = history(workspace, "ledger-clerk").declined
+    [reported] = history(workspace.store, workspace.place, "ledger-clerk").declined
     assert reported.endswith(": the host answered decline, perhaps without asking the user")
-    assert verify_store(workspace.store_path).problems == []
+    assert verify_store(workspace.store.path).problems == []
     person = Person(ElicitResult(action="cancel"))
     call(server, *promote, person=person)
     assert re.fullmatch(f"MIND: declined at {AT}, perhaps by the host itself", person.asked[0].split("\n")[2])
-    permit(workspace, "ledger-clerk", simulated=True)
+    permit(workspace.store, workspace.place, "ledger-clerk", simulated=True)
     assert call(server, *promote)["reason"] == "its edits cite no rollout of our own", "and no refusal of a person"
 
 

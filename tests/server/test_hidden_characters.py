@@ -22,7 +22,7 @@ def world(tmp_path: Path) -> World:
     """Return a world whose skill has hidden characters in its text, and so has an edit of it."""
     made = World(tmp_path)
     made.main.write_bytes(made.main.read_bytes() + f"\nKeep{HIDDEN}calm.\r\nAnd go on.\r\n".encode())
-    made.workspace.skill(str(made.skill))
+    made.workspace.place.skill(str(made.skill))
     return made
 
 
@@ -82,7 +82,7 @@ def test_a_skill_its_versions_and_its_candidates_are_shown_with_what_is_hidden_i
     page = reported(world, "inspect", id=proposed["candidate_id"])
     assert f"+Stay{SHOWN}calm." in page["text"]
     assert f"reasoning: since{SHOWN}" in page["text"]
-    live = short(world.workspace.skill("ledger-clerk").live_version)
+    live = short(world.workspace.place.skill("ledger-clerk").live_version)
     version = reported(world, "inspect", id=f"ledger-clerk@{live}")["text"]
     # Line endings stay, so that an anchor can be copied.
     assert f"\nKeep{SHOWN}calm.\r\nAnd go on.\r\n" in version
@@ -117,7 +117,7 @@ def test_resources_that_show_of_a_text_show_what_is_hidden_in_it(world: World) -
 
 def test_a_page_ends_in_no_middle_of_the_text_and_all_pages_are_the_whole(world: World) -> None:
     world.main.write_bytes(world.main.read_bytes() + (HIDDEN * 3_000).encode())
-    live = short(world.workspace.skill("ledger-clerk").live_version)
+    live = short(world.workspace.place.skill("ledger-clerk").live_version)
     page = reported(world, "inspect", id=f"ledger-clerk@{live}")
     text = page["text"]
     while page["cursor"]:

@@ -28,7 +28,7 @@ from skillopt_mcp.server.resources import listed_prompts
 from skillopt_mcp.server.services import StoreResources
 from skillopt_mcp.training.config import Config
 from skillopt_mcp.training.progress import Notify
-from skillopt_mcp.workspace.jobs import Job
+from skillopt_mcp.workspace.jobs import Job, Wait
 from skillopt_mcp.workspace.workspace import Workspace
 
 ERAS = pytest.mark.parametrize("era", ["auto", "legacy"])
@@ -96,8 +96,8 @@ def test_what_is_not_there_is_an_invalid_parameter(world: World, era: str) -> No
 def test_of_two_skills_of_one_name_a_resource_is_the_one_that_the_tools_mean(world: World) -> None:
     for inner in ("apps", ".claude/skills"):
         copy = world.place / inner / world.skill.name
-        world.workspace.skill(str(shutil.copytree(world.skill, copy)))
-    live = short(world.workspace.skill(str(copy)).live_version)
+        world.workspace.place.skill(str(shutil.copytree(world.skill, copy)))
+    live = short(world.workspace.place.skill(str(copy)).live_version)
     shutil.rmtree(world.skill)
     skill = "skillopt://skill/ledger-clerk"
     about, version, diff = read(world, skill, f"{skill}/version/{live}", f"{skill}/diff/{live}/{live}")
@@ -109,7 +109,12 @@ def test_of_two_skills_of_one_name_a_resource_is_the_one_that_the_tools_mean(wor
 def test_nothing_of_a_held_out_task_can_be_read(world: World) -> None:
     workspace = world.workspace
     workspace._specs["optimizer"] = workspace._specs["target"]
-    outcome = replay(workspace, start_run(workspace, "ledger-clerk", Config(epochs=1, batch=10)))
+    outcome = replay(
+        workspace.store,
+        workspace.models,
+        workspace.place,
+        start_run(workspace.store, workspace.models, workspace.place, "ledger-clerk", Config(epochs=1, batch=10)),
+    )
     held = [task for task in workspace.store.tasks.list_tasks(1) if task.split != "train"]
     server, records = world.server(), []
     for task in held[:2]:
@@ -135,7 +140,7 @@ def test_a_template_is_matched_with_its_parts_decoded() -> None:
 
 def test_names_ids_and_versions_are_completed(world: World) -> None:
     candidate_id = world.propose()
-    live = short(world.workspace.skill("ledger-clerk").live_version)
+    live = short(world.workspace.place.skill("ledger-clerk").live_version)
 
     async def ask(client: Client) -> list[list[str]]:
         found = []
@@ -200,7 +205,7 @@ def test_the_index_of_many_skills_is_one_answer_and_says_how_many_are_left_out(w
             folder = world.main.parent.parent / f"another-skill-{n:03d}"
             folder.mkdir()
             (folder / "SKILL.md").write_text(f"# {n}\n")
-            world.workspace.skill(str(folder))
+            world.workspace.place.skill(str(folder))
 
     def index() -> list[dict[str, object]]:
         reported, _ = StoreResources(world.workspace).read("skillopt://skills")
@@ -246,8 +251,10 @@ def test_a_host_shows_the_report_on_what_a_tool_answered_as_a_page_or_as_text(wo
 @pytest.mark.parametrize("lesson", [None, "- Pay attention to the wording of the request."])
 def test_a_report_in_a_host_says_of_a_test_whether_it_accepted(world: World, lesson: str | None) -> None:
     candidate = world.propose() if lesson is None else world.propose(lesson)
-    world.workspace.caller = "person"
-    test = evaluate_candidate(world.workspace, candidate).test
+    world.workspace.place.caller = "person"
+    test = evaluate_candidate(
+        world.workspace.store, world.workspace.models, world.workspace.place, candidate, Wait(world.workspace.jobs)
+    ).test
     assert test
     texts = read(world, *(each.format(id=candidate) for each in (resources.PAGE, resources.REPORT, resources.APP)))
     held = [task for task in world.workspace.store.tasks.list_tasks(1) if task.split == "test"]

@@ -43,7 +43,7 @@ def test_a_test_goes_on_in_the_background_and_its_author_learns_how_far_it_is_an
         if next(n_replies) >= 50:
             going_on.wait(60)
 
-    world.workspace.on_reply = hold
+    world.workspace.models.on_reply = hold
     candidate_id = world.propose()
     first, last = evaluated(world, candidate_id), evaluated(world, candidate_id)
     while last["attempts_done"] == 0:
@@ -98,7 +98,7 @@ def test_only_a_person_who_is_told_so_adopts_what_is_not_proven(world: World, er
     candidate_id, before = world.propose(IDLE), world.main.read_bytes()
     if is_tested:
         assert evaluated(world, candidate_id)["accepted"] is False
-    permit(world.workspace, "ledger-clerk", simulated=True)
+    permit(world.workspace.store, world.workspace.place, "ledger-clerk", simulated=True)
     promote = ("promote_skill", {"candidate_id": candidate_id, "unproven": True})
     alone = call(world.server(), *promote, era)
     assert (alone["status"], "--unproven" in alone["next_step"]["command"]) == ("needs_approval", True)
@@ -109,7 +109,7 @@ def test_only_a_person_who_is_told_so_adopts_what_is_not_proven(world: World, er
         [asked] = person.asked
         assert "unproven" in asked.split("\n", 3)[2], "among the rows that every host shows"
     assert IDLE in world.main.read_text()
-    [row] = history(world.workspace, "ledger-clerk").rows
+    [row] = history(world.workspace.store, world.workspace.place, "ledger-clerk").rows
     assert (row.verdict, row.by) == ("unproven", "person, dialog")
     assert "UNPROVEN" in call(world.server(), "inspect", {"id": "ledger-clerk"})["text"]
 
@@ -130,7 +130,7 @@ def test_a_session_that_tests_its_own_edit_promotes_it_by_a_person_alone(tmp_pat
         time.sleep(0.01 if replies else 0.1)
     done = standing["evaluated"]
     assert (done["accepted"], done["evidence"], done["same_session"], done["test"]) == (True, "host", True, None)
-    permit(world.workspace, "ledger-clerk", simulated=True)
+    permit(world.workspace.store, world.workspace.place, "ledger-clerk", simulated=True)
     assert call(server, *promote)["status"] == "needs_approval"
     assert world.main.read_bytes() == before
     person = Person(YES)

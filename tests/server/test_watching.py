@@ -29,6 +29,7 @@ from skillopt_mcp.server import app as watching
 from skillopt_mcp.server import tools
 from skillopt_mcp.server.app import CallWatch, Services, SkillOptServer, watcher
 from skillopt_mcp.training.progress import Progress
+from skillopt_mcp.workspace.jobs import Wait
 
 ERAS = pytest.mark.parametrize("era", ["auto", "legacy"])
 
@@ -107,12 +108,20 @@ def test_a_cancelled_promotion_test_goes_on_from_where_it_stopped(tmp_path: Path
         watch.notify(progress)
 
     with pytest.raises(Stopped, match="the host cancelled the call: what was answered is kept"):
-        evaluate_candidate(world.workspace, candidate_id, notify=cancel_after)
+        evaluate_candidate(
+            world.workspace.store,
+            world.workspace.models,
+            world.workspace.place,
+            candidate_id,
+            Wait(world.workspace.jobs, notify=cancel_after),
+        )
     tests = world.workspace.store.tests
     [test] = tests.list_of_skill(1)
     kept = tests.list_attempts(test.id)
     assert kept
-    result = evaluate_candidate(world.workspace, candidate_id)
+    result = evaluate_candidate(
+        world.workspace.store, world.workspace.models, world.workspace.place, candidate_id, Wait(world.workspace.jobs)
+    )
     assert result.accepted
     assert set(kept) < set(tests.list_attempts(test.id))
 
@@ -214,7 +223,7 @@ def test_missing_answers_are_named_with_the_way_out_while_a_test_or_proposal_is_
 
 def test_a_host_learns_before_the_first_work_whether_the_cap_reaches_a_verdict(tmp_path: Path) -> None:
     world = World(tmp_path, target="host")
-    world.workspace.caps = Caps(calls=40)
+    world.workspace.models.caps = Caps(calls=40)
     standing = call(world.server(), "evaluate_candidate", {"candidate_id": world.propose()})
     assert standing["foreseen"]["reach"] == (
         "The cap (--max-calls 40) reaches no verdict: "

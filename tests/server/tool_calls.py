@@ -74,4 +74,4 @@ def add_held_out_task(skill: Path) -> None:
     """Add a held-out task of a person's to the store next to the project of a skill: an agent's would wait."""
     with Workspace(skill.parents[3] / "store.db") as workspace:
         task = {"prompt": "1 + 1?", "judge": {"kind": "exact", "expected": "2"}, "split": "test"}
-        add_tasks(workspace, str(skill), [task])
+        add_tasks(workspace.store, workspace.place, str(skill), [task])

@@ -33,11 +33,16 @@ def work(parent: Parent, folder: Path) -> None:
         with Workspace(
             store_path, target="simulated:honest", optimizer="simulated:honest", project=folder
         ) as workspace:
-            record_trajectory(workspace, str(skill), Recording("what?", hard=True, answer="42"))
+            record_trajectory(workspace.store, workspace.place, str(skill), Recording("what?", hard=True, answer="42"))
             tasks = [{"prompt": t.prompt, "judge": t.judge.model_dump()} for t in world.make_tasks(9, 1)]
-            add_tasks(workspace, str(skill), tasks)
-            propose_edits(workspace, str(skill), [{"op": "append", "content": "- Check twice."}])
-            replay(workspace, start_run(workspace, str(skill), Config(epochs=1, batch=3)))
+            add_tasks(workspace.store, workspace.place, str(skill), tasks)
+            propose_edits(workspace.store, workspace.place, str(skill), [{"op": "append", "content": "- Check twice."}])
+            replay(
+                workspace.store,
+                workspace.models,
+                workspace.place,
+                start_run(workspace.store, workspace.models, workspace.place, str(skill), Config(epochs=1, batch=3)),
+            )
     parent.send(opened)
 
 

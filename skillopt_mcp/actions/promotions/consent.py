@@ -6,7 +6,7 @@ import os
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
-from typing import Literal
+from typing import ClassVar, Literal
 
 from pydantic import JsonValue
 
@@ -14,34 +14,69 @@ from skillopt_mcp.actions.permitted import beyond_small_edit, permission_gaps
 from skillopt_mcp.core.advice import advise_rebase
 from skillopt_mcp.core.candidates import (
     ON_TOP,
+    AgreedBy,
+    AgreedOn,
     Approval,
     Candidate,
-    Consent,
     PromotionKind,
     candidate_id,
     rolled_back,
 )
 from skillopt_mcp.core.errors import BadInput
 from skillopt_mcp.core.next_step import NextStep
+from skillopt_mcp.core.redacting import KnownSecrets
 from skillopt_mcp.core.results import Promoted
 from skillopt_mcp.core.skills import Skill, SkillFiles, is_memory, short
 from skillopt_mcp.core.text import escaped, unreadable
 from skillopt_mcp.documents.diffs import unified_diff
 from skillopt_mcp.gates.guard.capabilities import findings
 from skillopt_mcp.store.decisions import Refusal, Refusals
+from skillopt_mcp.store.opening import Store
 from skillopt_mcp.store.permissions import Permission
 from skillopt_mcp.store.promotion_tests import TestRow
 from skillopt_mcp.store.promotions import UnusedApproval
 from skillopt_mcp.workspace.answers import fitted, shortened
 from skillopt_mcp.workspace.evidence import is_simulated
-from skillopt_mcp.workspace.skill_folders import known, root_for
+from skillopt_mcp.workspace.place import Place
+from skillopt_mcp.workspace.skill_folders import known, read_skill, root_for
 from skillopt_mcp.workspace.skills import describe_endings
-from skillopt_mcp.workspace.workspace import Workspace
 
 Status = Literal["promoted", "rolled_back", "refused", "stale", "held", "needs_approval"]
 UNPROVEN = "unproven"
 REASON_BYTES = 1_500
 LOGIN_CHARACTERS = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Consent:
+    """Who agrees to a change of a live file and on what, and what the call covers besides.
+
+    A tool call rests on an approval in a dialog (APPROVED), or on a standing permission as well (STANDING).
+    """
+
+    agreed_by: AgreedBy
+    agreed_on: AgreedOn
+    simulated: bool = False  # evidence from a simulation is enough
+    unproven: bool = False  # nothing need be proven
+    over_edit: bool = False  # an edit of the live file may be replaced
+
+    APPROVED: ClassVar[Consent]
+    STANDING: ClassVar[Consent]
+    PERSON: ClassVar[Consent]
+    PERSON_SIMULATED: ClassVar[Consent]
+    DEMO: ClassVar[Consent]
+
+    @property
+    def is_of_a_tool(self) -> bool:
+        """Whether a tool call asks: then a person has to have agreed before."""
+        return self.agreed_on == "dialog" or self.agreed_by == "permission"
+
+
+Consent.APPROVED = Consent("person", "dialog")
+Consent.STANDING = Consent("permission", "rule")
+Consent.PERSON = Consent("person", "terminal")
+Consent.PERSON_SIMULATED = Consent("person", "terminal", simulated=True)
+Consent.DEMO = Consent("none", "rule", simulated=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +136,7 @@ Check = Ready | NeedsPerson | Promoted
 
 
 def answer(
-    workspace: Workspace,
+    store: Store,
     change: LiveChange,
     status: Status,
     reason: str = "",
@@ -109,7 +144,7 @@ def answer(
     before: SkillFiles | None = None,
 ) -> Promoted:
     """Return the answer to a change, with the diff as long as one answer can hold it."""
-    store, skill = workspace.store, change.skill
+    skill = change.skill
     old = before or store.skills.get_files(skill.id, change.from_version)
     new = store.skills.get_files(skill.id, change.to_version)
     result = Promoted(
@@ -125,9 +160,9 @@ def answer(
     return fitted(result, "diff")
 
 
-def stale(workspace: Workspace, change: LiveChange) -> Promoted:
+def stale(store: Store, change: LiveChange) -> Promoted:
     """Return the answer to a change whose base is no longer what is live."""
-    files, store = workspace.live(change.skill), workspace.store
+    files = read_skill(Path(change.skill.path))
     live, before = files.digest, store.skills.get_files(change.skill.id, change.from_version)
     last = next(iter(store.promotions.list_promotions(change.skill.id)), None)
     happened = describe_endings(before, files) or "it was edited since"
@@ -138,55 +173,54 @@ def stale(workspace: Workspace, change: LiveChange) -> Promoted:
         is_edited = last is not None and last.to_version != live
         if last and is_edited:
             why = f"version {short(last.to_version)} became live last, and its file was edited since"
-        return answer(workspace, change, "stale", why, change.step("rolls back all the same", over_edit=is_edited))
+        return answer(store, change, "stale", why, change.step("rolls back all the same", over_edit=is_edited))
     if last and last.to_version == change.to_version:
-        return answer(workspace, change, "stale", why if live == change.to_version else f"{why}. {ON_TOP}")
-    return answer(workspace, change, "stale", why, advise_rebase(change.candidate.id))
+        return answer(store, change, "stale", why if live == change.to_version else f"{why}. {ON_TOP}")
+    return answer(store, change, "stale", why, advise_rebase(change.candidate.id))
 
 
 # Checking
 
 
-def check_consent(workspace: Workspace, change: LiveChange, consent: Consent) -> Check:
+def check_consent(store: Store, place: Place, change: LiveChange, consent: Consent) -> Check:
     """Whether the folder may be written, and whether somebody agreed."""
-    if workspace.root_of(change.skill) is None:
+    if place.root_of(change.skill) is None:
         why = f"'{change.skill.path}' lies in no skill folder that may be written"
         root = {"folder": root_for(change.skill.path)}
         step = NextStep.at_terminal("skills add-root", root, "allows promotions there")
-        return answer(workspace, change, "refused", why, step)
-    if fault := unreadable(workspace.store.skills.get_files(change.skill.id, change.to_version)):
+        return answer(store, change, "refused", why, step)
+    if fault := unreadable(store.skills.get_files(change.skill.id, change.to_version)):
         why = f"a folder cannot hold this version so that it is read back as it is: {fault}"
         step = NextStep(action="inspect", arguments={"id": change.handle}, why="lists the other versions")
         if change.candidate:
             step = NextStep(action="propose_edits", arguments={"skill": change.handle}, why="propose other edits")
-        return answer(workspace, change, "refused", why, step)
+        return answer(store, change, "refused", why, step)
     if consent.is_of_a_tool:
-        return _check_tool(workspace, change, consent)
+        return _check_tool(store, place.secrets, change, consent)
     if change.simulated and change.verdict != UNPROVEN and not consent.simulated:
         why = "the evidence is from a simulation and says nothing about a real model"
         step = change.step("promotes it all the same", simulated=True)
-        return answer(workspace, change, "refused", why, step)
-    return Ready(change, consent, signature(workspace.login))
+        return answer(store, change, "refused", why, step)
+    return Ready(change, consent, signature(place.login))
 
 
-def _check_tool(workspace: Workspace, change: LiveChange, consent: Consent) -> Check:
+def _check_tool(store: Store, secrets: KnownSecrets, change: LiveChange, consent: Consent) -> Check:
     """Whether an approval of exactly this change, or a standing permission, covers a tool call."""
-    store = workspace.store
     if found := store.approvals.find_unused(change.approval):
         return Ready(change, replace(Consent.APPROVED, unproven=consent.unproven), found[1], found[0])
     if change.approval.findings:
-        return _needs_person(workspace, change, "held", "; ".join(change.approval.findings))
+        return _needs_person(store, change, "held", "; ".join(change.approval.findings))
     if change.to_version in rolled_back(store.promotions.list_promotions(change.skill.id)):
-        return _needs_person(workspace, change, "needs_approval", "a person rolled it back; only a person puts it back")
+        return _needs_person(store, change, "needs_approval", "a person rolled it back; only a person puts it back")
     if last := store.table(Refusals).last_refusal(change.approval):
-        return _needs_person(workspace, change, "needs_approval", f"at {_at(last)} the person was asked, and said no")
+        return _needs_person(store, change, "needs_approval", f"at {_at(last)} the person was asked, and said no")
     if change.verdict == UNPROVEN:
-        return _needs_person(workspace, change, "needs_approval", "no gain is proven; only a person adopts it so")
+        return _needs_person(store, change, "needs_approval", "no gain is proven; only a person adopts it so")
     if consent.agreed_by != "permission":
-        return _needs_person(workspace, change, "needs_approval", "each change needs an approval here")
+        return _needs_person(store, change, "needs_approval", "each change needs an approval here")
     permission = store.permissions.get(change.skill.id)
-    missing = _missing(workspace, change, permission)
-    beyond = _beyond_any_permission(workspace, change)
+    missing = _missing(change, permission)
+    beyond = _beyond_any_permission(store, secrets, change)
     if not (missing or beyond):
         return Ready(change, consent, permission=permission)
     permit = None
@@ -194,22 +228,22 @@ def _check_tool(workspace: Workspace, change: LiveChange, consent: Consent) -> C
         simulated = {"simulated": True} if change.simulated else {}
         arguments: dict[str, JsonValue] = {"skill": change.handle, **simulated}
         permit = NextStep.at_terminal("skills permit", arguments, "lets tools make such changes")
-    return _needs_person(workspace, change, "needs_approval", missing or beyond[0], permit)
+    return _needs_person(store, change, "needs_approval", missing or beyond[0], permit)
 
 
 def _needs_person(
-    workspace: Workspace, change: LiveChange, status: Status, why: str, permit: NextStep | None = None
+    store: Store, change: LiveChange, status: Status, why: str, permit: NextStep | None = None
 ) -> NeedsPerson:
     flags = {"simulated": change.simulated and change.candidate is not None, "unproven": change.verdict == UNPROVEN}
     step = change.step("a person has to agree", **flags)
-    result = answer(workspace, change, status, why, step)
+    result = answer(store, change, status, why, step)
     return NeedsPerson(change.approval, result.model_copy(update={"permit": permit}))
 
 
 # What a standing permission covers
 
 
-def _missing(workspace: Workspace, change: LiveChange, permission: Permission | None) -> str:
+def _missing(change: LiveChange, permission: Permission | None) -> str:
     """What the standing permission of a skill lacks for a change, or an empty string."""
     if permission is None:
         return "no person has agreed to this change"
@@ -218,16 +252,16 @@ def _missing(workspace: Workspace, change: LiveChange, permission: Permission | 
     return ""
 
 
-def _beyond_any_permission(workspace: Workspace, change: LiveChange) -> list[str]:
+def _beyond_any_permission(store: Store, secrets: KnownSecrets, change: LiveChange) -> list[str]:
     """Why no standing permission covers a change."""
-    store, skill = workspace.store, change.skill
+    skill = change.skill
     files = (store.skills.get_files(skill.id, change.from_version), store.skills.get_files(skill.id, change.to_version))
     if change.kind == "rollback":
         last = next(iter(store.promotions.list_promotions(skill.id)), None)
         undone = last and last.kind == "promote" and (last.to_version, last.from_version)
         if undone != (change.from_version, change.to_version):
             return ["it does more than undo the last promotion"]
-        if back := findings(*files, workspace.known, is_undo=True):
+        if back := findings(*files, secrets, is_undo=True):
             return [f"it brings back what a person should see first: {'; '.join(back)}"]
         return [each for each in [beyond_small_edit(*files)] if each]
     if change.candidate is None or change.test is None:
@@ -236,30 +270,30 @@ def _beyond_any_permission(workspace: Workspace, change: LiveChange) -> list[str
     unclaimed = [] if change.verdict == "better" else ["its test does not claim that it is better"]
     if store.permissions.find_unattended(change.test.id) is False:
         unclaimed.append("a script ran its test with a backend that no person remembered for agents")
-    return [*unclaimed, *permission_gaps(workspace, change.candidate, tasks, change.test.backend)]
+    return [*unclaimed, *permission_gaps(store, change.candidate, tasks, change.test.backend)]
 
 
 # Giving and taking back
 
 
-def permit(workspace: Workspace, skill: str, *, simulated: bool) -> Skill:
+def permit(store: Store, place: Place, skill: str, *, simulated: bool) -> Skill:
     """Keep a standing permission to promote a skill's candidates that are better by evidence of our own processes.
 
     With `simulated` it covers a simulation, too.
     """
-    tracked = workspace.skill(skill)
-    workspace.store.permissions.grant(tracked.id, f"terminal{_by_login(workspace)}", simulated=simulated)
+    tracked = place.skill(skill)
+    store.permissions.grant(tracked.id, f"terminal{_by_login(place)}", simulated=simulated)
     return tracked
 
 
-def revoke(workspace: Workspace, skill: str) -> Skill:
+def revoke(store: Store, place: Place, skill: str) -> Skill:
     """Take a standing permission back."""
-    tracked = workspace.recorded(skill)
-    workspace.store.permissions.revoke(tracked.id)
+    tracked = place.recorded(skill)
+    store.permissions.revoke(tracked.id)
     return tracked
 
 
-def add_root(workspace: Workspace, path: str) -> Path:
+def add_root(store: Store, path: str) -> Path:
     """Register a folder whose skills may be promoted, or one memory file; return it with links resolved.
 
     Raises BadInput.
@@ -272,28 +306,28 @@ def add_root(workspace: Workspace, path: str) -> Path:
         raise BadInput(f"'{root}' is too wide for a skill root: name the folder that holds the skill folders")
     if (root / "SKILL.md").exists():
         raise BadInput(f"'{root}' is a skill itself: name the folder that holds it, '{root.parent}'")
-    workspace.store.permissions.add_root(str(root))
+    store.permissions.add_root(str(root))
     return root
 
 
-def agree(workspace: Workspace, approval: Approval) -> int:
+def agree(store: Store, place: Place, approval: Approval) -> int:
     """Keep a person's agreement to a change, for one promotion or rollback; return its id."""
-    return workspace.store.approvals.add_approval(replace(approval, login=signature(workspace.login)))
+    return store.approvals.add_approval(replace(approval, login=signature(place.login)))
 
 
-def disagree(workspace: Workspace, approval: Approval, approval_id: int) -> None:
+def disagree(store: Store, approval: Approval, approval_id: int) -> None:
     """Take one agreement back, unless the change that it was given for was made."""
-    workspace.store.approvals.drop(approval.skill_id, approval_id)
+    store.approvals.drop(approval.skill_id, approval_id)
 
 
-def decline(workspace: Workspace, approval: Approval) -> None:
+def decline(store: Store, place: Place, approval: Approval) -> None:
     """Keep that a person declined a change in a dialog."""
-    workspace.store.table(Refusals).add_refusal(approval, f"no, in a dialog{_by_login(workspace)}", "declined")
+    store.table(Refusals).add_refusal(approval, f"no, in a dialog{_by_login(place)}", "declined")
 
 
-def note_unheard(workspace: Workspace, approval: Approval, said: str) -> None:
+def note_unheard(store: Store, approval: Approval, said: str) -> None:
     """Keep that a host declined, perhaps without asking anybody: that is shown, and binds no one."""
-    workspace.store.table(Refusals).add_refusal(approval, said, "unheard")
+    store.table(Refusals).add_refusal(approval, said, "unheard")
 
 
 def signature(login: str) -> str:
@@ -301,44 +335,44 @@ def signature(login: str) -> str:
     return escaped(login)[:LOGIN_CHARACTERS]
 
 
-def _by_login(workspace: Workspace) -> str:
-    login = signature(workspace.login)
+def _by_login(place: Place) -> str:
+    login = signature(place.login)
     return f" ({login})" if login else ""
 
 
 # Showing what was given
 
 
-def unused_approvals(workspace: Workspace, skill_id: int) -> dict[str, list[UnusedApproval]]:
+def unused_approvals(store: Store, skill_id: int) -> dict[str, list[UnusedApproval]]:
     """Return the unused approvals of a skill by the candidate, or the version to roll back to, that each is for."""
     found: dict[str, list[UnusedApproval]] = {}
-    for each in workspace.store.approvals.list_unused(skill_id):
+    for each in store.approvals.list_unused(skill_id):
         made = candidate_id(skill_id, each.from_version, each.to_version)
         found.setdefault(made if each.kind == "promote" else each.to_version, []).append(each)
     return found
 
 
-def describe_earlier_answer(workspace: Workspace, approval: Approval) -> list[str]:
+def describe_earlier_answer(store: Store, approval: Approval) -> list[str]:
     """How a person answered before who is asked about a change again."""
-    refusals = workspace.store.table(Refusals)
+    refusals = store.table(Refusals)
     if last := refusals.last_refusal(approval):
         return [f"you said no at {_at(last)}"]
     unheard = refusals.last_refusal(approval, "unheard")
     return [f"declined at {_at(unheard)}, perhaps by the host itself"] if unheard else []
 
 
-def describe_declined(workspace: Workspace, candidate: Candidate) -> list[str]:
+def describe_declined(store: Store, candidate: Candidate) -> list[str]:
     """Return a line for each time that a candidate was declined, the newest first."""
     change = ("promote", candidate.base_version, candidate.version_id)
-    found = workspace.store.table(Refusals).list_refusals(candidate.skill_id)
+    found = store.table(Refusals).list_refusals(candidate.skill_id)
     return [f"{each.by}, {each.at}" for each in found if each[:3] == change]
 
 
-def declined_changes(workspace: Workspace, skill_id: int) -> list[str]:
+def declined_changes(store: Store, skill_id: int) -> list[str]:
     """Return a line for each declined change of a skill, the newest first."""
     return [
         f"{each.at} {each.kind} {short(each.from_version)} -> {short(each.to_version)}: {each.by}"
-        for each in workspace.store.table(Refusals).list_refusals(skill_id)
+        for each in store.table(Refusals).list_refusals(skill_id)
     ]
 
 

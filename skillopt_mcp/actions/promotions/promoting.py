@@ -16,6 +16,7 @@ from skillopt_mcp.actions.next_steps import advise_skill, advise_test, bring_bac
 from skillopt_mcp.actions.promotions.consent import (
     UNPROVEN,
     Check,
+    Consent,
     LiveChange,
     NeedsPerson,
     Ready,
@@ -24,9 +25,10 @@ from skillopt_mcp.actions.promotions.consent import (
     stale,
 )
 from skillopt_mcp.core.advice import advise_promotion
-from skillopt_mcp.core.candidates import GATE, Candidate, Consent, Promotion, edited_on_top
+from skillopt_mcp.core.candidates import GATE, Candidate, Promotion, edited_on_top
 from skillopt_mcp.core.errors import BadInput, BadSkill, Busy, NotFound, Refused, Stale
 from skillopt_mcp.core.next_step import NextStep
+from skillopt_mcp.core.redacting import KnownSecrets
 from skillopt_mcp.core.results import Promoted
 from skillopt_mcp.core.skills import Skill, SkillFiles, short
 from skillopt_mcp.core.text import quoted
@@ -37,31 +39,32 @@ from skillopt_mcp.store.files import lock_run
 from skillopt_mcp.store.opening import Store
 from skillopt_mcp.store.promotion_tests import TestRow
 from skillopt_mcp.workspace.answers import shortened
+from skillopt_mcp.workspace.place import Place
 from skillopt_mcp.workspace.skill_folders import (
     files_folder,
     handle,
     known,
     lock_name,
+    read_skill,
     settle,
     take_back,
     version_named,
 )
-from skillopt_mcp.workspace.workspace import Workspace
 
 VERSIONS_SHOWN = 8
 _WHY_BYTES = 600
 
 
-def promote_skill(workspace: Workspace, candidate_id: str, consent: Consent) -> Promoted:
+def promote_skill(store: Store, place: Place, candidate_id: str, consent: Consent) -> Promoted:
     """Write an accepted candidate over the live skill, if nothing changed there since and somebody agreed.
 
     Calls no model. Every status but `promoted` leaves the file untouched; `reason` and `next_step` say why.
     """
-    return _carry_out(workspace, check_promotion(workspace, candidate_id, consent))
+    return _carry_out(store, place, check_promotion(store, place, candidate_id, consent))
 
 
 def rollback_skill(
-    workspace: Workspace, skill: str, version: str | None, consent: Consent, seen: str | None = None
+    store: Store, place: Place, skill: str, version: str | None, consent: Consent, seen: str | None = None
 ) -> Promoted:
     """Write an earlier version over the live skill: the text right before the live one, or the one that is named.
 
@@ -69,21 +72,21 @@ def rollback_skill(
     a person agreed to replace exactly that one (`over_edit`, and the version that they have `seen`); it is a version of
     the store by then. Raises Refused for a version that was never live: those are candidates.
     """
-    return _carry_out(workspace, check_rollback(workspace, skill, version, consent, seen))
+    return _carry_out(store, place, check_rollback(store, place, skill, version, consent, seen))
 
 
 # Checking: nothing is written
 
 
-def check_promotion(workspace: Workspace, candidate_id: str, consent: Consent) -> Check:
+def check_promotion(store: Store, place: Place, candidate_id: str, consent: Consent) -> Check:
     """Whether a promotion may happen, needs a person, or what it answers instead."""
-    store, candidate = workspace.store, get_guarded(workspace, candidate_id)
-    skill = workspace.again(store.skills.get_skill(candidate.skill_id))
+    candidate = get_guarded(store, place.secrets, candidate_id)
+    skill = place.again(store.skills.get_skill(candidate.skill_id))
     decision = store.decisions.latest(skill.id, GATE, candidate.base_version, candidate.version_id)
     verdict = decision.verdict if decision else ""
     test = store.tests.find(decision.scope) if decision else None
     is_proven = is_reason_to_promote(store, candidate, verdict)
-    apart = find_apart(workspace, candidate, test) if is_proven else None
+    apart = find_apart(store, place, candidate, test) if is_proven else None
     change = LiveChange(
         skill=skill,
         handle=handle(store, skill),
@@ -95,23 +98,22 @@ def check_promotion(workspace: Workspace, candidate_id: str, consent: Consent) -
         test=test,
     )
     if skill.live_version == candidate.version_id:
-        return answer(workspace, change, "refused", "the candidate is what is live already")
+        return answer(store, change, "refused", "the candidate is what is live already")
     if skill.live_version != candidate.base_version:
-        return stale(workspace, change)
+        return stale(store, change)
     if apart and not consent.unproven:
-        return answer(workspace, change, "refused", *apart)
+        return answer(store, change, "refused", *apart)
     if not (is_proven or consent.unproven):
-        return _unproven(workspace, change, candidate, verdict, consent)
-    return check_consent(workspace, change, consent)
+        return _unproven(store, change, candidate, verdict, consent)
+    return check_consent(store, place, change, consent)
 
 
-def find_apart(workspace: Workspace, candidate: Candidate, test: TestRow | None) -> tuple[str, NextStep] | None:
+def find_apart(store: Store, place: Place, candidate: Candidate, test: TestRow | None) -> tuple[str, NextStep] | None:
     """Why a test of one document of a run no longer holds, as the other is not live as it was then; and what to do."""
-    store = workspace.store
     if test is None or test.other is None:
         return None
     other = store.skills.get_skill(test.other.skill_id)
-    trouble = workspace.trouble(other)
+    trouble = place.trouble(other)
     other = store.skills.get_skill(other.id)
     if not trouble and other.live_version == test.other.version:
         return None
@@ -124,63 +126,60 @@ def find_apart(workspace: Workspace, candidate: Candidate, test: TestRow | None)
     return why, advise_promotion(made[-1]) if made else again
 
 
-def _unproven(
-    workspace: Workspace, change: LiveChange, candidate: Candidate, verdict: str, consent: Consent
-) -> Promoted:
+def _unproven(store: Store, change: LiveChange, candidate: Candidate, verdict: str, consent: Consent) -> Promoted:
     """The notice that nothing is proven yet; an agent learns of a test that it did not accept, and nothing else."""
     if not verdict:
-        test = advise_test(workspace.store, candidate, "it was not tested yet")
-        return answer(workspace, change, "refused", "it was not tested against the live version", test)
+        test = advise_test(store, candidate, "it was not tested yet")
+        return answer(store, change, "refused", "it was not tested against the live version", test)
     if consent.is_of_a_tool:
-        step = advise_skill(workspace.store, change.skill)
-        return answer(workspace, change, "refused", "its promotion test did not accept it", step)
+        step = advise_skill(store, change.skill)
+        return answer(store, change, "refused", "its promotion test did not accept it", step)
     why = f"no gain is proven: its promotion test says {LABELS[verdict]}"
-    return answer(workspace, change, "refused", why, change.step("adopts it all the same, on record", unproven=True))
+    return answer(store, change, "refused", why, change.step("adopts it all the same, on record", unproven=True))
 
 
-def get_guarded(workspace: Workspace, candidate_id: str) -> Candidate:
+def get_guarded(store: Store, secrets: KnownSecrets, candidate_id: str) -> Candidate:
     """Return a candidate; secrets that only became known since it was made are among its findings. Raises NotFound."""
-    candidate = workspace.store.candidates.get_candidate(known(candidate_id))
-    get_files = workspace.store.skills.get_files
+    candidate = store.candidates.get_candidate(known(candidate_id))
+    get_files = store.skills.get_files
     base, new = (get_files(candidate.skill_id, each) for each in (candidate.base_version, candidate.version_id))
-    late = [each for each in secrets_added(base, new, workspace.known) if each not in candidate.findings]
+    late = [each for each in secrets_added(base, new, secrets) if each not in candidate.findings]
     return replace(candidate, findings=(*candidate.findings, *late))
 
 
 def check_rollback(
-    workspace: Workspace, skill: str, version: str | None, consent: Consent, seen: str | None = None
+    store: Store, place: Place, skill: str, version: str | None, consent: Consent, seen: str | None = None
 ) -> Check:
     """Whether a rollback may happen, needs a person, or what it answers instead.
 
     It is stale when what is live is not the version that was `seen`, where one was. Raises BadInput, NotFound and
     Refused as `rollback_target` does.
     """
-    store, tracked = workspace.store, workspace.recorded(skill)
-    target = rollback_target(workspace, tracked, version)
+    tracked = place.recorded(skill)
+    target = rollback_target(store, tracked, version)
     change = LiveChange(tracked, handle(store, tracked), "rollback", tracked.live_version, target)
     if target == tracked.live_version:
-        return answer(workspace, change, "refused", f"version {short(target)} is live already")
+        return answer(store, change, "refused", f"version {short(target)} is live already")
     if consent.is_of_a_tool and not store.promotions.list_promotions(tracked.id):
         why = "nothing was ever promoted here: every version is a person's own work"
-        return answer(workspace, change, "stale", why, change.step("rolls back all the same"))
+        return answer(store, change, "stale", why, change.step("rolls back all the same"))
     may_replace_edit = consent.over_edit and seen is not None
-    if (is_edited(workspace, tracked) and not may_replace_edit) or seen not in (None, tracked.live_version):
-        return stale(workspace, change)
-    return check_consent(workspace, change, consent)
+    if (is_edited(store, tracked) and not may_replace_edit) or seen not in (None, tracked.live_version):
+        return stale(store, change)
+    return check_consent(store, place, change, consent)
 
 
-def is_edited(workspace: Workspace, skill: Skill) -> bool:
+def is_edited(store: Store, skill: Skill) -> bool:
     """Whether the files were edited since the last promotion or rollback."""
-    last = next(iter(workspace.store.promotions.list_promotions(skill.id)), None)
+    last = next(iter(store.promotions.list_promotions(skill.id)), None)
     return last is not None and last.to_version != skill.live_version
 
 
-def rollback_target(workspace: Workspace, skill: Skill, version: str | None) -> str:
+def rollback_target(store: Store, skill: Skill, version: str | None) -> str:
     """The version that a rollback leads to: the one named, or the text right before the live one.
 
     Raises BadInput when there is none, NotFound, and Refused when the one named was never live.
     """
-    store = workspace.store
     changes = store.promotions.list_promotions(skill.id)
     if not version:
         for before in [*_list_texts(store, skill)[-2:-1], *_bases_of_edit(store, skill)]:
@@ -231,14 +230,14 @@ def _bases_of_edit(store: Store, skill: Skill) -> list[str]:
 # Writing
 
 
-def _carry_out(workspace: Workspace, check: Check) -> Promoted:
+def _carry_out(store: Store, place: Place, check: Check) -> Promoted:
     if isinstance(check, Ready):
-        return _write(workspace, check)
+        return _write(store, place, check)
     return check.answer if isinstance(check, NeedsPerson) else check
 
 
-def _write(workspace: Workspace, ready: Ready) -> Promoted:
-    store, change, skill = workspace.store, ready.change, ready.change.skill
+def _write(store: Store, place: Place, ready: Ready) -> Promoted:
+    change, skill = ready.change, ready.change.skill
     lock = lock_run(store.locks_path, lock_name(skill.id))
     if lock is None:
         raise Busy(f"another process is changing '{skill.name}'; see its history, then try again")
@@ -246,42 +245,42 @@ def _write(workspace: Workspace, ready: Ready) -> Promoted:
     try:
         # Compare: the file is what was checked, or nothing is written.
         settle(store, skill.id)
-        before = workspace.live(skill)
+        before = read_skill(Path(skill.path))
         if before.digest != change.from_version:
-            return stale(workspace, change)
+            return stale(store, change)
         after = store.skills.get_files(skill.id, change.to_version)
         # No approval is used up by a change that cannot be made.
         check_replaceable(folder, before, after)
         # Record, then swap: what ends in between is finished or taken back from the journal.
-        journal = _begin(workspace, change, ready.consent)
+        journal = _begin(store, place, change, ready.consent)
         if not isinstance(journal, Promotion):
             return journal
         try:
             replace_files(folder, before, after)
-            _check_written(workspace.live(skill), before, after)
+            _check_written(read_skill(Path(skill.path)), before, after)
         except BaseException:
             take_back(store, journal)
             raise
         store.promotions.finish(journal)
     except Stale:
-        return stale(workspace, change)
+        return stale(store, change)
     finally:
         lock.release()
-        workspace.forget(skill)
-    done = answer(workspace, change, "promoted" if change.candidate else "rolled_back", before=before)
+        place.forget(skill)
+    done = answer(store, change, "promoted" if change.candidate else "rolled_back", before=before)
     # Without a version a rollback leads from a promoted version to the one before: of a rollback, that is further back.
     arguments = {"skill": change.handle, **({} if change.candidate else {"version": short(before.digest)})}
     return done.model_copy(update={"undo": NextStep(action="rollback_skill", arguments=arguments, why="takes it back")})
 
 
-def _begin(workspace: Workspace, change: LiveChange, consent: Consent) -> Promotion | Promoted:
+def _begin(store: Store, place: Place, change: LiveChange, consent: Consent) -> Promotion | Promoted:
     """Return the journal row of a change, or what it answers instead: an agreement may have been taken back meanwhile.
 
     Only agreement is checked again here, under the skill's lock.
     """
-    while isinstance(check := check_consent(workspace, change, consent), Ready):
+    while isinstance(check := check_consent(store, place, change, consent), Ready):
         given, candidate_id = check.consent, change.candidate.id if change.candidate else None
-        journal = workspace.store.promotions.begin(
+        journal = store.promotions.begin(
             Promotion(0, change.skill.id, change.kind, candidate_id, change.from_version, change.to_version,
                       "pending", change.verdict, given.agreed_by, given.agreed_on, check.login),
             check.approval_id, check.permission,
@@ -305,11 +304,10 @@ def _check_written(live: SkillFiles, before: SkillFiles, after: SkillFiles) -> N
 # What to do next
 
 
-def next_step(workspace: Workspace, candidate: Candidate, consent: Consent) -> NextStep | None:
+def next_step(store: Store, place: Place, candidate: Candidate, consent: Consent) -> NextStep | None:
     """What to do with a candidate now, by a caller who can agree as `consent` says; None: nothing."""
-    store = workspace.store
     try:
-        skill = workspace.again(store.skills.get_skill(candidate.skill_id))
+        skill = place.again(store.skills.get_skill(candidate.skill_id))
     except BadSkill as error:
         path = store.skills.get_skill(candidate.skill_id).path
         return NextStep(action="check", arguments={"folder": path}, why=shortened(str(error), _WHY_BYTES))
@@ -318,14 +316,14 @@ def next_step(workspace: Workspace, candidate: Candidate, consent: Consent) -> N
     if step := bring_back(store, candidate):
         return step
     if was_live(store, candidate):
-        return restore_version(workspace, skill, candidate.version_id)
+        return restore_version(store, skill, candidate.version_id)
     decision = store.decisions.latest(skill.id, GATE, candidate.base_version, candidate.version_id)
     if decision and not is_reason_to_promote(store, candidate, decision.verdict):
         return advise_skill(store, skill)
     if candidate.origin == "step":
         id = candidate.run_id or handle(store, skill)
         return NextStep(action="inspect", arguments={"id": id}, why="it was one step of a run")
-    check = check_promotion(workspace, candidate.id, consent)
+    check = check_promotion(store, place, candidate.id, consent)
     if isinstance(check, Ready):
         return advise_promotion(candidate.id)
     step = (check.answer if isinstance(check, NeedsPerson) else check).next_step
@@ -334,12 +332,12 @@ def next_step(workspace: Workspace, candidate: Candidate, consent: Consent) -> N
     return step
 
 
-def restore_version(workspace: Workspace, skill: Skill, version: str) -> NextStep | None:
+def restore_version(store: Store, skill: Skill, version: str) -> NextStep | None:
     """How to have a version again that was live; None where it is in the live file, edited."""
-    if edited_on_top(workspace.store.promotions.list_promotions(skill.id), version, skill.live_version):
+    if edited_on_top(store.promotions.list_promotions(skill.id), version, skill.live_version):
         return None
-    arguments: dict[str, JsonValue] = {"skill": handle(workspace.store, skill), "version": short(version)}
-    if is_edited(workspace, skill):
+    arguments: dict[str, JsonValue] = {"skill": handle(store, skill), "version": short(version)}
+    if is_edited(store, skill):
         why = "it was live; this brings it back over the edit made since"
         return NextStep.at_terminal("rollback_skill", {**arguments, "over_edit": True}, why)
     return NextStep(action="rollback_skill", arguments=arguments, why="it was live; this brings it back")

@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict
 
 from skillopt_mcp.actions.candidates import describe_rolled_back_repeat, repeated
 from skillopt_mcp.actions.next_steps import is_reason_to_promote
-from skillopt_mcp.actions.promotions.consent import Check, NeedsPerson, describe_earlier_answer
+from skillopt_mcp.actions.promotions.consent import Check, Consent, NeedsPerson, describe_earlier_answer
 from skillopt_mcp.actions.promotions.promoting import (
     check_promotion,
     check_rollback,
@@ -21,7 +21,7 @@ from skillopt_mcp.actions.promotions.promoting import (
     is_edited,
     rollback_target,
 )
-from skillopt_mcp.core.candidates import GATE, Approval, Candidate, Consent, rolled_back
+from skillopt_mcp.core.candidates import GATE, Approval, Candidate, rolled_back
 from skillopt_mcp.core.evidence import EvidenceKind, TestReport
 from skillopt_mcp.core.skills import short
 from skillopt_mcp.core.text import counted, escaped, quoted
@@ -31,9 +31,9 @@ from skillopt_mcp.gates.verdicts import changed_tasks, describe, label
 from skillopt_mcp.store.opening import Store
 from skillopt_mcp.training.promotion_test import stored_test
 from skillopt_mcp.workspace.evidence import kind_of_test
+from skillopt_mcp.workspace.place import Place
 from skillopt_mcp.workspace.skill_folders import handle
 from skillopt_mcp.workspace.verdicts import report_of, unit_rows
-from skillopt_mcp.workspace.workspace import Workspace
 
 
 class Review(BaseModel):
@@ -69,14 +69,14 @@ class Review(BaseModel):
     not_looked_at: str = ""
 
 
-def review_candidate(workspace: Workspace, candidate_id: str) -> Review:
+def review_candidate(store: Store, place: Place, candidate_id: str) -> Review:
     """Return the review of a candidate. Raises NotFound."""
-    store, candidate = workspace.store, get_guarded(workspace, candidate_id)
+    candidate = get_guarded(store, place.secrets, candidate_id)
     skill = store.skills.get_skill(candidate.skill_id)
     decision = store.decisions.latest(skill.id, GATE, candidate.base_version, candidate.version_id)
     row = store.tests.find(decision.scope) if decision else None
     test = stored_test(store, row) if row else None
-    units = unit_rows(workspace, test) if test else []
+    units = unit_rows(store, test) if test else []
     n_unseen = sum(not task.looked_at for task in test.tasks) if test else 0
     kind = kind_of_test(store, row.id, row.backend) if row else "own"
     base = store.skills.get_files(skill.id, candidate.base_version)
@@ -91,10 +91,10 @@ def review_candidate(workspace: Workspace, candidate_id: str) -> Review:
         from_version=candidate.base_version,
         to_version=candidate.version_id,
         diff=unified_diff(base, new, skill.name),
-        test=report_of(workspace, test) if test else None,
+        test=report_of(store, test) if test else None,
         proven=decision is not None
         and is_reason_to_promote(store, candidate, decision.verdict)
-        and not find_apart(workspace, candidate, row),
+        and not find_apart(store, place, candidate, row),
         better=changed_tasks(units, "better"),
         worse=changed_tasks(units, "worse"),
         evidence=kind,
@@ -113,10 +113,10 @@ def review_candidate(workspace: Workspace, candidate_id: str) -> Review:
     )
 
 
-def review_rollback(workspace: Workspace, skill: str, version: str | None = None) -> Review:
+def review_rollback(store: Store, place: Place, skill: str, version: str | None = None) -> Review:
     """Return the review of a rollback to a version, or to the one before the last change. Raises NotFound, BadInput."""
-    store, tracked = workspace.store, workspace.recorded(skill)
-    target = rollback_target(workspace, tracked, version)
+    tracked = place.recorded(skill)
+    target = rollback_target(store, tracked, version)
     live, old = (store.skills.get_files(tracked.id, each) for each in (tracked.live_version, target))
     return Review(
         skill=tracked.name,
@@ -125,7 +125,7 @@ def review_rollback(workspace: Workspace, skill: str, version: str | None = None
         from_version=tracked.live_version,
         to_version=target,
         diff=unified_diff(live, old, tracked.name),
-        over_edit=is_edited(workspace, tracked),
+        over_edit=is_edited(store, tracked),
     )
 
 
@@ -149,34 +149,34 @@ class ConsentQuestion:
     approval: Approval
 
 
-def question_of_promotion(workspace: Workspace, candidate_id: str, consent: Consent) -> ConsentQuestion | None:
+def question_of_promotion(store: Store, place: Place, candidate_id: str, consent: Consent) -> ConsentQuestion | None:
     """What to ask about a promotion; None when no person is to be asked, or not in a dialog."""
-    check = check_promotion(workspace, candidate_id, consent)
+    check = check_promotion(store, place, candidate_id, consent)
     if not _may_be_asked(check):
         return None
-    review, candidate = review_candidate(workspace, candidate_id), get_guarded(workspace, candidate_id)
+    review, candidate = review_candidate(store, place, candidate_id), get_guarded(store, place.secrets, candidate_id)
     mind = []
-    if _was_rolled_back(workspace.store, candidate):
+    if _was_rolled_back(store, candidate):
         mind.append(_UNDONE)
-    elif earlier := repeated(workspace.store, candidate):
+    elif earlier := repeated(store, candidate):
         mind.append(f"repeats {earlier.earlier}, rolled back")
     if review.same_session:
         mind.append("the session that knew the edit made the attempts")
     if not review.proven:
         mind.append("NO GAIN IS PROVEN, and it stays labelled unproven")
-    return _question(workspace, check.approval, review, f"show {candidate_id}", mind)
+    return _question(store, check.approval, review, f"show {candidate_id}", mind)
 
 
 def question_of_rollback(
-    workspace: Workspace, skill: str, version: str | None, consent: Consent
+    store: Store, place: Place, skill: str, version: str | None, consent: Consent
 ) -> ConsentQuestion | None:
     """What to ask about a rollback; None when no person is to be asked, or not in a dialog."""
-    check = check_rollback(workspace, skill, version, consent)
+    check = check_rollback(store, place, skill, version, consent)
     if not _may_be_asked(check):
         return None
-    review = review_rollback(workspace, skill, version)
+    review = review_rollback(store, place, skill, version)
     look = f"diff {shlex.quote(review.handle)} {short(review.from_version)} {short(review.to_version)}"
-    return _question(workspace, check.approval, review, look)
+    return _question(store, check.approval, review, look)
 
 
 def _may_be_asked(check: Check) -> TypeGuard[NeedsPerson]:
@@ -184,7 +184,7 @@ def _may_be_asked(check: Check) -> TypeGuard[NeedsPerson]:
 
 
 def _question(
-    workspace: Workspace, approval: Approval, review: Review, look: str, mind: Sequence[str] = ()
+    store: Store, approval: Approval, review: Review, look: str, mind: Sequence[str] = ()
 ) -> ConsentQuestion | None:
     """What to ask about a change, which the command `look` shows in full; None: a dialog cannot hold it."""
     what = "this" if approval.kind == "promote" else "an earlier version"
@@ -204,12 +204,12 @@ def _question(
         rest += ["", f"What failed: {escaped(review.why)}"]
     if review.repeats and _UNDONE not in mind:
         rest += [f"Mind that {review.repeats}."]
-    seen_first = [*describe_earlier_answer(workspace, approval), *mind]
+    seen_first = [*describe_earlier_answer(store, approval), *mind]
     minded = [f"MIND: {'; '.join(seen_first)}"] if seen_first else []
     rows += ["; ".join(third)] if (third := [*filter(None, [review.not_looked_at]), *minded]) else []
     if review.simulated:
         rest += ["This rests on a SIMULATION, which says nothing about a real model."]
-    rows += [*_first_of_the_change(workspace, approval, look, FIRST_ROWS - len(rows)), *rest]
+    rows += [*_first_of_the_change(store, approval, look, FIRST_ROWS - len(rows)), *rest]
     for shown in ([*rows, *named], rows):  # the change has to fit, the names of tasks need not
         if sum(-(-_width(row) // COLUMNS) or 1 for row in shown) <= DIALOG_ROWS:
             return ConsentQuestion("\n".join(shown), approval)
@@ -222,10 +222,10 @@ def _named(what: str, tasks: Sequence[str]) -> list[str]:
     return [f"{what}: {escaped(', '.join(shown))}."] if tasks else []
 
 
-def _first_of_the_change(workspace: Workspace, approval: Approval, look: str, n_rows: int) -> list[str]:
+def _first_of_the_change(store: Store, approval: Approval, look: str, n_rows: int) -> list[str]:
     """Return the changed lines where the first rows hold them all, else how many there are and where to read them."""
     versions = (approval.from_version, approval.to_version)
-    files = changed_lines(*(workspace.store.skills.get_files(approval.skill_id, version) for version in versions))
+    files = changed_lines(*(store.skills.get_files(approval.skill_id, version) for version in versions))
     lines = [line for changed in files for line in changed]
     if 0 < len(lines) <= n_rows and all(_width(line) <= COLUMNS and "\n" not in line for line in lines):
         return lines

@@ -38,7 +38,7 @@ class Capture(Command):
                 with terminal.workspace() as workspace:
                     away = [
                         f"skillopt-mcp: {name} was {each.note}. Show it: `{each.diff}`. Undo it: `{each.undo}`."
-                        for name, each in promoted_away(workspace).items()
+                        for name, each in promoted_away(workspace.store).items()
                     ]
                 text = "\n".join(away[:_MAX_SHOWN])
                 output = {"hookEventName": START, "additionalContext": f"Tell the user:\n{text}"}

@@ -26,8 +26,8 @@ class Check(Command):
             raise WrongUsage("check needs either PATH or --changed BASE")
         with terminal.workspace() as workspace:
             if self.changed is None:
-                return lint_skills(workspace, self.paths)
-            return lint_changed(workspace, self.changed)
+                return lint_skills(workspace.store, workspace.place, self.paths)
+            return lint_changed(workspace.store, workspace.place, self.changed)
 
     def show(self, result: LintedAll, terminal: Terminal) -> None:
         for each in result.skills:

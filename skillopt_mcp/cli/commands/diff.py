@@ -19,7 +19,10 @@ class Diff(Command):
 
     def run(self, terminal: Terminal) -> dict[str, str]:
         with terminal.workspace() as workspace:
-            return {"skill": self.skill, "diff": diff_versions(workspace, self.skill, self.old, self.new)}
+            return {
+                "skill": self.skill,
+                "diff": diff_versions(workspace.store, workspace.place, self.skill, self.old, self.new),
+            }
 
     def show(self, result: dict[str, str], terminal: Terminal) -> None:
         terminal.diff(result["diff"])

@@ -25,7 +25,7 @@ class Doctor(Command):
 
     def run(self, terminal: Terminal) -> Diagnosis:
         with terminal.workspace() as workspace:
-            found = diagnose(workspace, self.backend)
+            found = diagnose(workspace.store, workspace.models, workspace.place, self.backend)
             is_asked = terminal.is_interactive and not terminal.is_json and not find_editor()
             for spec in self.backend if is_asked else ():
                 # A person says whether agents may use a backend that answers, unless they may already.
@@ -34,7 +34,7 @@ class Doctor(Command):
                     terminal.note(f"'{spec}' is {', '.join(f'{name} {value}' for name, value in parts.items())}.")
                     with suppress(Declined):
                         terminal.ask("Remember it for agents?", yes=False)
-                        workspace.store.permissions.remember_backend(parts, spec, f"terminal ({workspace.login})")
+                        workspace.store.permissions.remember_backend(parts, spec, f"terminal ({workspace.place.login})")
             return found
 
     def show(self, result: Diagnosis, terminal: Terminal) -> None:

@@ -31,6 +31,7 @@ from skillopt_mcp.core.errors import Stopped
 from skillopt_mcp.core.results import Evaluated, Foreseen, Proposed
 from skillopt_mcp.training.promotion_test import Asked
 from skillopt_mcp.workspace.costs import used_of_candidate
+from skillopt_mcp.workspace.jobs import Wait
 from skillopt_mcp.workspace.leases import host_tests
 from skillopt_mcp.workspace.workspace import Workspace
 
@@ -63,7 +64,7 @@ class Evaluate(Sending):
     def run(self, terminal: Terminal) -> Evaluated | Proposed | PlannedTest | BrokenOff:
         if self.rebase:
             with terminal.workspace() as workspace:
-                made = rebase_candidate(workspace, self.subject)
+                made = rebase_candidate(workspace.store, workspace.place, self.subject)
             if made.candidate_id is None or not self.target:
                 return made
             _show_rebased(made, terminal)
@@ -71,7 +72,7 @@ class Evaluate(Sending):
         if self.subject.startswith("r-"):
             with terminal.workspace() as workspace:
                 run = workspace.store.runs.get_run(self.subject)
-                self.subject = best_candidate(workspace, run.id).id
+                self.subject = best_candidate(workspace.store, workspace.place.secrets, run.id).id
                 self.target, self.judge = self.target or run.target, self.judge or run.judge or None
         with terminal.workspace(
             target=self.target, judge=self.judge, caps=self.caps, concurrency=self.concurrency
@@ -81,36 +82,39 @@ class Evaluate(Sending):
     def _test(self, workspace: Workspace, terminal: Terminal) -> Evaluated | PlannedTest | BrokenOff:
         if self.file or self.against:
             new = Path(self.file) if self.file else None
-            candidate = candidate_of_files(workspace, self.subject, new, self.against)
+            candidate = candidate_of_files(workspace.store, workspace.place, self.subject, new, self.against)
         else:
-            candidate = candidate_named(workspace, self.subject)
-        kept = None if self.target or self.again else stored_verdict(workspace, candidate)
+            candidate = candidate_named(workspace.store, workspace.place, self.subject)
+        kept = None if self.target or self.again else stored_verdict(workspace.store, workspace.place, candidate)
         if kept:
             self._label = "SIMULATION" * (kept.evidence == "simulated")
             self._used = used_of_candidate(workspace.store, candidate.id)
             return kept.for_agents() if terminal.is_agents else kept
-        check_testable(workspace, candidate)
+        check_testable(workspace.store, workspace.models, workspace.place, candidate)
         require_backends(target=self.target)
         asked = Asked(self.no_worse, self.max_pairs, self.graded)
-        self._label = simulation(workspace)
-        store, test = workspace.store, current_test(workspace, candidate, asked, again=self.again)
-        self.name_models(terminal, workspace)
+        self._label = simulation(workspace.models)
+        store, test = (
+            workspace.store,
+            current_test(workspace.store, workspace.models, workspace.place, candidate, asked, again=self.again),
+        )
+        self.name_models(terminal, workspace.models)
         warnings = (
-            workspace.locked(store.skills.get_skill(candidate.skill_id)),
-            host_tests(workspace, [candidate]).get(candidate.version_id),
+            workspace.place.locked(store.skills.get_skill(candidate.skill_id)),
+            host_tests(workspace.store, [candidate]).get(candidate.version_id),
             describe_near_train(store, test.tasks[0].skill_id, test.tasks),
         )
         for warning in filter(None, warnings):
             terminal.note(f"warning: {warning}.")
         done = 0 if test.foreseen else store.tests.count_attempts(test.row.id)
         is_decided = not test.foreseen and store.decisions.latest_in(test.row.id) is not None
-        foreseen = foresee(workspace, test)
+        foreseen = foresee(workspace.store, workspace.models, test)
         if not is_decided:
             self._reach = foreseen.reach
             show_foreseen(terminal, foreseen)
         calls = estimate_test(test, test.row.plan.most_runs if is_decided else done)
         tested = f"Tested already ({test.row.id}): nothing is asked. --again opens the next test." if is_decided else ""
-        if planned := agree(terminal, workspace, calls, self, tested, self.concurrency):
+        if planned := agree(terminal, workspace.store, workspace.models, calls, self, tested, self.concurrency):
             return PlannedTest(**planned.model_dump(), foreseen=foreseen)
         target = workspace.models.backend("target")
         if not is_decided and isinstance(target, Loading) and target.loads:
@@ -122,14 +126,22 @@ class Evaluate(Sending):
                     terminal.ask(
                         "May a host run this while it loads the text?", yes=False, declined="Nothing was tested."
                     )
-                    workspace.store.arrivals.add_seen(candidate.skill_id, unseen, workspace.login)
+                    workspace.store.arrivals.add_seen(candidate.skill_id, unseen, workspace.place.login)
         try:
             with Watch(
                 terminal, "SIMULATION" if self._label else "",
-                caps=lambda: workspace.caps.describe_used(store.budgets.get_spent(test.row.id)),
+                caps=lambda: workspace.models.caps.describe_used(store.budgets.get_spent(test.row.id)),
             ) as watch:  # fmt: skip
-                workspace.on_reply = watch.on_reply
-                result = evaluate_candidate(workspace, candidate.id, None, watch.notify, asked, again=self.again)
+                workspace.models.on_reply = watch.on_reply
+                result = evaluate_candidate(
+                    workspace.store,
+                    workspace.models,
+                    workspace.place,
+                    candidate.id,
+                    Wait(notify=watch.notify),
+                    asked,
+                    again=self.again,
+                )
         except (KeyboardInterrupt, Stopped) as stop:
             names = (each.name for each in fields(self) if each.name not in _ONCE)
             given = {name: value for name in names if (value := getattr(self, name)) != getattr(type(self), name)}
@@ -137,7 +149,9 @@ class Evaluate(Sending):
             arguments = {"candidate_id": candidate.id, **given}
             return BrokenOff.of(stop, "evaluate_candidate", arguments, candidate_id=candidate.id)
         self._used = used_of_candidate(store, candidate.id)
-        return advised(workspace, candidate.skill_id, result.for_agents() if terminal.is_agents else result)
+        return advised(
+            workspace.store, workspace.models, candidate.skill_id, result.for_agents() if terminal.is_agents else result
+        )
 
     def show(self, result: Evaluated | Proposed | PlannedTest | BrokenOff, terminal: Terminal) -> None:
         if isinstance(result, PlannedTest | BrokenOff):

@@ -34,7 +34,7 @@ class Harvest(Command):
                 n_read += n_bytes
                 progress("reading sessions", n_read, n_total)
 
-            return harvest(workspace, files, dry_run=self.dry_run, advance=advance)
+            return harvest(workspace.store, workspace.place, files, dry_run=self.dry_run, advance=advance)
 
     def show(self, result: Harvested, terminal: Terminal) -> None:
         would = "would be recorded" if result.dry_run else "recorded"

@@ -153,9 +153,9 @@ class Install(Installation):
             with terminal.workspace() as workspace:
                 for spec in dict.fromkeys(backends.values()):
                     parts = resolve_spec(spec).parts
-                    workspace.store.permissions.remember_backend(parts, spec, f"install ({workspace.login})")
+                    workspace.store.permissions.remember_backend(parts, spec, f"install ({workspace.place.login})")
         step = None
         if self.hooks:
             with suppress(SkillOptError), terminal.workspace() as workspace:
-                step = first_to_track(workspace)
+                step = first_to_track(workspace.store, workspace.place)
         return result.model_copy(update={"tools": tools, "restart": describe_restart(request), "next_step": step})

@@ -7,13 +7,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Annotated
 
-from skillopt_mcp.actions.promotions.consent import Ready
+from skillopt_mcp.actions.promotions.consent import Consent, Ready
 from skillopt_mcp.actions.promotions.promoting import check_promotion, promote_skill
 from skillopt_mcp.actions.promotions.review import Review, review_candidate
 from skillopt_mcp.cli.command import AGREED, Arg, Command, Flag, command
 from skillopt_mcp.cli.reports import show_report
 from skillopt_mcp.cli.terminal import Terminal
-from skillopt_mcp.core.candidates import Consent
 from skillopt_mcp.core.errors import Refused
 from skillopt_mcp.core.next_step import NextStep
 from skillopt_mcp.core.results import Promoted
@@ -58,12 +57,14 @@ class Promote(Changing):
 
     def run(self, terminal: Terminal) -> Promoted:
         with terminal.workspace() as workspace, terminal.review():
-            review = review_candidate(workspace, self.candidate)
+            review = review_candidate(workspace.store, workspace.place, self.candidate)
             self._show_review(review, terminal)
             is_unproven = self.unproven and not review.proven
             consent = replace(self.consent(terminal), simulated=self.simulated, unproven=is_unproven)
-            if not isinstance(check_promotion(workspace, self.candidate, consent), Ready):
-                return promote_skill(workspace, self.candidate, consent)  # refused, with the reason
+            if not isinstance(check_promotion(workspace.store, workspace.place, self.candidate, consent), Ready):
+                return promote_skill(
+                    workspace.store, workspace.place, self.candidate, consent
+                )  # refused, with the reason
             if terminal.is_interactive:
                 if self.yes and (review.findings or not review.proven):
                     held = f"the guard holds '{self.candidate}' ({'; '.join(review.findings)})"
@@ -71,7 +72,7 @@ class Promote(Changing):
                     raise Refused(f"{why}: a person has to look at it, at a terminal and without --yes")
                 question = "Write this over" if review.proven else "Adopt this, labelled unproven, over"
                 terminal.ask(f"{question} {review.skill_path}?", yes=self.yes)
-            return promote_skill(workspace, self.candidate, consent)
+            return promote_skill(workspace.store, workspace.place, self.candidate, consent)
 
     def _show_review(self, review: Review, terminal: Terminal) -> None:
         versions = f"{short(review.from_version)} -> {short(review.to_version)}"

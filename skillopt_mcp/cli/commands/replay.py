@@ -47,6 +47,7 @@ from skillopt_mcp.core.results import MemoryOutcome, Replayed
 from skillopt_mcp.core.runs import Run
 from skillopt_mcp.core.text import counted
 from skillopt_mcp.reports.export import check_folder, export_run
+from skillopt_mcp.store.opening import Store
 from skillopt_mcp.training.config import Config
 from skillopt_mcp.training.gating import is_topped
 from skillopt_mcp.workspace.answering import (
@@ -60,6 +61,7 @@ from skillopt_mcp.workspace.answering import (
 )
 from skillopt_mcp.workspace.costs import account, describe_failed, describe_price
 from skillopt_mcp.workspace.models import is_used_up
+from skillopt_mcp.workspace.place import Place
 from skillopt_mcp.workspace.runs import describe_own_backend, planned
 from skillopt_mcp.workspace.workspace import Workspace
 
@@ -152,21 +154,23 @@ class Replay(Sending):
                         f"a dry run does not add the tasks of '{ready.environment.name}': leave out --dry-run (you are "
                         "asked before anything is spent), or --env where its tasks are stored already"
                     )
-                self.name_models(terminal, workspace, ready.notes)
-                added = add_environment(workspace, self.skill, ready.environment)
+                self.name_models(terminal, workspace.models, ready.notes)
+                added = add_environment(workspace.store, workspace.place, self.skill, ready.environment)
                 only = added.digests
                 for note in added_notes(ready.environment.name, added):
                     terminal.note(note)
-            new = new_run(workspace, self.skill, config, ready.prompts, only)
-            new = with_memory(workspace, new, self.memory) if self.memory else new
-            planned(workspace, new)  # raises where nothing can be trained on
-            estimate = estimate_run(workspace, self.skill, config, only, 2 if new.memory else 1)
+            new = new_run(workspace.store, workspace.models, workspace.place, self.skill, config, ready.prompts, only)
+            new = with_memory(workspace.store, workspace.place, new, self.memory) if self.memory else new
+            planned(workspace.store, workspace.place.secrets, new)  # raises where nothing can be trained on
+            estimate = estimate_run(
+                workspace.store, workspace.models, workspace.place, self.skill, config, only, 2 if new.memory else 1
+            )
             if not ready.environment:
-                self.name_models(terminal, workspace, ready.notes)
+                self.name_models(terminal, workspace.models, ready.notes)
             warnings = (
-                describe_running(workspace, self.skill),
-                workspace.locked(workspace.recorded(self.skill)),
-                workspace.locked(workspace.recorded(self.memory)) if self.memory else "",
+                describe_running(workspace.store, workspace.place, self.skill),
+                workspace.place.locked(workspace.place.recorded(self.skill)),
+                workspace.place.locked(workspace.place.recorded(self.memory)) if self.memory else "",
             )
             for warning in filter(None, warnings):
                 terminal.note(f"warning: {warning}.")
@@ -176,13 +180,15 @@ class Replay(Sending):
                 f"({estimate.train_rollouts:,} attempts in training, {estimate.val_rollouts:,} on val tasks, "
                 f"{estimate.promotion_runs:,} in the promotion test{'s' if new.memory else ''})."
             )
-            if reach := run_reach(workspace, new):
+            if reach := run_reach(workspace.store, workspace.models, workspace.place.secrets, new):
                 self._reach, text = reach, f"{text} {reach}"
-            if gaps := run_gaps(workspace, new):
+            if gaps := run_gaps(workspace.store, workspace.models, new):
                 text = f"{text} No standing permission will cover its edit: {'; '.join(gaps)}."
-            if plan := agree(terminal, workspace, estimate.calls, self, text, ready.concurrency):
+            if plan := agree(
+                terminal, workspace.store, workspace.models, estimate.calls, self, text, ready.concurrency
+            ):
                 return PlannedRun(**plan.model_dump(), beyond_permission=gaps)
-            begin(workspace, new)
+            begin(workspace.store, workspace.place.secrets, new)
             return self._train(terminal, workspace, new, ready.concurrency, ready.out)
 
     # A resumed run
@@ -193,10 +199,10 @@ class Replay(Sending):
             name = "env" if frozen[0] == "environment" else flag_of(frozen[0])
             raise WrongUsage(f"a resumed run keeps its settings: leave out '--{name}'")
         with terminal.workspace() as workspace:
-            run = unfinished_run(workspace, self.skill)
-            if self.memory and (not run.memory or workspace.skill(self.memory).id != run.memory.skill_id):
+            run = unfinished_run(workspace.store, workspace.place, self.skill)
+            if self.memory and (not run.memory or workspace.place.skill(self.memory).id != run.memory.skill_id):
                 raise BadInput(f"run '{run.id}' does not train '{self.memory}': leave out --memory, or start a new run")
-            others = describe_others_left(workspace, run) if self.skill != run.id else ""
+            others = describe_others_left(workspace.store, run) if self.skill != run.id else ""
         if own := describe_own_backend(run):
             raise Refused(own)
         out = Path(self.out).expanduser() if self.out else None
@@ -206,31 +212,34 @@ class Replay(Sending):
             named = [f"--{role} {shlex.quote(spec)}" for role in ("target", "optimizer", "judge")
                      if (spec := getattr(self, role))]  # fmt: skip
             way = " ".join(["skillopt-mcp replay", shlex.quote(self.skill), "--resume", ALLOWED, *named])
-            backends = backends_of(workspace, run)
+            backends = backends_of(workspace.store, workspace.models, run)
             if not self.allow_changed:
-                check_unchanged(workspace, run, backends, way)
-            self.name_models(terminal, workspace, [f"{others}."] if others else [])
-            if reach := "" if run.result else run_reach(workspace, run):
+                check_unchanged(workspace.store, run, backends, way)
+            self.name_models(terminal, workspace.models, [f"{others}."] if others else [])
+            reach = run_reach(workspace.store, workspace.models, workspace.place.secrets, run)
+            if reach and not run.result:
                 self._reach = reach
                 terminal.note(reach)
             then = "its outcome is kept" if run.status == "finished" else "its versions are measured again"
-            for each in changed_since(workspace, run, answering(backends)):
+            for each in changed_since(workspace.store, run, answering(backends)):
                 terminal.note(f"note: {each}; {then}")
             if planned := self._agree_to_rest(terminal, workspace, run):
                 return planned
             return self._train(terminal, workspace, run, self.concurrency, out)
 
     def _agree_to_rest(self, terminal: Terminal, workspace: Workspace, run: Run) -> Planned | None:
-        backends = run_backends(workspace, run)
-        caps, spent = caps_of(workspace, run), workspace.store.budgets.get_spent(run.id)
+        backends = run_backends(workspace.store, workspace.models, run)
+        caps, spent = caps_of(workspace.models.caps, run), workspace.store.budgets.get_spent(run.id)
         # Under caps that are used up nothing is sent: it goes as far as what was answered, and says why it stops.
-        if not self.dry_run and (not asks_real_models(workspace, run.roles) or is_used_up(caps, spent, backends)):
+        if not self.dry_run and (
+            not asks_real_models(workspace.models, run.roles) or is_used_up(caps, spent, backends)
+        ):
             return None
-        left = estimate_rest(workspace, run)
+        left = estimate_rest(workspace.store, workspace.models, workspace.place.secrets, run)
         text = f"Sent so far: {counted(spent.calls, 'call')}. What is left of {run.id}: at most {describe_calls(left)}."
         return agree(
-            terminal, workspace, left, self, f"{text} {caps.describe_used(spent)}".rstrip(), self.concurrency,
-            declined="Nothing more was spent.",
+            terminal, workspace.store, workspace.models, left, self, f"{text} {caps.describe_used(spent)}".rstrip(),
+            self.concurrency, declined="Nothing more was spent.",
         )  # fmt: skip
 
     # Training
@@ -238,24 +247,31 @@ class Replay(Sending):
     def _train(
         self, terminal: Terminal, workspace: Workspace, run: Run, concurrency: int | None, out: Path | None
     ) -> Replayed | BrokenOff:
-        label, store, caps = simulation(workspace), workspace.store, caps_of(workspace, run)
+        label, store, caps = simulation(workspace.models), workspace.store, caps_of(workspace.models.caps, run)
         try:
-            lock_of(workspace, run).release()
+            lock_of(workspace.store, run).release()
             terminal.note(f"Run {run.id} {'continues' if self.resume else 'starts'}. {label}".rstrip())
             with Watch(
                 terminal, "SIMULATION" if label else "", records=store.runs.list_steps(run.id),
                 caps=lambda: caps.describe_used(store.budgets.get_spent(run.id)),
             ) as watch:  # fmt: skip
                 result = replay(
-                    workspace, run, watch.notify, watch.on_reply, concurrency, allow_changed=self.allow_changed
+                    workspace.store,
+                    workspace.models,
+                    workspace.place,
+                    run,
+                    watch.notify,
+                    watch.on_reply,
+                    concurrency,
+                    allow_changed=self.allow_changed,
                 )
         except (KeyboardInterrupt, Stopped, StoreError) as stop:
             if not isinstance(stop, StoreError):
-                _export(terminal, workspace, run, out)
+                _export(terminal, workspace.store, workspace.place, run, out)
             arguments: dict[str, JsonValue] = {
                 "skill": self.skill, "resume": True, "concurrency": concurrency, "out": str(out) if out else None,
                 # A person at a terminal is asked again.
-                "yes": not terminal.is_interactive and asks_real_models(workspace, run.roles),
+                "yes": not terminal.is_interactive and asks_real_models(workspace.models, run.roles),
             }  # fmt: skip
             n_steps = len(workspace.store.runs.list_steps(run.id))
             return BrokenOff.of(stop, "replay", arguments, run_id=run.id, n_steps=n_steps)
@@ -264,8 +280,8 @@ class Replay(Sending):
             raise Busy(
                 f"{why}; afterwards continue it with: skillopt-mcp replay {shlex.quote(self.skill)} --resume"
             ) from None
-        _export(terminal, workspace, run, out)
-        result = advised(workspace, run.skill_id, result)
+        _export(terminal, workspace.store, workspace.place, run, out)
+        result = advised(workspace.store, workspace.models, run.skill_id, result)
         if label and (step := result.next_step) and step.action == "promote_skill":
             more = replace(step, arguments={**step.arguments, "simulated": True})
             result = result.model_copy(update={"next_step": more})
@@ -333,12 +349,12 @@ def _show_verdict(result: Replayed | MemoryOutcome, label: str, terminal: Termin
         terminal.say(f"No verdict: {result.reason.rstrip('.')}.")
 
 
-def _export(terminal: Terminal, workspace: Workspace, run: Run, out: Path | None) -> None:
+def _export(terminal: Terminal, store: Store, place: Place, run: Run, out: Path | None) -> None:
     """Write the run to its folder; where that fails, its outcome is reported all the same."""
     if out is None:
         return
     try:
-        done = export_run(workspace, run.id, out)
+        done = export_run(store, place, run.id, out)
     except SkillOptError as error:
         terminal.note(f"warning: the run is kept, but was not written as files: {error}.")
     else:

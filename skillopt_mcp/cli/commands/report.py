@@ -40,11 +40,11 @@ class Report(Command):
         with terminal.workspace() as workspace:
             texts = TextBudget()
             try:
-                found = [gather(workspace, id, texts) for id in self.ids]
+                found = [gather(workspace.store, workspace.place, id, texts) for id in self.ids]
             except NotFound as error:
                 raise WrongUsage(str(error)) from None
             facts = [*{each.id: each for each in found}.values()]
-            skills = [] if facts else gather_skills(workspace)
+            skills = [] if facts else gather_skills(workspace.store, workspace.place)
         paths = list[Path]()
         try:
             if self.csv:
@@ -73,7 +73,7 @@ class Report(Command):
 
         path = f"/report/{self.ids[0]}" if self.ids else "/"
         with terminal.workspace() as workspace:
-            serve_live(workspace, path, terminal.store, self.port, announce)
+            serve_live(workspace.store, workspace.place, path, terminal.store, self.port, announce)
 
     def show(self, result: dict[str, list[str]], terminal: Terminal) -> None:
         for path in result["paths"]:

@@ -25,12 +25,14 @@ class Rollback(Changing):
 
     def run(self, terminal: Terminal) -> Promoted:
         with terminal.workspace() as workspace, terminal.review():
-            review = review_rollback(workspace, self.skill, self.version)
+            review = review_rollback(workspace.store, workspace.place, self.skill, self.version)
             # Without a version it is that edit which a person takes back.
             is_seen = self.over_edit or (self.version is None and terminal.is_interactive and not self.yes)
             over_edit = is_seen and review.over_edit
             consent = replace(self.consent(terminal), over_edit=over_edit)
-            standing = check_rollback(workspace, self.skill, review.to_version, consent, review.from_version)
+            standing = check_rollback(
+                workspace.store, workspace.place, self.skill, review.to_version, consent, review.from_version
+            )
             if isinstance(standing, Promoted):
                 return standing
             terminal.say(f"{review.skill}: {short(review.from_version)} -> {short(review.to_version)}\n")
@@ -46,4 +48,6 @@ class Rollback(Changing):
                 )
             if terminal.is_interactive:
                 terminal.ask(f"Write this over {review.skill_path}?", yes=self.yes)
-            return rollback_skill(workspace, self.skill, review.to_version, consent, review.from_version)
+            return rollback_skill(
+                workspace.store, workspace.place, self.skill, review.to_version, consent, review.from_version
+            )

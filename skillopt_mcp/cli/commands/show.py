@@ -7,11 +7,11 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
+from skillopt_mcp.actions.promotions.consent import Consent
 from skillopt_mcp.cli.command import Arg, Command, Flag, WrongUsage, command
 from skillopt_mcp.cli.commands.skills import show_away
 from skillopt_mcp.cli.reports import show_units
 from skillopt_mcp.cli.terminal import Terminal
-from skillopt_mcp.core.candidates import Consent
 from skillopt_mcp.core.skills import SkillRow
 from skillopt_mcp.core.text import counted
 from skillopt_mcp.reports.details import PromotionTest
@@ -44,22 +44,25 @@ class Show(Command):
             if self.id is None:
                 if self.out:
                     raise WrongUsage("--out needs the ID of a run or a version")
-                return list_runs(workspace)
+                return list_runs(workspace.store, workspace.place)
             if self.out:
                 folder = Path(self.out).expanduser()
                 if version := version_named(known(self.id)):
-                    return export_version(workspace, *version, folder)
-                return export_run(workspace, self.id, folder)
-            thing = look_up(workspace, self.id, None if terminal.is_json else SHOWN)
+                    return export_version(workspace.store, workspace.place, *version, folder)
+                return export_run(workspace.store, workspace.place, self.id, folder)
+            thing = look_up(workspace.store, workspace.place, self.id, None if terminal.is_json else SHOWN)
             if thing.kind == "test":
                 terminal.require_viewer(f"show {thing.id}")
             step = thing.next_step(Consent.PERSON)
             found: dict[str, Any] = {"id": self.id, "kind": thing.kind, "text": thing.text, "next_step": step}
             if isinstance(thing.facts, SkillRow):
                 self._away = thing.facts.away
-                self._past, self._runs = history(workspace, self.id), list_runs(workspace, self.id)
+                self._past, self._runs = (
+                    history(workspace.store, workspace.place, self.id),
+                    list_runs(workspace.store, workspace.place, self.id),
+                )
                 if terminal.is_watched:
-                    workspace.store.promotions.note_seen(workspace.kept(self.id).id)
+                    workspace.store.promotions.note_seen(workspace.place.kept(self.id).id)
                 found |= {
                     "history": self._past.model_dump(mode="json"),
                     "runs": self._runs.model_dump(mode="json")["runs"],
@@ -67,11 +70,11 @@ class Show(Command):
             if isinstance(thing.facts, RunFacts):
                 run = thing.facts.run
                 if not terminal.is_json:
-                    self._test = evaluation_step(workspace, run)
-                    return found | {"text": describe_run(workspace, thing.facts, terminal.width)}
+                    self._test = evaluation_step(workspace.store, run)
+                    return found | {"text": describe_run(workspace.store, workspace.place, thing.facts, terminal.width)}
                 steps = [step_row(step).model_dump(mode="json") for step in thing.facts.records]
                 answering = [asdict(each) for each in run.answering]
-                return found | {"steps": steps, "answering": answering, "run": figures_of(workspace, thing.facts)}
+                return found | {"steps": steps, "answering": answering, "run": figures_of(workspace.store, thing.facts)}
             if isinstance(thing.detail, PromotionTest):
                 self._units = thing.detail.units
             if thing.detail:

@@ -31,11 +31,11 @@ class ListSkills(Command):
 
     def run(self, terminal: Terminal) -> dict[str, Any]:
         with terminal.workspace() as workspace:
-            rows = all_skills(workspace)
+            rows = all_skills(workspace.store, workspace.place)
             if terminal.is_watched:
                 for row in rows:
                     if row.away:
-                        workspace.store.promotions.note_seen(workspace.kept(row.path).id)
+                        workspace.store.promotions.note_seen(workspace.place.kept(row.path).id)
         # What is next is a command for a person, who tracks a skill.
         for n, row in enumerate(rows):
             if not row.tracked and row.next_step.action == "record_trajectory":
@@ -74,7 +74,7 @@ class AddRoot(Command):
         from skillopt_mcp.actions.promotions.consent import add_root  # noqa: PLC0415 (the list needs none of it)
 
         with terminal.workspace() as workspace:
-            return {"root": str(add_root(workspace, self.path))}
+            return {"root": str(add_root(workspace.store, self.path))}
 
     def show(self, result: dict[str, str], terminal: Terminal) -> None:
         terminal.say(f"Skills inside {result['root']} may be promoted now.")
@@ -88,7 +88,7 @@ class Track(Command):
 
     def run(self, terminal: Terminal) -> dict[str, Any]:
         with terminal.workspace() as workspace:
-            skill = workspace.skill(self.skill)
+            skill = workspace.place.skill(self.skill)
         return {"skill": skill.name, "path": skill.path, "tracked": True}
 
     def show(self, result: dict[str, Any], terminal: Terminal) -> None:
@@ -113,14 +113,14 @@ class Permit(Command):
 
         terminal.require_consent("skills permit", is_standing=True)
         with terminal.workspace() as workspace, terminal.review():
-            skill = workspace.skill(self.skill)
+            skill = workspace.place.skill(self.skill)
             more = ["simulated ones"] * self.simulated
             self._covers = f"small accepted edits of {skill.name} that touch no code{', also '.join(['', *more])}"
             terminal.ask(
                 f"May an agent promote, without asking, {self._covers}?", yes=self.yes,
                 declined="Nothing was permitted.",
             )  # fmt: skip
-            permit(workspace, self.skill, simulated=self.simulated)
+            permit(workspace.store, workspace.place, self.skill, simulated=self.simulated)
             self._handle = shlex.quote(handle(workspace.store, skill))
         return {"skill": skill.name, "permitted": True, "simulated": self.simulated}
 
@@ -139,7 +139,7 @@ class Revoke(Command):
         from skillopt_mcp.actions.promotions.consent import revoke  # noqa: PLC0415
 
         with terminal.workspace() as workspace:
-            return {"skill": revoke(workspace, self.skill).name, "permitted": False}
+            return {"skill": revoke(workspace.store, workspace.place, self.skill).name, "permitted": False}
 
     def show(self, result: dict[str, Any], terminal: Terminal) -> None:
         terminal.say(f"A person has to agree to each promotion of {result['skill']} again.")
@@ -156,7 +156,7 @@ class Move(Command):
         from skillopt_mcp.workspace.skills import move_skill  # noqa: PLC0415
 
         with terminal.workspace() as workspace:
-            return move_skill(workspace, self.skill, self.to)
+            return move_skill(workspace.store, workspace.place, self.skill, self.to)
 
     def show(self, result: Moved, terminal: Terminal) -> None:
         terminal.say(f"{result.skill} has moved to {result.path} (was {result.before}).")
@@ -172,7 +172,7 @@ class Forget(Command):
         from skillopt_mcp.workspace.skills import forget_skill  # noqa: PLC0415
 
         with terminal.workspace() as workspace:
-            return forget_skill(workspace, self.skill)
+            return forget_skill(workspace.store, workspace.place, self.skill)
 
     def show(self, result: Forgotten, terminal: Terminal) -> None:
         terminal.say(f"{result.skill} is hidden; kept: {result.kept or 'its versions'}.")

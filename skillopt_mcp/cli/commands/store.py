@@ -118,8 +118,10 @@ class Erase(Command):
         from skillopt_mcp.admin.erase import erase, review_erasure  # noqa: PLC0415
 
         with terminal.workspace() as workspace:
-            ids = find_attempts(workspace, AttemptQuery(self.what, self.session, self.before, self.all))
-            planned = review_erasure(workspace, ids)
+            ids = find_attempts(
+                workspace.store, workspace.place, AttemptQuery(self.what, self.session, self.before, self.all)
+            )
+            planned = review_erasure(workspace.store, workspace.place.redactor, ids)
             if self.dry_run:
                 return planned
             self._describe(planned, terminal)
@@ -133,7 +135,7 @@ class Erase(Command):
                     n_done += n
                     progress("erasing", n_done, len(ids))
 
-                return erase(workspace, ids, advance)
+                return erase(workspace.store, workspace.place, ids, advance)
 
     def show(self, result: Erasure, terminal: Terminal) -> None:
         if self.dry_run:

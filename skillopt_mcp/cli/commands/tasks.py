@@ -60,7 +60,7 @@ class ListTasks(Command):
 
     def run(self, terminal: Terminal) -> dict[str, Any]:
         with terminal.workspace() as workspace:
-            skill, store = workspace.kept(self.skill), workspace.store
+            skill, store = workspace.place.kept(self.skill), workspace.store
             tasks = store.tasks.list_tasks(skill.id) if self.all else store.tasks.list_in_use(skill.id)
             removed = store.retirements.list_retired(skill.id)
         self._path, self._n_removed = skill.path, len(removed)
@@ -106,7 +106,7 @@ class ExportTasks(Command):
 
     def run(self, terminal: Terminal) -> dict[str, Any]:
         with terminal.workspace() as workspace:
-            skill = workspace.kept(self.skill)
+            skill = workspace.place.kept(self.skill)
             rows = [make_row(task) for task in workspace.store.tasks.list_in_use(skill.id)]
         if any(row["split"] == "test" for row in rows):
             terminal.require_viewer("tasks export", self.file)
@@ -169,10 +169,10 @@ class AddTasks(_Rows):
         plan = self.plan()
         with terminal.workspace() as workspace:
             if plan is not None:
-                return add_data_set(workspace, self.skill, Path(self.file).expanduser(), plan)
+                return add_data_set(workspace.store, workspace.place, self.skill, Path(self.file).expanduser(), plan)
             if self.file == STDIN:
-                return add_tasks(workspace, self.skill, read_stream(sys.stdin.buffer))
-            return add_tasks(workspace, self.skill, file=self.file)
+                return add_tasks(workspace.store, workspace.place, self.skill, read_stream(sys.stdin.buffer))
+            return add_tasks(workspace.store, workspace.place, self.skill, file=self.file)
 
     def show(self, result: TasksAdded, terminal: Terminal) -> None:
         terminal.say(f"{result.added} added, {result.duplicates} duplicates; {_describe_splits(result)}.")
@@ -200,12 +200,12 @@ class CheckTasks(_Rows):
             terminal.require_store()
         with terminal.workspace() as workspace:
             if self.file is not None:
-                return check_file(workspace, self.skill, Path(self.file).expanduser(), plan)
-            found = check_stored(workspace, self.skill)
+                return check_file(workspace.store, workspace.place, self.skill, Path(self.file).expanduser(), plan)
+            found = check_stored(workspace.store, workspace.place, self.skill)
             if terminal.sees_held_out:
                 return found
             # A reason may quote what a judge expects.
-            in_use = workspace.store.tasks.list_in_use(workspace.kept(self.skill).id)
+            in_use = workspace.store.tasks.list_in_use(workspace.place.kept(self.skill).id)
             sealed = {task.name: {"reason": _SEALED} for task in in_use if task.split == "test"}
             shown = [each.model_copy(update=sealed.get(each.id)) for each in found.problems]
             return found.model_copy(update={"problems": shown})
@@ -232,7 +232,7 @@ class ReviewTasks(Command):
             raise Refused("'tasks review' needs a terminal to show the tasks at: run it in one")
         counts = dict.fromkeys(("kept", "dropped", "left"), 0)
         with terminal.workspace() as workspace:
-            left = unseen_tasks(workspace, self.skill)
+            left = unseen_tasks(workspace.store, workspace.place, self.skill)
             while left:
                 task, answer = left[0], ""
                 together = [each for each in left if each.created_at == task.created_at]
@@ -252,15 +252,17 @@ class ReviewTasks(Command):
                 done = together if answer == "a" else [task]
                 left = [each for each in left if each not in done]
                 if answer == "d":
-                    counts["dropped"] += len(remove_tasks(workspace, self.skill, [task.name], "dropped").removed)
+                    counts["dropped"] += len(
+                        remove_tasks(workspace.store, workspace.place, self.skill, [task.name], "dropped").removed
+                    )
                 elif answer != "s":
                     counts["kept"] += self._keep(workspace, done, terminal)
-            counts["left"] = len(unseen_tasks(workspace, self.skill))
-            splits = workspace.store.tasks.count_tasks(workspace.kept(self.skill).id)
+            counts["left"] = len(unseen_tasks(workspace.store, workspace.place, self.skill))
+            splits = workspace.store.tasks.count_tasks(workspace.place.kept(self.skill).id)
         return {"skill": self.skill, **counts, "splits": splits}
 
     def _keep(self, workspace: Workspace, tasks: list[Task], terminal: Terminal) -> int:
-        placed = adopt_tasks(workspace, tasks)
+        placed = adopt_tasks(workspace.store, workspace.place, tasks)
         for task, each in zip(tasks, placed, strict=True):
             terminal.note(f"error: {task.name}: {each.fault}" if each.fault else f"{task.name}: kept, in {each.split}.")
         return sum(not each.fault for each in placed)
@@ -286,7 +288,7 @@ class RemoveTasks(Command):
 
     def run(self, terminal: Terminal) -> Removed:
         with terminal.workspace() as workspace:
-            review = review_removal(workspace, self.skill, self.ids)
+            review = review_removal(workspace.store, workspace.place, self.skill, self.ids)
             if review.rows:
                 rows = [
                     (row.id, row.split, str(row.n_tests), " ".join(row.prompt.split()))
@@ -298,7 +300,7 @@ class RemoveTasks(Command):
                     n_drawn = f"promotion tests have drawn {review.n_drawn} of them"
                     terminal.note(f"warning: {review.n_held_out} are held out, and {n_drawn}. It stays on record.")
                 terminal.ask(f"Remove {counted(len(review.rows), 'task')} of {review.skill} for good?", yes=self.yes)
-            return remove_tasks(workspace, self.skill, self.ids, self.reason)
+            return remove_tasks(workspace.store, workspace.place, self.skill, self.ids, self.reason)
 
     def show(self, result: Removed, terminal: Terminal) -> None:
         before = f", {len(result.already)} were before" if result.already else ""

@@ -35,7 +35,7 @@ class ListJudges(Command):
 
     def run(self, terminal: Terminal) -> dict[str, Any]:
         with terminal.workspace() as workspace:
-            found = workspace.store.commands.list_commands() if workspace.is_made else []
+            found = workspace.store.commands.list_commands() if workspace.store.is_made else []
         return {"judges": [_row(each) for each in found]}
 
     def show(self, result: dict[str, Any], terminal: Terminal) -> None:
@@ -82,7 +82,7 @@ class AddJudge(Command):
         made = register_command(self.name_of_judge, self.line, limits, reads, unconfined=self.unconfined)
         with terminal.workspace() as workspace:
             before = workspace.store.commands.named([made.name]).get(made.name)
-            n_tasks = n_judged_by(workspace, made.name)
+            n_tasks = n_judged_by(workspace.store, made.name)
             _describe(made, terminal)
             if before:
                 terminal.say(f"It replaces the program of {counted(n_tasks, 'task')}:")
@@ -126,11 +126,11 @@ class RemoveJudge(Command):
     def run(self, terminal: Terminal) -> dict[str, Any]:
         name = self.name_of_judge
         with terminal.workspace() as workspace:
-            n_tasks = n_judged_by(workspace, name) if workspace.store.commands.named([name]) else 0
+            n_tasks = n_judged_by(workspace.store, name) if workspace.store.commands.named([name]) else 0
             if n_tasks:
                 terminal.say(f"{counted(n_tasks, 'task')} cannot be judged without '{name}'.")
                 terminal.ask("Forget it?", yes=self.yes, declined="Nothing was removed.")
-            remove_command(workspace, name)
+            remove_command(workspace.store, name)
         return {"name": name, "removed": True, "n_tasks": n_tasks}
 
     def show(self, result: dict[str, Any], terminal: Terminal) -> None:
