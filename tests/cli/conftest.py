@@ -37,7 +37,7 @@ def make_place(tmp_path: Path) -> Callable[..., Place]:
             (place.skill_path / file.path).write_bytes(file.content)
         with Workspace(place.store_path) as workspace:
             add_root(workspace.store, str(folder / "skills"))
-            skill = workspace.skill(str(place.skill_path))
+            skill = workspace.place.skill(str(place.skill_path))
             workspace.store.tasks.add_tasks(skill.id, make_tasks(n_tasks, SEED), DEFAULT_SHARES)
         return place
 
