@@ -27,11 +27,11 @@ class Detail(BaseModel):
     n_left_out: int = 0
 
 
-class _Row(BaseModel):
+class _FrozenRow(BaseModel):
     model_config = ConfigDict(frozen=True)
 
 
-class CandidateRow(_Row):
+class CandidateRow(_FrozenRow):
     """One candidate of a skill; `held`: the guard wants a person to look first."""
 
     id: str
@@ -42,14 +42,14 @@ class CandidateRow(_Row):
     version: str
 
 
-class Permitted(_Row):
+class Permitted(_FrozenRow):
     """A standing permission; `simulated`: evidence from a simulation is enough."""
 
     given_by: str
     simulated: bool
 
 
-class ApprovalRow(_Row):
+class ApprovalRow(_FrozenRow):
     """An unused approval of a candidate, or of a rollback to a version (`id`)."""
 
     id: str
@@ -58,7 +58,7 @@ class ApprovalRow(_Row):
     at: str
 
 
-class RunState(_Row):
+class RunState(_FrozenRow):
     """One run of a skill."""
 
     id: str
@@ -109,7 +109,7 @@ class CandidateDetail(Detail):
     edits: list[EditOutcome]
 
 
-class ServedRow(_Row):
+class ServedRow(_FrozenRow):
     """A model as its vendor names it (`gpt-5-2026-08-01/fp_abc`), and in which role it answered `n` times."""
 
     role: str
@@ -148,7 +148,7 @@ class TrajectoryDetail(Detail):
     erased_at: str | None = None
 
 
-class FileRow(_Row):
+class FileRow(_FrozenRow):
     """One file of a version."""
 
     path: str
