@@ -89,7 +89,7 @@ class BrokenOff(BaseModel):
 
     @classmethod
     def of(cls, stop: BaseException, action: Action, arguments: Mapping[str, JsonValue], **fields: Any) -> BrokenOff:
-        """Return why it stopped, and the command that continues, with higher caps where that helps."""
+        """Why it stopped, and the command that continues, with higher caps where that helps."""
         is_interrupted = isinstance(stop, KeyboardInterrupt)
         reason = "interrupted; what was answered is kept" if is_interrupted else str(stop).rstrip(".")
         given: dict[str, JsonValue] = {name: value for name, value in arguments.items() if value not in (None, False)}

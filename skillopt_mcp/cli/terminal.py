@@ -222,7 +222,7 @@ def _as_fields(record: Any) -> Any:
 
 
 def _login() -> str:
-    """Return who is logged in here, and by whom where that was by sudo; empty where they have no name."""
+    """Who is logged in here, and by whom where that was by sudo; empty where they have no name."""
     try:
         name = getpass.getuser()
     except (KeyError, OSError):

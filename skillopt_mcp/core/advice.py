@@ -51,7 +51,7 @@ def advise(state: SkillState) -> NextStep:
 
 
 def advise_resume(skill: str, run_id: str, caps: Mapping[str, JsonValue] | None = None) -> NextStep:
-    """Return how a run goes on, with the caps that it needs for that."""
+    """How a run goes on, with the caps that it needs for that."""
     arguments = {"skill": skill, "resume": True, **(caps or {})}
     return NextStep(action="replay", arguments=arguments, why=f"{run_id} has stopped")
 
@@ -62,7 +62,7 @@ def advise_evaluation(candidate: CandidateState) -> NextStep:
 
 
 def advise_rebase(candidate_id: str) -> NextStep:
-    """Return how the edits of a candidate are made again on what is live now."""
+    """How the edits of a candidate are made again on what is live now."""
     arguments: dict[str, JsonValue] = {"candidate_id": candidate_id, "rebase": True}
     return NextStep.at_terminal("evaluate_candidate", arguments, "the live file has changed")
 
@@ -77,7 +77,7 @@ def advise_promotion(candidate_id: str, n_findings: int = 0) -> NextStep:
 
 
 def advise_review(skill: str, n_waiting: int) -> NextStep:
-    """Return how tasks that wait in train for a person are split."""
+    """How tasks that wait in train for a person are split."""
     why = f"{counted(n_waiting, 'task')} in train until a person has looked"
     return NextStep.at_terminal("tasks review", {"skill": skill}, why)
 

@@ -32,7 +32,7 @@ class Spent(NamedTuple):
     seconds: float = 0.0
 
     def plus(self, calls: int = 0, tokens: int = 0, usd: float = 0.0, seconds: float = 0.0) -> Spent:
-        """Return what is spent with so much more."""
+        """What is spent with so much more."""
         return Spent(self.calls + calls, self.tokens + tokens, self.usd + usd, self.seconds + seconds)
 
 
@@ -51,7 +51,7 @@ class Caps:
 
     @property
     def bound_each_call(self) -> bool:
-        """Return whether it must be known beforehand what one call can cost at most."""
+        """Whether it must be known beforehand what one call can cost at most."""
         return self.tokens is not None or self.usd is not None
 
     def exceeded(self, spent: Spent) -> str | None:
@@ -86,7 +86,7 @@ class Caps:
         return " ".join(f"--max-{name} {value}" for name, value in asdict(self).items() if value is not None)
 
     def describe_used(self, spent: Spent) -> str:
-        """Return how much of each cap is used; empty without caps."""
+        """How much of each cap is used; empty without caps."""
         shown = (
             f"{spent.calls:,} of {self.calls:,} calls" if self.calls is not None else "",
             f"{spent.tokens:,} of {self.tokens:,} tokens" if self.tokens is not None else "",
@@ -108,13 +108,13 @@ _SENT, _FREE = Cost(), Cost(0)
 
 
 def cost_of(call: Call, usage: Usage | None = None) -> Cost:
-    """Return what a call is charged that used so much; a check by a command asks no model, and is free."""
+    """What a call is charged that used so much; a check by a command asks no model, and is free."""
     if call.stage == FREE_STAGE:
         return _FREE
     return Cost(1, usage.tokens_in + usage.tokens_out, usage.usd or 0.0) if usage else _SENT
 
 
 def describe_most(spent: Spent) -> str:
-    """Return what was charged at most: a call whose usage is unknown is charged its maximum."""
+    """What was charged at most: a call whose usage is unknown is charged its maximum."""
     dollars = f"{spent.usd:.2f}" if spent.usd >= _CENT else f"{spent.usd:.2g}"
     return f"up to {counted(spent.tokens, 'token')}{f' and ${dollars}' if spent.usd else ''}"

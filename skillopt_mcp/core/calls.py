@@ -53,7 +53,7 @@ class Rollout:
 
     @property
     def digest(self) -> str:
-        """Return what identifies the request: version and task are content-addressed, so their digests do."""
+        """What identifies the request: version and task are content-addressed, so their digests do."""
         return f"{self.files.digest}:{self.task.digest}"
 
     def next_to(self, other: SkillFiles | None) -> Rollout:
@@ -168,7 +168,7 @@ class Usage(NamedTuple):
     estimated: bool = False
 
     def plus(self, other: Usage) -> Usage:
-        """Return what both used together; the price is unknown when one of them is."""
+        """What both used together; the price is unknown when one of them is."""
         usd = None if self.usd is None or other.usd is None else self.usd + other.usd
         return Usage(
             self.tokens_in + other.tokens_in,
@@ -199,7 +199,7 @@ class Reply(NamedTuple):
 
     @property
     def missing(self) -> bool:
-        """Return whether the backend gave no usable answer, after all retries."""
+        """Whether the backend gave no usable answer, after all retries."""
         return self.fault is not None
 
 
@@ -250,6 +250,6 @@ def models_in(served: str) -> list[str]:
 
 
 def served_name(*said: object) -> str:
-    """Return what a model is served by as one short text: the parts of its name that are texts, on one line."""
+    """What a model is served by as one short text: the parts of its name that are texts, on one line."""
     words = (" ".join(storable(part).split()) for part in said if isinstance(part, str))
     return "/".join(filter(None, words))[:MOST_SERVED]

@@ -78,17 +78,17 @@ class Promotion:
 
     @property
     def is_open(self) -> bool:
-        """Return whether it is neither finished nor undone: it happens right now, or was cut short."""
+        """Whether it is neither finished nor undone: it happens right now, or was cut short."""
         return self.state in ("pending", "undoing")
 
     @property
     def is_persons_rollback(self) -> bool:
-        """Return whether a person had it rolled back, or agreed to it."""
+        """Whether a person had it rolled back, or agreed to it."""
         return self.kind == "rollback" and self.agreed_by != "permission"
 
     @property
     def agreed(self) -> str:
-        """Return who agreed and on what, as a list shows it."""
+        """Who agreed and on what, as a list shows it."""
         return f"{self.agreed_by}, {self.agreed_on}{self.login and f' ({self.login})'}"
 
 
@@ -133,7 +133,7 @@ ON_TOP = "It was promoted, and the file was edited since: there is nothing to be
 
 
 def edited_on_top(changes: Sequence[Promotion], version: str, live: str) -> bool:
-    """Return whether a version is what the last change left, and somebody's work on top of it is live."""
+    """Whether a version is what the last change left, and somebody's work on top of it is live."""
     return bool(changes) and changes[0].to_version == version != live
 
 

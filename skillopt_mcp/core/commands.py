@@ -23,7 +23,7 @@ class Limits:
 
     @property
     def disk_bytes(self) -> int:
-        """Return what all files together may take of the disk."""
+        """What all files together may take of the disk."""
         return _FULL_FILES * self.file_bytes
 
 

@@ -31,7 +31,7 @@ class Edit:
 
     @property
     def support(self) -> int:
-        """Return how many attempts the edit cites."""
+        """How many attempts the edit cites."""
         return sum(not each.startswith(UNSHOWN) for each in self.cited)
 
 

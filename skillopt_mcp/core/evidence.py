@@ -46,7 +46,7 @@ class Trial(NamedTuple):
 
     @property
     def missing(self) -> bool:
-        """Return whether the trial has no score."""
+        """Whether the trial has no score."""
         return self.hard is None
 
 
@@ -94,7 +94,7 @@ class Longitudinal:
 
     @property
     def change(self) -> Change:
-        """Return what became of the task from one epoch to the next."""
+        """What became of the task from one epoch to the next."""
         if self.before.hard:
             return "stable_success" if self.after.hard else "regressed"
         return "improved" if self.after.hard else "persistent_fail"
@@ -194,7 +194,7 @@ class Standing(BaseModel):
 
     @property
     def accepted(self) -> bool:
-        """Return whether a promotion may rest on it: all that the author of edits learns."""
+        """Whether a promotion may rest on it: all that the author of edits learns."""
         return self.verdict in ACCEPTED
 
 

@@ -84,7 +84,7 @@ class Judge(BaseModel, ABC):
         return []
 
     def is_form_only(self) -> bool:
-        """Return whether it judges the form of an answer alone: such evidence cannot promote."""
+        """Whether it judges the form of an answer alone: such evidence cannot promote."""
         return False
 
     @model_serializer(mode="wrap")

@@ -133,5 +133,5 @@ class SkillState:
 
     @property
     def n_held_out(self) -> int:
-        """Return how many tasks no part of a search sees."""
+        """How many tasks no part of a search sees."""
         return self.n_test

@@ -84,7 +84,6 @@ class PatchReply(ProposalReply):
     edits: list[EditReply] = Field(default_factory=list)
 
     def proposals(self) -> list[EditReply]:
-        """Return the edits."""
         return self.edits
 
 
@@ -95,11 +94,9 @@ class MergeReply(ProposalReply):
     merged_from: Annotated[list[list[int]], BeforeValidator(_lists_of_numbers)] = Field(default_factory=list)
 
     def proposals(self) -> list[EditReply]:
-        """Return the edits."""
         return [EditReply(**each.model_dump()) for each in self.edits]
 
     def parents(self) -> list[list[int]]:
-        """Return `merged_from`."""
         return self.merged_from
 
 
@@ -130,7 +127,6 @@ class MergeSuggestionsReply(SuggestReply):
     merged_from: Annotated[list[list[int]], BeforeValidator(_lists_of_numbers)] = Field(default_factory=list)
 
     def parents(self) -> list[list[int]]:
-        """Return `merged_from`."""
         return self.merged_from
 
 

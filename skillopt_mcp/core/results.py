@@ -39,7 +39,7 @@ class Recorded(Result):
 
     @property
     def duplicate(self) -> bool:
-        """Return whether nothing changed."""
+        """Whether nothing changed."""
         return self.outcome not in ("recorded", "scored", "corrected")
 
 
@@ -95,7 +95,7 @@ class WorkEstimate(BaseModel):
     by_host: list[str] = Field(default_factory=list)
 
     def agent_runs(self) -> tuple[int, int]:
-        """Return how many runs of the host's agents that is."""
+        """How many runs of the host's agents that is."""
         counts = [("target", self.attempts), ("judge", self.judgements), ("optimizer", self.questions)]
         own = [each for role, each in counts if role in self.by_host]
         return sum(each[0] for each in own), sum(each[1] for each in own)

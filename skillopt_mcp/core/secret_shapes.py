@@ -34,22 +34,22 @@ _CODE = re2.compile(r"\A\W*[A-Za-z_]\w*(?:\.[A-Za-z_]|->|::|\(|\[)|\(.*\)|\[.*\]
 
 
 def is_stand_in(value: bytes) -> bool:
-    """Return whether people write such a value where a secret goes: a variable, an example, a mark of redaction."""
+    """Whether people write such a value where a secret goes: a variable, an example, a mark of redaction."""
     return is_written_for_one(value) or len(set(value)) < 5 or _counts_up(value)
 
 
 def is_written_for_one(value: bytes) -> bool:
-    """Return whether a value says itself that a secret goes there, as one that only counts up does not."""
+    """Whether a value says itself that a secret goes there, as one that only counts up does not."""
     return _STAND_IN.search(value) is not None or len(set(value)) < 3
 
 
 def is_drawn(value: bytes) -> bool:
-    """Return whether the rest of a key after its prefix can be real: no example, no row of letters or digits."""
+    """Whether the rest of a key after its prefix can be real: no example, no row of letters or digits."""
     return len(set(value)) >= 4 and b"EXAMPLE" not in value and b"xxxx" not in value.lower() and not _counts_up(value)
 
 
 def is_random(value: bytes, n_least: int = 16) -> bool:
-    """Return whether a value of at least `n_least` bytes changes between letters and digits as no name does."""
+    """Whether a value of at least `n_least` bytes changes between letters and digits as no name does."""
     if len(value) < n_least or len(set(value)) < 8:
         return False
     classes = value.translate(_CLASSES)
@@ -58,7 +58,7 @@ def is_random(value: bytes, n_least: int = 16) -> bool:
 
 
 def is_mixed(value: bytes) -> bool:
-    """Return whether a value is of capitals, small letters and digits at once, as random as a base64 text is."""
+    """Whether a value is of capitals, small letters and digits at once, as random as a base64 text is."""
     classes = value.translate(_CLASSES)
     n_lower, n_upper, n_digits = (classes.count(each) for each in (_LOWER, _UPPER, _DIGIT))
     if min(n_lower, n_upper) * 5 < len(value) or n_digits < 2 or len(set(value)) < 16:
@@ -67,7 +67,7 @@ def is_mixed(value: bytes) -> bool:
 
 
 def is_password(value: bytes) -> bool:
-    """Return whether a value of 8 bytes or more mixes letters, digits and symbols as a password does."""
+    """Whether a value of 8 bytes or more mixes letters, digits and symbols as a password does."""
     if not 8 <= len(value) <= 128 or _ADDRESS.search(value):
         return False
     classes = value.translate(_CLASSES)
@@ -76,14 +76,14 @@ def is_password(value: bytes) -> bool:
 
 
 def is_memorable(value: bytes) -> bool:
-    """Return whether a value of 8 bytes or more is of letters and digits alone, as "hunter2secret" is."""
+    """Whether a value of 8 bytes or more is of letters and digits alone, as "hunter2secret" is."""
     if not (8 <= len(value) <= 64 and value.isalnum()):
         return False
     return not (value.isalpha() or value.isdigit() or reads_as_names(value))
 
 
 def is_wrapped(before: bytes, after: bytes) -> bool:
-    """Return whether the end of one line and the beginning of the next are one value, drawn at random."""
+    """Whether the end of one line and the beginning of the next are one value, drawn at random."""
     if _HINT.match(after, 0, len(after)):
         return False
     if _HINT.match(before, 0, len(before)) and len(after) >= 8 and after != after.lower() and not reads_as_names(after):
@@ -93,22 +93,22 @@ def is_wrapped(before: bytes, after: bytes) -> bool:
 
 
 def reads_as_names(value: bytes) -> bool:
-    """Return whether two fifths of a value in both cases are words, as in "PKCS7PrivateKey"."""
+    """Whether two fifths of a value in both cases are words, as in "PKCS7PrivateKey"."""
     return value != value.lower() and sum(map(len, _NAMES.findall(value))) * 5 >= len(value) * 2
 
 
 def is_kind_of_value(value: bytes) -> bool:
-    """Return whether a value only says of what kind one is to be, as a type or a help text does."""
+    """Whether a value only says of what kind one is to be, as a type or a help text does."""
     return _KIND_OF_VALUE.fullmatch(value) is not None
 
 
 def is_expression(value: bytes) -> bool:
-    """Return whether an unquoted value reads as an expression, a path or an address."""
+    """Whether an unquoted value reads as an expression, a path or an address."""
     return _CODE.search(value) is not None
 
 
 def is_code(value: bytes) -> bool:
-    """Return whether an unquoted value reads as an expression, a path or an address, or as a name in code."""
+    """Whether an unquoted value reads as an expression, a path or an address, or as a name in code."""
     return is_expression(value) or (value.replace(b"_", b"").isalnum() and reads_as_names(value))
 
 
@@ -117,7 +117,7 @@ def _n_turns(classes: bytes) -> int:
 
 
 def _counts_up(value: bytes) -> bool:
-    """Return whether half of the bytes follow the one before, as in "abcdef" and "456789", or repeat it."""
+    """Whether half of the bytes follow the one before, as in "abcdef" and "456789", or repeat it."""
     begin = value[:_BEGINNING]
     steps = list(map(sub, begin[1:], begin))
     return (steps.count(0) + steps.count(1)) * 2 > len(begin)
@@ -301,7 +301,7 @@ def _prefixed(text: bytes, start: int, prefix: bytes) -> Iterator[SecretSpan]:
 
 
 def _end_of_rest(text: bytes, start: int, kind: str, pattern: SecretPattern) -> int:
-    """Return where the key ends whose prefix ends at `start`, or 0 when none is there."""
+    """Where the key ends whose prefix ends at `start`, or 0 when none is there."""
     match = pattern.match(text, start, start + _LONGEST_OF.get(kind, _LONGEST))
     if match is None:
         return 0

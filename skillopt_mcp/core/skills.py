@@ -152,7 +152,7 @@ def files_digest(files: Iterable[tuple[str, bool, str]]) -> str:
 
 
 def is_memory(path: str) -> bool:
-    """Return whether a path is that of a memory file: one document that a host reads in every session, no folder."""
+    """Whether a path is that of a memory file: one document that a host reads in every session, no folder."""
     return path.replace("\\", "/").rpartition("/")[2] in MEMORY_FILES
 
 

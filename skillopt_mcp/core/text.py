@@ -135,7 +135,7 @@ def dominant_ending(text: bytes) -> bytes:
 
 
 def line_end(text: bytes, at: int) -> int | None:
-    """Return where the line that holds offset `at` ends, its ending included; None when it has no ending."""
+    """Where the line that holds offset `at` ends, its ending included; None when it has no ending."""
     feed, carriage = text.find(b"\n", at), text.find(b"\r", at)
     if feed < 0 and carriage < 0:
         return None
@@ -145,7 +145,7 @@ def line_end(text: bytes, at: int) -> int | None:
 
 
 def is_text(content: bytes) -> bool:
-    """Return whether a file is text: UTF-8 without NUL."""
+    """Whether a file is text: UTF-8 without NUL."""
     try:
         return "\0" not in content.decode()
     except UnicodeDecodeError:
@@ -156,22 +156,22 @@ _UNFIT = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff\\]")
 
 
 def is_passed_over(name: str) -> bool:
-    """Return whether a file or folder of this name is none of a skill's: dot files and caches."""
+    """Whether a file or folder of this name is none of a skill's: dot files and caches."""
     return name.startswith(".") or name == "__pycache__"
 
 
 def is_unfit(name: str) -> bool:
-    """Return whether a skill refuses to hold what has this name: one with control characters, or no text."""
+    """Whether a skill refuses to hold what has this name: one with control characters, or no text."""
     return _UNFIT.search(name) is not None
 
 
 def is_too_deep(path: str) -> bool:
-    """Return whether a file at this path inside a skill lies deeper than one is read."""
+    """Whether a file at this path inside a skill lies deeper than one is read."""
     return path.count("/") >= SKILL_DEPTH
 
 
 def path_fault(path: str) -> str:
-    """Return why no file is read at this path inside a skill, as the end of a sentence; empty when one is."""
+    """Why no file is read at this path inside a skill, as the end of a sentence; empty when one is."""
     parts = path.split("/")
     if "" in parts:
         return "is no relative path"
@@ -187,7 +187,7 @@ def path_fault(path: str) -> str:
 
 
 def unreadable(files: SkillFiles) -> str:
-    """Return why these files, written to a folder, would not be read back as they are; empty when they would."""
+    """Why these files, written to a folder, would not be read back as they are; empty when they would."""
     main = files.get(files.main_path)
     if main is None or ("/" in main.path):
         return f"the skill has no {MAIN_FILE}"
@@ -215,7 +215,7 @@ _ALLOWED = f'an edit may name "{MAIN_FILE}" or a text file under "references/"'
 
 
 def path_refusal(path: str, main_path: str = MAIN_FILE) -> str:
-    """Return why an edit may not touch `path`, or an empty string when it may. A memory file is one document alone."""
+    """Why an edit may not touch `path`, or an empty string when it may. A memory file is one document alone."""
     if path == main_path:
         return ""
     if main_path != MAIN_FILE:
@@ -237,7 +237,7 @@ def path_refusal(path: str, main_path: str = MAIN_FILE) -> str:
 
 
 def unportable(path: str) -> bool:
-    """Return whether some system takes a part of the path for a device, or another name than it is."""
+    """Whether some system takes a part of the path for a device, or another name than it is."""
     return _UNPORTABLE.search(path) is not None
 
 

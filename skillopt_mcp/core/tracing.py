@@ -14,7 +14,7 @@ _TRACER = trace.get_tracer("skillopt_mcp")
 
 
 def is_on() -> bool:
-    """Return whether anybody takes spans."""
+    """Whether anybody takes spans."""
     return not isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider)
 
 

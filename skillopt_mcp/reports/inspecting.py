@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, fields
+from typing import Any
 
 from pydantic import JsonValue
 
@@ -481,20 +482,19 @@ def _trajectory(store: Store, id: str) -> Thing:
         raise NotFound(f"no {quoted(id)}: ids of trajectories come from record_trajectory")
     skill_id, attempt = found
     skill, is_held_out = store.skills.get_skill(skill_id), store.tasks.is_held_out(skill_id, attempt.prompt)
+    content: dict[str, Any] = {"hard": attempt.hard, "soft": attempt.soft, "reason": attempt.reason}
+    content |= {"task": attempt.prompt, "n_messages": len(attempt.messages)}
     detail = TrajectoryDetail(
         id=id,
         skill=skill.name,
         version=short(store.trajectories.version_of(number)),
         session=attempt.session,
         held_out=is_held_out,
+        **({} if is_held_out else content),
     )
     if is_held_out:
         text = f"{id} attempted a held-out task: what was asked, answered and scored is not shown"
         return Thing(id, "trajectory", text, detail, lambda _: None)
-    detail = detail.model_copy(
-        update={"task": attempt.prompt, "hard": attempt.hard, "soft": attempt.soft, "reason": attempt.reason,
-                "n_messages": len(attempt.messages)}
-    )  # fmt: skip
     score = "unscored" if attempt.hard is None else f"hard {int(attempt.hard)}, soft {attempt.soft}"
     lines = [
         f"{id} ({score})",

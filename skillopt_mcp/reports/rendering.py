@@ -181,7 +181,7 @@ def evidence(walk: Walk) -> dict[str, Any]:
 
 
 def _apart(one: float, other: float) -> tuple[float, float]:
-    """Return where two labels stand, so that neither covers the other."""
+    """Where two labels stand, so that neither covers the other."""
     shift = max(0.0, 14 - abs(one - other)) / 2
     return (one + 4 - shift, other + 4 + shift) if one <= other else (one + 4 + shift, other + 4 - shift)
 
