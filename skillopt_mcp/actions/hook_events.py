@@ -126,16 +126,10 @@ def may_record(store_path: Path, event: HookEvent) -> bool:
     transcripts = transcripts_of(event)
     if not store_path.exists():
         return False
-    return not _is_database(store_path) or any(map(_may_hold_a_use, transcripts))
-
-
-def _may_hold_a_use(path: Path) -> bool:
+    with store_path.open("rb") as file:
+        if file.read(len(_STORE)) not in (_STORE, b""):
+            return True
     try:
-        return any(map(marks, lines_of(path, lambda _: None)))
+        return any(marks(line) for path in transcripts for line in lines_of(path, lambda _: None))
     except (BadInput, OSError):
         return True
-
-
-def _is_database(path: Path) -> bool:
-    with path.open("rb") as file:
-        return file.read(len(_STORE)) in (_STORE, b"")

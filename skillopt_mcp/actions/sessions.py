@@ -170,7 +170,13 @@ class Harvester:
     def _is_known(self, session: str, attempt: SessionAttempt, skill: Skill) -> bool:
         """Whether an attempt was recorded before, by the agent itself or by another reading; else record it."""
         is_placed = self._store.trajectories.is_placed(skill.id, session, attempt.index)
-        recording = _recording(session, attempt, skill)
+        messages: list[object] = [{"role": "skill", "content": OPENED, "name": skill.name}]
+        messages += [message._asdict() for message in attempt.messages]
+        if attempt.reaction is not None:
+            messages.append({"role": "user", "content": attempt.reaction})
+        recording = Recording(
+            task=attempt.prompt, answer=attempt.answer, messages=messages, session_id=session, index=attempt.index
+        )
         of_itself = recorded_itself(self._store, self._place.redactor, skill.id, attempt.recorded, recording)
         if of_itself and not self._dry_run:
             attach_transcript(self._store, self._place, skill.id, of_itself, recording)
@@ -242,16 +248,6 @@ class _Finder:
         # A project's own skill comes before the user's.
         here = inside or named
         return here[0] if len(here) == 1 else None
-
-
-def _recording(session: str, attempt: SessionAttempt, skill: Skill) -> Recording:
-    messages: list[object] = [{"role": "skill", "content": OPENED, "name": skill.name}]
-    messages += [message._asdict() for message in attempt.messages]
-    if attempt.reaction is not None:
-        messages.append({"role": "user", "content": attempt.reaction})
-    return Recording(
-        task=attempt.prompt, answer=attempt.answer, messages=messages, session_id=session, index=attempt.index
-    )
 
 
 def capture(store_path: Path, event: HookEvent) -> Harvested | None:
