@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from skillopt_mcp.actions.promotions.consent import Consent, permit
-from skillopt_mcp.core.candidates import Promotion
+from skillopt_mcp.actions.promotions.consent import permit
+from skillopt_mcp.core.candidates import Consent, Promotion
 from skillopt_mcp.workspace.workspace import Workspace
 
 

@@ -14,7 +14,6 @@ from typing import TypeVar
 from pydantic import BaseModel, JsonValue
 
 from skillopt_mcp.actions.promotion_tests import candidate_of_files, evaluate_candidate, opened
-from skillopt_mcp.actions.promotions.consent import Consent
 from skillopt_mcp.actions.promotions.promoting import promote_skill
 from skillopt_mcp.actions.runs import replay, start_run
 from skillopt_mcp.backends.registry import open_backend
@@ -29,6 +28,7 @@ from skillopt_mcp.backends.world import (
     taught_by,
     topics_of,
 )
+from skillopt_mcp.core.candidates import Consent
 from skillopt_mcp.core.errors import BadInput
 from skillopt_mcp.core.evidence import TestReport, Verdict
 from skillopt_mcp.core.judging import Score

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 from skillopt_mcp.core.edits import Edit, EditReport
 from skillopt_mcp.core.skills import SkillFiles
@@ -108,6 +108,38 @@ class Approval:
     def finding_digests(self) -> frozenset[str]:
         """Return the sha256 (hex) of each thing that the guard found."""
         return frozenset(hashlib.sha256(each.encode("utf-8", "surrogatepass")).hexdigest() for each in self.findings)
+
+
+@dataclass(frozen=True, slots=True)
+class Consent:
+    """Who agrees to a change of a live file and on what, and what the call covers besides.
+
+    A tool call rests on an approval in a dialog (APPROVED), or on a standing permission as well (STANDING).
+    """
+
+    agreed_by: AgreedBy
+    agreed_on: AgreedOn
+    simulated: bool = False  # evidence from a simulation is enough
+    unproven: bool = False  # nothing need be proven
+    over_edit: bool = False  # an edit of the live file may be replaced
+
+    APPROVED: ClassVar[Consent]
+    STANDING: ClassVar[Consent]
+    PERSON: ClassVar[Consent]
+    PERSON_SIMULATED: ClassVar[Consent]
+    DEMO: ClassVar[Consent]
+
+    @property
+    def is_of_a_tool(self) -> bool:
+        """Whether a tool call asks: then a person has to have agreed before."""
+        return self.agreed_on == "dialog" or self.agreed_by == "permission"
+
+
+Consent.APPROVED = Consent("person", "dialog")
+Consent.STANDING = Consent("permission", "rule")
+Consent.PERSON = Consent("person", "terminal")
+Consent.PERSON_SIMULATED = Consent("person", "terminal", simulated=True)
+Consent.DEMO = Consent("none", "rule", simulated=True)
 
 
 def candidate_id(skill_id: int, base_version: str, version_id: str) -> str:

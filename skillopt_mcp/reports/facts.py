@@ -12,9 +12,8 @@ from html import escape
 from statistics import fmean
 
 from skillopt_mcp.actions.next_steps import verdict_for_agents
-from skillopt_mcp.actions.promotions.consent import Consent
 from skillopt_mcp.actions.promotions.promoting import next_step
-from skillopt_mcp.core.candidates import Candidate
+from skillopt_mcp.core.candidates import Candidate, Consent
 from skillopt_mcp.core.errors import NotFound
 from skillopt_mcp.core.evidence import TestReport
 from skillopt_mcp.core.next_step import NextStep

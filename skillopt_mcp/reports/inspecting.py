@@ -11,10 +11,10 @@ from typing import Any
 from pydantic import JsonValue
 
 from skillopt_mcp.actions.next_steps import is_reason_to_promote, verdict_for_agents
-from skillopt_mcp.actions.promotions.consent import UNPROVEN, Consent, describe_declined, unused_approvals
+from skillopt_mcp.actions.promotions.consent import UNPROVEN, describe_declined, unused_approvals
 from skillopt_mcp.actions.promotions.promoting import next_step, restore_version
 from skillopt_mcp.core import limits
-from skillopt_mcp.core.candidates import GATE, Candidate, Decision, Promotion, rolled_back
+from skillopt_mcp.core.candidates import GATE, Candidate, Consent, Decision, Promotion, rolled_back
 from skillopt_mcp.core.edits import UNSHOWN, Edit
 from skillopt_mcp.core.errors import NotFound
 from skillopt_mcp.core.next_step import NextStep

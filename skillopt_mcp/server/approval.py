@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import anyio
 import anyio.to_thread
@@ -15,13 +15,14 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import ClientCapabilities, ElicitationCapability, InputRequiredResult
 from pydantic import BaseModel, ConfigDict, Field
 
-from skillopt_mcp.actions.promotions.consent import Consent, agree, decline, disagree, note_unheard
-from skillopt_mcp.actions.promotions.review import ConsentQuestion, question_of_promotion, question_of_rollback
-from skillopt_mcp.core.candidates import Approval
+from skillopt_mcp.core.candidates import Approval, Consent
 from skillopt_mcp.core.next_step import NextStep
 from skillopt_mcp.core.results import Promoted
 from skillopt_mcp.core.text import quoted
 from skillopt_mcp.workspace.workspace import Workspace
+
+if TYPE_CHECKING:
+    from skillopt_mcp.actions.promotions.review import ConsentQuestion
 
 _SHOWN_ERROR = 100
 _ASKS = ClientCapabilities(elicitation=ElicitationCapability())
@@ -98,6 +99,8 @@ class DialogApprover:
 
     async def close(self, answer: DialogAnswer) -> None:
         """Take back what a person agreed to, unless the call that they were asked for has made the change."""
+        from skillopt_mcp.actions.promotions.consent import disagree  # noqa: PLC0415
+
         if answer.approval_id is not None:
             with anyio.CancelScope(shield=True):  # also of a call that the host has cancelled
                 await anyio.to_thread.run_sync(disagree, self._workspace.store, answer.approval, answer.approval_id)
@@ -115,6 +118,9 @@ class DialogApprover:
 
     def _question(self, tool: str, given: Mapping[str, Any]) -> ConsentQuestion | None:
         """What to ask a person before this call changes a file."""
+        # A server that idles holds none of what a promotion takes.
+        from skillopt_mcp.actions.promotions.review import question_of_promotion, question_of_rollback  # noqa: PLC0415
+
         if tool == "promote_skill":
             consent = replace(self._consent, unproven=bool(given.get("unproven")))
             return question_of_promotion(self._workspace.store, self._workspace.place, given["candidate_id"], consent)
@@ -124,6 +130,8 @@ class DialogApprover:
 
     def _settle(self, asked: ConsentQuestion, given: ElicitationResult[Agreement]) -> DialogAnswer:
         """Keep a yes as an approval, a no as a decline."""
+        from skillopt_mcp.actions.promotions.consent import agree, decline, note_unheard  # noqa: PLC0415
+
         approval = asked.approval
         if not isinstance(given, AcceptedElicitation):
             # Hosts decline and cancel also by themselves, and nothing in their answer shows it.

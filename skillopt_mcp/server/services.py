@@ -7,15 +7,15 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from functools import partial
+from typing import TYPE_CHECKING
 
-from skillopt_mcp.actions.promotions.consent import Consent
 from skillopt_mcp.core.budgets import Caps
 from skillopt_mcp.core.calls import HOST
+from skillopt_mcp.core.candidates import Consent
 from skillopt_mcp.core.errors import NotFound
 from skillopt_mcp.core.skills import Skill, short
 from skillopt_mcp.core.text import shown
 from skillopt_mcp.documents.diffs import unified_diff
-from skillopt_mcp.reports.inspecting import SHOWN, look_up
 from skillopt_mcp.reports.listing import all_skills
 from skillopt_mcp.server import resources
 from skillopt_mcp.server.app import Services
@@ -25,6 +25,9 @@ from skillopt_mcp.server.tools import tools_over
 from skillopt_mcp.store import pool
 from skillopt_mcp.workspace.answers import ANSWER_BYTES, shortened
 from skillopt_mcp.workspace.workspace import Workspace
+
+if TYPE_CHECKING:
+    from skillopt_mcp.reports.inspecting import Thing
 
 # Below what a call may take, so that a host gets the reason before it gives up.
 BUSY_S = 22
@@ -77,9 +80,7 @@ class StoreResources:
         template, parts = found
         readers: dict[str, Callable[[Mapping[str, str]], str]] = {
             resources.SKILLS: lambda _: self._skills(),
-            resources.SKILL: lambda part: (
-                look_up(self._workspace.store, self._workspace.place, self._tracked(part["skill"]).path, SHOWN).text
-            ),
+            resources.SKILL: lambda part: self._look_up(self._tracked(part["skill"]).path).text,
             resources.VERSION: self._version,
             resources.DIFF: self._diff,
             resources.CANDIDATE: partial(self._described, "candidate", "candidate_id"),
@@ -145,8 +146,13 @@ class StoreResources:
         old, new = (skills.get_version(skill.id, parts[name]).id for name in ("old", "new"))
         return unified_diff(skills.get_files(skill.id, old), skills.get_files(skill.id, new), skill.name)
 
+    def _look_up(self, id: str) -> Thing:
+        from skillopt_mcp.reports.inspecting import SHOWN, look_up  # noqa: PLC0415
+
+        return look_up(self._workspace.store, self._workspace.place, id, SHOWN)
+
     def _described(self, kind: str, name: str, parts: Mapping[str, str]) -> str:
-        thing = look_up(self._workspace.store, self._workspace.place, parts[name], SHOWN)
+        thing = self._look_up(parts[name])
         if thing.kind != kind:
             raise NotFound(f"'{parts[name][:80]}' is not the id of a {kind}")
         return thing.text

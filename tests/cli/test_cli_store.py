@@ -3,9 +3,10 @@ from __future__ import annotations
 from changes import at_a_terminal, make_accepted
 from console import parsed
 
-from skillopt_mcp.actions.promotions.consent import Consent, add_root, permit, revoke
+from skillopt_mcp.actions.promotions.consent import add_root, permit, revoke
 from skillopt_mcp.actions.promotions.promoting import promote_skill
 from skillopt_mcp.admin.backup import back_up
+from skillopt_mcp.core.candidates import Consent
 from skillopt_mcp.workspace.workspace import Workspace
 
 EXACT = {"kind": "exact", "expected": "1"}

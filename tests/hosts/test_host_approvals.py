@@ -12,9 +12,10 @@ from scripted_model import Json, ToolCall, Turn
 
 from skillopt_mcp.actions.candidates import propose_edits
 from skillopt_mcp.actions.promotion_tests import evaluate_candidate
-from skillopt_mcp.actions.promotions.consent import Consent, NeedsPerson, add_root, agree
+from skillopt_mcp.actions.promotions.consent import NeedsPerson, add_root, agree
 from skillopt_mcp.actions.promotions.promoting import check_promotion
 from skillopt_mcp.backends.world import TOPICS, make_skill, make_tasks
+from skillopt_mcp.core.candidates import Consent
 from skillopt_mcp.tasks.splits import DEFAULT_SHARES
 from skillopt_mcp.workspace.workspace import Workspace
 

@@ -7,8 +7,8 @@ import os
 import sys
 from pathlib import Path
 
-from skillopt_mcp.actions.promotions.consent import Consent
 from skillopt_mcp.actions.promotions.promoting import promote_skill
+from skillopt_mcp.core.candidates import Consent
 from skillopt_mcp.core.errors import Busy
 from skillopt_mcp.workspace.workspace import Workspace
 

@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 from workshop import LESSONS, PLACEBO, Place, as_if_real, use
 
 from skillopt_mcp.actions.promotions import promoting
-from skillopt_mcp.actions.promotions.consent import Consent, NeedsPerson, Ready, agree, permit, revoke
+from skillopt_mcp.actions.promotions.consent import NeedsPerson, Ready, agree, permit, revoke
 from skillopt_mcp.actions.promotions.promoting import check_promotion, promote_skill, rollback_skill
 from skillopt_mcp.actions.promotions.review import question_of_promotion
 from skillopt_mcp.admin.verify import verify_store
-from skillopt_mcp.core.candidates import AgreedBy, Promotion, PromotionKind, rolled_back
+from skillopt_mcp.core.candidates import AgreedBy, Consent, Promotion, PromotionKind, rolled_back
 from skillopt_mcp.reports.history import history
 from skillopt_mcp.workspace.workspace import Workspace
 

@@ -5,12 +5,12 @@ from zlib import crc32
 import pytest
 from workshop import PLACEBO, SEED, Place, solving, use
 
-from skillopt_mcp.actions.promotions.consent import Consent
 from skillopt_mcp.actions.promotions.promoting import promote_skill, rollback_skill
 from skillopt_mcp.actions.promotions.review import DIALOG_ROWS, FIRST_ROWS, question_of_promotion, question_of_rollback
 from skillopt_mcp.backends.scripted import Scripted
 from skillopt_mcp.backends.world import make_skill
 from skillopt_mcp.core.calls import Call, Rollout
+from skillopt_mcp.core.candidates import Consent
 from skillopt_mcp.workspace.workspace import Workspace
 
 LAST = make_skill(SEED).main.decode().splitlines()[-1]

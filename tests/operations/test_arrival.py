@@ -9,7 +9,6 @@ import pytest
 from workshop import EVEN, LESSONS, SEED, Place, right_when_taught, use
 
 from skillopt_mcp.actions.promotion_tests import candidate_of_files, evaluate_candidate
-from skillopt_mcp.actions.promotions.consent import Consent
 from skillopt_mcp.actions.promotions.promoting import promote_skill
 from skillopt_mcp.actions.runs import replay, start_run
 from skillopt_mcp.admin.verify import verify_store
@@ -19,6 +18,7 @@ from skillopt_mcp.backends.scripted import Scripted
 from skillopt_mcp.backends.world import make_tasks
 from skillopt_mcp.backends.wrappers import HostMade
 from skillopt_mcp.core.calls import Arrival, Call, Message, Reply, Rollout
+from skillopt_mcp.core.candidates import Consent
 from skillopt_mcp.core.errors import NotLoaded, Refused
 from skillopt_mcp.core.skills import SkillFile
 from skillopt_mcp.gates.verdicts import caveats

@@ -7,10 +7,11 @@ from pathlib import Path
 import pytest
 from workshop import Place
 
-from skillopt_mcp.actions.promotions.consent import Consent, permit
+from skillopt_mcp.actions.promotions.consent import permit
 from skillopt_mcp.actions.promotions.promoting import promote_skill
 from skillopt_mcp.admin.backup import Restored, back_up, restore_store
 from skillopt_mcp.admin.verify import verify_store
+from skillopt_mcp.core.candidates import Consent
 from skillopt_mcp.core.errors import BadInput, Busy, NotFound, Refused, StoreError
 from skillopt_mcp.store import copying
 from skillopt_mcp.store.files import Owner

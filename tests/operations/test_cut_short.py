@@ -11,9 +11,10 @@ from workshop import LESSONS, Place, as_if_real, use
 from skillopt_mcp.actions.candidates import propose_edits
 from skillopt_mcp.actions.promotion_tests import evaluate_candidate
 from skillopt_mcp.actions.promotions import promoting
-from skillopt_mcp.actions.promotions.consent import Consent, LiveChange, Ready
+from skillopt_mcp.actions.promotions.consent import LiveChange, Ready
 from skillopt_mcp.actions.promotions.promoting import promote_skill, rollback_skill
 from skillopt_mcp.admin.verify import verify_store
+from skillopt_mcp.core.candidates import Consent
 from skillopt_mcp.core.errors import BadSkill, NotFound, Refused, StoreError
 from skillopt_mcp.core.skills import SkillFile, SkillFiles
 from skillopt_mcp.documents import live_files as livefiles

@@ -8,10 +8,11 @@ from workshop import LESSONS, PLACEBO, Place
 
 from skillopt_mcp.actions.candidates import propose_edits
 from skillopt_mcp.actions.promotion_tests import evaluate_candidate
-from skillopt_mcp.actions.promotions.consent import Consent, NeedsPerson, agree, permit
+from skillopt_mcp.actions.promotions.consent import NeedsPerson, agree, permit
 from skillopt_mcp.actions.promotions.promoting import check_promotion, promote_skill, rollback_skill
 from skillopt_mcp.actions.runs import start_run
 from skillopt_mcp.actions.trajectories import Recording, record_trajectory
+from skillopt_mcp.core.candidates import Consent
 from skillopt_mcp.core.results import EditOutcome
 from skillopt_mcp.core.skills import SplitCounts
 from skillopt_mcp.reports.details import (

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 from workshop import Place
 
-from skillopt_mcp.actions.promotions.consent import Consent
 from skillopt_mcp.cli.main import main
+from skillopt_mcp.core.candidates import Consent
 from skillopt_mcp.core.errors import SkillOptError
 from skillopt_mcp.server.tools import Tools
 from skillopt_mcp.store.pool import connect

@@ -10,11 +10,12 @@ import pytest
 from workshop import SIMULATION, Place
 
 from skillopt_mcp.actions.estimates import estimate_run
-from skillopt_mcp.actions.promotions.consent import Consent, add_root, revoke
+from skillopt_mcp.actions.promotions.consent import add_root, revoke
 from skillopt_mcp.actions.promotions.promoting import promote_skill, rollback_skill
 from skillopt_mcp.actions.promotions.review import review_rollback
 from skillopt_mcp.actions.runs import describe_running, start_run, unfinished_run
 from skillopt_mcp.actions.tasks import check_stored
+from skillopt_mcp.core.candidates import Consent
 from skillopt_mcp.core.errors import BadInput, NotFound
 from skillopt_mcp.reports.history import history
 from skillopt_mcp.reports.listing import list_skills

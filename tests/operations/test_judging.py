@@ -12,12 +12,12 @@ import pytest
 from workshop import LESSONS, SEED, SIMULATION, Place, use
 
 from skillopt_mcp.actions.promotion_tests import evaluate_candidate
-from skillopt_mcp.actions.promotions.consent import Consent
 from skillopt_mcp.actions.promotions.promoting import promote_skill
 from skillopt_mcp.actions.runs import replay, start_run
 from skillopt_mcp.backends.programs import bwrap_fault, register_command
 from skillopt_mcp.backends.scripted import Scripted
 from skillopt_mcp.backends.world import make_tasks
+from skillopt_mcp.core.candidates import Consent
 from skillopt_mcp.core.errors import BackendError, Refused
 from skillopt_mcp.core.evidence import Solved
 from skillopt_mcp.core.judging import Judge

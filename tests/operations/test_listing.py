@@ -12,11 +12,11 @@ from hostwork import begun, begun_proposal
 from workshop import Place, right_when_taught, use
 
 from skillopt_mcp.actions.candidates import propose_edits
-from skillopt_mcp.actions.promotions.consent import Consent
 from skillopt_mcp.actions.promotions.promoting import promote_skill
 from skillopt_mcp.actions.runs import start_run
 from skillopt_mcp.actions.trajectories import Recording, record_trajectory
 from skillopt_mcp.backends.scripted import Scripted
+from skillopt_mcp.core.candidates import Consent
 from skillopt_mcp.core.skills import SkillRow
 from skillopt_mcp.reports.facts import gather_skills
 from skillopt_mcp.reports.listing import PAGE, list_skills

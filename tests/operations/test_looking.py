@@ -9,13 +9,13 @@ from workshop import LESSONS, PLACEBO, Place
 
 from skillopt_mcp.actions.candidates import propose_edits
 from skillopt_mcp.actions.promotion_tests import evaluate_candidate
-from skillopt_mcp.actions.promotions.consent import Consent
 from skillopt_mcp.actions.promotions.promoting import promote_skill, rollback_skill
 from skillopt_mcp.actions.promotions.review import review_candidate
 from skillopt_mcp.actions.runs import replay, start_run
 from skillopt_mcp.actions.tasks import add_tasks
 from skillopt_mcp.actions.trajectories import Recording, record_trajectory
 from skillopt_mcp.backends.world import right_answer
+from skillopt_mcp.core.candidates import Consent
 from skillopt_mcp.core.errors import BadInput, SkillOptError
 from skillopt_mcp.core.next_step import NextStep
 from skillopt_mcp.core.results import Result

@@ -14,12 +14,12 @@ from workshop import LESSONS, SEED, Place
 
 from benchmarks.host_agent import Agent
 from skillopt_mcp.actions.promotion_tests import evaluate_candidate
-from skillopt_mcp.actions.promotions.consent import Consent
 from skillopt_mcp.actions.promotions.promoting import promote_skill
 from skillopt_mcp.actions.proposals import propose_from_evidence
 from skillopt_mcp.actions.submitting import submit_work
 from skillopt_mcp.actions.tasks import add_tasks
 from skillopt_mcp.actions.trajectories import Recording, record_trajectory
+from skillopt_mcp.core.candidates import Consent
 from skillopt_mcp.core.errors import BackendError, BadInput, NotFound
 from skillopt_mcp.core.results import Submitted
 from skillopt_mcp.reports.inspecting import inspect

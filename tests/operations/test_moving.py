@@ -8,11 +8,12 @@ from pathlib import Path
 import pytest
 from workshop import Place
 
-from skillopt_mcp.actions.promotions.consent import Consent, permit
+from skillopt_mcp.actions.promotions.consent import permit
 from skillopt_mcp.actions.promotions.promoting import promote_skill, rollback_skill
 from skillopt_mcp.actions.tasks import add_tasks
 from skillopt_mcp.actions.trajectories import Recording, record_trajectory
 from skillopt_mcp.admin.verify import verify_store
+from skillopt_mcp.core.candidates import Consent
 from skillopt_mcp.core.errors import BadInput, BadSkill, Busy, NotFound, Refused
 from skillopt_mcp.core.skills import SkillRow
 from skillopt_mcp.reports.history import diff_versions, history

@@ -8,9 +8,9 @@ from workshop import LESSONS, PLACEBO, Place
 
 from skillopt_mcp.actions.candidates import propose_edits
 from skillopt_mcp.actions.promotion_tests import evaluate_candidate
-from skillopt_mcp.actions.promotions.consent import Consent
 from skillopt_mcp.actions.promotions.promoting import promote_skill, rollback_skill
 from skillopt_mcp.actions.runs import start_run
+from skillopt_mcp.core.candidates import Consent
 from skillopt_mcp.core.errors import NotFound
 from skillopt_mcp.core.notes import Note
 from skillopt_mcp.reports.inspecting import inspect

@@ -10,9 +10,9 @@ from workshop import Place
 
 from skillopt_mcp.actions.candidates import propose_edits, rebase_candidate
 from skillopt_mcp.actions.promotion_tests import current_test, evaluate_candidate
-from skillopt_mcp.actions.promotions.consent import Consent
 from skillopt_mcp.actions.promotions.promoting import promote_skill, rollback_skill
 from skillopt_mcp.actions.proposals import propose_from_evidence
+from skillopt_mcp.core.candidates import Consent
 from skillopt_mcp.core.errors import Refused
 from skillopt_mcp.core.next_step import NextStep
 from skillopt_mcp.reports.facts import gather, gather_skills

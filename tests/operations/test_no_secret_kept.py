@@ -14,7 +14,7 @@ import pytest
 from workshop import LESSONS, Place
 
 from skillopt_mcp.actions.candidates import propose_edits
-from skillopt_mcp.actions.promotions.consent import Consent, permit
+from skillopt_mcp.actions.promotions.consent import permit
 from skillopt_mcp.actions.promotions.promoting import promote_skill
 from skillopt_mcp.actions.promotions.review import review_candidate
 from skillopt_mcp.actions.runs import replay, start_run
@@ -22,6 +22,7 @@ from skillopt_mcp.actions.trajectories import Recording, record_trajectory
 from skillopt_mcp.backends.base import BackendFault
 from skillopt_mcp.backends.scripted import Scripted
 from skillopt_mcp.core.calls import Call, Message, Question, Reply
+from skillopt_mcp.core.candidates import Consent
 from skillopt_mcp.reports.inspecting import inspect
 from skillopt_mcp.store.pool import connect
 from skillopt_mcp.training.config import Config

@@ -9,10 +9,11 @@ import skillopt_mcp
 from skillopt_mcp.actions.candidates import propose_edits
 from skillopt_mcp.actions.estimates import run_gaps
 from skillopt_mcp.actions.promotion_tests import candidate_named, current_test, evaluate_candidate, foresee
-from skillopt_mcp.actions.promotions.consent import Consent, permit
+from skillopt_mcp.actions.promotions.consent import permit
 from skillopt_mcp.actions.promotions.promoting import promote_skill
 from skillopt_mcp.actions.trajectories import Recording, record_trajectory
 from skillopt_mcp.backends.world import make_tasks
+from skillopt_mcp.core.candidates import Consent
 from skillopt_mcp.core.commands import RegisteredCommand
 from skillopt_mcp.core.tasks import NewTask
 from skillopt_mcp.tasks.judges.judging import parse_judge

@@ -13,9 +13,9 @@ from workshop import LESSONS, PLACEBO, Place, by_new_lines, is_taught, solving, 
 
 from skillopt_mcp.actions.candidates import propose_edits
 from skillopt_mcp.actions.promotion_tests import evaluate_candidate
-from skillopt_mcp.actions.promotions.consent import Consent
 from skillopt_mcp.actions.promotions.promoting import promote_skill, rollback_skill
 from skillopt_mcp.backends.world import make_skill
+from skillopt_mcp.core.candidates import Consent
 from skillopt_mcp.core.errors import BadInput, BadSkill, Busy, Refused
 from skillopt_mcp.documents import live_files as livefiles
 from skillopt_mcp.reports.history import history

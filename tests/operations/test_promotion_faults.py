@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from workshop import Place
 
-from skillopt_mcp.actions.promotions.consent import Consent
 from skillopt_mcp.actions.promotions.promoting import promote_skill, rollback_skill
 from skillopt_mcp.admin.verify import verify_store
+from skillopt_mcp.core.candidates import Consent
 from skillopt_mcp.reports.history import history
 from skillopt_mcp.store import events
 from skillopt_mcp.workspace.workspace import Workspace

@@ -14,7 +14,6 @@ from workshop import LESSONS, PLACEBO, SEED, SIMULATION, Place, as_if_real, is_t
 
 from benchmarks.host_agent import Agent
 from skillopt_mcp.actions.promotion_tests import candidate_of_files, evaluate_candidate
-from skillopt_mcp.actions.promotions.consent import Consent
 from skillopt_mcp.actions.promotions.promoting import promote_skill
 from skillopt_mcp.actions.submitting import submit_work
 from skillopt_mcp.backends.base import BackendFault
@@ -22,6 +21,7 @@ from skillopt_mcp.backends.scripted import Scripted
 from skillopt_mcp.core import evidence
 from skillopt_mcp.core.budgets import Caps
 from skillopt_mcp.core.calls import Call
+from skillopt_mcp.core.candidates import Consent
 from skillopt_mcp.core.errors import BackendError, BadInput, CapReached, NotFound, Refused
 from skillopt_mcp.core.evidence import Arm
 from skillopt_mcp.core.results import Evaluated

@@ -11,10 +11,9 @@ from workshop import LESSONS, SEED, Place
 
 from skillopt_mcp.actions.promotion_tests import evaluate_candidate
 from skillopt_mcp.actions.promotions import promoting
-from skillopt_mcp.actions.promotions.consent import Consent
 from skillopt_mcp.actions.promotions.promoting import next_step, promote_skill, rollback_skill
 from skillopt_mcp.backends.world import make_skill
-from skillopt_mcp.core.candidates import Candidate, NewCandidate, candidate_id
+from skillopt_mcp.core.candidates import Candidate, Consent, NewCandidate, candidate_id
 from skillopt_mcp.core.errors import Refused
 from skillopt_mcp.core.skills import SkillFile, SkillFiles
 from skillopt_mcp.workspace import skill_folders as recovery

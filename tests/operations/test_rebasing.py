@@ -7,9 +7,8 @@ from workshop import LESSONS, PLACEBO, Place
 
 from skillopt_mcp.actions.candidates import propose_edits, rebase_candidate
 from skillopt_mcp.actions.promotion_tests import evaluate_candidate
-from skillopt_mcp.actions.promotions.consent import Consent
 from skillopt_mcp.actions.promotions.promoting import promote_skill
-from skillopt_mcp.core.candidates import Candidate, NewCandidate, candidate_id
+from skillopt_mcp.core.candidates import Candidate, Consent, NewCandidate, candidate_id
 from skillopt_mcp.core.edits import Edit, Patch
 from skillopt_mcp.core.errors import NotFound, Refused
 from skillopt_mcp.documents.edits import apply_patch

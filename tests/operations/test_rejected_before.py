@@ -9,13 +9,13 @@ from hostwork import begun_proposal
 from workshop import LESSONS, PLACEBO, Place, as_if_real, use
 
 from skillopt_mcp.actions.promotion_tests import evaluate_candidate
-from skillopt_mcp.actions.promotions.consent import Consent
 from skillopt_mcp.actions.promotions.promoting import promote_skill, rollback_skill
 from skillopt_mcp.actions.proposals import propose_from_evidence
 from skillopt_mcp.actions.submitting import submit_work
 from skillopt_mcp.actions.trajectories import Recording, record_trajectory
 from skillopt_mcp.admin.erase import erase
 from skillopt_mcp.backends.work import EVIDENCE
+from skillopt_mcp.core.candidates import Consent
 from skillopt_mcp.core.results import Proposed
 from skillopt_mcp.prompts.history import TEXT_LIMIT
 from skillopt_mcp.prompts.rendering import cut_middle

@@ -10,13 +10,14 @@ import pytest
 from workshop import PLACEBO, Place, use
 
 from skillopt_mcp.actions.promotion_tests import evaluate_candidate
-from skillopt_mcp.actions.promotions.consent import Consent, permit
+from skillopt_mcp.actions.promotions.consent import permit
 from skillopt_mcp.actions.promotions.promoting import promote_skill
 from skillopt_mcp.actions.proposals import propose_from_evidence
 from skillopt_mcp.actions.trajectories import Recording, record_trajectory
 from skillopt_mcp.admin.verify import verify_store
 from skillopt_mcp.backends.scripted import Scripted
 from skillopt_mcp.core.calls import Call, Reply, Rollout
+from skillopt_mcp.core.candidates import Consent
 from skillopt_mcp.core.results import Evaluated
 from skillopt_mcp.store.calls import ServedBy, Servings
 from skillopt_mcp.store.erasing import Erasing

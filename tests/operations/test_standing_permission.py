@@ -11,7 +11,7 @@ from workshop import LESSONS, PLACEBO, SEED, Place, as_if_real, by_new_lines, is
 from benchmarks.host_agent import Agent
 from skillopt_mcp.actions.candidates import propose_edits, rebase_candidate
 from skillopt_mcp.actions.promotion_tests import candidate_of_files, evaluate_candidate
-from skillopt_mcp.actions.promotions.consent import Consent, permit
+from skillopt_mcp.actions.promotions.consent import permit
 from skillopt_mcp.actions.promotions.promoting import promote_skill, rollback_skill
 from skillopt_mcp.actions.proposals import propose_from_evidence
 from skillopt_mcp.actions.runs import replay, start_run
@@ -19,6 +19,7 @@ from skillopt_mcp.actions.trajectories import Recording, record_trajectory
 from skillopt_mcp.admin.verify import verify_store
 from skillopt_mcp.backends.scripted import Scripted
 from skillopt_mcp.core.calls import Call, Question
+from skillopt_mcp.core.candidates import Consent
 from skillopt_mcp.core.evidence import ROLLOUT
 from skillopt_mcp.core.tasks import NewTask
 from skillopt_mcp.reports.listing import list_skills

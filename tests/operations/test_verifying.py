@@ -6,9 +6,10 @@ from typing import Any
 import pytest
 from workshop import Place
 
-from skillopt_mcp.actions.promotions.consent import Consent, permit, revoke
+from skillopt_mcp.actions.promotions.consent import permit, revoke
 from skillopt_mcp.actions.promotions.promoting import promote_skill
 from skillopt_mcp.admin.verify import verify_store
+from skillopt_mcp.core.candidates import Consent
 from skillopt_mcp.core.errors import BadInput, NotFound, StoreError
 from skillopt_mcp.store.events import Events
 from skillopt_mcp.store.pool import Pool

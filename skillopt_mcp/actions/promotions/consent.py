@@ -6,7 +6,7 @@ import os
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import Literal
 
 from pydantic import JsonValue
 
@@ -14,10 +14,9 @@ from skillopt_mcp.actions.permitted import beyond_small_edit, permission_gaps
 from skillopt_mcp.core.advice import advise_rebase
 from skillopt_mcp.core.candidates import (
     ON_TOP,
-    AgreedBy,
-    AgreedOn,
     Approval,
     Candidate,
+    Consent,
     PromotionKind,
     candidate_id,
     rolled_back,
@@ -45,38 +44,6 @@ Status = Literal["promoted", "rolled_back", "refused", "stale", "held", "needs_a
 UNPROVEN = "unproven"
 REASON_BYTES = 1_500
 LOGIN_CHARACTERS = 200
-
-
-@dataclass(frozen=True, slots=True)
-class Consent:
-    """Who agrees to a change of a live file and on what, and what the call covers besides.
-
-    A tool call rests on an approval in a dialog (APPROVED), or on a standing permission as well (STANDING).
-    """
-
-    agreed_by: AgreedBy
-    agreed_on: AgreedOn
-    simulated: bool = False  # evidence from a simulation is enough
-    unproven: bool = False  # nothing need be proven
-    over_edit: bool = False  # an edit of the live file may be replaced
-
-    APPROVED: ClassVar[Consent]
-    STANDING: ClassVar[Consent]
-    PERSON: ClassVar[Consent]
-    PERSON_SIMULATED: ClassVar[Consent]
-    DEMO: ClassVar[Consent]
-
-    @property
-    def is_of_a_tool(self) -> bool:
-        """Whether a tool call asks: then a person has to have agreed before."""
-        return self.agreed_on == "dialog" or self.agreed_by == "permission"
-
-
-Consent.APPROVED = Consent("person", "dialog")
-Consent.STANDING = Consent("permission", "rule")
-Consent.PERSON = Consent("person", "terminal")
-Consent.PERSON_SIMULATED = Consent("person", "terminal", simulated=True)
-Consent.DEMO = Consent("none", "rule", simulated=True)
 
 
 @dataclass(frozen=True, slots=True)

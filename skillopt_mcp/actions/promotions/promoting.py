@@ -16,7 +16,6 @@ from skillopt_mcp.actions.next_steps import advise_skill, advise_test, bring_bac
 from skillopt_mcp.actions.promotions.consent import (
     UNPROVEN,
     Check,
-    Consent,
     LiveChange,
     NeedsPerson,
     Ready,
@@ -25,7 +24,7 @@ from skillopt_mcp.actions.promotions.consent import (
     stale,
 )
 from skillopt_mcp.core.advice import advise_promotion
-from skillopt_mcp.core.candidates import GATE, Candidate, Promotion, edited_on_top
+from skillopt_mcp.core.candidates import GATE, Candidate, Consent, Promotion, edited_on_top
 from skillopt_mcp.core.errors import BadInput, BadSkill, Busy, NotFound, Refused, Stale
 from skillopt_mcp.core.next_step import NextStep
 from skillopt_mcp.core.redacting import KnownSecrets

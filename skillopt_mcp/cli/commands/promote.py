@@ -7,12 +7,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Annotated
 
-from skillopt_mcp.actions.promotions.consent import Consent, Ready
+from skillopt_mcp.actions.promotions.consent import Ready
 from skillopt_mcp.actions.promotions.promoting import check_promotion, promote_skill
 from skillopt_mcp.actions.promotions.review import Review, review_candidate
 from skillopt_mcp.cli.command import AGREED, Arg, Command, Flag, command
 from skillopt_mcp.cli.reports import show_report
 from skillopt_mcp.cli.terminal import Terminal
+from skillopt_mcp.core.candidates import Consent
 from skillopt_mcp.core.errors import Refused
 from skillopt_mcp.core.next_step import NextStep
 from skillopt_mcp.core.results import Promoted

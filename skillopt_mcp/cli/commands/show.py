@@ -7,11 +7,11 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
-from skillopt_mcp.actions.promotions.consent import Consent
 from skillopt_mcp.cli.command import Arg, Command, Flag, WrongUsage, command
 from skillopt_mcp.cli.commands.skills import show_away
 from skillopt_mcp.cli.reports import show_units
 from skillopt_mcp.cli.terminal import Terminal
+from skillopt_mcp.core.candidates import Consent
 from skillopt_mcp.core.skills import SkillRow
 from skillopt_mcp.core.text import counted
 from skillopt_mcp.reports.details import PromotionTest
