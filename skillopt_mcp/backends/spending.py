@@ -58,14 +58,14 @@ ONE_CHANCE: frozenset[Fault] = frozenset({"timeout", "malformed"})
 """Faults that an attempt at a task may bring upon itself: sent again, it would count the best of several attempts."""
 
 
-class Wait(NamedTuple):
+class Delay(NamedTuple):
     """How long to wait before the next attempt; with a reason there is none, and the call is missing."""
 
     seconds: float = 0.0
     given_up: str | None = None
 
 
-def wait_before_next(fault: Fault, n_attempts: int, retry_after: float | None, key: bytes, *, age_s: float) -> Wait:
+def wait_before_next(fault: Fault, n_attempts: int, retry_after: float | None, key: bytes, *, age_s: float) -> Delay:
     """Return the wait after the n-th attempt at a call failed, `age_s` seconds after it was first sent.
 
     What the server asked for is honoured, however long: the round decides whether to wait. A jitter by
@@ -73,16 +73,16 @@ def wait_before_next(fault: Fault, n_attempts: int, retry_after: float | None, k
     """
     policy = POLICIES[fault]
     if fault not in RETRYABLE:
-        return Wait(given_up="")
+        return Delay(given_up="")
     if n_attempts >= policy.attempts:
-        return Wait(given_up=f"given up after {n_attempts} attempts")
+        return Delay(given_up=f"given up after {n_attempts} attempts")
     asked = retry_after or 0.0
     chance = random.Random(key + bytes([n_attempts])).random()
     own = policy.wait_s * policy.growth ** (n_attempts - 1)
     seconds = max(asked + min(asked, own) * chance / 2, own * (0.5 + chance))
     if asked <= MAX_PAUSE_S and age_s + seconds > MAX_CALL_S:
-        return Wait(given_up=f"given up {age_s:,.0f} s after it was first sent")
-    return Wait(seconds)
+        return Delay(given_up=f"given up {age_s:,.0f} s after it was first sent")
+    return Delay(seconds)
 
 
 class Pause(NamedTuple):

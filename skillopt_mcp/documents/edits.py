@@ -30,7 +30,7 @@ _SHOWN = re.compile(r"\\u\{[0-9A-F]{4,6}\}")
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class Placement:
     """Bytes from `start` up to `end` become `content`; an insertion has `start == end`."""
 
     op: Op
@@ -38,7 +38,7 @@ class Place:
     end: int
     content: bytes
 
-    def overlaps(self, other: Place) -> bool:
+    def overlaps(self, other: Placement) -> bool:
         """Return whether both cannot be applied: spans that share a byte, or an insertion inside a span."""
         if self.op == other.op == "set_description":
             return True
@@ -62,7 +62,7 @@ class Gap:
     after: bytes
 
 
-def place(edit: Edit, document: Document) -> Place | Miss:
+def place(edit: Edit, document: Document) -> Placement | Miss:
     """Return where the edit lands. The edit's fields are known to be usable (`edits.fault`)."""
     if edit.op == "append":
         return _appended(edit.content or "", document)
@@ -105,7 +105,7 @@ def _trailing_start(document: Document) -> int:
     return start
 
 
-def _appended(content: str, document: Document) -> Place | Miss:
+def _appended(content: str, document: Document) -> Placement | Miss:
     lines = to_lf(content.encode()).split(b"\n")
     while lines and not lines[0].strip():
         del lines[0]
@@ -114,10 +114,10 @@ def _appended(content: str, document: Document) -> Place | Miss:
     if not lines:
         return Miss("no_change", "the content is blank; give the text to append")
     at = append_gap(document).at
-    return Place("append", at, at, document.ending.join(lines))
+    return Placement("append", at, at, document.ending.join(lines))
 
 
-def _described(description: str, document: Document) -> Place | Miss:
+def _described(description: str, document: Document) -> Placement | Miss:
     front = document.front
     refusal = frontmatter.refusal(front, description)
     if refusal or front is None or front.value_start is None or front.value_end is None:
@@ -127,7 +127,7 @@ def _described(description: str, document: Document) -> Place | Miss:
     if frontmatter.set_description(document.content, description) is None:
         return Miss("invalid", "the front matter could not be read after the change; a person must edit it")
     value = frontmatter.scalar(front, description)
-    return Place("set_description", front.value_start, front.value_end, value)
+    return Placement("set_description", front.value_start, front.value_end, value)
 
 
 def _anchor(target: str, document: Document) -> tuple[int, int] | Miss:
@@ -157,7 +157,7 @@ def _anchor(target: str, document: Document) -> tuple[int, int] | Miss:
     return unified.to_original(first), unified.to_original(first + len(needle))
 
 
-def _inserted(content: str, anchor_end: int, document: Document) -> Place | Miss:
+def _inserted(content: str, anchor_end: int, document: Document) -> Placement | Miss:
     if not content:
         return Miss("no_change", "the content is empty; give the text to insert")
     new = _with_ending(content, document)
@@ -172,10 +172,10 @@ def _inserted(content: str, anchor_end: int, document: Document) -> Place | Miss
         new += document.ending
     if any(start < end < stop for start, stop in document.reserved):
         return Miss("protected", "a protected region begins on the target's last line; choose a line above it")
-    return Place("insert_after", end, end, new)
+    return Placement("insert_after", end, end, new)
 
 
-def _replaced(edit: Edit, anchor: tuple[int, int], document: Document) -> Place | Miss:
+def _replaced(edit: Edit, anchor: tuple[int, int], document: Document) -> Placement | Miss:
     start, end = anchor
     old = document.content[start:end]
     new = _with_ending(edit.content or "", document)
@@ -184,7 +184,7 @@ def _replaced(edit: Edit, anchor: tuple[int, int], document: Document) -> Place 
         new += document.ending
     if to_lf(new) == to_lf(old):
         return Miss("no_change", "the content is the target; give the text to put in its place")
-    return Place(edit.op, start, end, new)
+    return Placement(edit.op, start, end, new)
 
 
 def _with_ending(content: str, document: Document) -> bytes:
@@ -193,7 +193,7 @@ def _with_ending(content: str, document: Document) -> bytes:
 
 
 _ANCHORED: tuple[Op, ...] = ("insert_after", "replace", "delete")
-_Outcomes = dict[int, Place | Miss]
+_Outcomes = dict[int, Placement | Miss]
 
 
 def apply_patch(files: SkillFiles, patch: Patch, *, budget: int | None = None) -> Applied:
@@ -310,8 +310,8 @@ def _edit_file(file: SkillFile, edits: dict[int, Edit], absence: Miss | None) ->
     return new, outcomes
 
 
-def _places(outcomes: _Outcomes) -> dict[int, Place]:
-    return {index: outcome for index, outcome in outcomes.items() if isinstance(outcome, Place)}
+def _places(outcomes: _Outcomes) -> dict[int, Placement]:
+    return {index: outcome for index, outcome in outcomes.items() if isinstance(outcome, Placement)}
 
 
 def _drop_overlaps(outcomes: _Outcomes) -> None:
@@ -334,7 +334,7 @@ def _drop_unsealing(outcomes: _Outcomes, document: Document) -> None:
     outcomes.update(dict.fromkeys(culprits if _keeps_seals(document, left) else places, miss))
 
 
-def _keeps_seals(document: Document, places: dict[int, Place]) -> bool:
+def _keeps_seals(document: Document, places: dict[int, Placement]) -> bool:
     described = {index: place for index, place in places.items() if place.op == "set_description"}
     expected = parse(_spliced(document, described)) if described else document
     return _seals(parse(_spliced(document, places))) == _seals(expected)
@@ -345,14 +345,14 @@ def _seals(document: Document) -> tuple[bytes, ...]:
     return (front, *(document.content[start:end] for start, end in document.protected))
 
 
-def _spliced(document: Document, places: dict[int, Place]) -> bytes:
+def _spliced(document: Document, places: dict[int, Placement]) -> bytes:
     """Return the content after the changes, which do not overlap."""
     changes = [place for place in places.values() if place.op != "append"]
     appended = [place.content for place in places.values() if place.op == "append"]
     if appended:
         gap = append_gap(document)
         text = (document.ending * 2).join(appended)
-        changes.append(Place("append", gap.at, gap.at, gap.before + text + gap.after))
+        changes.append(Placement("append", gap.at, gap.at, gap.before + text + gap.after))
     pieces: list[bytes] = []
     at = 0
     for change in sorted(changes, key=lambda place: (place.start, place.end)):
@@ -361,8 +361,8 @@ def _spliced(document: Document, places: dict[int, Place]) -> bytes:
     return b"".join((*pieces, document.content[at:]))
 
 
-def _report(index: int, edit: Edit, outcome: Place | Miss) -> EditReport:
-    if isinstance(outcome, Place):
+def _report(index: int, edit: Edit, outcome: Placement | Miss) -> EditReport:
+    if isinstance(outcome, Placement):
         return EditReport(index, edit.op, edit.path, "applied")
     return EditReport(index, edit.op, edit.path, "unmatched", outcome.reason, outcome.detail)
 

@@ -138,7 +138,8 @@ def insert_trials(connection: Connection, trials: Sequence[Trial]) -> None:
 
 
 def _candidate(row: Row) -> Candidate:
-    return Candidate(*row[:6], tuple(json.loads(str(row[6]))), row[7])  # type: ignore[arg-type]
+    *known, findings, run_id = row
+    return Candidate(*known, tuple(json.loads(str(findings))), run_id)  # type: ignore[arg-type, call-arg]
 
 
 def _edit(row: Row) -> tuple[Edit, EditReport]:

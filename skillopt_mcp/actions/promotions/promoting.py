@@ -9,6 +9,7 @@ from __future__ import annotations
 import shlex
 from dataclasses import replace
 from pathlib import Path
+from typing import cast
 
 from pydantic import JsonValue
 
@@ -26,6 +27,7 @@ from skillopt_mcp.actions.promotions.consent import (
 from skillopt_mcp.core.advice import advise_promotion
 from skillopt_mcp.core.candidates import GATE, Candidate, Consent, Promotion, edited_on_top
 from skillopt_mcp.core.errors import BadInput, BadSkill, Busy, NotFound, Refused, Stale
+from skillopt_mcp.core.evidence import Verdict
 from skillopt_mcp.core.next_step import NextStep
 from skillopt_mcp.core.redacting import KnownSecrets
 from skillopt_mcp.core.results import Promoted
@@ -133,7 +135,7 @@ def _unproven(store: Store, change: LiveChange, candidate: Candidate, verdict: s
     if consent.is_of_a_tool:
         step = advise_skill(store, change.skill)
         return answer(store, change, "refused", "its promotion test did not accept it", step)
-    why = f"no gain is proven: its promotion test says {LABELS[verdict]}"
+    why = f"no gain is proven: its promotion test says {LABELS[cast(Verdict, verdict)]}"
     return answer(store, change, "refused", why, change.step("adopts it all the same, on record", unproven=True))
 
 
