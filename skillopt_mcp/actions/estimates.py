@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from pydantic import BaseModel, ConfigDict
 
 from skillopt_mcp.actions.permitted import evidence_gaps, source_gaps
-from skillopt_mcp.actions.promotion_tests import TestPrice, chosen_tasks, price_of_run, price_of_test
+from skillopt_mcp.actions.promotion_tests import TestPrice, price_of_run
 from skillopt_mcp.backends.base import concurrency_of
 from skillopt_mcp.core.budgets import FREE_STAGE
 from skillopt_mcp.core.calls import Role
@@ -28,9 +28,7 @@ from skillopt_mcp.workspace.answering import answering, changed_since, run_backe
 from skillopt_mcp.workspace.costs import default_tokens
 from skillopt_mcp.workspace.evidence import evidence_of
 from skillopt_mcp.workspace.models import Models
-from skillopt_mcp.workspace.place import Place
 from skillopt_mcp.workspace.runs import planned, tasks_of
-from skillopt_mcp.workspace.skills import check_merged
 
 
 class Forecast(BaseModel):
@@ -107,25 +105,10 @@ class Estimate(BaseModel):
         return {"target": self.target_calls, "optimizer": self.optimizer_calls, "judge": self.judge_calls}
 
 
-def estimate_run(
-    store: Store,
-    models: Models,
-    place: Place,
-    skill: str,
-    config: Config,
-    only: Collection[str] | None = None,
-    n_documents: int = 1,
-) -> Estimate:
-    """What a run of a skill, on the tasks of these digests `only`, would ask at most; of two with a memory file.
-
-    Raises NotFound, BadSkill, Refused where git left a conflict in the skill.
-    """
-    tracked = place.recorded(skill)
-    check_merged(store.skills.get_files(tracked.id, tracked.live_version))
-    n_sessions = len(store.trajectories.recent_trajectories(tracked.id, config.sessions))
-    tasks = chosen_tasks(store, models, tracked, config, only)
-    ending = price_of_test(store, models, tracked.live_version, tracked.id, tasks, n_documents)
-    return _estimate(tasks, n_sessions, config, ending, _whole(tasks, config, n_documents))
+def estimate_run(store: Store, models: Models, run: Run) -> Estimate:
+    """What a whole run asks at most."""
+    tasks = tasks_of(store, run)
+    return _estimate(run, tasks, price_of_run(store, models, run, tasks), _whole(run, tasks))
 
 
 def run_gaps(store: Store, models: Models, run: Run) -> list[str]:
@@ -141,13 +124,13 @@ def estimate_rest(store: Store, models: Models, secrets: KnownSecrets, run: Run)
 
     Where a backend has changed, the earlier answers serve finished steps alone: the other steps are asked in full.
     """
-    tasks, config = tasks_of(store, run), Config.of_run(run.config)
+    tasks = tasks_of(store, run)
     ending = price_of_run(store, models, run, _in_use(store, run))
     if len(run.answering) > 1 or changed_since(store, run, answering(run_backends(store, models, run))):
-        return _estimate(tasks, len(run.sessions), config, ending, _rest(store, secrets, run)).calls
+        return _estimate(run, tasks, ending, _rest(store, secrets, run)).calls
     if store.runs.list_finishes(run.id):
         return estimate_end(store, models, run)
-    whole = _estimate(tasks, len(run.sessions), config, ending, _whole(tasks, config, 2 if run.memory else 1))
+    whole = _estimate(run, tasks, ending, _whole(run, tasks))
     answered: Counter[str] = Counter()
     for row in store.ledger.list_rows(run.id):
         answered[row.role] += row.n_calls if row.stage != FREE_STAGE else 0
@@ -162,7 +145,7 @@ def estimate_end(store: Store, models: Models, run: Run) -> dict[Role, int]:
     steps = store.runs.list_steps(run.id)
     ending = price_of_run(store, models, run, _in_use(store, run))
     begun = [row for test_id in store.runs.list_finishes(run.id) if (row := store.tests.find(test_id))]
-    n_runs = max(0, run.count_better(steps) - len(begun)) * ending.n_runs // (2 if run.memory else 1)
+    n_runs = max(0, run.count_better(steps) - len(begun)) * ending.n_runs // run.n_documents
     for row in begun:
         if store.decisions.latest_in(row.id) is None:
             n_runs += row.plan.most_runs - store.tests.count_attempts(row.id)
@@ -187,7 +170,8 @@ class _Training(NamedTuple):
     n_epochs: int = 0
 
 
-def _whole(tasks: Sequence[Task], config: Config, n_documents: int) -> _Training:
+def _whole(run: Run, tasks: Sequence[Task]) -> _Training:
+    config, n_documents = Config.of_run(run.config), run.n_documents
     n_train = len(search_splits(tasks, config)[0])
     batched = epoch_batches(n_train, config, 1) if n_train else []
     sizes = config.epochs * [sum(map(len, each)) * config.repeats for each in batched for _ in range(n_documents)]
@@ -204,8 +188,9 @@ def _rest(store: Store, secrets: KnownSecrets, run: Run) -> _Training:
     return _Training(sizes, kinds["slow"], kinds["meta"], n_measured=2)
 
 
-def _estimate(tasks: list[Task], n_sessions: int, config: Config, ending: TestPrice, training: _Training) -> Estimate:
+def _estimate(run: Run, tasks: Sequence[Task], ending: TestPrice, training: _Training) -> Estimate:
     """What a training asks at most, and the tests that it ends with."""
+    config, n_sessions = Config.of_run(run.config), len(run.sessions)
     train, val = search_splits(tasks, config)
     n_train, n_val = len(train), len(val)
     sizes, n_slow, n_meta, n_measured, n_epochs = training

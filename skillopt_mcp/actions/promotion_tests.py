@@ -527,25 +527,16 @@ class TestPrice(NamedTuple):
     votes: int
 
 
-def price_of_test(
-    store: Store, models: Models, base: str, skill_id: int, tasks: Sequence[Task], n_documents: int = 1
-) -> TestPrice:
-    """The price of the test of a run on these tasks, whose best version is a new candidate; of two with a memory file.
-
-    What was tested without that file says nothing of how often the skill succeeds with it.
-    """
+def price_of_run(store: Store, models: Models, run: Run, tasks: Sequence[Task]) -> TestPrice:
+    """The price of the tests of a run on these tasks, if it finds a better version of each of its documents."""
     held = held_out(tasks)
     if not held:
         return TestPrice(0, 0)
     backend = evidence_of(models.backends_for(held))
-    earlier = store.tests.scores_of(skill_id, base, backend) if n_documents == 1 else {}
+    # What was tested without a memory file says nothing of how often the skill succeeds with it.
+    earlier = {} if run.memory else store.tests.scores_of(run.skill_id, run.base_version, backend)
     plan = plan_of([family[0] for family in families(held)], earlier, BETTER, 1)
-    return TestPrice(n_documents * plan.most_runs, max(map(n_votes, held)))
-
-
-def price_of_run(store: Store, models: Models, run: Run, tasks: Sequence[Task]) -> TestPrice:
-    """The price of the tests of a run, if it finds a better version of each of its documents."""
-    return price_of_test(store, models, run.base_version, run.skill_id, tasks, 2 if run.memory else 1)
+    return TestPrice(run.n_documents * plan.most_runs, max(map(n_votes, held)))
 
 
 def caps_of_search(store: Store, models: Models, caps: Caps, price: TestPrice) -> Caps | None:

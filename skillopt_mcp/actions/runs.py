@@ -348,26 +348,15 @@ def finish(
 
     A memory file is looked at after the skill, with that as its own gate left it.
     """
-    (made, outcome), *of_memory = [
-        _prove(store, models, place, run, document, (files, best.score), try_test)
+    proven = [
+        (document, *_prove(store, models, place, run, document, (files, best.score), try_test))
         for document, files in _made_of(plan, best)
     ]
-    result = replayed(store, models, place, run, store.skills.get_skill(run.skill_id), made, outcome)
-    for made, outcome in of_memory:
-        memory = store.skills.get_skill(plan.other_id)
-        test = None if isinstance(outcome, str) else outcome
-        own = MemoryOutcome(
-            skill=memory.name,
-            best_version=short(made.version_id if made else memory.live_version),
-            candidate_id=made.id if made else None,
-            verdict=test.verdict if test else None,
-            accepted=test.accepted if test else None,
-            reason=outcome if isinstance(outcome, str) else "",
-            test=test,
-        )
-        step = _next_step(store, place, run, memory, made, own.verdict)
+    result, *of_memory = [replayed(store, models, place, run, *each) for each in proven]
+    for each in of_memory:
+        own = MemoryOutcome.model_validate(each.model_dump(include=set(MemoryOutcome.model_fields)))
         is_open = result.next_step is None or result.next_step.action == "inspect"
-        result = result.model_copy(update={"memory": own, "next_step": step if is_open else result.next_step})
+        result = result.model_copy(update={"memory": own, "next_step": each.next_step if is_open else result.next_step})
     return result
 
 
@@ -465,12 +454,12 @@ def replayed(
     models: Models,
     place: Place,
     run: Run,
-    skill: Skill,
+    plan: RunPlan,
     made: Candidate | None,
     outcome: TestReport | str,
 ) -> Replayed:
-    """What became of a run; `outcome` is what its promotion test found, or why there was none."""
-    test = None if isinstance(outcome, str) else outcome
+    """What became of the document of a plan; `outcome` is what its promotion test found, or why there was none."""
+    test, skill = None if isinstance(outcome, str) else outcome, store.skills.get_skill(plan.skill_id)
     used = account(store, run.id)
     own, tests = add_up(used.own), used.of_tests
     steps, config = store.runs.list_steps(run.id), Config.of_run(run.config)
@@ -480,7 +469,7 @@ def replayed(
         skill=skill.name,
         status="finished",
         steps=[step_row(step) for step in steps],
-        best_version=short(made.version_id if made else run.base_version),
+        best_version=short(made.version_id if made else plan.base.digest),
         candidate_id=made.id if made else None,
         verdict=test.verdict if test else None,
         accepted=test.accepted if test else None,

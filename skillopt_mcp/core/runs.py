@@ -66,6 +66,11 @@ class Run:
         """Return the roles that the run asks models for."""
         return ("target", "optimizer", "judge") if self.judge else ("target", "optimizer")
 
+    @property
+    def n_documents(self) -> int:
+        """Return how many documents the run trains: the skill, or the memory file, too."""
+        return 2 if self.memory else 1
+
     def count_better(self, steps: Sequence[StepRecord]) -> int:
         """Return of how many documents these steps found a better version than the one that the run began with."""
         memory = self.memory.version if self.memory else None

@@ -5,7 +5,7 @@ from workshop import SEED, SIMULATION, Place, right_when_taught, use
 
 from skillopt_mcp.actions.estimates import Forecast, estimate_rest, estimate_run, forecast
 from skillopt_mcp.actions.promotion_tests import evaluate_candidate
-from skillopt_mcp.actions.runs import replay, start_run
+from skillopt_mcp.actions.runs import new_run, replay, start_run
 from skillopt_mcp.backends.openai import open_openai
 from skillopt_mcp.backends.scripted import Scripted
 from skillopt_mcp.backends.simulated import open_simulated
@@ -44,7 +44,11 @@ def test_a_run_stopped_at_its_caps_again_and_again_ends_as_if_it_had_none(place:
 
 def test_what_is_left_of_a_run_never_falls_below_what_it_goes_on_to_ask(place: Place, workspace: Workspace) -> None:
     run = start_run(workspace.store, workspace.models, workspace.place, "ledger-clerk", CONFIG)
-    estimate = estimate_run(workspace.store, workspace.models, workspace.place, "ledger-clerk", CONFIG)
+    estimate = estimate_run(
+        workspace.store,
+        workspace.models,
+        new_run(workspace.store, workspace.models, workspace.place, "ledger-clerk", CONFIG),
+    )
     assert estimate_rest(workspace.store, workspace.models, workspace.place.secrets, run) == estimate.calls
     lefts = []
     for n in range(60, 10_000, 50):
@@ -96,11 +100,8 @@ def test_what_is_left_of_a_run_that_others_go_on_with_is_never_below_what_they_a
             pass
     n_calls = store.budgets.get_spent(run.id).calls
     assert [left for n_spent, left in lefts if sum(left.values()) < n_calls - n_spent] == []
-    assert (
-        sum(lefts[0][1].values())
-        <= sum(estimate_run(workspace.store, workspace.models, workspace.place, "ledger-clerk", CONFIG).calls.values())
-        + 30
-    )
+    most = estimate_run(workspace.store, workspace.models, run).calls
+    assert sum(lefts[0][1].values()) <= sum(most.values()) + 30
 
 
 def test_a_budget_is_used_up_when_not_even_a_small_call_can_be_sent() -> None:
@@ -159,7 +160,11 @@ def test_an_agent_that_never_ran_here_is_forecast_by_a_default_until_it_has(
 
 
 def test_what_a_run_may_take_is_forecast_from_what_the_same_models_took(place: Place, workspace: Workspace) -> None:
-    estimate = estimate_run(workspace.store, workspace.models, workspace.place, "ledger-clerk", CONFIG)
+    estimate = estimate_run(
+        workspace.store,
+        workspace.models,
+        new_run(workspace.store, workspace.models, workspace.place, "ledger-clerk", CONFIG),
+    )
     assert forecast(workspace.store, workspace.models, estimate.calls) == Forecast(unknown=("target", "optimizer"))
     result = replay(
         workspace.store,

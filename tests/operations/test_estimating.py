@@ -9,7 +9,7 @@ import pytest
 from workshop import Place
 
 from skillopt_mcp.actions.estimates import Estimate, estimate_run
-from skillopt_mcp.actions.runs import replay, start_run
+from skillopt_mcp.actions.runs import new_run, replay, start_run
 from skillopt_mcp.core.calls import Role
 from skillopt_mcp.core.evidence import Metric, PairPolicy, SearchGate
 from skillopt_mcp.prompts.rendering import UpdateMode
@@ -28,7 +28,11 @@ class _Asked(NamedTuple):
 
 def _asked(workspace: Workspace, config: Config) -> _Asked:
     """Return the estimate of a run, and the calls by role that it and its promotion test then made."""
-    estimate = estimate_run(workspace.store, workspace.models, workspace.place, "ledger-clerk", config)
+    estimate = estimate_run(
+        workspace.store,
+        workspace.models,
+        new_run(workspace.store, workspace.models, workspace.place, "ledger-clerk", config),
+    )
     run = start_run(workspace.store, workspace.models, workspace.place, "ledger-clerk", config)
     replay(workspace.store, workspace.models, workspace.place, run)
     return _Asked(estimate, _made(workspace, run.id), _made(workspace, *workspace.store.runs.list_finishes(run.id)))

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 from workshop import SIMULATION, Place
 
-from skillopt_mcp.actions.estimates import estimate_run
 from skillopt_mcp.actions.promotions.consent import add_root, revoke
 from skillopt_mcp.actions.promotions.promoting import promote_skill, rollback_skill
 from skillopt_mcp.actions.promotions.review import review_rollback
@@ -140,7 +139,6 @@ def test_of_skills_of_one_name_the_nearest_is_meant(
 
 
 WORK: list[Callable[[Workspace, str], object]] = [
-    lambda workspace, name: estimate_run(workspace.store, workspace.models, workspace.place, name, Config()),
     lambda workspace, name: start_run(workspace.store, workspace.models, workspace.place, name, Config()),
     lambda workspace, name: unfinished_run(workspace.store, workspace.place, name),
     lambda workspace, name: describe_running(workspace.store, workspace.place, name),

@@ -8,7 +8,6 @@ import pytest
 from workshop import LESSONS, Place
 
 from skillopt_mcp.actions.candidates import propose_edits, rebase_candidate
-from skillopt_mcp.actions.estimates import estimate_run
 from skillopt_mcp.actions.promotion_tests import evaluate_candidate
 from skillopt_mcp.actions.proposals import propose_from_evidence
 from skillopt_mcp.actions.runs import start_run
@@ -24,9 +23,6 @@ SKILL = "ledger-clerk"
 WORK: dict[str, Callable[[Workspace], object]] = {
     "propose edits": lambda workspace: propose_edits(workspace.store, workspace.place, SKILL, [EDIT]),
     "reflect": lambda workspace: propose_from_evidence(workspace.store, workspace.models, workspace.place, SKILL),
-    "estimate": lambda workspace: estimate_run(
-        workspace.store, workspace.models, workspace.place, SKILL, Config(epochs=1)
-    ),
     "replay": lambda workspace: start_run(workspace.store, workspace.models, workspace.place, SKILL, Config(epochs=1)),
 }
 

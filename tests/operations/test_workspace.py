@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from workshop import Place
 
-from skillopt_mcp.actions.estimates import estimate_run
+from skillopt_mcp.actions.runs import new_run
 from skillopt_mcp.actions.sessions import harvest
 from skillopt_mcp.actions.tasks import add_tasks
 from skillopt_mcp.core.errors import BadSkill, NotFound
@@ -34,7 +34,7 @@ def test_the_name_of_no_skill_makes_no_store(place: Place, home: Path) -> None:
             workspace.store, workspace.place, "nosuch", [{"prompt": "p", "judge": {"kind": "exact", "expected": "1"}}]
         )
     with pytest.raises(NotFound, match="is known or lies in a skill folder"):
-        estimate_run(workspace.store, workspace.models, workspace.place, "nosuch", Config())
+        new_run(workspace.store, workspace.models, workspace.place, "nosuch", Config())
     assert not workspace.store.is_made
     assert not workspace.store.path.exists()
     (home / ".claude" / "skills").mkdir(parents=True)

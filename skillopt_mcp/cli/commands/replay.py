@@ -162,9 +162,7 @@ class Replay(Sending):
             new = new_run(workspace.store, workspace.models, workspace.place, self.skill, config, ready.prompts, only)
             new = with_memory(workspace.store, workspace.place, new, self.memory) if self.memory else new
             planned(workspace.store, workspace.place.secrets, new)  # raises where nothing can be trained on
-            estimate = estimate_run(
-                workspace.store, workspace.models, workspace.place, self.skill, config, only, 2 if new.memory else 1
-            )
+            estimate = estimate_run(workspace.store, workspace.models, new)
             if not ready.environment:
                 self.name_models(terminal, workspace.models, ready.notes)
             warnings = (
