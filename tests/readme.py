@@ -37,7 +37,7 @@ def claude_desktop() -> str:
 
 def listed_tools() -> list[dict[str, Any]]:
     """Return the tools as hosts see them."""
-    found: list[dict[str, Any]] = json.loads(listing(tools_over(Workspace(Path()))))["tools"]
+    found: list[dict[str, Any]] = json.loads(listing(tools_over(Workspace(Path("store.db")))))["tools"]
     return found
 
 

@@ -59,7 +59,7 @@ class Store:
 
     def __init__(self, path: Path, settle: Callable[[Store], None] | None = None) -> None:
         self.path = path
-        self.locks_path = path.with_name(path.name + ".locks")
+        self.locks_path = Path(f"{path}.locks")
         self._pool = Pool(path, partial(settle, self) if settle else None)
 
     def __enter__(self) -> Self:
