@@ -170,11 +170,17 @@ def test_nothing_is_loaded_that_a_command_does_not_need(
     assert done.stderr.splitlines()[-1] == "[]"
 
 
-def test_serve_loads_no_library_of_the_terminal() -> None:
+def test_serve_loads_no_library_of_the_terminal_and_no_action_before_its_tool_is_called() -> None:
     unwanted = ("rich.console", "re2", "skillopt_mcp.workspace.workspace")
-    code = f"import skillopt_mcp.cli.commands.serve, sys; print([n for n in {unwanted} if n in sys.modules])"
+    actions = tuple(
+        f"skillopt_mcp.{name}" for name in ("gates.guard", "training.loop", "backends.asking", "actions.tasks")
+    )
+    code = (
+        f"import skillopt_mcp.cli.commands.serve, sys; print([n for n in {unwanted} if n in sys.modules]);"
+        f"import skillopt_mcp.server.services; print([n for n in {actions} if n in sys.modules])"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout == "[]\n"
+    assert done.stdout == "[]\n[]\n"
 
 
 def test_a_reader_that_goes_away_is_no_error(make_place) -> None:
