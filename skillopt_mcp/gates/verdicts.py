@@ -39,6 +39,7 @@ WORN_AFTER = 5
 _WIDTH = 24
 _Z_FOUND = 3.3  # of the boundary and of a power of 80 %, in standard errors
 _MOST_TO_ADD = 300
+_HARDLY = 0.05
 _VOID = {
     "models": "The two texts were answered by different models ({models}): name a dated model, and test again.",
     "hours": "More than a day lay between attempts that are compared: test again in one go.",
@@ -183,6 +184,8 @@ def _describe_power(foreseen: Foreseen) -> list[str]:
         f"{counted(foreseen.attempts_per_arm, 'attempt')} of each; {most}, {none.runs:,} on average without a gain.",
         f"It finds a gain of {chances}.",
     ]
+    if all(row.chance < _HARDLY for row in found):
+        return [*lines, "It can hardly find a gain: add tasks first."]
     return [*lines, *(["Few tasks: large gains only."] if foreseen.few_tasks else [])]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -128,3 +129,17 @@ def test_what_failed_is_named_once_and_not_of_a_persons_text(cli: Cli, place: Pl
     mine = parsed(cli("evaluate", SKILL, "--file", new, "--target", TARGET, "--json", store=place.store_path))
     _, screen = at_a_terminal(place, "promote", mine["candidate_id"], "--simulated", answer="n")
     assert "What failed" not in screen
+
+
+def test_a_test_that_can_hardly_find_anything_says_so_before_it_is_paid(cli: Cli, make_place) -> None:
+    place: Place = make_place(n_tasks=12)
+    edit(place, "Answer in French.")
+    is_warned = []
+    for n in range(6):
+        again = ("--again",) if n else ()
+        said = cli("evaluate", SKILL, "--target", TARGET, *again, "--dry-run", store=place.store_path).stderr
+        best = max(int(each) for each in re.findall(r"points in (\d+) %", said))
+        is_warned.append("It can hardly find a gain: add tasks first." in said)
+        assert is_warned[-1] == (best < 5), said
+        assert cli("evaluate", SKILL, "--target", TARGET, *again, store=place.store_path).returncode == 0
+    assert set(is_warned) == {False, True}

@@ -202,7 +202,7 @@ def _needs_person(
     store: Store, change: LiveChange, status: Status, why: str, permit: NextStep | None = None
 ) -> NeedsPerson:
     flags = {"simulated": change.simulated and change.candidate is not None, "unproven": change.verdict == UNPROVEN}
-    step = change.step("a person has to agree", **flags)
+    step = change.step("a person has to agree, at a terminal", **flags)
     result = answer(store, change, status, why, step)
     return NeedsPerson(change.approval, result.model_copy(update={"permit": permit}))
 
