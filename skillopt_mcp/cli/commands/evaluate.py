@@ -80,68 +80,58 @@ class Evaluate(Sending):
             return self._test(workspace, terminal)
 
     def _test(self, workspace: Workspace, terminal: Terminal) -> Evaluated | PlannedTest | BrokenOff:
+        store, models, place = workspace.store, workspace.models, workspace.place
         if self.file or self.against:
             new = Path(self.file) if self.file else None
-            candidate = candidate_of_files(workspace.store, workspace.place, self.subject, new, self.against)
+            candidate = candidate_of_files(store, place, self.subject, new, self.against)
         else:
-            candidate = candidate_named(workspace.store, workspace.place, self.subject)
-        kept = None if self.target or self.again else stored_verdict(workspace.store, workspace.place, candidate)
+            candidate = candidate_named(store, place, self.subject)
+        kept = None if self.target or self.again else stored_verdict(store, place, candidate)
         if kept:
             self._label = "SIMULATION" * (kept.evidence == "simulated")
-            self._used = used_of_candidate(workspace.store, candidate.id)
+            self._used = used_of_candidate(store, candidate.id)
             return kept.for_agents() if terminal.is_agents else kept
-        check_testable(workspace.store, workspace.models, workspace.place, candidate)
+        check_testable(store, models, place, candidate)
         require_backends(target=self.target)
         asked = Asked(self.no_worse, self.max_pairs, self.graded)
-        self._label = simulation(workspace.models)
-        store, test = (
-            workspace.store,
-            current_test(workspace.store, workspace.models, workspace.place, candidate, asked, again=self.again),
-        )
-        self.name_models(terminal, workspace.models)
+        self._label = simulation(models)
+        test = current_test(store, models, place, candidate, asked, again=self.again)
+        self.name_models(terminal, models)
         warnings = (
-            workspace.place.locked(store.skills.get_skill(candidate.skill_id)),
-            host_tests(workspace.store, [candidate]).get(candidate.version_id),
+            place.locked(store.skills.get_skill(candidate.skill_id)),
+            host_tests(store, [candidate]).get(candidate.version_id),
             describe_near_train(store, test.tasks[0].skill_id, test.tasks),
         )
         for warning in filter(None, warnings):
             terminal.note(f"warning: {warning}.")
         done = 0 if test.foreseen else store.tests.count_attempts(test.row.id)
         is_decided = not test.foreseen and store.decisions.latest_in(test.row.id) is not None
-        foreseen = foresee(workspace.store, workspace.models, test)
+        foreseen = foresee(store, models, test)
         if not is_decided:
             self._reach = foreseen.reach
             show_foreseen(terminal, foreseen)
         calls = estimate_test(test, test.row.plan.most_runs if is_decided else done)
         tested = f"Tested already ({test.row.id}): nothing is asked. --again opens the next test." if is_decided else ""
-        if planned := agree(terminal, workspace.store, workspace.models, calls, self, tested, self.concurrency):
+        if planned := agree(terminal, store, models, calls, self, tested, self.concurrency):
             return PlannedTest(**planned.model_dump(), foreseen=foreseen)
-        target = workspace.models.backend("target")
+        target = models.backend("target")
         if not is_decided and isinstance(target, Loading) and target.loads:
             for text in (test.base, test.candidate):
-                if unseen := unseen_commands(workspace.store, candidate.skill_id, text):
+                if unseen := unseen_commands(store, candidate.skill_id, text):
                     terminal.require_person("evaluate")
                     for command in unseen:
                         terminal.say(f"RUNS WHILE IT IS LOADED: {command}", "bold red")
-                    terminal.ask(
-                        "May a host run this while it loads the text?", yes=False, declined="Nothing was tested."
-                    )
-                    workspace.store.arrivals.add_seen(candidate.skill_id, unseen, workspace.place.login)
+                    question = "May a host run this while it loads the text?"
+                    terminal.ask(question, yes=False, declined="Nothing was tested.")
+                    store.arrivals.add_seen(candidate.skill_id, unseen, place.login)
         try:
             with Watch(
                 terminal, "SIMULATION" if self._label else "",
-                caps=lambda: workspace.models.caps.describe_used(store.budgets.get_spent(test.row.id)),
+                caps=lambda: models.caps.describe_used(store.budgets.get_spent(test.row.id)),
             ) as watch:  # fmt: skip
-                workspace.models.on_reply = watch.on_reply
-                result = evaluate_candidate(
-                    workspace.store,
-                    workspace.models,
-                    workspace.place,
-                    candidate.id,
-                    Wait(notify=watch.notify),
-                    asked,
-                    again=self.again,
-                )
+                models.on_reply = watch.on_reply
+                wait = Wait(notify=watch.notify)
+                result = evaluate_candidate(store, models, place, candidate.id, wait, asked, again=self.again)
         except (KeyboardInterrupt, Stopped) as stop:
             names = (each.name for each in fields(self) if each.name not in _ONCE)
             given = {name: value for name in names if (value := getattr(self, name)) != getattr(type(self), name)}
@@ -149,9 +139,8 @@ class Evaluate(Sending):
             arguments = {"candidate_id": candidate.id, **given}
             return BrokenOff.of(stop, "evaluate_candidate", arguments, candidate_id=candidate.id)
         self._used = used_of_candidate(store, candidate.id)
-        return advised(
-            workspace.store, workspace.models, candidate.skill_id, result.for_agents() if terminal.is_agents else result
-        )
+        result = result.for_agents() if terminal.is_agents else result
+        return advised(store, models, candidate.skill_id, result)
 
     def show(self, result: Evaluated | Proposed | PlannedTest | BrokenOff, terminal: Terminal) -> None:
         if isinstance(result, PlannedTest | BrokenOff):
