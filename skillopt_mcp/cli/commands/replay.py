@@ -159,16 +159,17 @@ class Replay(Sending):
                 only = added.digests
                 for note in added_notes(ready.environment.name, added):
                     terminal.note(note)
-            new = new_run(workspace.store, workspace.models, workspace.place, self.skill, config, ready.prompts, only)
-            new = with_memory(workspace.store, workspace.place, new, self.memory) if self.memory else new
-            planned(workspace.store, workspace.place.secrets, new)  # raises where nothing can be trained on
-            estimate = estimate_run(workspace.store, workspace.models, new)
+            store, models, place = workspace.store, workspace.models, workspace.place
+            new = new_run(store, models, place, self.skill, config, ready.prompts, only)
+            new = with_memory(store, place, new, self.memory) if self.memory else new
+            planned(store, place.secrets, new)  # raises where nothing can be trained on
+            estimate = estimate_run(store, models, new)
             if not ready.environment:
-                self.name_models(terminal, workspace.models, ready.notes)
+                self.name_models(terminal, models, ready.notes)
             warnings = (
-                describe_running(workspace.store, workspace.place, self.skill),
-                workspace.place.locked(workspace.place.recorded(self.skill)),
-                workspace.place.locked(workspace.place.recorded(self.memory)) if self.memory else "",
+                describe_running(store, place, self.skill),
+                place.locked(place.recorded(self.skill)),
+                place.locked(place.recorded(self.memory)) if self.memory else "",
             )
             for warning in filter(None, warnings):
                 terminal.note(f"warning: {warning}.")
@@ -178,15 +179,13 @@ class Replay(Sending):
                 f"({estimate.train_rollouts:,} attempts in training, {estimate.val_rollouts:,} on val tasks, "
                 f"{estimate.promotion_runs:,} in the promotion test{'s' if new.memory else ''})."
             )
-            if reach := run_reach(workspace.store, workspace.models, workspace.place.secrets, new):
+            if reach := run_reach(store, models, place.secrets, new):
                 self._reach, text = reach, f"{text} {reach}"
-            if gaps := run_gaps(workspace.store, workspace.models, new):
+            if gaps := run_gaps(store, models, new):
                 text = f"{text} No standing permission will cover its edit: {'; '.join(gaps)}."
-            if plan := agree(
-                terminal, workspace.store, workspace.models, estimate.calls, self, text, ready.concurrency
-            ):
+            if plan := agree(terminal, store, models, estimate.calls, self, text, ready.concurrency):
                 return PlannedRun(**plan.model_dump(), beyond_permission=gaps)
-            begin(workspace.store, workspace.place.secrets, new)
+            begin(store, place.secrets, new)
             return self._train(terminal, workspace, new, ready.concurrency, ready.out)
 
     # A resumed run
@@ -226,17 +225,16 @@ class Replay(Sending):
             return self._train(terminal, workspace, run, self.concurrency, out)
 
     def _agree_to_rest(self, terminal: Terminal, workspace: Workspace, run: Run) -> Planned | None:
-        backends = run_backends(workspace.store, workspace.models, run)
-        caps, spent = caps_of(workspace.models.caps, run), workspace.store.budgets.get_spent(run.id)
+        store, models = workspace.store, workspace.models
+        backends = run_backends(store, models, run)
+        caps, spent = caps_of(models.caps, run), store.budgets.get_spent(run.id)
         # Under caps that are used up nothing is sent: it goes as far as what was answered, and says why it stops.
-        if not self.dry_run and (
-            not asks_real_models(workspace.models, run.roles) or is_used_up(caps, spent, backends)
-        ):
+        if not self.dry_run and (not asks_real_models(models, run.roles) or is_used_up(caps, spent, backends)):
             return None
-        left = estimate_rest(workspace.store, workspace.models, workspace.place.secrets, run)
+        left = estimate_rest(store, models, workspace.place.secrets, run)
         text = f"Sent so far: {counted(spent.calls, 'call')}. What is left of {run.id}: at most {describe_calls(left)}."
         return agree(
-            terminal, workspace.store, workspace.models, left, self, f"{text} {caps.describe_used(spent)}".rstrip(),
+            terminal, store, models, left, self, f"{text} {caps.describe_used(spent)}".rstrip(),
             self.concurrency, declined="Nothing more was spent.",
         )  # fmt: skip
 
@@ -245,46 +243,41 @@ class Replay(Sending):
     def _train(
         self, terminal: Terminal, workspace: Workspace, run: Run, concurrency: int | None, out: Path | None
     ) -> Replayed | BrokenOff:
-        label, store, caps = simulation(workspace.models), workspace.store, caps_of(workspace.models.caps, run)
+        store, models, place = workspace.store, workspace.models, workspace.place
+        label, caps = simulation(models), caps_of(models.caps, run)
         try:
-            lock_of(workspace.store, run).release()
+            lock_of(store, run).release()
             terminal.note(f"Run {run.id} {'continues' if self.resume else 'starts'}. {label}".rstrip())
             with Watch(
                 terminal, "SIMULATION" if label else "", records=store.runs.list_steps(run.id),
                 caps=lambda: caps.describe_used(store.budgets.get_spent(run.id)),
             ) as watch:  # fmt: skip
                 result = replay(
-                    workspace.store,
-                    workspace.models,
-                    workspace.place,
-                    run,
-                    watch.notify,
-                    watch.on_reply,
-                    concurrency,
+                    store, models, place, run, watch.notify, watch.on_reply, concurrency,
                     allow_changed=self.allow_changed,
-                )
+                )  # fmt: skip
         except (KeyboardInterrupt, Stopped, StoreError) as stop:
             if not isinstance(stop, StoreError):
-                _export(terminal, workspace.store, workspace.place, run, out)
+                _export(terminal, store, place, run, out)
             arguments: dict[str, JsonValue] = {
                 "skill": self.skill, "resume": True, "concurrency": concurrency, "out": str(out) if out else None,
                 # A person at a terminal is asked again.
-                "yes": not terminal.is_interactive and asks_real_models(workspace.models, run.roles),
+                "yes": not terminal.is_interactive and asks_real_models(models, run.roles),
             }  # fmt: skip
-            n_steps = len(workspace.store.runs.list_steps(run.id))
+            n_steps = len(store.runs.list_steps(run.id))
             return BrokenOff.of(stop, "replay", arguments, run_id=run.id, n_steps=n_steps)
         except Busy as error:
             why = str(error).partition(":")[0]
             raise Busy(
                 f"{why}; afterwards continue it with: skillopt-mcp replay {shlex.quote(self.skill)} --resume"
             ) from None
-        _export(terminal, workspace.store, workspace.place, run, out)
-        result = advised(workspace.store, workspace.models, run.skill_id, result)
+        _export(terminal, store, place, run, out)
+        result = advised(store, models, run.skill_id, result)
         if label and (step := result.next_step) and step.action == "promote_skill":
             more = replace(step, arguments={**step.arguments, "simulated": True})
             result = result.model_copy(update={"next_step": more})
         result = result.sealed() if terminal.is_agents else result
-        used, config = account(workspace.store, run.id).summary, Config.of_run(run.config)
+        used, config = account(store, run.id).summary, Config.of_run(run.config)
         self._spent = describe_price(used)
         self._aside, self._label = describe_failed(used), label
         self._is_topped = bool(result.steps) and is_topped(config, result.steps[-1].current)
