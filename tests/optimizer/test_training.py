@@ -32,7 +32,6 @@ from skillopt_mcp.backends.base import Backend
 from skillopt_mcp.core.calls import Call, Reply
 from skillopt_mcp.core.evidence import Trajectory
 from skillopt_mcp.gates.recompute import search_verdict
-from skillopt_mcp.store.trajectories import NewTrajectory
 from skillopt_mcp.training.config import Config
 from skillopt_mcp.training.loop import train
 from skillopt_mcp.training.plan import State
@@ -248,16 +247,3 @@ def test_progress_tells_the_stages_in_order_with_scores() -> None:
     assert (step.n_done, step.n_total, step.note, step.candidate) == (1, 6, "accept_best", 0.25)
     assert [each.train for each in first] == [None, *[first[1].train] * 5]
     assert first[1].train is not None
-
-
-def test_a_recorded_attempt_at_a_held_out_task_never_enters_a_run(bench: Bench) -> None:
-    def record(prompt: str, hard: bool | None) -> int:
-        new = NewTrajectory(prompt, "an answer", hard, None, "", "[]")
-        return bench.store.trajectories.add_trajectory(bench.skill.id, SKILL.digest, new)[0]
-
-    val, test = (next(task.prompt for task in bench.tasks if task.split == split) for split in ("val", "test"))
-    wanted = [record("something else", False), record(bench.plan(CONFIG).train[0].prompt, True)]
-    for prompt in (val, test, f"  {val}\n", f"{test}\r\n"):
-        record(prompt, False)
-    record("something without a score", None)
-    assert bench.store.trajectories.recent_trajectories(bench.skill.id, 20) == wanted

@@ -69,16 +69,6 @@ def test_a_row_that_was_changed_by_other_means_is_named(full: Store, sql: str, t
     assert any(problem.startswith(found) for problem in problems(full)), problems(full)
 
 
-def test_a_store_without_its_tables_is_one_problem(store: Store) -> None:
-    pool = Pool(store.path)
-    with pool.write() as connection:
-        connection.execute("drop table event")
-        connection.execute("drop table approval")
-    [problem] = store.table(Integrity).check_tables()
-    assert str(problem).endswith("tables are missing: approval, event")
-    pool.close()
-
-
 def test_an_event_is_undone_with_what_it_records(path: Path) -> None:
     pool = Pool(path)
 

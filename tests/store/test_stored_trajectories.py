@@ -13,16 +13,6 @@ from skillopt_mcp.store.trajectories import NewTrajectory
 from tests.processes import Spawn, together
 
 
-def test_the_same_session_and_index_are_one_trajectory_and_the_first_stays(store: Store, skill: Skill) -> None:
-    first = record(store, skill, attempt("s1", 0))
-    again = record(store, skill, replace(attempt("s1", 0), answer="other"))
-    assert (first[1:], again[1:]) == ((True, 1), (False, 1))
-    assert first[0] == again[0]
-    found = store.trajectories.get_trajectory(first[0])
-    assert found
-    assert found[1].answer == attempt("s1", 0).answer
-
-
 def test_eight_processes_recording_the_same_hundred_attempts_leave_a_hundred_rows(
     store: Store, skill: Skill, spawn: Spawn
 ) -> None:
