@@ -101,6 +101,18 @@ def test_a_toml_table_comes_and_goes_and_every_line_of_the_persons_stays(text: s
     assert [line for line in left.splitlines() if line] == [line for line in text.splitlines() if line]
 
 
+def test_a_comment_on_the_table_after_ours_stays_when_ours_goes() -> None:
+    ours = '[mcp_servers.skillopt]\ncommand = "x"\n'
+    assert put_server(f"a = 1\n\n{ours}\n# theirs\n[tui]\nk = 1\n", CODEX, None) == "a = 1\n\n# theirs\n[tui]\nk = 1\n"
+
+
+@pytest.mark.parametrize("newline", ["\n", "\r\n"])
+def test_json_keeps_its_ends_of_lines(newline: str) -> None:
+    text = newline.join(["{", '  "mcpServers": {', '    "a": {}', "  }", "}", ""])
+    made = put_server(text, places("cursor", "user", around()), ENTRY)
+    assert {line[len(line.rstrip("\r\n")) :] for line in made.splitlines(keepends=True)} == {newline}
+
+
 OURS = HostSettings(LINE)
 
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 from children import SKILL
 
-from skillopt_mcp.core.candidates import Approval
+from skillopt_mcp.core.candidates import Approval, Promotion
 from skillopt_mcp.core.skills import Skill
 from skillopt_mcp.store.opening import Store
 
@@ -26,3 +26,16 @@ def test_an_approval_covers_what_it_was_shown_with_and_less(store: Store, skill:
         covered = store.approvals.find_unused(given(skill, *found)) == (added, "me")
         assert covered is (set(found) <= set(shown))
     assert store.approvals.find_unused(replace(given(skill), evidence="t-2")) is None
+
+
+def test_an_approval_serves_one_change_and_another_where_that_one_did_not_happen(store: Store, skill: Skill) -> None:
+    approval_id = store.approvals.add_approval(given(skill))
+    change = Promotion(
+        0, skill.id, "promote", None, SKILL.digest, SKILL.digest, "pending", "accept", "person", "terminal"
+    )
+    begun = store.promotions.begin(change, approval_id)
+    assert begun
+    assert store.promotions.begin(change, approval_id) is None
+    store.promotions.undo(begun)
+    assert store.promotions.begin(change, approval_id)
+    assert store.promotions.begin(change, approval_id) is None

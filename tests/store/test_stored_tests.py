@@ -80,6 +80,11 @@ _DECIDED = "decision 1 (promotion) does not recompute: the attempts of its test 
         ("update promotion_test set tasks = replace(tasks, ',', ', ')", _FROZEN, "promotion_test t-"),
         ("update decision set verdict = 'cant_tell'", "", "decision 1 (promotion) does not recompute: it is cant_tell"),
         ("delete from decision", "", "decision 1 is not what event"),
+        (
+            "update task set split = 'train' where id = 1",
+            "split_is_frozen",
+            "task 1 of a promotion test is not held out",
+        ),
     ],
 )
 def test_what_was_changed_in_a_test_by_other_means_is_named(
