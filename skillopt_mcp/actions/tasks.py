@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-import json
 import os
-import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -17,15 +14,11 @@ from pydantic import BaseModel, ConfigDict
 
 from skillopt_mcp.core import limits
 from skillopt_mcp.core.advice import ENOUGH_SCORED, advise, advise_review
-from skillopt_mcp.core.calls import Call, Question, Reply
-from skillopt_mcp.core.commands import RegisteredCommand
 from skillopt_mcp.core.errors import BackendError, BadInput, NotFound, Refused
-from skillopt_mcp.core.evidence import Attempted
-from skillopt_mcp.core.judging import Score, judge_json
+from skillopt_mcp.core.judging import judge_json
 from skillopt_mcp.core.next_step import NextStep, SkillState
 from skillopt_mcp.core.notes import Note
 from skillopt_mcp.core.redacting import KnownSecrets, find_secrets, redact
-from skillopt_mcp.core.replies import CheckReply
 from skillopt_mcp.core.results import Rejected, Result, TasksAdded
 from skillopt_mcp.core.skills import Skill, SplitCounts
 from skillopt_mcp.core.tasks import NewTask, Split, Task
@@ -37,11 +30,9 @@ from skillopt_mcp.tasks.formats.registry import read_rows
 from skillopt_mcp.tasks.formats.rows import SHAPE, parse_task
 from skillopt_mcp.tasks.formats.skillopt import ALIASES, is_question, parse_question, parse_split, read_splits
 from skillopt_mcp.tasks.judges.checking import asked_in_train, check_tasks
-from skillopt_mcp.tasks.judges.judging import judge_all, leaves, missing_programs
-from skillopt_mcp.tasks.judges.kinds.command import CommandJudge, unregistered
-from skillopt_mcp.tasks.judges.kinds.reported import ByEnvironment, ByHost
-from skillopt_mcp.tasks.judges.kinds.rubric import Rubric
-from skillopt_mcp.tasks.judges.kinds.tool_called import ToolCalled
+from skillopt_mcp.tasks.judges.judging import leaves, missing_programs
+from skillopt_mcp.tasks.judges.kinds.command import unregistered
+from skillopt_mcp.tasks.judges.kinds.reported import ByEnvironment
 from skillopt_mcp.tasks.splits import (
     DEFAULT_SHARES,
     Placed,
@@ -55,17 +46,16 @@ from skillopt_mcp.training.settings.reading import SplitPlan
 from skillopt_mcp.workspace.answers import shortened
 from skillopt_mcp.workspace.linting import folder_named, folder_of
 from skillopt_mcp.workspace.place import Place
-from skillopt_mcp.workspace.skill_folders import called, handle, known, read_skill
+from skillopt_mcp.workspace.skill_folders import called, handle, read_skill
 
 if TYPE_CHECKING:
-    from skillopt_mcp.backends.base import Backend
+    pass
 
 ENOUGH_HELD_OUT = 30
 REASON_BYTES = 350
 REASON_CHARACTERS = 500
 MAX_CHECKED = 2_000
 """So many tasks at most are checked as they are added: more would take too long."""
-MAX_COMMANDS = 4
 IDS_SHOWN = 10
 
 
@@ -378,6 +368,9 @@ def _problems(
     problems += _host_commands(tasks, names, skill)
     if store:
         try:
+            # To list tasks takes none.
+            from skillopt_mcp.backends.programs import trivial_programs  # noqa: PLC0415
+
             problems += trivial_programs(store, [task for task in tasks if task.name in names])
         except BackendError as error:
             problems.append(("", str(error)))
@@ -413,48 +406,6 @@ def _unknown_environments(tasks: Iterable[Task], names: Collection[str]) -> Iter
                 name,
                 f"the environment {quoted(environment)} is not installed (installed: {', '.join(there) or 'none'})",
             )
-
-
-def trivial_programs(store: Store, tasks: Iterable[Task]) -> Iterator[tuple[str, str]]:
-    """Yield what is wrong with tasks that a program judges: it is run on an empty answer and on the prompt.
-
-    Tasks that need a model or a recorded attempt are passed over. Raises BackendError when a program cannot be run.
-    """
-    tried = []
-    for task in tasks:
-        kinds = list(leaves(task.judge))
-        needs_others = any(isinstance(leaf, Rubric | ToolCalled | ByEnvironment | ByHost) for leaf in kinds)
-        if not needs_others and any(isinstance(leaf, CommandJudge) for leaf in kinds):
-            tried.append(task)
-    from skillopt_mcp.backends.wrappers import judges_for  # noqa: PLC0415 (to list tasks takes none)
-
-    judges = judges_for(store, tried, _no_model)
-    if judges is None:
-        return
-    answers = [(task, answer) for task in tried for answer in ("", task.prompt)]
-    attempts = [Attempted(task, answer, (), f"check/{n}") for n, (task, answer) in enumerate(answers)]
-    outcomes = judge_all(lambda calls: asyncio.run(_asked(judges, calls)), attempts)
-    for task, empty, parrot in zip(tried, outcomes[::2], outcomes[1::2], strict=True):
-        if not isinstance(empty, Score):
-            yield task.name, empty.reason
-        elif empty.hard:
-            yield task.name, "an empty answer passes: the program expects too little"
-        elif isinstance(parrot, Score) and parrot.hard:
-            yield task.name, "the prompt itself passes as an answer"
-
-
-async def _asked(backend: Backend, calls: Sequence[Call]) -> list[Reply]:
-    free = asyncio.Semaphore(MAX_COMMANDS)
-
-    async def one(call: Call) -> Reply:
-        async with free:
-            return await backend.complete(call)
-
-    return list(await asyncio.gather(*map(one, calls)))
-
-
-def _no_model() -> Backend:
-    raise BackendError("no rubric is tried")
 
 
 # Held-out tasks that are nearly train tasks
@@ -500,62 +451,12 @@ def _near_train(known_tasks: _Tasks) -> frozenset[int]:
     return asked_in_train(known_tasks.tasks)
 
 
-# Judge programs
-
-_ENDINGS = {
-    "time": "ran out of time (allow it more with --time)",
-    "processes": "started more processes than it may",
-    "disk": "took more of the disk than it may",
-    "signal": "died, perhaps at a limit (allow it more memory with --memory)",
-}
-# Most programs take a lack of memory for an error of their own, and end with an exit code.
-_NO_MEMORY = re.compile("MemoryError|cannot allocate memory|out of memory|bad_alloc", re.IGNORECASE)
-
-
-def try_command(command: RegisteredCommand) -> CheckReply:
-    """How a program ends on an empty answer, without files. Raises BadInput when it cannot be run here."""
-    from skillopt_mcp.backends.programs import CommandRunner  # noqa: PLC0415
-
-    evidence = json.dumps({"answer": "", "files": []})
-    call = Call("judge", "check", Question(command.name, evidence, "check"), "trial")
-    reply = asyncio.run(CommandRunner({command.name: command}).complete(call))
-    if reply.missing:
-        raise BadInput(f"the command '{command.name}' cannot judge: {reply.text}: it was not registered")
-    return CheckReply.model_validate_json(reply.text)
-
-
-def cannot_pass(trial: CheckReply) -> str:
-    """Why a program whose trial ended so may never pass an answer, "" when its trial came to an end."""
-    ending = _ENDINGS[trial.limit] if trial.limit else ""
-    if trial.exit and _NO_MEMORY.search(trial.output):
-        ending = "ran out of memory (allow it more with --memory)"
-    return f"on an empty answer it {ending}: if it does so on every answer, it passes none of them" if ending else ""
-
-
-def n_judged_by(store: Store, name: str) -> int:
-    """How many tasks, of all skills, name a program as their judge."""
-    tasks = (task for skill in store.skills.list_skills() for task in store.tasks.list_tasks(skill.id))
-    return sum(name in missing_programs(task.judge, ()) for task in tasks)
-
-
-def remove_command(store: Store, name: str) -> None:
-    """Forget a program: tasks that name it cannot be judged any more. Raises NotFound."""
-    if not store.commands.remove(known(name)):
-        raise NotFound(f"no judge program '{name}': see 'skillopt-mcp tasks judges list'")
-
-
 # Reviewing
 
 
 def unseen_tasks(store: Store, place: Place, skill: str) -> list[Task]:
     """Return the tasks in use that no person has looked at, in the order in which they were added."""
     return [task for task in store.tasks.list_in_use(place.kept(skill).id) if not task.looked_at]
-
-
-def adopt_tasks(store: Store, place: Place, tasks: Sequence[Task]) -> list[Placed]:
-    """Mark stored tasks of a skill as looked at, and return where each of them is now: those that waited are split."""
-    new = [NewTask(task.prompt, task.judge, task.name, None, task.tags, task.files, task.group) for task in tasks]
-    return store.tasks.add_tasks(tasks[0].skill_id, new, DEFAULT_SHARES, login=place.login)
 
 
 # Removing

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import json
 import os
 import re
 import shutil
@@ -26,13 +27,17 @@ from skillopt_mcp.backends.supervisor import Exit, Supervised
 from skillopt_mcp.core.calls import Call, Question, Reply, Usage
 from skillopt_mcp.core.commands import NAME, Limits, RegisteredCommand
 from skillopt_mcp.core.errors import BackendError, BadInput
-from skillopt_mcp.core.judging import Attempt
+from skillopt_mcp.core.evidence import Attempted
+from skillopt_mcp.core.judging import Attempt, Score
 from skillopt_mcp.core.replies import CheckReply
 from skillopt_mcp.core.tasks import Task
 from skillopt_mcp.store.opening import Store
 from skillopt_mcp.tasks.judges.base import quoted
-from skillopt_mcp.tasks.judges.judging import missing_programs
-from skillopt_mcp.tasks.judges.kinds.command import check_call, unregistered
+from skillopt_mcp.tasks.judges.judging import judge_all, leaves, missing_programs
+from skillopt_mcp.tasks.judges.kinds.command import CommandJudge, check_call, unregistered
+from skillopt_mcp.tasks.judges.kinds.reported import ByEnvironment, ByHost
+from skillopt_mcp.tasks.judges.kinds.rubric import Rubric
+from skillopt_mcp.tasks.judges.kinds.tool_called import ToolCalled
 
 if sys.platform != "win32":
     import pwd
@@ -399,3 +404,69 @@ def try_programs(store: Store, tasks: Iterable[Task]) -> None:
         # A thread of its own: the caller's may have an event loop already.
         with ThreadPoolExecutor(1) as thread:
             thread.submit(asyncio.run, CommandRunner(store.commands.named(names)).try_all()).result()
+
+
+_ENDINGS = {
+    "time": "ran out of time (allow it more with --time)",
+    "processes": "started more processes than it may",
+    "disk": "took more of the disk than it may",
+    "signal": "died, perhaps at a limit (allow it more memory with --memory)",
+}
+# Most programs take a lack of memory for an error of their own, and end with an exit code.
+_NO_MEMORY = re.compile("MemoryError|cannot allocate memory|out of memory|bad_alloc", re.IGNORECASE)
+_MOST_AT_ONCE = 4
+
+
+def try_command(command: RegisteredCommand) -> CheckReply:
+    """How a program ends on an empty answer, without files. Raises BadInput when it cannot be run here."""
+    evidence = json.dumps({"answer": "", "files": []})
+    call = Call("judge", "check", Question(command.name, evidence, "check"), "trial")
+    reply = asyncio.run(CommandRunner({command.name: command}).complete(call))
+    if reply.missing:
+        raise BadInput(f"the command '{command.name}' cannot judge: {reply.text}: it was not registered")
+    return CheckReply.model_validate_json(reply.text)
+
+
+def cannot_pass(trial: CheckReply) -> str:
+    """Why a program whose trial ended so may never pass an answer, "" when its trial came to an end."""
+    ending = _ENDINGS[trial.limit] if trial.limit else ""
+    if trial.exit and _NO_MEMORY.search(trial.output):
+        ending = "ran out of memory (allow it more with --memory)"
+    return f"on an empty answer it {ending}: if it does so on every answer, it passes none of them" if ending else ""
+
+
+def trivial_programs(store: Store, tasks: Iterable[Task]) -> Iterator[tuple[str, str]]:
+    """Yield what is wrong with tasks that a program judges: it is run on an empty answer and on the prompt.
+
+    Tasks that need a model or a recorded attempt are passed over. Raises BackendError when a program cannot be run.
+    """
+    tried = []
+    for task in tasks:
+        kinds = list(leaves(task.judge))
+        needs_others = any(isinstance(leaf, Rubric | ToolCalled | ByEnvironment | ByHost) for leaf in kinds)
+        if not needs_others and any(isinstance(leaf, CommandJudge) for leaf in kinds):
+            tried.append(task)
+    names = sorted({name for task in tried for name in missing_programs(task.judge, ())})
+    judges = CommandRunner(store.commands.named(names))
+    for name in names:
+        judges.command(name)
+    answers = [(task, answer) for task in tried for answer in ("", task.prompt)]
+    attempts = [Attempted(task, answer, (), f"check/{n}") for n, (task, answer) in enumerate(answers)]
+
+    async def ask(calls: Sequence[Call]) -> list[Reply]:
+        free = asyncio.Semaphore(_MOST_AT_ONCE)
+
+        async def one(call: Call) -> Reply:
+            async with free:
+                return await judges.complete(call)
+
+        return list(await asyncio.gather(*map(one, calls)))
+
+    outcomes = judge_all(lambda calls: asyncio.run(ask(calls)), attempts)
+    for task, empty, parrot in zip(tried, outcomes[::2], outcomes[1::2], strict=True):
+        if not isinstance(empty, Score):
+            yield task.name, empty.reason
+        elif empty.hard:
+            yield task.name, "an empty answer passes: the program expects too little"
+        elif isinstance(parrot, Score) and parrot.hard:
+            yield task.name, "the prompt itself passes as an answer"

@@ -16,7 +16,6 @@ from skillopt_mcp.actions.tasks import (
     Removed,
     add_data_set,
     add_tasks,
-    adopt_tasks,
     check_file,
     check_stored,
     remove_tasks,
@@ -30,11 +29,12 @@ from skillopt_mcp.core.errors import BadInput, Refused
 from skillopt_mcp.core.judging import judge_json
 from skillopt_mcp.core.notes import describe_note
 from skillopt_mcp.core.results import TasksAdded
-from skillopt_mcp.core.tasks import SPLITS, Task
+from skillopt_mcp.core.tasks import SPLITS, NewTask, Task
 from skillopt_mcp.core.text import counted
 from skillopt_mcp.tasks.formats.registry import FORMATS, join_names, list_suffixes, read_stream, write_rows
 from skillopt_mcp.tasks.formats.rows import make_row
 from skillopt_mcp.tasks.judges.judging import kinds
+from skillopt_mcp.tasks.splits import DEFAULT_SHARES
 from skillopt_mcp.training.settings.reading import SplitPlan, split_plan
 from skillopt_mcp.workspace.linting import folder_of
 from skillopt_mcp.workspace.workspace import Workspace
@@ -262,7 +262,9 @@ class ReviewTasks(Command):
         return {"skill": self.skill, **counts, "splits": splits}
 
     def _keep(self, workspace: Workspace, tasks: list[Task], terminal: Terminal) -> int:
-        placed = adopt_tasks(workspace.store, workspace.place, tasks)
+        new = [NewTask(task.prompt, task.judge, task.name, None, task.tags, task.files, task.group) for task in tasks]
+        skill_id, login = tasks[0].skill_id, workspace.place.login
+        placed = workspace.store.tasks.add_tasks(skill_id, new, DEFAULT_SHARES, login=login)
         for task, each in zip(tasks, placed, strict=True):
             terminal.note(f"error: {task.name}: {each.fault}" if each.fault else f"{task.name}: kept, in {each.split}.")
         return sum(not each.fault for each in placed)

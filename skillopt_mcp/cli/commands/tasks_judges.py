@@ -7,20 +7,24 @@ import shlex
 from dataclasses import replace
 from typing import Annotated, Any
 
-from skillopt_mcp.actions.tasks import cannot_pass, n_judged_by, remove_command, try_command
 from skillopt_mcp.backends.programs import (
+    cannot_pass,
     confinement,
     describe_barrier,
     has_changed,
     name_of,
     register_command,
+    try_command,
     unprivileged_user,
 )
 from skillopt_mcp.cli.command import YES, Arg, Command, Flag, command
 from skillopt_mcp.cli.terminal import Terminal
 from skillopt_mcp.core.commands import Limits, RegisteredCommand
-from skillopt_mcp.core.errors import BadInput
+from skillopt_mcp.core.errors import BadInput, NotFound
 from skillopt_mcp.core.text import counted
+from skillopt_mcp.store.opening import Store
+from skillopt_mcp.tasks.judges.judging import missing_programs
+from skillopt_mcp.workspace.skill_folders import known
 
 _MB = 1 << 20
 _CONFINED = {
@@ -82,7 +86,7 @@ class AddJudge(Command):
         made = register_command(self.name_of_judge, self.line, limits, reads, unconfined=self.unconfined)
         with terminal.workspace() as workspace:
             before = workspace.store.commands.named([made.name]).get(made.name)
-            n_tasks = n_judged_by(workspace.store, made.name)
+            n_tasks = _count_judged(workspace.store, made.name)
             _describe(made, terminal)
             if before:
                 terminal.say(f"It replaces the program of {counted(n_tasks, 'task')}:")
@@ -126,11 +130,12 @@ class RemoveJudge(Command):
     def run(self, terminal: Terminal) -> dict[str, Any]:
         name = self.name_of_judge
         with terminal.workspace() as workspace:
-            n_tasks = n_judged_by(workspace.store, name) if workspace.store.commands.named([name]) else 0
+            n_tasks = _count_judged(workspace.store, name) if workspace.store.commands.named([name]) else 0
             if n_tasks:
                 terminal.say(f"{counted(n_tasks, 'task')} cannot be judged without '{name}'.")
                 terminal.ask("Forget it?", yes=self.yes, declined="Nothing was removed.")
-            remove_command(workspace.store, name)
+            if not workspace.store.commands.remove(known(name)):
+                raise NotFound(f"no judge program '{name}': see 'skillopt-mcp tasks judges list'")
         return {"name": name, "removed": True, "n_tasks": n_tasks}
 
     def show(self, result: dict[str, Any], terminal: Terminal) -> None:
@@ -162,3 +167,9 @@ def _row(made: RegisteredCommand) -> dict[str, Any]:
         "memory_mb": made.limits.memory_bytes // _MB, "reads": list(made.reads),
         "unconfined": made.unconfined, "changed": has_changed(made), "created_at": made.created_at,
     }  # fmt: skip
+
+
+def _count_judged(store: Store, name: str) -> int:
+    """How many tasks, of all skills, name a program as their judge."""
+    tasks = (task for skill in store.skills.list_skills() for task in store.tasks.list_tasks(skill.id))
+    return sum(name in missing_programs(task.judge, ()) for task in tasks)
