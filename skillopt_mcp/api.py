@@ -32,7 +32,7 @@ from skillopt_mcp.actions.runs import (
     replay,
     run_reach,
 )
-from skillopt_mcp.actions.tasks import add_environment, add_tasks, parse_row
+from skillopt_mcp.actions.tasks import add_environment, add_tasks
 from skillopt_mcp.backends.base import Backend, worst_case
 from skillopt_mcp.backends.environment import Rolling
 from skillopt_mcp.backends.registry import open_backend
@@ -56,6 +56,7 @@ from skillopt_mcp.store.opening import Store
 from skillopt_mcp.tasks.environments.base import Environment, rolls_out
 from skillopt_mcp.tasks.environments.registry import checked, open_environment
 from skillopt_mcp.tasks.formats.registry import list_suffixes, read_rows
+from skillopt_mcp.tasks.formats.skillopt import parse_row
 from skillopt_mcp.tasks.judges.kinds.reported import environment_evaluation
 from skillopt_mcp.training.config import Config
 from skillopt_mcp.training.progress import Notify, Progress

@@ -8,31 +8,26 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from pydantic import BaseModel, ConfigDict
 
 from skillopt_mcp.core import limits
 from skillopt_mcp.core.advice import ENOUGH_SCORED, advise, advise_review
 from skillopt_mcp.core.errors import BackendError, BadInput, NotFound, Refused
-from skillopt_mcp.core.judging import judge_json
 from skillopt_mcp.core.next_step import NextStep, SkillState
 from skillopt_mcp.core.notes import Note
-from skillopt_mcp.core.redacting import KnownSecrets, find_secrets, redact
+from skillopt_mcp.core.redacting import KnownSecrets, redact
 from skillopt_mcp.core.results import Rejected, Result, TasksAdded
 from skillopt_mcp.core.skills import Skill, SplitCounts
 from skillopt_mcp.core.tasks import NewTask, Split, Task
 from skillopt_mcp.core.text import quoted, storable
 from skillopt_mcp.store.opening import Store
 from skillopt_mcp.tasks.environments.base import Environment
-from skillopt_mcp.tasks.environments.registry import check_left, environment_names, tasks_of
-from skillopt_mcp.tasks.formats.registry import read_rows
-from skillopt_mcp.tasks.formats.rows import SHAPE, parse_task
-from skillopt_mcp.tasks.formats.skillopt import ALIASES, is_question, parse_question, parse_split, read_splits
-from skillopt_mcp.tasks.judges.checking import asked_in_train, check_tasks
-from skillopt_mcp.tasks.judges.judging import leaves, missing_programs
-from skillopt_mcp.tasks.judges.kinds.command import unregistered
-from skillopt_mcp.tasks.judges.kinds.reported import ByEnvironment
+from skillopt_mcp.tasks.environments.registry import check_left, find_unknown_environments, tasks_of
+from skillopt_mcp.tasks.formats.rows import SHAPE
+from skillopt_mcp.tasks.formats.skillopt import parse_row, read_data_set
+from skillopt_mcp.tasks.judges.checking import asked_in_train, check_tasks, check_usable
 from skillopt_mcp.tasks.splits import (
     DEFAULT_SHARES,
     Placed,
@@ -93,12 +88,7 @@ def parse_rows(
     for position, value in enumerate(rows):
         try:
             task = value if isinstance(value, NewTask) else parse_row(value)
-            files = (text for file in task.files for text in (file.path, file.content))
-            text = "\n".join((task.prompt, task.name or "", task.group, *task.tags, *files, judge_json(task.judge)))
-            if found := find_secrets(text.encode("utf-8", "replace"), secrets):
-                raise BadInput(f"contains a secret ({found[0].kind}): use a made-up value")
-            if lacking := missing_programs(task.judge, registered):
-                raise BadInput(unregistered(lacking[0]))
+            check_usable(task, registered, secrets)
             plan.tasks[position] = task
         except BadInput as error:
             plan.rejected[position] = redact(str(error), secrets)
@@ -106,32 +96,6 @@ def parse_rows(
         plan.shares, tasks = splits.shares, list(plan.tasks.items())
         plan.tasks = dict(tasks[at] for at in shuffled([task.digest for _, task in tasks], splits.seed))
     return plan
-
-
-def parse_row(value: object) -> NewTask:
-    """Return the task of a decoded row: a task, or a question of a data set. Raises BadInput."""
-    if is_question(value):
-        row = cast(Mapping[str, object], value)
-        split = row.get("split")
-        return parse_question(row, parse_split(str(split)) if split is not None else None)
-    return parse_task(value)
-
-
-def read_data_set(path: Path, plan: SplitPlan | None = None) -> list[object]:
-    """Return the decoded rows of a file, or of a folder of splits by its plan. Raises BadInput."""
-    if plan is None or plan.mode == "ratio":
-        return read_rows(path)
-    return [_set_split(row, split, n) for split, rows in read_splits(path).items() for n, row in enumerate(rows, 1)]
-
-
-def _set_split(row: object, split: Split, n: int) -> object:
-    """Return a row with the split of its folder. Raises BadInput where it names another one."""
-    if not isinstance(row, Mapping):
-        return row
-    own = row.get("split")
-    if own is not None and (not isinstance(own, str) or ALIASES.get(own) != split):
-        raise BadInput(f"row {n} in {split} has the split {quoted(str(own))}: leave its split out; nothing was added")
-    return {**row, "split": split}
 
 
 # Adding
@@ -146,7 +110,7 @@ def add_tasks(
     """
     if (tasks is None) == (file is None):
         raise BadInput(f"give either tasks or file: a list of {SHAPE}, or its path")
-    rows = read_rows(Path(os.path.expanduser(file))) if file is not None else list(tasks or ())
+    rows = read_data_set(Path(os.path.expanduser(file))) if file is not None else list(tasks or ())
     return _add(store, place, skill, rows)
 
 
@@ -155,7 +119,7 @@ def add_data_set(store: Store, place: Place, skill: str, path: Path, splits: Spl
 
     Raises BadInput when the file or folder cannot be read; then nothing is added.
     """
-    return _add(store, place, skill, read_data_set(path, splits), splits)
+    return _add(store, place, skill, read_data_set(path, has_splits=splits.mode == "split_dir"), splits)
 
 
 def _add(store: Store, place: Place, skill: str, rows: Sequence[object], splits: SplitPlan | None = None) -> TasksAdded:
@@ -168,7 +132,7 @@ def _add(store: Store, place: Place, skill: str, rows: Sequence[object], splits:
         notes = [Note(code="unchecked", numbers={"n": len(names)})]
     else:
         notes = _as_notes((finding.problem, finding.task) for finding in check_tasks(in_use, names))
-        notes += _as_notes(("unknown_environment", name) for name, _ in _unknown_environments(in_use, names))
+        notes += _as_notes(("unknown_environment", name) for name, _ in find_unknown_environments(in_use, names))
     return added.model_copy(update={"notes": [*added.notes, *notes]})
 
 
@@ -298,7 +262,7 @@ def check_file(store: Store, place: Place, skill: str, path: Path, splits: Split
 
     Nothing is stored: neither a store nor a tracked skill is made. Raises BadInput, NotFound, BadSkill.
     """
-    rows = read_data_set(path, splits)
+    rows = read_data_set(path, has_splits=splits is not None and splits.mode == "split_dir")
     made = store if store.path.exists() else None
     plan = parse_rows(rows, made, place.secrets, splits)
     # A skill that is given by its path stays untracked.
@@ -364,7 +328,7 @@ def _problems(
     """
     found = check_tasks(tasks, names)
     problems = [(each.task, each.text) for each in found if each.problem != "alike"]
-    problems += _unknown_environments(tasks, names)
+    problems += find_unknown_environments(tasks, names)
     problems += _host_commands(tasks, names, skill)
     if store:
         try:
@@ -389,23 +353,6 @@ def _host_commands(tasks: Iterable[Task], names: Collection[str], skill: str) ->
     for name, command in asked.items():
         if command in commands:
             yield name, f"'/{command}' is a command of Claude Code, which may answer without a model: reword the prompt"
-
-
-def _unknown_environments(tasks: Iterable[Task], names: Collection[str]) -> Iterator[tuple[str, str]]:
-    scored = [
-        (task.name, leaf.name)
-        for task in tasks
-        for leaf in leaves(task.judge)
-        if task.name in names and isinstance(leaf, ByEnvironment)
-    ]
-    there = environment_names() if scored else ()
-    for name, environment in scored:
-        # What follows the colon is up to the environment.
-        if environment.partition(":")[0] not in there:
-            yield (
-                name,
-                f"the environment {quoted(environment)} is not installed (installed: {', '.join(there) or 'none'})",
-            )
 
 
 # Held-out tasks that are nearly train tasks

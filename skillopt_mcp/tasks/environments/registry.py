@@ -7,7 +7,7 @@ import difflib
 import inspect
 import re
 import traceback
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from importlib.metadata import EntryPoint, entry_points
@@ -19,11 +19,12 @@ from skillopt_mcp.core import limits
 from skillopt_mcp.core.errors import BadInput, SkillOptError
 from skillopt_mcp.core.judging import Judge
 from skillopt_mcp.core.redacting import Redactor
-from skillopt_mcp.core.tasks import SPLITS, NewTask, Split, TaskFile
+from skillopt_mcp.core.tasks import SPLITS, NewTask, Split, Task, TaskFile
 from skillopt_mcp.core.text import quoted, storable
 from skillopt_mcp.tasks.environments.base import Environment, rolls_out
 from skillopt_mcp.tasks.formats.rows import parse_group
-from skillopt_mcp.tasks.judges.judging import check_judge, environment_of
+from skillopt_mcp.tasks.judges.judging import check_judge, environment_of, leaves
+from skillopt_mcp.tasks.judges.kinds.reported import ByEnvironment
 
 T = TypeVar("T")
 SHOWN = 200
@@ -305,4 +306,22 @@ def _check_names(name: str, tasks: Sequence[NewTask]) -> None:
             way = "" if other == task.split else f", for instance {quoted(f'{task.split}-{task.name}')}"
             raise BadInput(
                 f"the environment {quoted(name)} calls {place} {quoted(task.name)}: give each a name of its own{way}"
+            )
+
+
+def find_unknown_environments(tasks: Iterable[Task], names: Collection[str]) -> Iterator[tuple[str, str]]:
+    """Yield the tasks of these names that an environment scores which is not installed, and why they cannot be."""
+    scored = [
+        (task.name, leaf.name)
+        for task in tasks
+        for leaf in leaves(task.judge)
+        if task.name in names and isinstance(leaf, ByEnvironment)
+    ]
+    there = environment_names() if scored else ()
+    for name, environment in scored:
+        # What follows the colon is up to the environment.
+        if environment.partition(":")[0] not in there:
+            yield (
+                name,
+                f"the environment {quoted(environment)} is not installed (installed: {', '.join(there) or 'none'})",
             )

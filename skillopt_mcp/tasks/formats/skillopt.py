@@ -6,13 +6,14 @@ import difflib
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import cast
 
 from skillopt_mcp.core.errors import BadInput
 from skillopt_mcp.core.tasks import QUESTION, QUESTION_ENDING, SPLITS, NewTask, Split
 from skillopt_mcp.core.text import quoted, storable
 from skillopt_mcp.tasks.formats.json_rows import Repeated
 from skillopt_mcp.tasks.formats.registry import list_suffixes, read_rows, show_path
-from skillopt_mcp.tasks.formats.rows import parse_group
+from skillopt_mcp.tasks.formats.rows import parse_group, parse_task
 from skillopt_mcp.tasks.judges.judging import check_judge
 from skillopt_mcp.tasks.judges.kinds.overlap import F1
 
@@ -133,3 +134,29 @@ def _read_text(item: Mapping[str, object], name: str) -> str:
     if not isinstance(value, str):
         raise BadInput(f"{name} must be a text")
     return value
+
+
+def parse_row(value: object) -> NewTask:
+    """Read the task of a decoded row: a task, or a question of a data set. Raises BadInput."""
+    if is_question(value):
+        row = cast(Mapping[str, object], value)
+        split = row.get("split")
+        return parse_question(row, parse_split(str(split)) if split is not None else None)
+    return parse_task(value)
+
+
+def read_data_set(path: Path, *, has_splits: bool = False) -> list[object]:
+    """Read the rows of a file, or of a folder that holds a file or folder for each split. Raises BadInput."""
+    if not has_splits:
+        return read_rows(path)
+    return [_set_split(row, split, n) for split, rows in read_splits(path).items() for n, row in enumerate(rows, 1)]
+
+
+def _set_split(row: object, split: Split, n: int) -> object:
+    """Return a row with the split of its folder. Raises BadInput where it names another one."""
+    if not isinstance(row, Mapping):
+        return row
+    own = row.get("split")
+    if own is not None and (not isinstance(own, str) or ALIASES.get(own) != split):
+        raise BadInput(f"row {n} in {split} has the split {quoted(str(own))}: leave its split out; nothing was added")
+    return {**row, "split": split}

@@ -11,10 +11,13 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Literal
 
+from skillopt_mcp.core.errors import BadInput
 from skillopt_mcp.core.judging import Judge, Score, judge_json
-from skillopt_mcp.core.tasks import QUESTION, QUESTION_ENDING, Task
+from skillopt_mcp.core.redacting import KnownSecrets, find_secrets
+from skillopt_mcp.core.tasks import QUESTION, QUESTION_ENDING, NewTask, Task
 from skillopt_mcp.tasks.judges.base import comparable, on_one_line, quoted
-from skillopt_mcp.tasks.judges.judging import leaves, score
+from skillopt_mcp.tasks.judges.judging import leaves, missing_programs, score
+from skillopt_mcp.tasks.judges.kinds.command import unregistered
 
 Problem = Literal[
     "passes_empty", "passes_parrot", "fails_reference", "shape_only", "duplicate", "near_duplicate", "leak", "alike",
@@ -366,3 +369,13 @@ def _question(prompt: str) -> str:
 
 def _words(prompt: str) -> frozenset[str]:
     return frozenset(_WORD.findall(comparable(prompt.removesuffix(QUESTION_ENDING))))
+
+
+def check_usable(task: NewTask, registered: Collection[str], secrets: KnownSecrets) -> None:
+    """Raise BadInput for a task that holds a secret, or names a program that is not among the `registered`."""
+    files = (text for file in task.files for text in (file.path, file.content))
+    text = "\n".join((task.prompt, task.name or "", task.group, *task.tags, *files, judge_json(task.judge)))
+    if found := find_secrets(text.encode("utf-8", "replace"), secrets):
+        raise BadInput(f"contains a secret ({found[0].kind}): use a made-up value")
+    if lacking := missing_programs(task.judge, registered):
+        raise BadInput(unregistered(lacking[0]))
