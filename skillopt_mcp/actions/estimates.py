@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 from pydantic import BaseModel, ConfigDict
 
-from skillopt_mcp.actions.permitted import evidence_gaps, source_gaps
 from skillopt_mcp.actions.promotion_tests import TestPrice, price_of_run
+from skillopt_mcp.actions.promotions.consent import evidence_gaps, source_gaps
 from skillopt_mcp.backends.base import concurrency_of
 from skillopt_mcp.core.budgets import FREE_STAGE
 from skillopt_mcp.core.calls import Role

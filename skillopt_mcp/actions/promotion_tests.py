@@ -18,7 +18,7 @@ from typing import NamedTuple
 from pydantic import JsonValue
 
 from skillopt_mcp.actions.next_steps import advise_skill, bring_back, is_reason_to_promote
-from skillopt_mcp.actions.permitted import permission_gaps
+from skillopt_mcp.actions.promotions.consent import permission_gaps
 from skillopt_mcp.actions.tasks import near_train_tasks
 from skillopt_mcp.backends.arrivals import check_arrivals
 from skillopt_mcp.backends.asking import Asker, Outstanding, run_or_wait

@@ -33,11 +33,6 @@ def unusable_usage(usage: object) -> str:
     return ""
 
 
-def is_of_numbers(usage: object) -> bool:
-    """Return whether it is a usage, and all that it holds are numbers, be they impossible ones."""
-    return isinstance(usage, Usage) and all(isinstance(each, int | float | None) for each in usage)
-
-
 FAULTS: tuple[Fault, ...] = get_args(Fault)
 RETRYABLE: frozenset[Fault] = frozenset({"rate_limit", "overloaded", "timeout", "connection", "server", "malformed"})
 FATAL: frozenset[Fault] = frozenset({"auth", "model_not_found", "unsupported"})
@@ -75,7 +70,8 @@ class BackendFault(Exception):
                 f"the message of a BackendFault ({fault}) is of type {type(message).__name__}: give a text"
             )
         wrong = "" if usage is None else unusable_usage(usage)
-        if wrong and not is_of_numbers(usage):
+        # Numbers that cannot be are left out.
+        if wrong and not (isinstance(usage, Usage) and all(isinstance(each, int | float | None) for each in usage)):
             raise BackendError(
                 f"{wrong} {where}: give usage a skillopt_mcp.Usage(...), or None where it is not known what was used"
             )

@@ -108,7 +108,12 @@ class ClaudeCode:
             common += ["--max-budget-usd", str(self._options.max_usd)]
         environ = self._variables(place, address)
         if isinstance(request, Rollout):
-            return Line(common + self._at_work(), environ, request.task.prompt)
+            tools = self._options.tools.split("+")
+            sandboxed = {"Bash"} if self._options.sandbox else set()
+            allowed = [tool for tool in tools if tool not in _OF_THE_MODE | sandboxed]
+            common += ["--setting-sources", "project", "--permission-mode", "acceptEdits", "--tools", ",".join(tools)]
+            common += ["--allowedTools", ",".join(allowed)] if allowed else []
+            return Line(common, environ, request.task.prompt)
         prompt = prompt_of(call)
         asked = ["--setting-sources", "", "--tools", "", "--disable-slash-commands", "--system-prompt", prompt.system]
         return Line(common + asked, {**environ, "CLAUDE_CODE_DISABLE_CLAUDE_MDS": "1"}, prompt.user)
@@ -121,13 +126,6 @@ class ClaudeCode:
 
     def secrets(self) -> Mapping[str, str]:
         return secrets_of(self._environ, [self._home / ".credentials.json"])
-
-    def _at_work(self) -> list[str]:
-        tools = self._options.tools.split("+")
-        sandboxed = {"Bash"} if self._options.sandbox else set()
-        allowed = [tool for tool in tools if tool not in _OF_THE_MODE | sandboxed]
-        line = ["--setting-sources", "project", "--permission-mode", "acceptEdits", "--tools", ",".join(tools)]
-        return [*line, "--allowedTools", ",".join(allowed)] if allowed else line
 
     def _settings(self, place: FolderPaths) -> str:
         above = [*place.work.parents, *Path(os.path.realpath(place.work)).parents]

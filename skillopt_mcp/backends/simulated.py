@@ -59,22 +59,6 @@ def rows_of(body: str) -> list[Row]:
     return rows
 
 
-def texts_of(body: str) -> dict[int, str]:
-    """Return the numbered whole texts."""
-    return {int(number): text for number, text in _headed(_TEXT, body)}
-
-
-def guidance_in(body: str) -> list[str]:
-    """Return the lines of the guidance so far."""
-    return [line for line in _fenced(body, "guidance")[0].splitlines() if line.startswith("- ")]
-
-
-def rejected_in(history: str) -> list[str]:
-    """Return the texts of the edits that earlier steps tried and that were rejected, the latest first."""
-    rows = [json.loads(match[1]) for match in _TRIED.finditer(history)]
-    return [str(row["content"]) for row in reversed(rows) if row.get("verdict") == "reject" and row.get("content")]
-
-
 def number_of(row: Row) -> int:
     """Return the number that a row is called by."""
     return int(str(row["number"]))
@@ -175,7 +159,7 @@ def merged_suggestions(body: str) -> replies.MergeSuggestionsReply:
 
 def merged_rewrites(skill: str, body: str) -> replies.MergeRewritesReply:
     """Return the skill with every line that a text added, and without those that one took away."""
-    old, texts = skill.splitlines(), texts_of(body)
+    old, texts = skill.splitlines(), {int(number): text for number, text in _headed(_TEXT, body)}
     added = dict.fromkeys(line for text in texts.values() for line in text.splitlines() if line and line not in old)
     gone = [
         line for line in dict.fromkeys(old) if line and any(line not in text.splitlines() for text in texts.values())
@@ -191,7 +175,9 @@ def meta_notes(evidence: str) -> replies.MetaSkillReply:
     """Return notes that name what was rejected, this epoch's before those so far."""
     _, history, _ = parts(evidence)
     so_far = [line for line in history.splitlines() if line.startswith("- Rejected: ")]
-    lines = [f"- Rejected: {' '.join(text.removeprefix('- ').split())}" for text in rejected_in(history)]
+    rows = [json.loads(match[1]) for match in reversed([*_TRIED.finditer(history)])]
+    texts = [str(row["content"]) for row in rows if row.get("verdict") == "reject" and row.get("content")]
+    lines = [f"- Rejected: {' '.join(text.removeprefix('- ').split())}" for text in texts]
     notes = list(dict.fromkeys([*lines, *so_far]))[:_MAX_NOTES]
     return replies.MetaSkillReply(reasoning="(simulated) What was tried in vain.", notes="\n".join(notes))
 
@@ -292,7 +278,8 @@ class Proposer:
         stock = _stock(skill, needs, history, random)
         stock.anchors.clear()
         picked = [edit.content for _ in range(_N_GUIDED) if (edit := self._pick(stock, random)) and edit.content]
-        lines = list(dict.fromkeys([*guidance_in(body), *picked]))
+        so_far = [line for line in _fenced(body, "guidance")[0].splitlines() if line.startswith("- ")]
+        lines = list(dict.fromkeys([*so_far, *picked]))
         return replies.SlowUpdateReply(reasoning="(simulated) What both versions lack.", guidance="\n".join(lines))
 
     def _pick(self, stock: _Stock, random: Random) -> replies.EditReply | None:

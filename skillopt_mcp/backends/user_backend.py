@@ -35,7 +35,8 @@ def checked(called: str, given: object) -> Backend:
         text: object = getattr(given, name, None)
         if not isinstance(text, str) or not text:
             raise BadInput(f"{said}, whose {name} is {quoted(repr(text))}, not a text: a backend is {_WANTED}")
-        if name == "name" and is_spec(text) and not _is_ours(given):
+        is_ours = type(given).__module__.partition(".")[0] == __name__.partition(".")[0]
+        if name == "name" and is_spec(text) and not is_ours:
             raise BadInput(
                 f"{said}, whose name is {quoted(text)}: a backend of skillopt-mcp has that name; give another, for "
                 f"instance {quoted(f'my-{text}')}"
@@ -62,7 +63,9 @@ async def awaited(name: str, replying: Awaitable[Reply]) -> Reply:
     if wrong:
         kind = type(getattr(reply, wrong)).__name__
         raise BackendError(f"the reply of the backend {quoted(name)} has a {wrong} of type {kind}: see Reply")
-    wrong = unusable(reply.messages, reply.usage) or _unknown_fault(reply.fault)
+    wrong = unusable(reply.messages, reply.usage)
+    if not wrong and reply.fault not in (None, *get_args(Fault)):
+        wrong = f"its fault is {quoted(repr(reply.fault), _SHOWN)}, not one of {', '.join(get_args(Fault))}"
     if wrong:
         raise BackendError(f"the reply of the backend {quoted(name)} cannot be used: {wrong}")
     return reply if isinstance(reply.messages, tuple) else reply._replace(messages=tuple(reply.messages))
@@ -86,20 +89,5 @@ def checked_bound(name: str, usage: object) -> Usage | None:
     return usage if isinstance(usage, Usage) else None
 
 
-def _is_ours(backend: object) -> bool:
-    return type(backend).__module__.partition(".")[0] == __name__.partition(".")[0]
-
-
 def _is_message(value: object) -> bool:
-    return (
-        isinstance(value, Message)
-        and isinstance(value.role, str)
-        and isinstance(value.content, str)
-        and isinstance(value.name, str | None)
-    )
-
-
-def _unknown_fault(fault: object) -> str:
-    if fault is None or fault in get_args(Fault):
-        return ""
-    return f"its fault is {quoted(repr(fault), _SHOWN)}, not one of {', '.join(get_args(Fault))}"
+    return isinstance(value, Message) and all(map(isinstance, value, (str, str, str | None)))

@@ -140,13 +140,10 @@ def redacted(redactor: Redactor, reply: Reply, task: Task | None) -> Reply:
     said = [reply.text, *(message.content for message in reply.messages)]
     if redactor.texts(said) == said:
         return reply
-    text, *contents = redactor.texts(said, _own_texts(task) if task else "")
+    own = [task.prompt, task.judge.model_dump_json(), *(file.content for file in task.files)] if task else []
+    text, *contents = redactor.texts(said, "\n".join(own))
     pairs = zip(reply.messages, contents, strict=True)
     return reply._replace(text=text, messages=tuple(message._replace(content=content) for message, content in pairs))
-
-
-def _own_texts(task: Task) -> str:
-    return "\n".join((task.prompt, task.judge.model_dump_json(), *(file.content for file in task.files)))
 
 
 class Judges:

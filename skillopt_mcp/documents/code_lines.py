@@ -6,7 +6,10 @@ import re
 from bisect import bisect_left
 from collections.abc import Iterator
 
+from skillopt_mcp.core.skills import SkillFiles
+from skillopt_mcp.core.text import is_text, quoted
 from skillopt_mcp.documents.diffs import changes
+from skillopt_mcp.documents.frontmatter import block_end
 from skillopt_mcp.documents.markdown import parse
 
 _CONTAINERS = re.compile(rb"(?: {0,3}(?:>|[-*+]|[0-9]{1,9}[.)])[ \t]?)*")
@@ -20,6 +23,8 @@ _CLOSING = {tag: re.compile(b"</" + tag + rb"[\s/>]") for tag in _TAGS}
 _FENCE = re.compile(rb"```|~~~")
 _ESCAPE = ord("\\")
 _TICKS = re.compile(rb"`+")
+MAX_LINES, MAX_LINE_BYTES = 60, 6_000
+_SHOWN_CODE = 60
 _NAME = re.compile(r"[^\s()<>{}|;&$]*")
 
 
@@ -111,3 +116,27 @@ def _in_ticks(line: bytes) -> Iterator[bytes | None]:
             return
         yield line[end : runs[closing][0]]
         n = closing + 1
+
+
+def beyond_small_edit(base: SkillFiles, new: SkillFiles) -> str:
+    """Why a change is more than a small edit of the words of the main document's body, or an empty string.
+
+    Nothing that a host reads as configuration, or that an agent may run, is among those words.
+    """
+    paths = {file.path for file in (*base.files, *new.files) if base.get(file.path) != new.get(file.path)}
+    if paths - {base.main_path}:
+        return f"it changes other files than {base.main_path}"
+    was, now = base.get(base.main_path), new.get(base.main_path)
+    if was is None or now is None or was.executable != now.executable or not is_text(now.content):
+        return f"it changes more of {base.main_path} than its text"
+    fronts = [content[: block_end(content) or 0] for content in (was.content, now.content)]
+    if fronts[0] != fronts[1]:
+        return "it changes the front matter"
+    old, fresh = was.content.splitlines(), now.content.splitlines()
+    touched = [line for a, b, c, d in changes(old, fresh) for line in (*old[a:b], *fresh[c:d])]
+    if len(touched) > MAX_LINES or sum(map(len, touched)) > MAX_LINE_BYTES:
+        return f"it changes {len(touched)} lines; a permission covers {MAX_LINES} of {MAX_LINE_BYTES:,} bytes in all"
+    if (line := code_touched(was.content, now.content)) is not None:
+        shown = quoted(line.decode().strip(), _SHOWN_CODE) if line.strip() else "an empty line of a block"
+        return f"it touches code or a command ({shown})"
+    return ""

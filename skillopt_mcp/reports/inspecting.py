@@ -11,7 +11,7 @@ from typing import Any
 from pydantic import JsonValue
 
 from skillopt_mcp.actions.next_steps import is_reason_to_promote, verdict_for_agents
-from skillopt_mcp.actions.promotions.consent import UNPROVEN, describe_declined, unused_approvals
+from skillopt_mcp.actions.promotions.consent import UNPROVEN, describe_declined
 from skillopt_mcp.actions.promotions.promoting import next_step, restore_version
 from skillopt_mcp.core import limits
 from skillopt_mcp.core.candidates import GATE, Candidate, Consent, Decision, Promotion, rolled_back
@@ -206,7 +206,7 @@ _STANDINGS: dict[CandidateStanding, str] = {
 def _approvals(store: Store, skill_id: int) -> list[ApprovalRow]:
     return [
         ApprovalRow(id=made if each.kind == "promote" else short(made), kind=each.kind, login=each.login, at=each.at)
-        for made, approvals in unused_approvals(store, skill_id).items()
+        for made, approvals in store.approvals.list_unused(skill_id).items()
         for each in approvals
     ]
 

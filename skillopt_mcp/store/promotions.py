@@ -10,6 +10,7 @@ from skillopt_mcp.core.candidates import (
     Approval,
     Promotion,
     PromotionKind,
+    candidate_id,
     undone_by,
 )
 from skillopt_mcp.store.events import append
@@ -63,14 +64,18 @@ class Approvals:
             None,
         )
 
-    def list_unused(self, skill_id: int) -> list[UnusedApproval]:
-        """Return the unused approvals of a skill, the oldest first."""
+    def list_unused(self, skill_id: int) -> dict[str, list[UnusedApproval]]:
+        """The unused approvals of a skill, the oldest first, by the candidate, or the version to roll back to."""
         rows = self._pool.rows(
             "select kind, from_version, to_version, login, created_at from approval"
             f" where skill_id = ? and {_UNUSED} order by id",
             [skill_id],
         )
-        return [UnusedApproval(*row) for row in rows]  # type: ignore[arg-type]
+        found: dict[str, list[UnusedApproval]] = {}
+        for each in (UnusedApproval(*row) for row in rows):  # type: ignore[arg-type]
+            made = candidate_id(skill_id, each.from_version, each.to_version)
+            found.setdefault(made if each.kind == "promote" else each.to_version, []).append(each)
+        return found
 
     def drop(self, skill_id: int, approval_id: int) -> None:
         """Take back one approval, unless a change has used it up."""

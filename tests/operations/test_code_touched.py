@@ -8,9 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skillopt_mcp.actions.permitted import beyond_small_edit
 from skillopt_mcp.core.skills import SkillFile, SkillFiles
-from skillopt_mcp.documents.code_lines import code_lines
+from skillopt_mcp.documents.code_lines import beyond_small_edit, code_lines
 
 BASE = b"""# Ledger
 

@@ -1,7 +1,7 @@
 import pytest
 
-from skillopt_mcp.actions.permitted import MAX_LINE_BYTES, MAX_LINES, beyond_small_edit
 from skillopt_mcp.core.skills import SkillFile, SkillFiles
+from skillopt_mcp.documents.code_lines import MAX_LINE_BYTES, MAX_LINES, beyond_small_edit
 
 FRONT = b"---\nname: x\ndescription: y\n---\n"
 BODY = b"one\ntwo\n"

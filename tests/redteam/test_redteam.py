@@ -12,9 +12,9 @@ from benchmarks.lessons import LESSONS, TOOLS
 from benchmarks.poisons import CODE, HELD, POISONS, WORDS, Poison
 from benchmarks.published_lessons import PUBLISHED
 from benchmarks.redteam import COPIED, REWORDED, SKILL, Placement, Yard, honest, poisoned, yard
-from skillopt_mcp.actions.permitted import beyond_small_edit
 from skillopt_mcp.core.edits import Edit, Patch
 from skillopt_mcp.core.skills import MAIN_FILE, SkillFile, SkillFiles
+from skillopt_mcp.documents.code_lines import beyond_small_edit
 from skillopt_mcp.documents.edits import apply_patch
 from skillopt_mcp.gates.guard.capabilities import findings
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Literal
 
 from pydantic import JsonValue
 
-from skillopt_mcp.actions.permitted import beyond_small_edit, permission_gaps
+from skillopt_mcp.actions.candidates import describe_rolled_back_repeat
 from skillopt_mcp.core.advice import advise_rebase
 from skillopt_mcp.core.candidates import (
     ON_TOP,
@@ -18,24 +19,26 @@ from skillopt_mcp.core.candidates import (
     Candidate,
     Consent,
     PromotionKind,
-    candidate_id,
     rolled_back,
 )
 from skillopt_mcp.core.errors import BadInput
 from skillopt_mcp.core.next_step import NextStep
 from skillopt_mcp.core.redacting import KnownSecrets
 from skillopt_mcp.core.results import Promoted
+from skillopt_mcp.core.runs import Run
 from skillopt_mcp.core.skills import Skill, SkillFiles, is_memory, short
-from skillopt_mcp.core.text import escaped, unreadable
+from skillopt_mcp.core.tasks import Task
+from skillopt_mcp.core.text import counted, escaped, unreadable
+from skillopt_mcp.documents.code_lines import beyond_small_edit
 from skillopt_mcp.documents.diffs import unified_diff
 from skillopt_mcp.gates.guard.capabilities import findings
 from skillopt_mcp.store.decisions import Refusal, Refusals
 from skillopt_mcp.store.opening import Store
 from skillopt_mcp.store.permissions import Permission
 from skillopt_mcp.store.promotion_tests import TestRow
-from skillopt_mcp.store.promotions import UnusedApproval
+from skillopt_mcp.tasks.judges.judging import asks_host
 from skillopt_mcp.workspace.answers import fitted, shortened
-from skillopt_mcp.workspace.evidence import is_simulated
+from skillopt_mcp.workspace.evidence import is_host, is_simulated, kind_of
 from skillopt_mcp.workspace.place import Place
 from skillopt_mcp.workspace.skill_folders import known, read_skill, root_for
 from skillopt_mcp.workspace.skills import describe_endings
@@ -186,7 +189,9 @@ def _check_tool(store: Store, secrets: KnownSecrets, change: LiveChange, consent
     if consent.agreed_by != "permission":
         return _needs_person(store, change, "needs_approval", "each change needs an approval here")
     permission = store.permissions.get(change.skill.id)
-    missing = _missing(change, permission)
+    missing = "" if permission else "no person has agreed to this change"
+    if permission and change.simulated and not permission.simulated:
+        missing = "the evidence is from a simulation"
     beyond = _beyond_any_permission(store, secrets, change)
     if not (missing or beyond):
         return Ready(change, consent, permission=permission)
@@ -210,15 +215,6 @@ def _needs_person(
 # What a standing permission covers
 
 
-def _missing(change: LiveChange, permission: Permission | None) -> str:
-    """What the standing permission of a skill lacks for a change, or an empty string."""
-    if permission is None:
-        return "no person has agreed to this change"
-    if change.simulated and not permission.simulated:
-        return "the evidence is from a simulation"
-    return ""
-
-
 def _beyond_any_permission(store: Store, secrets: KnownSecrets, change: LiveChange) -> list[str]:
     """Why no standing permission covers a change."""
     skill = change.skill
@@ -238,6 +234,43 @@ def _beyond_any_permission(store: Store, secrets: KnownSecrets, change: LiveChan
     if store.permissions.find_unattended(change.test.id) is False:
         unclaimed.append("a script ran its test with a backend that no person remembered for agents")
     return [*unclaimed, *permission_gaps(store, change.candidate, tasks, change.test.backend)]
+
+
+def permission_gaps(store: Store, candidate: Candidate, units: Sequence[Task], backend: str) -> list[str]:
+    """Why no standing permission covers a candidate, whatever its test on these units by a backend says."""
+    skill_id = candidate.skill_id
+    files = (store.skills.get_files(skill_id, each) for each in (candidate.base_version, candidate.version_id))
+    run = store.runs.get_run(candidate.run_id) if candidate.run_id else None
+    of_run = source_gaps(store, run) if run else ["its edits cite no rollout of our own"]
+    found = [describe_rolled_back_repeat(store, candidate), *evidence_gaps(units, backend), *of_run]
+    return [each for each in [*found, beyond_small_edit(*files)] if each]
+
+
+def evidence_gaps(units: Sequence[Task], backend: str) -> list[str]:
+    """Why a person should look at a test on these units, whose attempts are made and judged by a backend."""
+    by_host = kind_of(backend) == "host" or asks_host(units)
+    found = ["a host's agents made or judged the attempts of its test"] if by_host else []
+    if n := sum(not task.looked_at for task in units):
+        found.append(f"no person has looked at {n} of its {counted(len(units), 'held-out task')} (see tasks review)")
+    return found
+
+
+def source_gaps(store: Store, run: Run) -> list[str]:
+    """Why edits of a run may be another's idea: it was shown more than our own rollouts of a person's tasks."""
+    tasks = [task for task in store.tasks.list_tasks(run.skill_id) if task.id in run.tasks]
+    later = (name for each in run.answering for role, name in each.fingerprints.items() if role != "optimizer")
+    found = []
+    if asks_host(tasks) or any(map(is_host, (run.target, run.judge, *later))):
+        found.append("a host's agents made or judged the attempts that its edits come from")
+    if store.permissions.find_unattended(run.id) is False:
+        found.append("a script made its attempts with a backend that no person remembered for agents")
+    train = [task for task in tasks if task.split == "train"]
+    if n := sum(not task.looked_at for task in train):
+        found.append(f"no person has looked at {n} of the {counted(len(train), 'train task')} that its edits come from")
+    # An optimizer that saw a session may write of it where it names rollouts alone.
+    if run.sessions:
+        found.append("its edits come from recorded sessions, not from rollouts of our own alone")
+    return found
 
 
 # Giving and taking back
@@ -303,20 +336,10 @@ def signature(login: str) -> str:
 
 
 def _by_login(place: Place) -> str:
-    login = signature(place.login)
-    return f" ({login})" if login else ""
+    return f" ({login})" if (login := signature(place.login)) else ""
 
 
 # Showing what was given
-
-
-def unused_approvals(store: Store, skill_id: int) -> dict[str, list[UnusedApproval]]:
-    """Return the unused approvals of a skill by the candidate, or the version to roll back to, that each is for."""
-    found: dict[str, list[UnusedApproval]] = {}
-    for each in store.approvals.list_unused(skill_id):
-        made = candidate_id(skill_id, each.from_version, each.to_version)
-        found.setdefault(made if each.kind == "promote" else each.to_version, []).append(each)
-    return found
 
 
 def describe_earlier_answer(store: Store, approval: Approval) -> list[str]:

@@ -75,7 +75,9 @@ class Program:
         text = " ".join(what.split())
         text = text if len(text) <= MESSAGE_CHARACTERS else f"{text[: MESSAGE_CHARACTERS - 3]}..."
         fix = _FIXES[fault].format(login=self.login, settings=self.settings)
-        return BackendFault(fault, f"{self.name}: {text.rstrip('.;')}; {fix}", _retry_after_s(what), usage)
+        found = _AGAIN.search(what)
+        wait_s = float(found[1]) / (1000 if found[2] == "ms" else 1) if found else None
+        return BackendFault(fault, f"{self.name}: {text.rstrip('.;')}; {fix}", wait_s, usage)
 
 
 def fault_of(text: str, status: int | None = None) -> Fault:
@@ -88,11 +90,6 @@ def fault_of(text: str, status: int | None = None) -> Fault:
     if status is None:
         return "internal"
     return _BY_STATUS.get(status) or ("server" if status >= 500 else "internal")
-
-
-def _retry_after_s(text: str) -> float | None:
-    found = _AGAIN.search(text)
-    return float(found[1]) / (1000 if found[2] == "ms" else 1) if found else None
 
 
 CONCURRENCY = 4

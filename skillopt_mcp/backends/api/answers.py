@@ -69,19 +69,16 @@ def reply_of(answer: Answer, origin: Origin, price: Price | None, asked: str) ->
     usage = _usage(answer, price)
     if answer.fault:
         raise origin.fault(answer.fault, answer.reason or "there is no whole answer", usage=usage)
-    text, thoughts = _split(answer)
+    text, thoughts = answer.text, answer.thoughts.strip()
+    if found := _THOUGHTS.match(text):  # of a model that thinks in the open
+        text, thoughts = text[found.end() :].lstrip(), found[1].strip()
     if not text.strip():
         raise origin.fault("empty", "the answer is empty", usage=usage)
     messages = (Message("assistant", thoughts, "thinking"),) if thoughts else ()
-    return Reply(text, messages, usage or _estimated(asked, answer), served=answer.served)
-
-
-def _split(answer: Answer) -> tuple[str, str]:
-    """Return text and thoughts, for models that think in the open."""
-    found = _THOUGHTS.match(answer.text)
-    if found is None:
-        return answer.text, answer.thoughts.strip()
-    return answer.text[found.end() :].lstrip(), found[1].strip()
+    if usage is None:
+        n_out = _n_tokens(answer.text) + _n_tokens(answer.thoughts)
+        usage = Usage(_n_tokens(asked), n_out, usd=None, estimated=True)
+    return Reply(text, messages, usage, served=answer.served)
 
 
 def _usage(answer: Answer, price: Price | None) -> Usage | None:
@@ -95,11 +92,6 @@ def _usage(answer: Answer, price: Price | None) -> Usage | None:
         usd=price.usd(tokens) if price else None,
         tokens_cached=tokens.cached,
     )
-
-
-def _estimated(asked: str, answer: Answer) -> Usage:
-    n_out = _n_tokens(answer.text) + _n_tokens(answer.thoughts)
-    return Usage(_n_tokens(asked), n_out, usd=None, estimated=True)
 
 
 def _n_tokens(text: str) -> int:

@@ -194,7 +194,9 @@ def rejection(status: int, body: object, headers: Mapping[str, str]) -> Rejectio
         body = body[0] if body else None
     error = body.get("error", body) if isinstance(body, dict) else body
     if not isinstance(error, dict):
-        return Rejection(status, "", "", _short(error), retry_after_s(headers))
+        # A page of HTML says nothing that helps.
+        words = error if isinstance(error, str) and not error.lstrip().startswith("<") else ""
+        return Rejection(status, "", "", words, retry_after_s(headers))
     code = " ".join(str(error[name]) for name in ("type", "code") if isinstance(error.get(name), str))
     message = error.get("message") or error.get("detail") or ""
     return Rejection(status, code, str(error.get("param") or ""), str(message), retry_after_s(headers))
@@ -258,8 +260,3 @@ def _date(text: str | None) -> datetime | None:
     except (ValueError, OverflowError):
         return None
     return date if date.tzinfo else date.replace(tzinfo=UTC)
-
-
-def _short(body: object) -> str:
-    # A page of HTML says nothing that helps.
-    return body if isinstance(body, str) and not body.lstrip().startswith("<") else ""

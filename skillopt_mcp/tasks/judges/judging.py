@@ -13,7 +13,7 @@ from skillopt_mcp.core.judging import KINDS, Attempt, Combined, Judge, Outcome, 
 from skillopt_mcp.core.tasks import Task
 from skillopt_mcp.tasks.judges.base import Asking, quoted
 from skillopt_mcp.tasks.judges.kinds.command import CommandJudge
-from skillopt_mcp.tasks.judges.kinds.reported import ByEnvironment
+from skillopt_mcp.tasks.judges.kinds.reported import ByEnvironment, ByHost
 from skillopt_mcp.tasks.judges.kinds.rubric import Rubric
 
 MAX_JUDGES = 20
@@ -76,6 +76,11 @@ def leaves(judge: Judge) -> Iterator[Judge]:
             yield from leaves(part)
     else:
         yield judge
+
+
+def asks_host(tasks: Iterable[Task]) -> bool:
+    """Whether a judge of these tasks takes the score over that a host reports of its own attempt."""
+    return any(isinstance(leaf, ByHost) for task in tasks for leaf in leaves(task.judge))
 
 
 def n_votes(task: Task) -> int:
