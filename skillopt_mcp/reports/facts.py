@@ -5,27 +5,24 @@ What `is_sealed` is for a host, whose agent may see it: nothing of held-out task
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from html import escape
 from statistics import fmean
 
-from skillopt_mcp.actions.next_steps import verdict_for_agents
 from skillopt_mcp.actions.promotions.promoting import next_step
 from skillopt_mcp.core.candidates import Candidate, Consent
-from skillopt_mcp.core.errors import NotFound
 from skillopt_mcp.core.evidence import TestReport
 from skillopt_mcp.core.next_step import NextStep
 from skillopt_mcp.core.results import HistoryRow, UnitRow
 from skillopt_mcp.core.runs import Run
 from skillopt_mcp.core.skills import Skill, SkillRow, short
-from skillopt_mcp.core.text import quoted, shown, truncate_middle
+from skillopt_mcp.core.text import shown, truncate_middle
 from skillopt_mcp.documents.diffs import unified_diff
 from skillopt_mcp.gates.promotion import Walk, walk_of
 from skillopt_mcp.gates.verdicts import by_change
 from skillopt_mcp.reports.history import history
-from skillopt_mcp.reports.inspecting import describe_sources, gather_test, latest_decision, visible_verdict
+from skillopt_mcp.reports.inspecting import describe_sources, find_meant, gather_test, latest_decision, visible_verdict
 from skillopt_mcp.reports.listing import skill_row, skill_rows
 from skillopt_mcp.reports.run_report import KEPT, RunFacts, gather_run, served_rows
 from skillopt_mcp.store.files import is_locked
@@ -36,7 +33,6 @@ from skillopt_mcp.workspace.costs import UsedRow, account, describe_price, used_
 from skillopt_mcp.workspace.evidence import kind_of, shown_origin
 from skillopt_mcp.workspace.place import Place
 from skillopt_mcp.workspace.runs import resume_step
-from skillopt_mcp.workspace.skill_folders import known
 
 MAX_BYTES = 900_000
 """Of prompts, answers and diffs on a page: what is beyond is left out, and the page says so."""
@@ -121,10 +117,8 @@ class Facts:
 
 def gather(store: Store, place: Place, name: str, texts: TextBudget | None = None) -> Facts:
     """What there is of a skill, run, candidate or promotion test. Raises NotFound, BadSkill."""
-    if not store.is_made:
-        raise NotFound(f"there is no store at '{store.path}' yet, and so no {quoted(name)}")
     is_sealed, texts = place.is_agents, texts or TextBudget()
-    skill, candidate, row, run = _meant(store, place, name)
+    skill, candidate, row, run = find_meant(store, place, name)
     if candidate:
         place.note_seen(candidate)
     decision = store.decisions.latest_in(row.id) if row else None
@@ -148,7 +142,7 @@ def gather(store: Store, place: Place, name: str, texts: TextBudget | None = Non
         test=tested.report if tested else None,
         is_running=is_running,
         is_simulated=bool(row and kind_of(row.backend) == "simulated") or bool(run and "simulated" in run.target),
-        accepted=verdict_for_agents(store, candidate, decision.verdict if decision else None) if is_sealed else None,
+        accepted=visible_verdict(store, place, candidate, decision) if is_sealed else None,
         price=str(used_by(store, tested.id)) if tested else describe_price(ran.used.summary) if ran else "",
         tasks=_tasks(store, stored_test(store, row), tested.units, texts) if row and tested else (),
         candidate=candidate,
@@ -162,52 +156,6 @@ def gather(store: Store, place: Place, name: str, texts: TextBudget | None = Non
         undo=past.next_step,
         versions=_versions(skill, candidate, row, run),
     )  # fmt: skip
-
-
-_Meant = tuple[Skill, Candidate | None, TestRow | None, Run | None]
-
-
-def _meant(store: Store, place: Place, name: str) -> _Meant:
-    """What a name means, and what belongs to it. Raises NotFound."""
-    name = known(name)
-    candidate: Candidate | None = None
-    row: TestRow | None = None
-    run: Run | None = None
-    if re.fullmatch("t-[0-9a-f]{12}", name):
-        row = store.tests.find(name)
-        if row is None:
-            raise NotFound(f"no promotion test {quoted(name)}; of a candidate, name that: c-...")
-        skill = store.skills.get_skill(row.skill_id)
-    elif re.fullmatch("c-[0-9a-f]{12}", name):
-        candidate = store.candidates.get_candidate(name)
-        skill = store.skills.get_skill(candidate.skill_id)
-    elif re.fullmatch("r-[0-9a-f]{12}", name):
-        run = store.runs.get_run(name)
-        skill = store.skills.get_skill(run.skill_id)
-    else:
-        skill = place.kept(name)
-        tests = [(each.created_at, each.id) for each in store.tests.list_of_skill(skill.id)]
-        runs = [(at, each.id) for each, at in store.runs.list_started(skill.id)]
-        if tests or runs:
-            return _meant(store, place, max([*tests[-1:], *runs[-1:]])[1])
-        proposed = store.candidates.list_candidates(skill.id)
-        return skill, proposed[-1] if proposed else None, None, None
-    of_skill = store.candidates.list_candidates(skill.id, steps=True)
-    if run:
-        made = [each for each in of_skill if each.run_id == run.id and each.origin != "step"]
-        candidate = made[-1] if made else None
-        found = [store.tests.find(each) for each in store.runs.list_finishes(run.id)]
-        row = next((each for each in reversed(found) if each and each.skill_id == skill.id), None)
-    if row and candidate is None:
-        arms = (row.base_version, row.version_id)
-        candidate = next((each for each in reversed(of_skill) if (each.base_version, each.version_id) == arms), None)
-    if candidate and not row:
-        tests_of = store.tests.list_of(skill.id, candidate.base_version, candidate.version_id)
-        decision = latest_decision(store, candidate)
-        row = (store.tests.find(decision.scope) if decision else None) or next(iter(tests_of), None)
-    if candidate and candidate.run_id and not run:
-        run = store.runs.get_run(candidate.run_id)
-    return skill, candidate, row, run
 
 
 # The tasks of a test, and the diff

@@ -19,6 +19,7 @@ from skillopt_mcp.core.edits import UNSHOWN, Edit
 from skillopt_mcp.core.errors import NotFound
 from skillopt_mcp.core.next_step import NextStep
 from skillopt_mcp.core.results import EditOutcome
+from skillopt_mcp.core.runs import Run
 from skillopt_mcp.core.skills import Skill, SkillRow, short
 from skillopt_mcp.core.text import counted, quoted, shown
 from skillopt_mcp.documents.diffs import unified_diff
@@ -135,6 +136,54 @@ def _with_skill(store: Store, id: str) -> str:
     return having[0] if having else id
 
 
+Meant = tuple[Skill, Candidate | None, TestRow | None, Run | None]
+
+
+def find_meant(store: Store, place: Place, name: str) -> Meant:
+    """What a name means, and what belongs to it. Raises NotFound."""
+    if not store.is_made:
+        raise NotFound(f"there is no store at '{store.path}' yet, and so no {quoted(name)}")
+    name = known(name)
+    candidate: Candidate | None = None
+    row: TestRow | None = None
+    run: Run | None = None
+    if re.fullmatch("t-[0-9a-f]{12}", name):
+        row = store.tests.find(name)
+        if row is None:
+            raise NotFound(f"no promotion test {quoted(name)}; of a candidate, name that: c-...")
+        skill = store.skills.get_skill(row.skill_id)
+    elif re.fullmatch("c-[0-9a-f]{12}", name):
+        candidate = store.candidates.get_candidate(name)
+        skill = store.skills.get_skill(candidate.skill_id)
+    elif re.fullmatch("r-[0-9a-f]{12}", name):
+        run = store.runs.get_run(name)
+        skill = store.skills.get_skill(run.skill_id)
+    else:
+        skill = place.kept(name)
+        tests = [(each.created_at, each.id) for each in store.tests.list_of_skill(skill.id)]
+        runs = [(at, each.id) for each, at in store.runs.list_started(skill.id)]
+        if tests or runs:
+            return find_meant(store, place, max([*tests[-1:], *runs[-1:]])[1])
+        proposed = store.candidates.list_candidates(skill.id)
+        return skill, proposed[-1] if proposed else None, None, None
+    of_skill = store.candidates.list_candidates(skill.id, steps=True)
+    if run:
+        made = [each for each in of_skill if each.run_id == run.id and each.origin != "step"]
+        candidate = made[-1] if made else None
+        found = [store.tests.find(each) for each in store.runs.list_finishes(run.id)]
+        row = next((each for each in reversed(found) if each and each.skill_id == skill.id), None)
+    if row and candidate is None:
+        arms = (row.base_version, row.version_id)
+        candidate = next((each for each in reversed(of_skill) if (each.base_version, each.version_id) == arms), None)
+    if candidate and not row:
+        tests_of = store.tests.list_of(skill.id, candidate.base_version, candidate.version_id)
+        decision = latest_decision(store, candidate)
+        row = (store.tests.find(decision.scope) if decision else None) or next(iter(tests_of), None)
+    if candidate and candidate.run_id and not run:
+        run = store.runs.get_run(candidate.run_id)
+    return skill, candidate, row, run
+
+
 # A skill
 
 
@@ -224,7 +273,7 @@ def latest_decision(store: Store, candidate: Candidate) -> Decision | None:
     return store.decisions.latest(candidate.skill_id, GATE, *versions)
 
 
-def visible_verdict(store: Store, place: Place, candidate: Candidate, decision: Decision | None) -> str | None:
+def visible_verdict(store: Store, place: Place, candidate: Candidate | None, decision: Decision | None) -> str | None:
     """Return a verdict as whoever looks may know it."""
     verdict = decision.verdict if decision else None
     return verdict_for_agents(store, candidate, verdict) if place.is_agents else verdict
