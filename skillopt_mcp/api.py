@@ -196,7 +196,7 @@ def train(
                 result = replay(
                     workspace.store, workspace.models, workspace.place, run,
                     lambda progress: notify(replace(progress, run_id=run.id)), _stopper(stop), concurrency,
-                    allow_changed=allow_changed,
+                    allow_changed=allow_changed
                 )  # fmt: skip
             except (KeyboardInterrupt, Stopped) as error:
                 if isinstance(error, Stopped):

@@ -311,7 +311,7 @@ def describe_step_of_run(store: Store, candidate: Candidate) -> str:
 
 def current_test(
     store: Store, models: Models, place: Place, candidate: Candidate, asked: Asked = BETTER, *, again: bool = False,
-    among: Sequence[Task] | None = None,
+    among: Sequence[Task] | None = None
 ) -> Test:  # fmt: skip
     """Return the newest test of a candidate that asks this of the same backends, or the one that would open now.
 
@@ -499,7 +499,7 @@ def _run(store: Store, models: Models, test: Test, waits: bool, notify: Notify) 
         models.note_caller(test.row.id, test.tasks)
         with span("promotion_test", test=test.row.id), Asker(
             store, backends, test.row.id, concurrency=models.concurrency, on_reply=models.on_reply,
-            budget=budget, on_pause=pause_reporter(notify),
+            budget=budget, on_pause=pause_reporter(notify)
         ) as ask:  # fmt: skip
             return run_or_wait(ask, store, lambda: run_test(test, store, ask, notify))
 

@@ -80,7 +80,7 @@ _NAMED = 5
 
 def start_run(
     store: Store, models: Models, place: Place, skill: str, config: Config, prompts: Prompts | None = None,
-    only: Collection[str] | None = None,
+    only: Collection[str] | None = None
 ) -> Run:  # fmt: skip
     """Return a new run of a skill, stored and frozen: config, prompts, tasks, sessions, base version and backends.
 
@@ -107,7 +107,7 @@ def check_able(models: Models) -> None:
 
 def new_run(
     store: Store, models: Models, place: Place, skill: str, config: Config, prompts: Prompts | None = None,
-    only: Collection[str] | None = None,
+    only: Collection[str] | None = None
 ) -> Run:  # fmt: skip
     """Return a new run of a skill as `start_run` does, not yet stored. Raises Refused where git left a conflict."""
     tracked = place.recorded(skill)
@@ -218,7 +218,7 @@ SEARCH_CAPPED = "the search ended at its cap, so that its promotion test could b
 
 def replay(
     store: Store, models: Models, place: Place, run: Run, notify: Notify = silent, on_reply: OnReply | None = None,
-    concurrency: int | None = None, *, allow_changed: bool = False,
+    concurrency: int | None = None, *, allow_changed: bool = False
 ) -> Replayed:  # fmt: skip
     """Return the outcome of a run, trained from wherever it stopped, its best version confirmed on held-out tasks.
 

@@ -73,7 +73,7 @@ def changed_since(store: Store, run: Run, now: Answering) -> list[ChangedBackend
 
 def check_unchanged(
     store: Store, run: Run, backends: Mapping[Role, Backend],
-    command: str = f"the same command with --resume {ALLOWED}",
+    command: str = f"the same command with --resume {ALLOWED}"
 ) -> None:  # fmt: skip
     """Raise Refused when a backend of a run has changed; `command` is how a person allows that."""
     if others := changed_since(store, run, answering(backends)):

@@ -67,7 +67,7 @@ class Workspace:
             if self._models is None:
                 self._models = Models(
                     self.store, self.place, self._specs, hands_out=self._hands_out, caps=self._caps,
-                    concurrency=self._concurrency,
+                    concurrency=self._concurrency
                 )  # fmt: skip
             return self._models
 

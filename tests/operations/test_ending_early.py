@@ -18,7 +18,7 @@ CONFIG = Config(epochs=3, batch=10, sessions=0)
 
 def trained(
     place: Place, store: str, callbacks: Mapping[StageName, Callback] | None = None, config: Config = CONFIG,
-    world: str = SIMULATION,
+    world: str = SIMULATION
 ) -> Trained:  # fmt: skip
     with place.open(store=store) as workspace:
         if not workspace.store.skills.list_skills():

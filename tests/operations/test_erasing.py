@@ -96,11 +96,7 @@ def is_sound(place: Place) -> bool:
     ],
 )
 def test_the_attempts_of_a_skill_are_meant_that_meet_all_that_is_said(
-    place: Place,
-    workspace: Workspace,
-    wanted: dict[str, object],
-    gone: set[int],
-    monkeypatch: pytest.MonkeyPatch,
+    place: Place, workspace: Workspace, wanted: dict[str, object], gone: set[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     recorded(workspace, place, 2, session_id="s1")
     recorded(workspace, place, 0)

@@ -115,7 +115,7 @@ def test_advice_calls_a_skill_by_its_path_where_another_has_its_name(place: Plac
 @pytest.mark.parametrize(("places", "tracked", "current", "used"), MEANT)
 def test_of_skills_of_one_name_the_nearest_is_meant(
     place: Place, monkeypatch: pytest.MonkeyPatch, places: tuple[str, ...], tracked: tuple[str, ...], current: str,
-    used: str,
+    used: str
 ) -> None:  # fmt: skip
     for checkout in ("repo", "second"):
         (place.folder / checkout / ".git").mkdir(parents=True)
