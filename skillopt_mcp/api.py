@@ -24,7 +24,6 @@ from skillopt_mcp.actions.promotion_tests import evaluate_candidate
 from skillopt_mcp.actions.runs import (
     begin,
     best_candidate,
-    check_able,
     furthest,
     last_finished,
     left_changed,
@@ -67,6 +66,7 @@ from skillopt_mcp.workspace.answering import describe_changed
 from skillopt_mcp.workspace.callers import find_caller
 from skillopt_mcp.workspace.costs import Accounted, UsedRow, account, describe_in_flight
 from skillopt_mcp.workspace.jobs import Wait
+from skillopt_mcp.workspace.models import check_caps
 from skillopt_mcp.workspace.place import Place
 from skillopt_mcp.workspace.workspace import Workspace
 
@@ -176,7 +176,10 @@ def train(
         roles = _roles(target, optimizer, judge, source)
         with _workspace(roles, store, caps, concurrency, stop) as workspace:
             if source is None:
-                check_able(workspace.models)
+                check_caps(
+                    workspace.models.caps,
+                    {"target": workspace.models.backend("target"), "optimizer": workspace.models.backend("optimizer")},
+                )
             tracked = (workspace.place.recorded if source is None else workspace.place.skill)(name)
             only = None if source is None else _add(workspace.store, workspace.place, tracked, source, judge)
             new = new_run(workspace.store, workspace.models, workspace.place, tracked.path, settings, own_prompts, only)
@@ -195,8 +198,8 @@ def train(
             try:
                 result = replay(
                     workspace.store, workspace.models, workspace.place, run,
-                    lambda progress: notify(replace(progress, run_id=run.id)), _stopper(stop), concurrency,
-                    allow_changed=allow_changed
+                    lambda progress: notify(replace(progress, run_id=run.id)),
+                    allow_changed=allow_changed,
                 )  # fmt: skip
             except (KeyboardInterrupt, Stopped) as error:
                 if isinstance(error, Stopped):

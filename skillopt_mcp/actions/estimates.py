@@ -24,7 +24,7 @@ from skillopt_mcp.tasks.judges.judging import n_votes
 from skillopt_mcp.training.config import Config
 from skillopt_mcp.training.plan import epoch_batches, search_splits, steps
 from skillopt_mcp.training.promotion_test import Test, held_out
-from skillopt_mcp.workspace.answering import answering, changed_since, run_backends
+from skillopt_mcp.workspace.answering import answering, changed_since
 from skillopt_mcp.workspace.costs import default_tokens
 from skillopt_mcp.workspace.evidence import evidence_of
 from skillopt_mcp.workspace.models import Models
@@ -48,7 +48,7 @@ class Forecast(BaseModel):
     unknown: tuple[Role, ...] = ()
 
 
-def forecast(store: Store, models: Models, calls: Mapping[Role, int], concurrency: int | None = None) -> Forecast:
+def forecast(store: Store, models: Models, calls: Mapping[Role, int]) -> Forecast:
     """What so many calls of each role take at most, with so many of them at once."""
     tokens, usd, seconds, unknown = 0.0, 0.0, 0.0, list[Role]()
     priced, is_default = True, False
@@ -64,7 +64,7 @@ def forecast(store: Store, models: Models, calls: Mapping[Role, int], concurrenc
             unknown.append(role)
             continue
         tokens += n_calls * usual.tokens
-        seconds += n_calls * usual.latency_ms / 1000 / (concurrency or concurrency_of(backend))
+        seconds += n_calls * usual.latency_ms / 1000 / (models.concurrency or concurrency_of(backend))
         priced = priced and usual.usd is not None
         usd += n_calls * (usual.usd or 0.0)
     if unknown:
@@ -126,7 +126,8 @@ def estimate_rest(store: Store, models: Models, secrets: KnownSecrets, run: Run)
     """
     tasks = tasks_of(store, run)
     ending = price_of_run(store, models, run, _in_use(store, run))
-    if len(run.answering) > 1 or changed_since(store, run, answering(run_backends(store, models, run))):
+    now = answering(models.backends_for(tasks, "optimizer"))
+    if len(run.answering) > 1 or changed_since(store, run, now):
         return _estimate(run, tasks, ending, _rest(store, secrets, run)).calls
     if store.runs.list_finishes(run.id):
         return estimate_end(store, models, run)

@@ -23,7 +23,6 @@ from skillopt_mcp.actions.tasks import near_train_tasks
 from skillopt_mcp.backends.arrivals import check_arrivals
 from skillopt_mcp.backends.asking import Asker, Outstanding, run_or_wait
 from skillopt_mcp.backends.base import Backend, environment_name
-from skillopt_mcp.backends.programs import try_programs
 from skillopt_mcp.backends.spending import Budget
 from skillopt_mcp.core.advice import advise_promotion
 from skillopt_mcp.core.budgets import Caps, Spent
@@ -79,7 +78,7 @@ from skillopt_mcp.workspace.host_work import estimate_host_test, hand_out, withd
 from skillopt_mcp.workspace.jobs import Jobs, Wait
 from skillopt_mcp.workspace.leases import leases_in_time
 from skillopt_mcp.workspace.linting import run_git
-from skillopt_mcp.workspace.models import Models, check_caps
+from skillopt_mcp.workspace.models import Models
 from skillopt_mcp.workspace.place import Place
 from skillopt_mcp.workspace.runs import describe_own_backend
 from skillopt_mcp.workspace.skill_folders import handle, id_meant, is_version, known, read_skill
@@ -506,9 +505,7 @@ def _run(store: Store, models: Models, test: Test, waits: bool, notify: Notify) 
 
 def _able(store: Store, models: Models, test: Test) -> dict[Role, Backend]:
     """Return who answers in a test. Raises BadInput for caps that they cannot have."""
-    backends = models.backends_for(test.tasks)
-    try_programs(store, test.tasks)
-    check_caps(models.caps, backends)
+    backends = models.ready_for(test.tasks)
     arms = [Rollout(files, task).next_to(test.other) for task in test.tasks for files in (test.base, test.candidate)]
     made = candidate_id(test.row.skill_id, test.row.base_version, test.row.version_id)
     given: dict[str, JsonValue] = {"candidate_id": made, "target": backends["target"].name}

@@ -13,7 +13,6 @@ from skillopt_mcp.actions.candidates import NOT_PROVEN, edits_of, kept, proposed
 from skillopt_mcp.actions.estimates import estimate_proposal
 from skillopt_mcp.actions.promotion_tests import target_tasks
 from skillopt_mcp.backends.asking import Asker, Outstanding, run_or_wait
-from skillopt_mcp.backends.base import Backend
 from skillopt_mcp.backends.spending import Budget
 from skillopt_mcp.backends.wrappers import judge_named
 from skillopt_mcp.core.advice import advise_rebase
@@ -146,9 +145,10 @@ def _find_unfinished(store: Store, models: Models, place: Place, skill: Skill, r
 
     So is one with another number of rollouts with only its estimate given.
     """
-    runs = store.runs
+    runs, roles = store.runs, tuple[Role, ...](("target", "optimizer"))
     for run in reversed(runs.list_proposals_under_way(skill.id)):
-        if run.base_version == skill.live_version and _name_backends(models) == (run.target, run.optimizer):
+        is_current = run.base_version == skill.live_version
+        if is_current and [models.backend(role).name for role in roles] == [run.target, run.optimizer]:
             # A host has its estimate alone; attempts come before any question on them.
             is_offered = is_host(run.target if run.tasks else run.optimizer)
             if rollouts in (0, len(run.tasks)) or not is_offered or store.leases.list_of(run.id):
@@ -157,10 +157,6 @@ def _find_unfinished(store: Store, models: Models, place: Place, skill: Skill, r
         runs.set_status(run.id, "stopped")
         withdraw(store, place, run.id)
     return None
-
-
-def _name_backends(models: Models) -> tuple[str, str]:
-    return models.backend("target").name, models.backend("optimizer").name
 
 
 def _begin_proposal(store: Store, models: Models, skill: Skill, rollouts: int) -> Run:
@@ -173,10 +169,9 @@ def _begin_proposal(store: Store, models: Models, skill: Skill, rollouts: int) -
     tasks = [pool[at] for at in stratified(kinds, rollouts, f"proposal {len(earlier)}")]
     if not sessions and not tasks:
         raise BadInput(f"no scored attempts of '{skill.name}' are recorded: record some, or pass rollouts")
-    backends = _backends(models, tasks)
+    backends = models.backends_for(tasks, "optimizer")
     check_caps(models.caps, backends)
     config = Config(epochs=1, batch=max(1, len(tasks)), sessions=len(sessions), max_edits=MAX_EDITS)
-    target, optimizer = _name_backends(models)
     draft = Run(
         id="",
         skill_id=skill.id,
@@ -185,8 +180,8 @@ def _begin_proposal(store: Store, models: Models, skill: Skill, rollouts: int) -
         prompts=json.dumps(asdict(load_prompts())),
         tasks=tuple(task.id for task in tasks),
         sessions=tuple(sessions),
-        target=target,
-        optimizer=optimizer,
+        target=backends["target"].name,
+        optimizer=backends["optimizer"].name,
         status="running",
         note=store.runs.note_of_skill(skill.id),
         judge=judge_named(backends),
@@ -206,11 +201,6 @@ def _train_tasks(store: Store, models: Models, skill: Skill) -> list[Task]:
     return tasks
 
 
-def _backends(models: Models, tasks: list[Task]) -> dict[Role, Backend]:
-    optimizer: dict[Role, Backend] = {"optimizer": models.backend("optimizer")}
-    return models.backends_for(tasks) | optimizer
-
-
 def _work(
     store: Store, models: Models, secrets: KnownSecrets, run: Run, notify: Notify
 ) -> tuple[StepWork | Outstanding, frozenset[int]]:
@@ -223,7 +213,7 @@ def _work(
         plan = replace(planned(store, secrets, run), discarded=discarded_before(store, run))
         draws = _find_attempted(store, models, run, plan)
         step = Step(1, 1, (plan.train,) if plan.train else (), plan.config.max_edits, run.id, draws=draws)
-        backends, budget = _backends(models, list(plan.train)), Budget(run.id, models.caps)
+        backends, budget = models.backends_for(list(plan.train), "optimizer"), Budget(run.id, models.caps)
         with span("proposal", run=run.id), Asker(store, backends, run.id, budget=budget) as ask:
             nothing = Evaluation((), mean_score(()), 0.0)
             turn = Turn(plan, store, ask, notify, State(0, plan.base, nothing, plan.base, nothing), step)

@@ -24,7 +24,6 @@ from skillopt_mcp.actions.promotion_tests import (
 )
 from skillopt_mcp.backends.asking import Asker, Outstanding, run_or_wait
 from skillopt_mcp.backends.programs import try_programs
-from skillopt_mcp.backends.rounds import OnReply
 from skillopt_mcp.backends.spending import Budget
 from skillopt_mcp.backends.wrappers import judge_named
 from skillopt_mcp.core.advice import BACKENDS
@@ -60,7 +59,6 @@ from skillopt_mcp.workspace.answering import (
     check_unchanged,
     lock_of,
     note_answering,
-    run_backends,
 )
 from skillopt_mcp.workspace.costs import account, add_up
 from skillopt_mcp.workspace.evidence import evidence_of, is_simulated
@@ -97,14 +95,6 @@ def begin(store: Store, secrets: KnownSecrets, new: Run) -> None:
     store.runs.add_run(new)
 
 
-def check_able(models: Models) -> None:
-    """Raise BackendError or BadInput where no backend can answer in a run, before its skill is looked at."""
-    check_caps(
-        models.caps,
-        {"target": models.backend("target"), "optimizer": models.backend("optimizer")},
-    )
-
-
 def new_run(
     store: Store, models: Models, place: Place, skill: str, config: Config, prompts: Prompts | None = None,
     only: Collection[str] | None = None
@@ -113,9 +103,7 @@ def new_run(
     tracked = place.recorded(skill)
     check_merged(store.skills.get_files(tracked.id, tracked.live_version))
     tasks = chosen_tasks(store, models, tracked, config, only)
-    backends = models.backends_for(tasks) | {"optimizer": models.backend("optimizer")}
-    try_programs(store, tasks)
-    check_caps(models.caps, backends)
+    backends = models.ready_for(tasks, "optimizer")
     sessions = store.trajectories.recent_trajectories(tracked.id, config.sessions)
     draft = Run(
         id="",
@@ -217,8 +205,7 @@ SEARCH_CAPPED = "the search ended at its cap, so that its promotion test could b
 
 
 def replay(
-    store: Store, models: Models, place: Place, run: Run, notify: Notify = silent, on_reply: OnReply | None = None,
-    concurrency: int | None = None, *, allow_changed: bool = False
+    store: Store, models: Models, place: Place, run: Run, notify: Notify = silent, *, allow_changed: bool = False
 ) -> Replayed:  # fmt: skip
     """Return the outcome of a run, trained from wherever it stopped, its best version confirmed on held-out tasks.
 
@@ -251,7 +238,7 @@ def replay(
         higher = ""
         plan = planned(store, place.secrets, run)
         asker = functools.partial(
-            Asker, store, concurrency=concurrency, on_reply=on_reply, on_pause=pause_reporter(notify)
+            Asker, store, concurrency=models.concurrency, on_reply=models.on_reply, on_pause=pause_reporter(notify)
         )
         price = price_of_run(store, models, run, tasks_of(store, run))
         kept_back = caps_of_search(store, models, caps, price) or caps
@@ -489,7 +476,7 @@ def replayed(
         baseline=metric_value(start, config.metric, config.mixed_weight) if start else None,
         baseline_hard=start.hard if start else None,
         baseline_soft=start.soft if start else None,
-        simulated=is_simulated(evidence_of(run_backends(store, models, run))),
+        simulated=is_simulated(evidence_of(models.backends_for(tasks_of(store, run), "optimizer"))),
         next_step=_next_step(store, place, run, skill, made, test.verdict if test else None),
     )
 
@@ -509,7 +496,7 @@ def why_none(steps: Sequence[StepRecord]) -> str:
 
 def stored_baseline(store: Store, models: Models, secrets: KnownSecrets, run: Run) -> Mean | None:
     """What the base version scored by the replies in the store, asking no model; None without all of them."""
-    backends = run_backends(store, models, run)
+    backends = models.backends_for(tasks_of(store, run), "optimizer")
 
     def ask(calls: Sequence[Call], /) -> list[Reply]:
         keys = [call.key(backends[call.role].fingerprint) for call in calls]

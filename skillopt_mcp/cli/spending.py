@@ -111,7 +111,7 @@ class BrokenOff(BaseModel):
 
 def agree(
     terminal: Terminal, store: Store, models: Models, calls: Mapping[Role, int], command: Spending, text: str = "",
-    concurrency: int | None = None, declined: str = "Nothing was spent.",
+    declined: str = "Nothing was spent.",
 ) -> Planned | None:  # fmt: skip
     """What a dry run found; None where the command continues, agreed to or with nothing to pay for.
 
@@ -120,7 +120,7 @@ def agree(
     is_real = asks_real_models(models, [role for role, n_calls in calls.items() if n_calls])
     plan = Forecast()
     if command.dry_run or (is_real and not terminal.is_json):
-        plan = forecast(store, models, calls, concurrency)
+        plan = forecast(store, models, calls)
     if text or is_real or command.dry_run:
         terminal.note(text or f"At most {describe_calls(calls)}.")
     if is_real:

@@ -26,11 +26,6 @@ def answering(backends: Mapping[Role, Backend], after: int = 0) -> Answering:
     return Answering(after, {role: backend.fingerprint for role, backend in sorted(backends.items())}, __version__)
 
 
-def run_backends(store: Store, models: Models, run: Run) -> dict[Role, Backend]:
-    """Return the backends that would answer in a run, as they are named now. Raises BackendError without one."""
-    return models.backends_for(tasks_of(store, run)) | {"optimizer": models.backend("optimizer")}
-
-
 class Names(NamedTuple):
     """How target, optimizer and judge model of a run are spelled; the judge is empty where none is needed."""
 
@@ -51,7 +46,7 @@ class Names(NamedTuple):
 
 def backends_of(store: Store, models: Models, run: Run) -> dict[Role, Backend]:
     """Return the backends that answer in a run. Raises Refused when it was begun with other models."""
-    backends = run_backends(store, models, run)
+    backends = models.backends_for(tasks_of(store, run), "optimizer")
     if not Names.of(backends).fit(run):
         judge = f" and judge '{run.judge}'" if run.judge else ""
         raise Refused(

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import functools
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from skillopt_mcp.backends.base import Backend, environment_name, no_backend, worst_case
+from skillopt_mcp.backends.programs import try_programs
 from skillopt_mcp.backends.registry import backend_name, is_spec, open_backend
 from skillopt_mcp.backends.resolved import describe_unremembered
 from skillopt_mcp.backends.rounds import OnReply
@@ -98,8 +99,8 @@ class Models:
             )  # fmt: skip
             self._store.permissions.note_unattended(scope, remembered=remembered)
 
-    def backends_for(self, tasks: Iterable[Task]) -> dict[Role, Backend]:
-        """Return who attempts these tasks, and who judges them where a judge of theirs has to be asked.
+    def backends_for(self, tasks: Iterable[Task], *others: Role) -> dict[Role, Backend]:
+        """Return who attempts these tasks, who judges them where a judge of theirs has to be asked, and other roles.
 
         Raises BackendError when one of them was not named, or a command that a task names cannot be run.
         """
@@ -118,7 +119,15 @@ class Models:
             lambda text: self._place.redactor.text(text),
         )
         target: dict[Role, Backend] = {"target": self.backend("target")}
-        return {**target, "judge": judges} if judges else target
+        backends = {**target, "judge": judges} if judges else target
+        return backends | {role: self.backend(role) for role in others}
+
+    def ready_for(self, tasks: Sequence[Task], *others: Role) -> dict[Role, Backend]:
+        """`backends_for`, once the judge programs have started, and the caps can hold. Raises BadInput for these."""
+        backends = self.backends_for(tasks, *others)
+        try_programs(self._store, tasks)
+        check_caps(self.caps, backends)
+        return backends
 
 
 _TASK = Task(0, 0, "any", "any", Exact(expected="any"), "train", "any")

@@ -172,7 +172,8 @@ def test_what_a_run_may_take_is_forecast_from_what_the_same_models_took(place: P
         workspace.place,
         start_run(workspace.store, workspace.models, workspace.place, "ledger-clerk", CONFIG),
     )
-    found = forecast(workspace.store, workspace.models, estimate.calls, 8)
+    workspace.models.concurrency = 8
+    found = forecast(workspace.store, workspace.models, estimate.calls)
     assert found.tokens is not None
     assert found.minutes is not None
     assert result.tokens_in + result.tokens_out < found.tokens < 20 * (result.tokens_in + result.tokens_out)

@@ -124,15 +124,17 @@ def test_a_run_that_dies_after_any_of_its_last_commits_ends_like_one_that_did_no
     run_id = run.id
     with monkeypatch.context() as patched:
         patched.setattr(Pool, "write", counted)
-        assert replay(workspace.store, workspace.models, workspace.place, run, concurrency=1).verdict == "better"
+        workspace.models.concurrency = 1
+        assert replay(workspace.store, workspace.models, workspace.place, run).verdict == "better"
     n_whole, whole = n_commits, outcome("whole.db")
     for last in range(n_whole - 5, n_whole, 2):
         workspace, run = begun(f"{last}.db")
         n_commits = 0
         with monkeypatch.context() as patched:
             patched.setattr(Pool, "write", counted)
+            workspace.models.concurrency = 1
             with pytest.raises(Died):
-                replay(workspace.store, workspace.models, workspace.place, run, concurrency=1)
+                replay(workspace.store, workspace.models, workspace.place, run)
         workspace.close()
         assert outcome(f"{last}.db") == whole
 
@@ -151,8 +153,9 @@ def test_an_interrupted_run_is_stopped_and_can_be_resumed(place: Place, workspac
         if len(seen) == 100:
             raise KeyboardInterrupt
 
+    workspace.models.on_reply = interrupt
     with pytest.raises(KeyboardInterrupt):
-        replay(workspace.store, workspace.models, workspace.place, run, on_reply=interrupt)
+        replay(workspace.store, workspace.models, workspace.place, run)
     assert workspace.store.runs.get_run(run.id).status == "stopped"
     assert unfinished_run(workspace.store, workspace.place, "ledger-clerk").id == run.id
     command = "skillopt-mcp replay ledger-clerk"
@@ -183,8 +186,9 @@ def test_a_run_that_is_under_way_elsewhere_is_busy(place: Place, workspace: Work
         assert go_on.wait(30)
 
     other = place.open()
+    other.models.on_reply = hold
     of_run = (other.store, other.models, other.place, run)
-    thread = threading.Thread(target=replay, args=of_run, kwargs={"on_reply": hold})
+    thread = threading.Thread(target=replay, args=of_run)
     thread.start()
     assert reached.wait(30)
     with pytest.raises(Busy, match=f"run '{run.id}' is locked by another process or thread"):

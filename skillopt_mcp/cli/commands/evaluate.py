@@ -112,7 +112,7 @@ class Evaluate(Sending):
             show_foreseen(terminal, foreseen)
         calls = estimate_test(test, test.row.plan.most_runs if is_decided else done)
         tested = f"Tested already ({test.row.id}): nothing is asked. --again opens the next test." if is_decided else ""
-        if planned := agree(terminal, store, models, calls, self, tested, self.concurrency):
+        if planned := agree(terminal, store, models, calls, self, tested):
             return PlannedTest(**planned.model_dump(), foreseen=foreseen)
         target = models.backend("target")
         if not is_decided and isinstance(target, Loading) and target.loads:

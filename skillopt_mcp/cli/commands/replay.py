@@ -57,12 +57,11 @@ from skillopt_mcp.workspace.answering import (
     changed_since,
     check_unchanged,
     lock_of,
-    run_backends,
 )
 from skillopt_mcp.workspace.costs import account, describe_failed, describe_price
 from skillopt_mcp.workspace.models import is_used_up
 from skillopt_mcp.workspace.place import Place
-from skillopt_mcp.workspace.runs import describe_own_backend, planned
+from skillopt_mcp.workspace.runs import describe_own_backend, planned, tasks_of
 from skillopt_mcp.workspace.workspace import Workspace
 
 # What a resumed run may be given again.
@@ -139,6 +138,7 @@ class Replay(Sending):
         with terminal.workspace(
             target=self.target or run.target, optimizer=self.optimizer or run.optimizer,
             judge=self.judge or run.judge or None, caps=self.caps,
+            concurrency=run.concurrency if isinstance(run, Prepared) else self.concurrency,
         ) as workspace:  # fmt: skip
             yield workspace
 
@@ -183,10 +183,10 @@ class Replay(Sending):
                 self._reach, text = reach, f"{text} {reach}"
             if gaps := run_gaps(store, models, new):
                 text = f"{text} No standing permission will cover its edit: {'; '.join(gaps)}."
-            if plan := agree(terminal, store, models, estimate.calls, self, text, ready.concurrency):
+            if plan := agree(terminal, store, models, estimate.calls, self, text):
                 return PlannedRun(**plan.model_dump(), beyond_permission=gaps)
             begin(store, place.secrets, new)
-            return self._train(terminal, workspace, new, ready.concurrency, ready.out)
+            return self._train(terminal, workspace, new, ready.out)
 
     # A resumed run
 
@@ -222,11 +222,11 @@ class Replay(Sending):
                 terminal.note(f"note: {each}; {then}")
             if planned := self._agree_to_rest(terminal, workspace, run):
                 return planned
-            return self._train(terminal, workspace, run, self.concurrency, out)
+            return self._train(terminal, workspace, run, out)
 
     def _agree_to_rest(self, terminal: Terminal, workspace: Workspace, run: Run) -> Planned | None:
         store, models = workspace.store, workspace.models
-        backends = run_backends(store, models, run)
+        backends = models.backends_for(tasks_of(store, run), "optimizer")
         caps, spent = caps_of(models.caps, run), store.budgets.get_spent(run.id)
         # Under caps that are used up nothing is sent: it goes as far as what was answered, and says why it stops.
         if not self.dry_run and (not asks_real_models(models, run.roles) or is_used_up(caps, spent, backends)):
@@ -235,14 +235,12 @@ class Replay(Sending):
         text = f"Sent so far: {counted(spent.calls, 'call')}. What is left of {run.id}: at most {describe_calls(left)}."
         return agree(
             terminal, store, models, left, self, f"{text} {caps.describe_used(spent)}".rstrip(),
-            self.concurrency, declined="Nothing more was spent.",
+            declined="Nothing more was spent.",
         )  # fmt: skip
 
     # Training
 
-    def _train(
-        self, terminal: Terminal, workspace: Workspace, run: Run, concurrency: int | None, out: Path | None
-    ) -> Replayed | BrokenOff:
+    def _train(self, terminal: Terminal, workspace: Workspace, run: Run, out: Path | None) -> Replayed | BrokenOff:
         store, models, place = workspace.store, workspace.models, workspace.place
         label, caps = simulation(models), caps_of(models.caps, run)
         try:
@@ -252,15 +250,14 @@ class Replay(Sending):
                 terminal, "SIMULATION" if label else "", records=store.runs.list_steps(run.id),
                 caps=lambda: caps.describe_used(store.budgets.get_spent(run.id)),
             ) as watch:  # fmt: skip
-                result = replay(
-                    store, models, place, run, watch.notify, watch.on_reply, concurrency,
-                    allow_changed=self.allow_changed,
-                )  # fmt: skip
+                models.on_reply = watch.on_reply
+                result = replay(store, models, place, run, watch.notify, allow_changed=self.allow_changed)
         except (KeyboardInterrupt, Stopped, StoreError) as stop:
             if not isinstance(stop, StoreError):
                 _export(terminal, store, place, run, out)
             arguments: dict[str, JsonValue] = {
-                "skill": self.skill, "resume": True, "concurrency": concurrency, "out": str(out) if out else None,
+                "skill": self.skill, "resume": True, "concurrency": models.concurrency,
+                "out": str(out) if out else None,
                 # A person at a terminal is asked again.
                 "yes": not terminal.is_interactive and asks_real_models(models, run.roles),
             }  # fmt: skip
