@@ -231,22 +231,17 @@ _WORLD = re.compile(r"simulated:\w+,seed=(\d+)")
 Found = TypeVar("Found", bound=Result)
 
 
-def foreign_world(models: Models, tasks: Sequence[Task]) -> str | None:
-    """Return the simulation that is the target, where it made none of the tasks: it has no right answer to them."""
-    world = _WORLD.match(models.backend("target").fingerprint)
-    return world[0] if world and not any(_is_own(task, int(world[1])) for task in tasks) else None
-
-
 def advised(store: Store, models: Models, skill_id: int, found: Found) -> Found:
     """Return a result of the target's; a simulation of other tasks has the next step to name a real one."""
-    world = foreign_world(models, store.tasks.list_tasks(skill_id))
-    if world is None:
+    world = _WORLD.match(models.backend("target").fingerprint)
+    # It has no right answer to the tasks of another one.
+    if world is None or any(_is_own(task, int(world[1])) for task in store.tasks.list_tasks(skill_id)):
         return found
     arguments: dict[str, JsonValue] = {
         "skill": handle(store, store.skills.get_skill(skill_id)),
         "target": REAL,
     }
-    step = NextStep(action="replay", arguments=arguments, why=f"'{world}' can solve only the tasks of its own world")
+    step = NextStep(action="replay", arguments=arguments, why=f"'{world[0]}' can solve only the tasks of its own world")
     return found.model_copy(update={"next_step": step})
 
 

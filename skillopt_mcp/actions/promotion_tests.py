@@ -36,7 +36,7 @@ from skillopt_mcp.core.redacting import KnownSecrets
 from skillopt_mcp.core.results import Evaluated, Foreseen, PowerRow, Replayed
 from skillopt_mcp.core.runs import Run
 from skillopt_mcp.core.skills import DocumentVersion, Skill, SkillFile, SkillFiles, is_memory, short
-from skillopt_mcp.core.tasks import SPLITS, Split, Task
+from skillopt_mcp.core.tasks import SPLITS, Task
 from skillopt_mcp.core.text import quoted
 from skillopt_mcp.core.tracing import span
 from skillopt_mcp.gates.guard.capabilities import findings
@@ -75,7 +75,7 @@ from skillopt_mcp.workspace.evidence import (
     opens_skills,
 )
 from skillopt_mcp.workspace.host_work import estimate_host_test, hand_out, withdraw
-from skillopt_mcp.workspace.jobs import Jobs, Wait
+from skillopt_mcp.workspace.jobs import Wait
 from skillopt_mcp.workspace.leases import leases_in_time
 from skillopt_mcp.workspace.linting import run_git
 from skillopt_mcp.workspace.models import Models
@@ -101,7 +101,12 @@ def chosen_tasks(
     With `only`, digests of tasks, it takes no others. Raises BackendError when no target is set.
     """
     found = [task for task in target_tasks(store, models, skill.id) if only is None or task.digest in only]
-    kept = {task.id for split in SPLITS for task in _limited(found, split, config)}
+    kept, limits = set[int](), (config.limit_train, config.limit_val, config.limit_test)
+    for split, limit in zip(SPLITS, limits, strict=True):
+        # By content, so that the same tasks are chosen in whatever order they were added.
+        own = sorted((task for task in found if task.split == split), key=lambda task: task.digest)
+        kinds = [task.tags[0] if task.tags else "" for task in own]
+        kept |= {own[at].id for at in stratified(kinds, limit or len(own), f"limit {split} {config.seed}")}
     return [task for task in found if task.id in kept]
 
 
@@ -126,15 +131,6 @@ def tasks_to_test(store: Store, models: Models, skill_id: int, among: Sequence[T
             "with a judge of what is said"
         )
     return held
-
-
-def _limited(tasks: list[Task], split: Split, config: Config) -> list[Task]:
-    own = [task for task in tasks if task.split == split]
-    limit = {"train": config.limit_train, "val": config.limit_val, "test": config.limit_test}[split] or len(own)
-    # By content, so that the same tasks are chosen in whatever order they were added.
-    own.sort(key=lambda task: task.digest)
-    kinds = [task.tags[0] if task.tags else "" for task in own]
-    return [own[at] for at in stratified(kinds, limit, f"limit {split} {config.seed}")]
 
 
 # Which two texts
@@ -252,7 +248,8 @@ def check_testable(store: Store, models: Models, place: Place, candidate: Candid
 
     Two texts that a person names may be tested whatever is live.
     """
-    arms = _arms(store, candidate)
+    versions = candidate.base_version, candidate.version_id
+    arms = tuple(store.skills.get_files(candidate.skill_id, each) for each in versions)
     check_merged(arms[0])
     is_shown_less = models.has_backend("target") and is_pasted(models.backend("target").fingerprint)
     if is_shown_less and is_front_matter_alone(*arms):
@@ -374,13 +371,6 @@ def _tested_with(store: Store, place: Place, candidate: Candidate) -> tuple[int,
     return run.skill_id, DocumentVersion(other.id, version)
 
 
-def _arms(store: Store, candidate: Candidate) -> tuple[SkillFiles, SkillFiles]:
-    base, files = (
-        store.skills.get_files(candidate.skill_id, each) for each in (candidate.base_version, candidate.version_id)
-    )
-    return base, files
-
-
 def opened(
     store: Store, models: Models, place: Place, candidate: Candidate, asked: Asked, held: Sequence[Task]
 ) -> Test:
@@ -441,7 +431,10 @@ def evaluate_candidate(
         at_host = is_host(models.backend("target").name)
         if at_host and not (capacity and capacity.items):
             return _open(store, place, candidate, test, foreseen)
-        if not at_host and place.is_agents and foreseen and not _is_agreed(wait.jobs, candidate, test):
+        # A new test begins once its price was shown; a simulation has none.
+        is_agreed = is_simulated(test.row.backend) or wait.jobs.is_offered(candidate.id)
+        if not at_host and place.is_agents and foreseen and not is_agreed:
+            wait.jobs.offer(candidate.id)
             tokens = f", {foreseen.tokens_each:,} tokens each" if foreseen.tokens_each else ""
             runs = f"{foreseen.most_runs} runs of {models.backend('target').name}{tokens}"
             why = f"takes up to {runs}: ask the user first"
@@ -469,14 +462,6 @@ def evaluate_candidate(
     status = "work" if work else "running"
     update = {"status": status, "work": work, "next_step": step}
     return _open(store, place, candidate, test, foreseen).model_copy(update=update)
-
-
-def _is_agreed(jobs: Jobs, candidate: Candidate, test: Test) -> bool:
-    """Return whether the price of a new test was shown before, so that this call begins it; a simulation has none."""
-    if is_simulated(test.row.backend) or jobs.is_offered(candidate.id):
-        return True
-    jobs.offer(candidate.id)
-    return False
 
 
 def candidate_of_job(store: Store, job: str) -> str:
