@@ -9,9 +9,11 @@ from typing import get_args
 
 import pytest
 from training_world import (
+    PLAIN,
     SKILL,
     Killed,
     MemoryAsk,
+    MemoryStore,
     Mortal,
     new_tasks,
     plan_of,
@@ -126,3 +128,11 @@ def test_every_gate_weighs_soft_as_the_run_says(gate: SearchGate) -> None:
     found = look(plan, ask, State(2, SKILL, evaluation, SKILL, evaluation), BETTER)
     assert (evaluation.score, found.candidate.score) == (pytest.approx(0.45), pytest.approx(0.72))
     assert (found.comparison.candidate, found.inputs.mixed_weight) == (pytest.approx(0.72), 0.9)
+
+
+@pytest.mark.parametrize("gate", get_args(SearchGate))
+def test_a_run_whose_score_is_perfect_goes_on_under_the_gate_that_asks_again(gate: SearchGate) -> None:
+    plan, store = plan_of(SKILL, TASKS, Config(gate=gate, epochs=1, batch=3, **PLAIN)), MemoryStore()
+    ask = MemoryAsk(lambda call: right(call) if call.role == "target" else '{"edits": []}')
+    train(plan, store, ask, stop_when_perfect=True)
+    assert len(store.records) == (plan.n_steps if gate == "paired_se" else 0)
