@@ -8,7 +8,7 @@ import math
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
 from skillopt_mcp.core.budgets import NO_CAPS, Caps, Cost, Spent
 from skillopt_mcp.core.calls import (
@@ -56,7 +56,7 @@ class Budgets:
     def get_spent(self, budget: str) -> Spent:
         """Return what a budget has been charged so far; nothing when there is none of that name."""
         row = self._pool.row(_GET, [budget])
-        return _above_nothing(Spent(*cast(_Values, row))) if row else Spent()
+        return _above_nothing(Spent(*row)) if row else Spent()
 
     def list_without_run(self) -> list[str]:
         """Return the budgets that are not a run's, in order: those of promotion tests, which a run may have reached."""
@@ -203,7 +203,7 @@ class Calls:
         for start in range(0, len(keys), CHUNK):
             marks, chunk = listed(keys[start : start + CHUNK])
             for row in self._pool.rows(f"{_REPLY} where c.key in ({marks})", chunk):
-                found[cast(bytes, row[0])] = _reply(row)
+                found[row[0]] = _reply(row)
         return found
 
     def settle(self, work: Settlement) -> Settled:
@@ -260,7 +260,7 @@ class Calls:
             " and a.claim < n_claims) as n from call where id in (select value from json_each(?)) and n > 0",
             [json.dumps(list(call_ids))],
         )
-        return dict(cast(list[tuple[int, int]], rows))
+        return dict(rows)
 
     def latest_stage(self, scope: str) -> str:
         """Return the stage of the newest call of a run or test; "" before the first."""
@@ -273,7 +273,7 @@ class Calls:
             " on r.call_id = c.id where c.scope = ? and c.stage = 'rollout' group by 1 order by 2 desc, 1",
             [scope],
         )
-        return {fault: (n, text) for fault, n, text in cast(list[tuple[str, int, str]], rows)}
+        return {fault: (n, text) for fault, n, text in rows}
 
     def failures(self, scopes: Sequence[str]) -> Failures:
         """Return how many attempts within some scopes gave no reply, and how the last of them ended."""
@@ -283,7 +283,7 @@ class Calls:
             " from call c join attempt a on a.call_id = c.id where c.scope in (select value from json_each(?))",
             [json.dumps(scopes)],
         )
-        return Failures(*cast(tuple[int, str, str], row[:3])) if row else NO_FAILURES
+        return Failures(*row[:3]) if row else NO_FAILURES
 
 
 # Judges are asked after what they judge, on its draw or one below it.
@@ -378,20 +378,8 @@ def _insert_replies(connection: Connection, replies: Sequence[Reply]) -> int:
 
 def _reply(row: Row) -> Reply:
     _, call_id, text, messages, tokens_in, tokens_out, usd, latency_ms, fault, tokens_cached, served = row
-    return Reply(
-        text=str(text),
-        messages=parse_messages(str(messages)),
-        usage=Usage(
-            cast(int, tokens_in),
-            cast(int, tokens_out),
-            cast(float | None, usd),
-            cast(float, latency_ms),
-            cast(int, tokens_cached),
-        ),
-        fault=cast(Fault | None, fault),
-        id=cast(int, call_id),
-        served=str(served or ""),
-    )
+    usage = Usage(tokens_in, tokens_out, usd, latency_ms, tokens_cached)
+    return Reply(text, parse_messages(messages), usage, fault, call_id, served or "")
 
 
 class Usual(NamedTuple):
@@ -448,7 +436,7 @@ class Ledger:
     def list_rows(self, scope: str) -> list[LedgerRow]:
         """Return what a scope used, one row per role and stage."""
         rows = self._pool.rows(_ROWS, [scope])
-        return [LedgerRow(*row) for row in rows]  # type: ignore[arg-type]
+        return [LedgerRow(*row) for row in rows]
 
     def count_untaken(self, scope: str, owner: str) -> int:
         """Return how many calls that `owner` is to answer were never leased; a replay leaves none to a host."""
@@ -465,7 +453,7 @@ class Ledger:
         row = self._pool.row(_USUAL, [role, backend, fingerprint])
         if row is None or not row[4]:
             return None
-        tokens, usd, is_priced, latency_ms, _ = cast(tuple[float, float | None, int, float, int], row)
+        tokens, usd, is_priced, latency_ms, _ = row
         return Usual(tokens, usd if is_priced else None, latency_ms)
 
 
@@ -540,7 +528,7 @@ class Servings:
     def list_of_scope(self, scope: str) -> list[ServedBy]:
         """Return by which names the calls of a run or a test were served, of each role."""
         rows = self._pool.rows(_OF_SCOPE, [scope])
-        return [ServedBy(str(role), str(name), cast(int, n)) for role, name, n in rows]
+        return [ServedBy(str(role), str(name), n) for role, name, n in rows]
 
 
 class Load(NamedTuple):
@@ -563,7 +551,7 @@ class Arrivals:
         row = self._pool.row(
             "select state, words from arrival where backend = ? and version = ? and folder = ?", [*load]
         )
-        found = Arrival(*row) if row else None  # type: ignore[arg-type]
+        found = Arrival(*row) if row else None
         return None if found and found.state == "unchecked" and load not in self._checked else found
 
     def add(self, load: Load, found: Arrival) -> None:
@@ -578,7 +566,7 @@ class Arrivals:
     def list_of(self, backend: str, version: str) -> list[Arrival]:
         """What came of a text in a backend, by whatever way it was opened."""
         sql = "select state, words from arrival where backend = ? and version = ? order by folder"
-        return [Arrival(*row) for row in self._pool.rows(sql, [backend, version])]  # type: ignore[arg-type]
+        return [Arrival(*row) for row in self._pool.rows(sql, [backend, version])]
 
     def add_seen(self, skill_id: int, commands: Iterable[str], login: str) -> None:
         """Keep that a person has seen commands, and lets a host run them while it loads the skill."""

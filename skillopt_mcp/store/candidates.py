@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import cast
 
 from skillopt_mcp.core.candidates import Candidate, NewCandidate
-from skillopt_mcp.core.edits import Edit, EditReport, Op, UnmatchedReason
+from skillopt_mcp.core.edits import Edit, EditReport
 from skillopt_mcp.core.errors import NotFound
 from skillopt_mcp.core.evidence import Trial
 from skillopt_mcp.store.events import append
@@ -138,18 +137,18 @@ def insert_trials(connection: Connection, trials: Sequence[Trial]) -> None:
 
 
 def _candidate(row: Row) -> Candidate:
-    *known, findings, run_id = row
-    return Candidate(*known, tuple(json.loads(str(findings))), run_id)  # type: ignore[arg-type, call-arg]
+    made, skill_id, base, version, origin, reasoning, findings, run_id = row
+    return Candidate(made, skill_id, base, version, origin, reasoning, tuple(json.loads(findings)), run_id)
 
 
 def _edit(row: Row) -> tuple[Edit, EditReport]:
     n, op, path, target, content, status, reason, detail, sources, cited = row
     edit = Edit(
-        cast(Op, op), cast(str | None, target), cast(str | None, content), str(path), tuple(json.loads(str(sources))),
+        op, target, content, str(path), tuple(json.loads(str(sources))),
         cited=tuple(json.loads(str(cited))),
     )  # fmt: skip
     report = EditReport(
-        cast(int, n), cast(Op, op), str(path), "applied" if status == "applied" else "unmatched",
-        cast(UnmatchedReason | None, reason), str(detail),
+        n, op, str(path), "applied" if status == "applied" else "unmatched",
+        reason, str(detail),
     )  # fmt: skip
     return edit, report

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
 from skillopt_mcp.core.candidates import PERSON, Approval, Decision, PromotionKind, candidate_id
 from skillopt_mcp.core.evidence import ACCEPTED, Trial
@@ -38,7 +38,7 @@ class Decisions:
         """Return the decisions of all skills after one of them, by its id, as (id, decision), at most `limit`."""
         sql = _DECISION.replace("select ", "select id, ", 1)
         rows = self._pool.rows(f"{sql} where id > ? order by id limit ?", [after, limit])
-        return [(cast(int, row[0]), _decision(row[1:])) for row in rows]
+        return [(row[0], _decision(row[1:])) for row in rows]
 
     def latest(self, skill_id: int, gate: str, base_version: str, version_id: str) -> Decision | None:
         """Return the decision of a gate on a version against a base that counts: the newest, but one that rests on real
@@ -95,7 +95,7 @@ def insert_decision(connection: Connection, decision: Decision) -> None:
 
 
 def _decision(row: Row) -> Decision:
-    return Decision(*row)  # type: ignore[arg-type]
+    return Decision(*row)
 
 
 # What a simulation rejected does not count for a run with a real target.
@@ -135,7 +135,7 @@ class Discarding:
 
     def list_standing(self, run_id: str, gate: str) -> list[EarlierVerdict]:
         """Return the candidates that were there when a run began, the newest first."""
-        return [EarlierVerdict(*row) for row in self._pool.rows(_MADE, [run_id, gate])]  # type: ignore[arg-type]
+        return [EarlierVerdict(*row) for row in self._pool.rows(_MADE, [run_id, gate])]
 
     def list_rejected(self, skill_id: int, gate: str, n: int) -> list[str]:
         """Return the `n` newest candidates of a skill that a gate did not accept with a real model, newest first."""
@@ -182,7 +182,7 @@ class Refusals:
 
     def list_refusals(self, skill_id: int) -> list[Refusal]:
         """Return the refusals of changes of a skill, the newest first."""
-        return [Refusal(*row) for row in self._pool.rows(_OF_SKILL, [skill_id, PERSON])]  # type: ignore[arg-type]
+        return [Refusal(*row) for row in self._pool.rows(_OF_SKILL, [skill_id, PERSON])]
 
     def last_refusal(self, asked: Approval, verdict: PersonVerdict = "declined") -> Refusal | None:
         """Return the newest refusal of a change, whatever evidence it was shown with, or None."""

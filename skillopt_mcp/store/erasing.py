@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
 from skillopt_mcp.store.pool import Pool, Value
 
@@ -93,7 +93,7 @@ class Erasing:
             " join trajectory t on t.id = e.trajectory_id where e.trajectory_id = ?",
             [trajectory_id],
         )
-        return Tombstone(*row) if row else None  # type: ignore[arg-type]
+        return Tombstone(*row) if row else None
 
     def choose(self, skill_id: int, choice: ErasureFilter) -> list[int]:
         """Return the attempts of a skill that are meant, and not erased yet."""
@@ -106,32 +106,32 @@ class Erasing:
             where.append("created_at < ?")
             values.append(choice.before)
         rows = self._pool.rows(f"select id from trajectory where {' and '.join(where)} order by id", values)
-        return [cast(int, row[0]) for row in rows]
+        return [row[0] for row in rows]
 
     def walk_doomed(self, ids: Sequence[int]) -> Iterator[Doomed]:
         """Yield those of the attempts that are there and not erased yet."""
         for start in range(0, len(ids), _PAGE):
             for row in self._pool.rows(_DOOMED, [json.dumps(ids[start : start + _PAGE])]):
-                yield Doomed(*row)  # type: ignore[arg-type]
+                yield Doomed(*row)
 
     def list_erased(self) -> list[int]:
         """Return all attempts that were erased."""
-        return [cast(int, row[0]) for row in self._pool.rows("select trajectory_id from erased")]
+        return [row[0] for row in self._pool.rows("select trajectory_id from erased")]
 
     def erased_of(self, ids: Collection[int]) -> frozenset[int]:
         """Return those of these attempts that were erased."""
         sql = "select trajectory_id from erased where trajectory_id in (select value from json_each(?))"
-        return frozenset(cast(int, row[0]) for row in self._pool.rows(sql, [json.dumps(list(ids))]))
+        return frozenset(row[0] for row in self._pool.rows(sql, [json.dumps(list(ids))]))
 
     def list_shown(self, ids: Collection[int]) -> list[Shown]:
         """Return the calls whose evidence held some of these attempts."""
         names = {f"trajectory:{each}" for each in ids}
         found, after = list[Shown](), 0
         while page := self._pool.rows(_CALLS, [after, _PAGE]):
-            after = cast(int, page[-1][0])
+            after = page[-1][0]
             for call_id, scope, owner, refs, is_answered in page:
                 if not names.isdisjoint(str(refs).split()):
-                    found.append(Shown(cast(int, call_id), str(scope), str(owner), bool(is_answered)))
+                    found.append(Shown(call_id, str(scope), str(owner), bool(is_answered)))
         return found
 
     def list_holding(self, ids: Sequence[int]) -> dict[str, bool]:

@@ -110,14 +110,14 @@ class Events:
         """Yield every event in order."""
         after = 0
         while page := self._pool.rows(f"{_EVENT} where seq > ? order by seq limit ?", [after, _PAGE]):
-            events = [ChainLink(*row) for row in page]  # type: ignore[arg-type]
+            events = [ChainLink(*row) for row in page]
             yield from events
             after = events[-1].seq
 
     def last(self) -> ChainLink | None:
         """Return the newest event, or None."""
         row = self._pool.row(f"{_EVENT} order by seq desc limit 1")
-        return ChainLink(*row) if row else None  # type: ignore[arg-type]
+        return ChainLink(*row) if row else None
 
     def digest(self, table: str, key: str) -> str:
         """Return the digest of a row as it is now."""

@@ -10,7 +10,6 @@ import json
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import cast
 
 from pydantic import BaseModel, ConfigDict
 
@@ -114,7 +113,7 @@ class Integrity:
         for row in self._walk("select sha256, size, encoding, content from blob where sha256 > ? order by sha256", ""):
             sha256, size, encoding, content = row
             try:
-                raw = zlib.decompress(cast(bytes, content)) if encoding == "zlib" else cast(bytes, content)
+                raw = zlib.decompress(content) if encoding == "zlib" else content
             except zlib.error:
                 raw = b""
             if len(raw) != size or hashlib.sha256(raw).hexdigest() != sha256:
@@ -189,7 +188,7 @@ def _expected_schema() -> set[Row]:
 def _is_its_task(row: Row) -> bool:
     _, digest, prompt, judge, files = row
     try:
-        parsed = json.loads(str(files))
+        parsed = json.loads(files)
     except ValueError:
         return False
-    return json.dumps(parsed) == files and task_digest(str(prompt), str(judge), parsed) == digest
+    return bool(json.dumps(parsed) == files and task_digest(prompt, judge, parsed) == digest)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Sequence
-from typing import Literal, NamedTuple, cast
+from typing import Literal, NamedTuple
 
 from skillopt_mcp.core.budgets import Caps, Cost, Spent
 from skillopt_mcp.core.calls import Reply, Role
@@ -98,7 +98,8 @@ class Leases:
                 with self._pool.write() as connection:
                     connection.execute(_BOOTED, [boot, time.time() - _since_boot()])
                     found = connection.execute(_BOOT, [boot]).fetchone()
-            self._booted_at = cast(float, cast(Row, found)[0])
+            assert found
+            self._booted_at = float(found[0])
         return self._booted_at + _since_boot()
 
     def open_ids(self, keys: Sequence[bytes]) -> dict[bytes, int]:
@@ -107,7 +108,7 @@ class Leases:
         for start in range(0, len(keys), CHUNK):
             marks, chunk = listed(keys[start : start + CHUNK])
             rows = self._pool.rows(f"select key, id from call where key in ({marks})", chunk)
-            found |= {cast(bytes, key): cast(int, call_id) for key, call_id in rows}
+            found |= dict(rows)
         return found
 
     def free(self, call_ids: Sequence[int], now: float) -> list[int]:
@@ -177,7 +178,7 @@ class Leases:
         rows = self._pool.rows(
             f"select c.role, count(*) from lease l join call c on c.id = l.call_id {answered}", [scope]
         )
-        return {cast(Role, role): cast(int, n) for role, n in rows}
+        return dict(rows)
 
     def answer(self, lease_id: str, reply: Reply, session: str) -> Answered:
         """Store the reply of a lease (the id of the reply is its call's): the first one of a call stays.
@@ -307,4 +308,4 @@ def _is_charged(connection: Connection, call_id: int, scope: str, caps: Caps) ->
 
 
 def _lease(row: Row) -> Lease:
-    return Lease(*row)  # type: ignore[arg-type]
+    return Lease(*row)

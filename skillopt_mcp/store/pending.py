@@ -6,7 +6,7 @@ import json
 import string
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
 from skillopt_mcp.core.candidates import PERSON, candidate_id
 from skillopt_mcp.core.next_step import Action, CandidateState, SkillState
@@ -135,9 +135,9 @@ class Pending:
         chosen = json.dumps(skill_ids)
         tasks = defaultdict[int, dict[str, int]](dict)
         for skill, split, n, n_waiting in self._pool.rows(_TASKS, [chosen]):
-            tasks[cast(int, skill)] |= {str(split): cast(int, n)}
+            tasks[skill] |= {str(split): n}
             if split == "train":  # only there do tasks wait
-                tasks[cast(int, skill)]["waiting"] = cast(int, n_waiting)
+                tasks[skill]["waiting"] = n_waiting
         candidates = _by_skill(
             (*row[:4], None if row[4] is None else is_accepted(str(row[1]), str(row[4])), *row[5:])
             for row in self._pool.rows(_CANDIDATES, [chosen, gate, PERSON])
@@ -147,17 +147,17 @@ class Pending:
         approved = _by_skill(self._pool.rows(_APPROVED, [chosen]))
         states = dict[int, SkillState]()
         for row in self._pool.rows(_SKILLS, [chosen, string.whitespace]):
-            skill, name, n_trajectories, n_new, n_scored, n_unscored = cast(tuple[int, str, int, int, int, int], row)
+            skill, name, n_trajectories, n_new, n_scored, n_unscored = row
             agreed = tuple(dict.fromkeys(
                 candidate_id(skill, str(before), str(after)) if kind == "promote" else str(after)
                 for _, kind, before, after in approved[skill]
             ))  # fmt: skip
-            under_test = {str(version): (str(test), cast(int, n)) for _, version, test, n in tests[skill]}
+            under_test = {str(version): (str(test), n) for _, version, test, n in tests[skill]}
             current = [each for each in candidates[skill] if not each[3]]
             stale = [each for each in candidates[skill] if each[4] in OPEN]
             first = _chosen(current or stale, agreed, under_test)
             job, n_open = under_test.get(str(first[2]), ("", 0)) if first else ("", 0)
-            proposals = [(str(run), cast(int, n)) for _, run, kind, n in runs[skill] if kind == "proposal"]
+            proposals = [(str(run), n) for _, run, kind, n in runs[skill] if kind == "proposal"]
             if not n_open:  # a test without work out goes on with evaluate_candidate
                 job, n_open = proposals[-1] if proposals else ("", 0)
             states[skill] = SkillState(
@@ -181,18 +181,17 @@ class Pending:
 
     def list_most_urgent(self, gate: str) -> dict[int, Action]:
         """The most urgent action that each skill may need next, without a close look at any."""
-        return {cast(int, skill): cast(Action, action) for skill, action in self._pool.rows(_AT_MOST, [gate])}
+        return dict(self._pool.rows(_AT_MOST, [gate]))
 
     def list_begun(self, skill_id: int, base_version: str, versions: Sequence[str]) -> list[Begun]:
         """Return the promotion tests of versions against a base that have not decided, in their order."""
-        values = [skill_id, base_version, json.dumps(versions)]
-        return [Begun(*row) for row in self._pool.rows(_BEGUN, values)]  # type: ignore[arg-type]
+        return [Begun(*row) for row in self._pool.rows(_BEGUN, [skill_id, base_version, json.dumps(versions)])]
 
 
 def _by_skill(rows: Iterable[Row]) -> defaultdict[int, list[Row]]:
     found = defaultdict[int, list[Row]](list)
     for row in rows:
-        found[cast(int, row[0])].append(row)
+        found[row[0]].append(row)
     return found
 
 
@@ -214,10 +213,4 @@ def _chosen(rows: Sequence[Row], agreed: Sequence[str], under_test: dict[str, tu
 
 def _candidate(row: Row) -> CandidateState:
     _, made, _, is_stale, accepted, n_findings, is_declined = row
-    return CandidateState(
-        id=str(made),
-        accepted=cast(bool | None, accepted),
-        n_findings=cast(int, n_findings),
-        is_stale=bool(is_stale),
-        is_declined=bool(is_declined),
-    )
+    return CandidateState(made, accepted, n_findings, bool(is_stale), bool(is_declined))

@@ -32,7 +32,7 @@ from skillopt_mcp.store.files import (
 )
 
 Value = str | int | float | bytes | None
-Row = tuple[Value, ...]
+Row = tuple[Any, ...]
 _COUNT_EVERY_S = 0.1
 _COUNT = "insert into mark(id, n) values (1, 1) on conflict(id) do update set n = n + 1"
 BUSY_TIMEOUT_S = 30

@@ -6,7 +6,7 @@ import hashlib
 import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, NamedTuple, cast
+from typing import NamedTuple
 
 from skillopt_mcp.core.calls import models_in
 from skillopt_mcp.core.errors import Busy
@@ -140,7 +140,7 @@ class PromotionTests:
 
     def _drafted(self, rows: Rows, new: NewTest, draft: Draft) -> TestRow:
         release, number = _place(rows, new.skill_id, new.backend)
-        ordinal = cast(int, rows("select count(*) from promotion_test", [])[0][0])
+        ordinal = rows("select count(*) from promotion_test", [])[0][0]
         name = f"{new.skill_id}:{new.base_version}:{new.version_id}:{ordinal}"
         test_id = f"t-{hashlib.sha256(name.encode()).hexdigest()[:12]}"
         salt, tasks, plan = draft(test_id, number)
@@ -196,7 +196,7 @@ class PromotionTests:
         )
         found: dict[int, list[float]] = {}
         for task_id, score in rows:
-            found.setdefault(cast(int, task_id), []).append(cast(float, score))
+            found.setdefault(task_id, []).append(score)
         return found
 
     def is_ever_opened(self, skill_id: int, version: str, backend: str) -> bool:
@@ -251,7 +251,7 @@ class PromotionTests:
             " where a.test_id = ?1 and a.unit in (select value from json_each(?2)) order by a.unit, a.arm, a.number",
             [test_id, json.dumps(list(units)), n_characters],
         )
-        return [TestAnswer(*row) for row in rows]  # type: ignore[arg-type]
+        return [TestAnswer(*row) for row in rows]
 
     def list_unanswered(self, test_id: str) -> list[Unanswered]:
         """The attempts of a test that failed without an answer, by fault, the most frequent first."""
@@ -262,7 +262,7 @@ class PromotionTests:
             [test_id],
         )
         return [
-            Unanswered(fault=str(fault), base=cast(int, base), candidate=cast(int, candidate), reason=str(text)[:300])
+            Unanswered(fault=str(fault), base=base, candidate=candidate, reason=str(text)[:300])
             for fault, base, candidate, text in rows
         ]
 
@@ -286,7 +286,7 @@ def note_answer(connection: Connection, test_id: str) -> None:
 def _place(rows: Rows, skill_id: int, backend: str) -> tuple[int, int]:
     """The present release of a skill, and the number of the next test that opens in it."""
     release = _release_after(rows(_CHANGES, [skill_id, backend]))
-    return release, cast(int, rows(_LAST_NUMBER, [skill_id, release, backend])[0][0]) + 1
+    return release, rows(_LAST_NUMBER, [skill_id, release, backend])[0][0] + 1
 
 
 def _placed(rows: Rows, test: TestRow) -> TestRow:
@@ -315,17 +315,14 @@ def _release_after(changes: Iterable[Row]) -> int:
 def _test(row: Row) -> TestRow:
     test_id, skill_id, base, version, release, number, backend, salt, tasks, plan, created_at, *other = row
     return TestRow(
-        str(test_id), cast(int, skill_id), str(base), str(version), cast(int, release), cast(int, number or 0),
-        str(backend), str(salt), tuple(json.loads(str(tasks))), Plan.model_validate_json(str(plan)), str(created_at),
-        number is not None, None if other[0] is None else DocumentVersion(cast(int, other[0]), str(other[1])),
+        test_id, skill_id, base, version, release, number or 0, backend, salt, tuple(json.loads(tasks)),
+        Plan.model_validate_json(plan), created_at, number is not None,
+        None if other[0] is None else DocumentVersion(*other),
     )  # fmt: skip
 
 
 def _attempt(row: Row) -> TestAttempt:
     arm, unit, number, score, cause, n_again, call_id, served, at, opened = row
-    return TestAttempt(
-        cast(Arm, arm), cast(int, unit), cast(int, number), cast(float, score),
-        cast(Literal["", "target", "bounded"], cause), cast(int, n_again), cast(int, call_id),
-        tuple(models_in(str(served))) if served else (), cast(float, at),
-        None if opened is None else bool(opened),
-    )  # fmt: skip
+    models = tuple(models_in(served)) if served else ()
+    is_opened = None if opened is None else bool(opened)
+    return TestAttempt(arm, unit, number, score, cause, n_again, call_id, models, at, is_opened)

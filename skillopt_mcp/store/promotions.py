@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import cast
 
 from skillopt_mcp.core.candidates import (
     Approval,
@@ -60,7 +59,7 @@ class Approvals:
             [*_change(wanted), wanted.evidence],
         )
         return next(
-            ((cast(int, id), str(by)) for id, by, shown in rows if wanted.finding_digests <= set(str(shown).split())),
+            ((id, str(by)) for id, by, shown in rows if wanted.finding_digests <= set(str(shown).split())),
             None,
         )
 
@@ -72,7 +71,7 @@ class Approvals:
             [skill_id],
         )
         found: dict[str, list[UnusedApproval]] = {}
-        for each in (UnusedApproval(*row) for row in rows):  # type: ignore[arg-type]
+        for each in (UnusedApproval(*row) for row in rows):
             made = candidate_id(skill_id, each.from_version, each.to_version)
             found.setdefault(made if each.kind == "promote" else each.to_version, []).append(each)
         return found
@@ -164,13 +163,13 @@ class Promotions:
     def list_pending(self) -> list[Promotion]:
         """Return the changes that were begun and neither finished nor undone."""
         rows = self._pool.rows(f"{_PROMOTION} where state in ('pending', 'undoing') order by id")
-        return [Promotion(*row) for row in rows]  # type: ignore[arg-type]
+        return [Promotion(*row) for row in rows]
 
     def last_begun(self, path: str) -> Promotion | None:
         """Return the newest change of the skill at a path, whatever came of it, or None."""
         at = "skill_id = (select id from skill where path = ?)"
         row = self._pool.row(f"{_PROMOTION} where {at} order by id desc limit 1", [path])
-        return Promotion(*row) if row else None  # type: ignore[arg-type]
+        return Promotion(*row) if row else None
 
     def list_unseen(self) -> dict[int, list[Promotion]]:
         """Return by skill what a permission alone changed since a person last looked or agreed, newest first."""
@@ -181,7 +180,7 @@ class Promotions:
         found = dict[int, list[Promotion]]()
         unseen = f"state = 'done' and agreed_by = 'permission' and id > ({since})"
         for row in self._pool.rows(f"{_PROMOTION} where {unseen} order by id desc"):
-            found.setdefault(cast(int, row[1]), []).append(Promotion(*row))  # type: ignore[arg-type]
+            found.setdefault(row[1], []).append(Promotion(*row))
         return found
 
     def note_seen(self, skill_id: int) -> None:
@@ -193,4 +192,4 @@ class Promotions:
 
     def list_promotions(self, skill_id: int) -> list[Promotion]:
         """Return the changes of a skill that happened, newest first."""
-        return [Promotion(*row) for row in self._pool.rows(_DONE, [skill_id])]  # type: ignore[arg-type]
+        return [Promotion(*row) for row in self._pool.rows(_DONE, [skill_id])]

@@ -7,12 +7,11 @@ import json
 import zlib
 from collections.abc import Sequence
 from dataclasses import asdict
-from typing import cast
 
 from skillopt_mcp.core.budgets import Caps
-from skillopt_mcp.core.edits import Edit, Op
+from skillopt_mcp.core.edits import Edit
 from skillopt_mcp.core.errors import NotFound
-from skillopt_mcp.core.runs import Answering, Run, RunKind, RunStatus, StepOutcome, StepRecord, StepVerdict, TriedEdit
+from skillopt_mcp.core.runs import Answering, Run, RunStatus, StepOutcome, StepRecord, TriedEdit
 from skillopt_mcp.core.skills import DocumentVersion
 from skillopt_mcp.store.candidates import insert_candidate, insert_trials
 from skillopt_mcp.store.decisions import insert_decision
@@ -102,7 +101,7 @@ class Runs:
             f"{_RUN.replace('select ', 'select rowid, ', 1)} where {under_way} order by rowid",
             [skill_id, self._over.get(skill_id, 0)],
         )
-        first = cast(int, found[0][0]) - 1 if found else cast(int | None, newest[0] if newest else None)
+        first = found[0][0] - 1 if found else newest[0] if newest else None
         self._over[skill_id] = first or 0
         return [_run(row[1:]) for row in found]
 
@@ -214,27 +213,14 @@ class Runs:
 
 
 def _run(row: Row) -> Run:
-    run_id, skill_id, base, config, prompts, tasks, sessions, target, optimizer, status, result, note = row[:12]
+    run, skill_id, base, config, prompts, tasks, sessions, target, optimizer, status, result, note = row[:12]
     judge, kind, answering, memory_id, memory_version, *caps = row[12:]
     return Run(
-        id=str(run_id),
-        skill_id=cast(int, skill_id),
-        base_version=str(base),
-        config=str(config),
-        prompts=zlib.decompress(cast(bytes, prompts)).decode(),
-        tasks=tuple(json.loads(str(tasks))),
-        sessions=tuple(json.loads(str(sessions))),
-        target=str(target),
-        optimizer=str(optimizer),
-        status=cast(RunStatus, status),
-        result=cast(str | None, result),
-        note=str(note),
-        judge=str(judge),
-        kind=cast(RunKind, kind),
-        caps=Caps(*cast(_CapValues, tuple(caps))),
-        answering=tuple(Answering(**each) for each in json.loads(str(answering))) if answering else (),
-        memory=None if memory_id is None else DocumentVersion(cast(int, memory_id), str(memory_version)),
-    )
+        run, skill_id, base, config, zlib.decompress(prompts).decode(), tuple(json.loads(tasks)),
+        tuple(json.loads(sessions)), target, optimizer, status, result, note, judge, kind, Caps(*caps),
+        tuple(Answering(**each) for each in json.loads(answering or "[]")),
+        None if memory_id is None else DocumentVersion(memory_id, memory_version),
+    )  # fmt: skip
 
 
 def _answering_json(answering: Sequence[Answering]) -> str | None:
@@ -247,10 +233,5 @@ def _cap_values(caps: Caps) -> _CapValues:
 
 def _tried(row: Row) -> TriedEdit:
     n, epoch, verdict, op, path, target, content, sources, current, candidate = row
-    edit = Edit(
-        cast(Op, op), cast(str | None, target), cast(str | None, content), str(path), tuple(json.loads(str(sources)))
-    )
-    return TriedEdit(
-        cast(int, n), cast(int, epoch), cast(StepVerdict, verdict), edit, cast(float, current),
-        cast(float | None, candidate),
-    )  # fmt: skip
+    edit = Edit(op, target, content, path, tuple(json.loads(sources)))
+    return TriedEdit(n, epoch, verdict, edit, current, candidate)

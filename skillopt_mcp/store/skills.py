@@ -6,7 +6,7 @@ import hashlib
 import shlex
 import zlib
 from collections.abc import Mapping, Sequence
-from typing import Literal, cast
+from typing import Literal
 
 from skillopt_mcp.core.errors import NotFound, UnsafeStore
 from skillopt_mcp.core.skills import Skill, SkillFile, SkillFiles, Version
@@ -145,7 +145,7 @@ class Skills:
 
     def list_forgotten(self) -> set[int]:
         """Return the ids of the skills that are not listed."""
-        return {cast(int, row[0]) for row in self._pool.rows("select id from skill where is_hidden")}
+        return {row[0] for row in self._pool.rows("select id from skill where is_hidden")}
 
     def get_version(self, skill_id: int, version_id: str) -> Version:
         """Return a version by its id or by an unambiguous beginning of it (8 characters or more)."""
@@ -254,7 +254,7 @@ def describe_recorded(recorded: Mapping[str, int]) -> str:
 
 
 def _counted(rows: Sequence[Row]) -> dict[str, int]:
-    return {str(kind): cast(int, n) for kind, n in rows if n}
+    return {str(kind): n for kind, n in rows if n}
 
 
 def _hide(connection: Connection, skill_id: int) -> None:
@@ -264,14 +264,14 @@ def _hide(connection: Connection, skill_id: int) -> None:
 
 
 def _skill(row: Row) -> Skill:
-    return Skill(*row)  # type: ignore[arg-type]
+    return Skill(*row)
 
 
 def _version(row: Row) -> Version:
-    return Version(*row)  # type: ignore[arg-type]
+    return Version(*row)
 
 
 def _file(row: Row) -> SkillFile:
     path, content, encoding, executable = row
-    raw = cast(bytes, content)
+    raw = content
     return SkillFile(str(path), zlib.decompress(raw) if encoding == "zlib" else raw, bool(executable))

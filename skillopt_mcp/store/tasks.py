@@ -7,9 +7,8 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from functools import lru_cache
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
-from pydantic import TypeAdapter
 from pydantic_core import to_json
 
 from skillopt_mcp.core.commands import Limits, RegisteredCommand
@@ -75,7 +74,7 @@ class Tasks:
         """Return the number of tasks in use per split, zeros included."""
         counts = dict.fromkeys(SPLITS, 0)
         for split, n in self._pool.rows(_N_IN_SPLITS, [skill_id]):
-            counts[cast(Split, split)] = cast(int, n)
+            counts[split] = n
         return counts
 
     def list_tasks(self, skill_id: int) -> list[Task]:
@@ -149,12 +148,12 @@ def _task(row: Row, programs: Mapping[str, str]) -> Task:
     task_id, skill_id, name, prompt, judge, split, digest, tags, files, group, folder, waits, at, seen = row
     parsed, names = _parse(str(judge))
     return Task(
-        id=cast(int, task_id),
-        skill_id=cast(int, skill_id),
+        id=task_id,
+        skill_id=skill_id,
         name=str(name),
         prompt=str(prompt),
         judge=parsed,
-        split=cast(Split, split),
+        split=split,
         digest=str(digest),
         tags=tuple(json.loads(str(tags))),
         files=tuple(TaskFile(*file) for file in json.loads(str(files))),
@@ -193,7 +192,7 @@ class Retirements:
             " join task on id = task_id where skill_id = ? order by retirement.created_at, task_id",
             [skill_id],
         )
-        return {cast(int, row[0]): Retirement(*row[1:]) for row in rows}  # type: ignore[arg-type]
+        return {row[0]: Retirement(*row[1:]) for row in rows}
 
 
 def retire_task(connection: Connection, skill_id: int, task_id: int, reason: str) -> bool:
@@ -213,8 +212,6 @@ _RETIRE = (
 
 
 _COMMAND = "select name, argv, sha256, limits, reads, unconfined, created_at, unattended from command"
-_TEXTS = TypeAdapter(tuple[str, ...])
-_LIMITS = TypeAdapter(Limits)
 
 
 class Commands:
@@ -258,12 +255,12 @@ class Commands:
 def _command(row: Row) -> RegisteredCommand:
     name, argv, sha256, limits, reads, unconfined, created_at, unattended = row
     return RegisteredCommand(
-        name=str(name),
-        argv=_TEXTS.validate_json(str(argv)),
-        sha256=str(sha256),
-        limits=_LIMITS.validate_json(str(limits)),
-        reads=_TEXTS.validate_json(str(reads)),
+        name=name,
+        argv=tuple(json.loads(argv)),
+        sha256=sha256,
+        limits=Limits(**json.loads(limits)),
+        reads=tuple(json.loads(reads)),
         unconfined=bool(unconfined),
-        created_at=str(created_at),
+        created_at=created_at,
         unattended=bool(unattended),
     )

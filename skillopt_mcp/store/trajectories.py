@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import string
 from dataclasses import dataclass
-from typing import Literal, NamedTuple, cast
+from typing import Literal, NamedTuple
 
 from skillopt_mcp.core.calls import Message, messages_json, parse_messages
 from skillopt_mcp.core.evidence import Trajectory
@@ -27,7 +27,7 @@ def trajectory_of(trajectory_id: int, row: Row) -> Trajectory:
         answer=str(answer),
         messages=parse_messages(str(messages)),
         hard=None if hard is None else bool(hard),
-        soft=cast(float | None, soft),
+        soft=soft,
         reason=str(reason),
         source="session",
         session=str(session or ""),
@@ -150,7 +150,7 @@ class Trajectories:
     def find_unanswered(self, skill_id: int, session_id: str, position: int) -> int | None:
         """Return the attempt at a place in a session, if the person has not replied to it; else None."""
         row = self._pool.row(_UNANSWERED, [skill_id, session_id, position])
-        return cast(int, row[0]) if row else None
+        return row[0] if row else None
 
     def add_reaction(self, skill_id: int, trajectory_id: int, reaction: Message) -> None:
         """Append the person's next message to an attempt, unless a run holds it, or there is one."""
@@ -169,7 +169,7 @@ class Trajectories:
     def get_trajectory(self, trajectory_id: int) -> tuple[int, Trajectory] | None:
         """Return the skill's id and the trajectory, or None: also of one that was erased."""
         row = self._pool.row(WHOLE, [trajectory_id])
-        return (cast(int, row[0]), trajectory_of(trajectory_id, row)) if row else None
+        return (row[0], trajectory_of(trajectory_id, row)) if row else None
 
     def is_erased(self, skill_id: int, trajectory_id: int) -> bool:
         """Return whether an attempt of a skill was erased."""
@@ -217,7 +217,7 @@ class Trajectories:
             f" where hard is null and {IS_THERE} and {_NOT_HELD_OUT} order by id desc limit ?2",
             [skill_id, n, string.whitespace],
         )
-        return [cast(int, row[0]) for row in rows]
+        return [row[0] for row in rows]
 
     def recent_trajectories(self, skill_id: int, n: int) -> list[int]:
         """Return the ids of the `n` newest scored trajectories, oldest first, none with a held-out task's prompt."""
@@ -226,7 +226,7 @@ class Trajectories:
             " order by id desc limit ?2",
             [skill_id, n, string.whitespace],
         )
-        return [cast(int, row[0]) for row in reversed(rows)]
+        return [row[0] for row in reversed(rows)]
 
     def _look_up(self, connection: Connection, skill_id: int, task_name: str | None) -> tuple[_Counted, str | None]:
         """Return how many came since the last proposal of a skill, and the prompt of its task so named.
