@@ -22,16 +22,15 @@ from skillopt_mcp.backends.world import (
     TOPICS,
     Kind,
     World,
+    has_made,
     make_skill,
     make_tasks,
-    right_answer,
     taught_by,
     topics_of,
 )
 from skillopt_mcp.core.candidates import Consent
 from skillopt_mcp.core.errors import BadInput
 from skillopt_mcp.core.evidence import TestReport, Verdict
-from skillopt_mcp.core.judging import Score
 from skillopt_mcp.core.next_step import NextStep
 from skillopt_mcp.core.results import Result, StepRow
 from skillopt_mcp.core.skills import MAIN_FILE, SplitCounts
@@ -39,9 +38,6 @@ from skillopt_mcp.core.tasks import Split, Task
 from skillopt_mcp.gates.promotion import Walk, alpha_of
 from skillopt_mcp.gates.rounds import DEFAULT_MARGIN
 from skillopt_mcp.store.opening import Store
-from skillopt_mcp.tasks.judges.judging import score
-from skillopt_mcp.tasks.judges.kinds.numeric import Numeric
-from skillopt_mcp.tasks.judges.kinds.text import Exact
 from skillopt_mcp.training.config import Config
 from skillopt_mcp.training.progress import Notify, silent
 from skillopt_mcp.training.promotion_test import Asked, held_out, standing_of
@@ -235,7 +231,7 @@ def advised(store: Store, models: Models, skill_id: int, found: Found) -> Found:
     """Return a result of the target's; a simulation of other tasks has the next step to name a real one."""
     world = _WORLD.match(models.backend("target").fingerprint)
     # It has no right answer to the tasks of another one.
-    if world is None or any(_is_own(task, int(world[1])) for task in store.tasks.list_tasks(skill_id)):
+    if world is None or any(has_made(int(world[1]), task) for task in store.tasks.list_tasks(skill_id)):
         return found
     arguments: dict[str, JsonValue] = {
         "skill": handle(store, store.skills.get_skill(skill_id)),
@@ -243,11 +239,3 @@ def advised(store: Store, models: Models, skill_id: int, found: Found) -> Found:
     }
     step = NextStep(action="replay", arguments=arguments, why=f"'{world[0]}' can solve only the tasks of its own world")
     return found.model_copy(update={"next_step": step})
-
-
-def _is_own(task: Task, seed: int) -> bool:
-    """Whether the simulation of this seed made a task: it alone has the right answer to it."""
-    if not isinstance(task.judge, Exact | Numeric):
-        return False
-    outcome = score(task.judge, right_answer(seed, task.prompt))
-    return isinstance(outcome, Score) and outcome.hard

@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from random import Random
 from typing import Literal, get_args
 
-from skillopt_mcp.core.judging import Judge
+from skillopt_mcp.core.judging import Judge, Score
 from skillopt_mcp.core.skills import MAIN_FILE, SkillFile, SkillFiles
 from skillopt_mcp.core.tasks import NewTask, Task
+from skillopt_mcp.tasks.judges.judging import score
 from skillopt_mcp.tasks.judges.kinds.numeric import Numeric
 from skillopt_mcp.tasks.judges.kinds.text import Exact
 
@@ -238,3 +239,11 @@ due = sum(quantity * price for quantity, price in lines)
 
 - Give the amount with two decimals and no currency sign.
 """
+
+
+def has_made(seed: int, task: Task) -> bool:
+    """Whether the simulation of this seed made a task: it alone has the right answer to it."""
+    if not isinstance(task.judge, Exact | Numeric):
+        return False
+    outcome = score(task.judge, right_answer(seed, task.prompt))
+    return isinstance(outcome, Score) and outcome.hard
