@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from skillopt_mcp.core.advice import advise
+from skillopt_mcp.core.advice import advise, advise_promotion
 from skillopt_mcp.core.candidates import GATE, Candidate, rolled_back
-from skillopt_mcp.core.next_step import NextStep, SkillState
+from skillopt_mcp.core.next_step import CandidateState, NextStep, SkillState
 from skillopt_mcp.core.skills import Skill, short
 from skillopt_mcp.store.files import is_locked
 from skillopt_mcp.store.pending import Pending
@@ -16,6 +16,7 @@ from skillopt_mcp.workspace.skill_folders import handle
 
 if TYPE_CHECKING:
     from skillopt_mcp.store.opening import Store
+    from skillopt_mcp.workspace.place import Place
 
 LEAST_SHORTENING = 0.05
 
@@ -45,7 +46,36 @@ def skill_states(store: Store, skill_ids: Sequence[int]) -> dict[int, SkillState
     def is_accepted(id: str, verdict: str) -> bool:
         return is_reason_to_promote(store, store.candidates.get_candidate(id), verdict)
 
-    return store.table(Pending).skill_states(skill_ids, GATE, is_accepted)
+    states = store.table(Pending).skill_states(skill_ids, GATE, is_accepted)
+    for id, state in states.items():
+        if state.candidate and state.candidate.accepted:
+            apart = find_apart(store, store.candidates.get_candidate(state.candidate.id))
+            if apart:
+                first = CandidateState(
+                    str(apart[1].arguments["candidate_id"]), apart[1].action == "promote_skill" or None
+                )
+                states[id] = replace(state, candidate=first)
+    return states
+
+
+def find_apart(store: Store, candidate: Candidate, place: Place | None = None) -> tuple[str, NextStep] | None:
+    """Why an accepted candidate cannot go live yet: of its run's other document not the version is live that its test
+    was with. And what to do: promote that, or test again. With a place the other file is looked at.
+    """
+    decision = store.decisions.latest(candidate.skill_id, GATE, candidate.base_version, candidate.version_id)
+    test = store.tests.find(decision.scope) if decision else None
+    if test is None or test.other is None:
+        return None
+    trouble = place.trouble(store.skills.get_skill(test.other.skill_id)) if place else ""
+    other = store.skills.get_skill(test.other.skill_id)
+    if not trouble and other.live_version == test.other.version:
+        return None
+    versions = (other.live_version, test.other.version)
+    made = [each.id for each in store.candidates.list_candidates(other.id, steps=True)
+            if (each.base_version, each.version_id) == versions]  # fmt: skip
+    again = NextStep("evaluate_candidate", {"candidate_id": candidate.id}, "tests it with what is live")
+    why = f"its test was with version {short(test.other.version)} of '{other.name}', which is not live"
+    return why, advise_promotion(made[-1]) if made else again
 
 
 def advise_skill(store: Store, skill: Skill) -> NextStep:

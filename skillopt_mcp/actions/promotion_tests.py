@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from pydantic import JsonValue
 
-from skillopt_mcp.actions.next_steps import advise_skill, bring_back, is_reason_to_promote
+from skillopt_mcp.actions.next_steps import advise_skill, bring_back, find_apart, is_reason_to_promote
 from skillopt_mcp.actions.promotions.consent import permission_gaps
 from skillopt_mcp.actions.tasks import near_train_tasks
 from skillopt_mcp.backends.arrivals import check_arrivals
@@ -638,7 +638,8 @@ def _after(store: Store, place: Place, candidate: Candidate, standing: Standing)
     if candidate.version_id == skill.live_version:
         return None
     if standing.verdict and is_reason_to_promote(store, candidate, standing.verdict) and not is_rolled_back:
-        return advise_promotion(candidate.id, len(candidate.findings))
+        apart = find_apart(store, candidate, place)
+        return apart[1] if apart else advise_promotion(candidate.id, len(candidate.findings))
     if standing.verdict == "better_here" and not place.is_agents:
         why = "better on these cases; of others nothing is proven"
         return NextStep.at_terminal("promote_skill", {"candidate_id": candidate.id, "unproven": True}, why)

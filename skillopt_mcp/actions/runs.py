@@ -12,6 +12,7 @@ from typing import NamedTuple, TypeVar
 
 from pydantic import JsonValue
 
+from skillopt_mcp.actions.next_steps import find_apart
 from skillopt_mcp.actions.promotion_tests import (
     caps_of_search,
     chosen_tasks,
@@ -528,7 +529,8 @@ def _next_step(
     if (is_accepted or verdict is None) and (moved := _describe_moved(place, skill, made)):
         return NextStep(action="evaluate_candidate", arguments={**arguments, "rebase": True}, why=moved)
     if is_accepted:
-        return NextStep(action="promote_skill", arguments=arguments, why="accepted")
+        apart = find_apart(store, made)
+        return apart[1] if apart else NextStep(action="promote_skill", arguments=arguments, why="accepted")
     why = "its best version was not accepted" if verdict else "nothing to promote"
     return NextStep(action="inspect", arguments={"id": run.id}, why=why)
 

@@ -101,6 +101,10 @@ def test_each_document_is_gated_promoted_and_rolled_back_by_itself(
     early = bench.facts("promote", other, yes=True, exit_code=1)
     assert (early["status"], early["next_step.arguments.candidate_id"]) == ("refused", skill)
     assert memory.read_text() == MEMORY
+    # No list advises what would be refused.
+    steps = [row["next_step"]["arguments"] for row in bench.facts("skills")["skills"]]
+    assert [step.get("candidate_id") for step in steps] == [skill, skill]
+    assert bench.facts("show", other)["next_step.arguments.candidate_id"] == skill
     # A person may, and the record says that nothing is proven of it.
     assert bench.at_terminal("promote", other, unproven=True).exit_code == 0
     assert bench.facts("show", "project:CLAUDE.md")["history.rows"][0]["verdict"] == "unproven"

@@ -13,7 +13,14 @@ from typing import cast
 
 from pydantic import JsonValue
 
-from skillopt_mcp.actions.next_steps import advise_skill, advise_test, bring_back, is_reason_to_promote, was_live
+from skillopt_mcp.actions.next_steps import (
+    advise_skill,
+    advise_test,
+    bring_back,
+    find_apart,
+    is_reason_to_promote,
+    was_live,
+)
 from skillopt_mcp.actions.promotions.consent import (
     UNPROVEN,
     Check,
@@ -38,7 +45,6 @@ from skillopt_mcp.gates.guard.capabilities import secrets_added
 from skillopt_mcp.gates.verdicts import LABELS
 from skillopt_mcp.store.files import lock_run
 from skillopt_mcp.store.opening import Store
-from skillopt_mcp.store.promotion_tests import TestRow
 from skillopt_mcp.workspace.answers import shortened
 from skillopt_mcp.workspace.place import Place
 from skillopt_mcp.workspace.skill_folders import (
@@ -85,9 +91,8 @@ def check_promotion(store: Store, place: Place, candidate_id: str, consent: Cons
     skill = place.again(store.skills.get_skill(candidate.skill_id))
     decision = store.decisions.latest(skill.id, GATE, candidate.base_version, candidate.version_id)
     verdict = decision.verdict if decision else ""
-    test = store.tests.find(decision.scope) if decision else None
     is_proven = is_reason_to_promote(store, candidate, verdict)
-    apart = find_apart(store, place, candidate, test) if is_proven else None
+    apart = find_apart(store, candidate, place) if is_proven else None
     change = LiveChange(
         skill=skill,
         handle=handle(store, skill),
@@ -96,7 +101,7 @@ def check_promotion(store: Store, place: Place, candidate_id: str, consent: Cons
         to_version=candidate.version_id,
         candidate=candidate,
         verdict=UNPROVEN if consent.unproven and (apart or not is_proven) else verdict,
-        test=test,
+        test=store.tests.find(decision.scope) if decision else None,
     )
     if skill.live_version == candidate.version_id:
         return answer(store, change, "refused", "the candidate is what is live already")
@@ -107,24 +112,6 @@ def check_promotion(store: Store, place: Place, candidate_id: str, consent: Cons
     if not (is_proven or consent.unproven):
         return _unproven(store, change, candidate, verdict, consent)
     return check_consent(store, place, change, consent)
-
-
-def find_apart(store: Store, place: Place, candidate: Candidate, test: TestRow | None) -> tuple[str, NextStep] | None:
-    """Why a test of one document of a run no longer holds, as the other is not live as it was then; and what to do."""
-    if test is None or test.other is None:
-        return None
-    other = store.skills.get_skill(test.other.skill_id)
-    trouble = place.trouble(other)
-    other = store.skills.get_skill(other.id)
-    if not trouble and other.live_version == test.other.version:
-        return None
-    versions = (other.live_version, test.other.version)
-    made = [each.id for each in store.candidates.list_candidates(other.id, steps=True)
-            if (each.base_version, each.version_id) == versions]  # fmt: skip
-    arguments: dict[str, JsonValue] = {"candidate_id": candidate.id}
-    again = NextStep(action="evaluate_candidate", arguments=arguments, why="tests it with what is live")
-    why = f"its test was with version {short(test.other.version)} of '{other.name}', which is not live"
-    return why, advise_promotion(made[-1]) if made else again
 
 
 def _unproven(store: Store, change: LiveChange, candidate: Candidate, verdict: str, consent: Consent) -> Promoted:

@@ -11,12 +11,11 @@ from unicodedata import east_asian_width
 from pydantic import BaseModel, ConfigDict
 
 from skillopt_mcp.actions.candidates import describe_rolled_back_repeat, repeated
-from skillopt_mcp.actions.next_steps import is_reason_to_promote
+from skillopt_mcp.actions.next_steps import find_apart, is_reason_to_promote
 from skillopt_mcp.actions.promotions.consent import Check, NeedsPerson, describe_earlier_answer
 from skillopt_mcp.actions.promotions.promoting import (
     check_promotion,
     check_rollback,
-    find_apart,
     get_guarded,
     is_edited,
     rollback_target,
@@ -94,7 +93,7 @@ def review_candidate(store: Store, place: Place, candidate_id: str) -> Review:
         test=report_of(store, test) if test else None,
         proven=decision is not None
         and is_reason_to_promote(store, candidate, decision.verdict)
-        and not find_apart(store, place, candidate, row),
+        and not find_apart(store, candidate, place),
         better=changed_tasks(units, "better"),
         worse=changed_tasks(units, "worse"),
         evidence=kind,
