@@ -20,11 +20,13 @@ HOST = """#!{python}
 import json, os, sys, tomllib, urllib.request
 if "--version" in sys.argv:
     sys.exit(print("9.9.9"))
-json.dump(dict(os.environ), open({folder!r} + "/environ.json", "w"))
+seen = dict(environ=dict(os.environ), model=sys.argv[sys.argv.index("--model") + 1] if "--model" in sys.argv else "")
 url = os.environ.get("ANTHROPIC_BASE_URL", "") + "/v1/messages"
 if "CODEX_HOME" in os.environ:
     config = tomllib.load(open(os.environ["CODEX_HOME"] + "/config.toml", "rb"))
     url = config["model_providers"]["own"]["base_url"] + "/responses"
+    seen["model"] = config["model"]
+json.dump(seen, open({folder!r} + "/seen.json", "w"))
 for body in json.loads({bodies!r}):
     urllib.request.urlopen(urllib.request.Request(url, json.dumps(body).encode())).read()
 sys.stderr.write({errors!r})
@@ -110,7 +112,9 @@ def test_the_program_has_nothing_of_a_person(
     for name in (key, "ANTHROPIC_BASE_URL", "OPENAI_API_KEY", "HTTPS_PROXY", "AWS_SECRET_ACCESS_KEY", "MY_OWN", "USER"):
         monkeypatch.setenv(name, "https://canary.example")
     assert load(tmp_path, host, shown_to(host, LINES), "\n".join(LINES)).state == "arrived"
-    environ = json.loads((tmp_path / "environ.json").read_text())
+    seen = json.loads((tmp_path / "seen.json").read_text())
+    environ = seen["environ"]
+    assert seen["model"] == "m", "that of the test"
     assert [name for name, value in environ.items() if "canary" in value or str(home) in value] == []
     assert "made-up" in environ[key]
     assert environ["NO_PROXY"] == "127.0.0.1"

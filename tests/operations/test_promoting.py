@@ -61,11 +61,12 @@ def test_rollback_goes_back_a_promotion_at_a_time_and_then_says_so(place: Place,
         )
         versions.append(place.main.read_bytes())
     for expected in (versions[1], versions[0]):
-        assert (
-            rollback_skill(workspace.store, workspace.place, "ledger-clerk", None, Consent.PERSON).status
-            == "rolled_back"
-        )
+        done = rollback_skill(workspace.store, workspace.place, "ledger-clerk", None, Consent.PERSON)
+        assert done.status == "rolled_back"
         assert place.main.read_bytes() == expected
+        # Whoever takes it back names the version, as without one it would go further back.
+        assert done.undo
+        assert done.undo.arguments == {"skill": "ledger-clerk", "version": done.previous_version}
     with pytest.raises(BadInput, match="no text of 'ledger-clerk' before the live one is known"):
         rollback_skill(workspace.store, workspace.place, "ledger-clerk", None, Consent.PERSON)
     newest = history(workspace.store, workspace.place, "ledger-clerk").rows[-1].version
