@@ -21,9 +21,9 @@ from skillopt_mcp.core.skills import MAIN_FILE, SkillFiles, short
 from skillopt_mcp.core.text import quoted, storable
 from skillopt_mcp.documents.diffs import edits_between, first_and_last, unified_diff
 from skillopt_mcp.documents.edits import apply_patch
-from skillopt_mcp.documents.lint import introduced
+from skillopt_mcp.documents.lint import list_introduced
 from skillopt_mcp.gates.guard.capabilities import findings
-from skillopt_mcp.gates.guard.evidence import carried, copied
+from skillopt_mcp.gates.guard.evidence import find_copied, keep_findings
 from skillopt_mcp.store.decisions import Discarding, Refusals
 from skillopt_mcp.store.opening import Store
 from skillopt_mcp.workspace.answers import fitted, shortened
@@ -67,7 +67,7 @@ def propose_edits(store: Store, place: Place, skill: str, edits: Sequence[object
         version, stored = applied.files.digest, store.trajectories
         # The host that wrote the edits has read the newest sessions, and what tools returned in them.
         newest = (stored.get_trajectory(id) for id in stored.recent_trajectories(tracked.id, NEWEST_SESSIONS))
-        repeats = copied(list(enumerate(patch.edits)), [found[1] for found in newest if found], base, alone=False)
+        repeats = find_copied(list(enumerate(patch.edits)), [found[1] for found in newest if found], base, alone=False)
         new = Candidate(
             id=candidate_id(tracked.id, base.digest, version),
             skill_id=tracked.id,
@@ -126,7 +126,7 @@ def kept(store: Store, place: Place, made: Candidate, patch: Patch, applied: App
 def proposed(skill_name: str, base: SkillFiles, applied: Applied, made: Candidate | None) -> Proposed:
     """What became of edits; without a candidate nothing would change."""
     found = made.findings if made else ()
-    broken = introduced(base, applied.files, skill_name)
+    broken = list_introduced(base, applied.files, skill_name)
     n_bytes = max(EDITS_BYTES // max(1, len(applied.reports)) - ROW_BYTES, 0)  # all fit into one answer
     edits = [
         EditOutcome(
@@ -236,7 +236,7 @@ def rebase_candidate(store: Store, place: Place, id: str) -> Proposed:
             version_id=applied.files.digest,
             origin="run" if old.origin == "step" else old.origin,
             reasoning=patch.reasoning,
-            findings=(*findings(live, applied.files, place.secrets), *carried(old.findings)),
+            findings=(*findings(live, applied.files, place.secrets), *keep_findings(old.findings)),
             run_id=old.run_id,
         )
         made = kept(store, place, new, patch, applied)

@@ -41,7 +41,7 @@ from skillopt_mcp.core.skills import DocumentVersion, Skill, SkillFiles, is_memo
 from skillopt_mcp.core.text import counted, quoted
 from skillopt_mcp.core.tracing import span
 from skillopt_mcp.gates.guard.capabilities import findings
-from skillopt_mcp.gates.guard.evidence import carried
+from skillopt_mcp.gates.guard.evidence import keep_findings
 from skillopt_mcp.gates.search import metric_value
 from skillopt_mcp.prompts.loading import Prompts, load_prompts
 from skillopt_mcp.store.files import is_locked
@@ -412,7 +412,7 @@ def _candidate(
         if step.candidate_id and step.candidate_version == version and step.verdict in ("accept", "accept_best"):
             accepted.insert(0, store.candidates.get_candidate(step.candidate_id))
             version = step.parent_version
-    held = [finding for each in accepted for finding in carried(each.findings)]
+    held = [finding for each in accepted for finding in keep_findings(each.findings)]
     made = Candidate(
         id=candidate_id(plan.skill_id, plan.base.digest, files.digest),
         skill_id=plan.skill_id,

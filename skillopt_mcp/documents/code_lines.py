@@ -28,7 +28,7 @@ _SHOWN_CODE = 60
 _NAME = re.compile(r"[^\s()<>{}|;&$]*")
 
 
-def code_touched(old: bytes, new: bytes) -> bytes | None:
+def find_touched_code(old: bytes, new: bytes) -> bytes | None:
     """Return the first line by which the code of two documents differs, or what is code in one alone; else None."""
     was, now = old.splitlines(), new.splitlines()
     code_was, code_now = code_lines(old), code_lines(new)
@@ -51,24 +51,24 @@ def code_lines(content: bytes) -> frozenset[int]:
     for line in lines:
         starts.append(starts[-1] + len(line))
     blocks = [(block.start, block.end) for block in parse(content).code]
-    blocks += _marked_up(content.lower())
+    blocks += _find_markup(content.lower())
     inside = {at for start, end in blocks for at in range(bisect_left(starts, start + 1) - 1, bisect_left(starts, end))}
-    inside.update(_within_ticks(lines, inside))
+    inside.update(_find_within_ticks(lines, inside))
     return frozenset(inside | {at for at, line in enumerate(lines) if _is_code(line.rstrip(b"\r\n"))})
 
 
-def _within_ticks(lines: list[bytes], inside: set[int]) -> Iterator[int]:
+def _find_within_ticks(lines: list[bytes], inside: set[int]) -> Iterator[int]:
     """Yield the lines between two of a paragraph that each have a backtick without its other one."""
     opened: int | None = None
     for at, line in enumerate(lines):
         if at in inside or not line.strip():
             opened = None
-        elif b"`" in line and None in _in_ticks(line):
+        elif b"`" in line and None in _read_ticks(line):
             yield from () if opened is None else range(opened + 1, at)
             opened = at
 
 
-def _marked_up(content: bytes) -> Iterator[tuple[int, int]]:
+def _find_markup(content: bytes) -> Iterator[tuple[int, int]]:
     """Yield what is between tags of code; a tag that nothing closes marks all that follows where it begins a line."""
     at, unclosed = 0, set[bytes]()
     for found in _TAG.finditer(content):
@@ -94,10 +94,12 @@ def _is_code(line: bytes) -> bool:
 
 def _has_command(line: bytes) -> bool:
     """Return whether a line has a command in backticks, or a backtick without its other one."""
-    return any(said is None or not _NAME.fullmatch(said.decode("utf-8", "replace").strip()) for said in _in_ticks(line))
+    return any(
+        said is None or not _NAME.fullmatch(said.decode("utf-8", "replace").strip()) for said in _read_ticks(line)
+    )
 
 
-def _in_ticks(line: bytes) -> Iterator[bytes | None]:
+def _read_ticks(line: bytes) -> Iterator[bytes | None]:
     """Yield what a line has in backticks; None, and nothing after it, for a backtick without its other one."""
     runs = [found.span() for found in _TICKS.finditer(line)]
     n = 0
@@ -136,7 +138,7 @@ def beyond_small_edit(base: SkillFiles, new: SkillFiles) -> str:
     touched = [line for a, b, c, d in changes(old, fresh) for line in (*old[a:b], *fresh[c:d])]
     if len(touched) > MAX_LINES or sum(map(len, touched)) > MAX_LINE_BYTES:
         return f"it changes {len(touched)} lines; a permission covers {MAX_LINES} of {MAX_LINE_BYTES:,} bytes in all"
-    if (line := code_touched(was.content, now.content)) is not None:
+    if (line := find_touched_code(was.content, now.content)) is not None:
         shown = quoted(line.decode().strip(), _SHOWN_CODE) if line.strip() else "an empty line of a block"
         return f"it touches code or a command ({shown})"
     return ""

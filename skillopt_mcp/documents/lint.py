@@ -32,12 +32,12 @@ def conflicts(files: SkillFiles) -> Iterator[str]:
     """
     for file in files.files:
         is_prose = file.path.lower().endswith(_PROSE)
-        if (lines := _marked(file.content)) and is_text(file.content) and (is_prose or _is_whole(file.content)):
+        if (lines := _find_marks(file.content)) and is_text(file.content) and (is_prose or _is_whole(file.content)):
             shown = ", ".join(map(str, lines[:_LINES_SHOWN])) + (", ..." if len(lines) > _LINES_SHOWN else "")
             yield f"{quoted(file.path)} has the marks of an unfinished merge (line {shown})"
 
 
-def _marked(content: bytes) -> list[int]:
+def _find_marks(content: bytes) -> list[int]:
     """Return the lines, from 1, that are marks outside of fenced code: as many as are shown, and one more."""
     text = to_lf(content)
     marks = [found.start() for found in _MARK.finditer(text)]
@@ -86,7 +86,7 @@ def lint(files: SkillFiles, folder: str) -> tuple[Problem, ...]:
     return (*front, *unmerged, *sizes, *_links(files))
 
 
-def introduced(before: SkillFiles, after: SkillFiles, folder: str) -> tuple[str, ...]:
+def list_introduced(before: SkillFiles, after: SkillFiles, folder: str) -> tuple[str, ...]:
     """Return the problems that `after` has and `before` has not, one sentence each."""
     known = set(lint(before, folder))
     return tuple(problem.text for problem in lint(after, folder) if problem not in known)
@@ -95,7 +95,7 @@ def introduced(before: SkillFiles, after: SkillFiles, folder: str) -> tuple[str,
 def _front(main: bytes, folder: str) -> Iterator[str]:
     front = frontmatter.read(main)
     if front is None:
-        yield _unread(main)
+        yield _describe_unread(main)
         return
     yield from _name(front.name, folder)
     fields = dict(front.fields)
@@ -110,7 +110,7 @@ def _front(main: bytes, folder: str) -> Iterator[str]:
         yield "metadata is no mapping of names to values"
 
 
-def _unread(main: bytes) -> str:
+def _describe_unread(main: bytes) -> str:
     """Return why a document's front matter could not be read."""
     if fault := frontmatter.fault(main):
         problem = "the front matter cannot be read as plain YAML: hosts may not find the skill"
@@ -151,12 +151,12 @@ def _links(files: SkillFiles) -> Iterator[Problem]:
             continue
         for link in dict.fromkeys(links(file.content)):
             # A file is named from the skill's folder, a link starts from that of its own file.
-            resolved = _resolved(link.path if link.is_mention else f"{PurePosixPath(file.path).parent}/{link.path}")
+            resolved = _resolve_path(link.path if link.is_mention else f"{PurePosixPath(file.path).parent}/{link.path}")
             if resolved not in present and resolved not in folders:
-                yield _unmet(file, link, resolved)
+                yield _describe_unmet(file, link, resolved)
 
 
-def _unmet(file: SkillFile, link: Link, resolved: str) -> Problem:
+def _describe_unmet(file: SkillFile, link: Link, resolved: str) -> Problem:
     """Return what is wrong with a link to what the skill does not hold; a mention may be of another place."""
     if link.is_mention:
         return Problem("advice", f"{quoted(file.path)} names {quoted(link.written)}, which is not there")
@@ -167,7 +167,7 @@ def _unmet(file: SkillFile, link: Link, resolved: str) -> Problem:
     return Problem("error", f"{start}is not there{place}")
 
 
-def _resolved(path: str) -> str:
+def _resolve_path(path: str) -> str:
     """Return a path without dots; one that leaves the skill keeps those at its beginning."""
     parts: list[str] = []
     for part in PurePosixPath(path).parts:

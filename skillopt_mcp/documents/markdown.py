@@ -74,8 +74,8 @@ def fenced_code(content: bytes, start: int) -> tuple[Fenced, ...]:
             if line.depth != depth:
                 items.clear()
                 depth = line.depth
-            line = _entered(line, items)
-            fence = _opened(line, items[-1] if items else 0, at)
+            line = _enter_items(line, items)
+            fence = _open_fence(line, items[-1] if items else 0, at)
         at += len(raw)
     if fence:
         found.append(Fenced(fence.start, at, closed=False))
@@ -98,7 +98,7 @@ def _line(raw: bytes) -> _Line:
     return _Line(depth, max(column - margin, 0), raw[at:].strip())
 
 
-def _entered(line: _Line, items: list[int]) -> _Line:
+def _enter_items(line: _Line, items: list[int]) -> _Line:
     """Return the line after its list markers; `items` then holds the columns where the open items' text begins."""
     while items and line.column < items[-1]:
         items.pop()
@@ -114,7 +114,7 @@ def _entered(line: _Line, items: list[int]) -> _Line:
     return line
 
 
-def _opened(line: _Line, container: int, at: int) -> _Open | None:
+def _open_fence(line: _Line, container: int, at: int) -> _Open | None:
     if line.text[:3] not in (b"```", b"~~~") or line.column - container >= _CODE_INDENT:
         return None
     match = _OPENING.match(line.text)
@@ -186,7 +186,7 @@ class Document:
         its START itself alone.
         """
         regions = [region for kind in (b"SLOW_UPDATE", b"APPENDIX") for region in self._regions(self._markers, kind)]
-        return _merged(regions)
+        return _merge_regions(regions)
 
     def region(self, kind: str) -> tuple[int, int] | None:
         """Return what the first whole region of a kind encloses, as (start, end) between its two markers, or None."""
@@ -222,7 +222,7 @@ class Document:
         if self.front:
             cuts.append(Span("front_matter", 0, self.front.end))
         code = [(block.start, block.end) for block in self.code]
-        free = [piece for block in code for piece in _without(block, self.protected)]
+        free = [piece for block in code for piece in _cut_regions(block, self.protected)]
         cuts += [Span("protected", start, end) for start, end in self.protected]
         cuts += [Span("code", start, end) for start, end in free]
         whole: list[Span] = []
@@ -240,7 +240,7 @@ class Document:
             return []
         markers = list(_MARKER.finditer(self.content, self.body_start))
         # Only now is the fenced code worth finding.
-        return _outside(markers, self.code) if markers else []
+        return _keep_outside(markers, self.code) if markers else []
 
     def _regions(self, markers: list[re.Match[bytes]], kind: bytes) -> list[tuple[int, int]]:
         regions = []
@@ -278,7 +278,7 @@ def has_marker(text: str) -> bool:
     return _MARKER_TEXT.search(text) is not None
 
 
-def _outside(markers: list[re.Match[bytes]], code: tuple[Fenced, ...]) -> list[re.Match[bytes]]:
+def _keep_outside(markers: list[re.Match[bytes]], code: tuple[Fenced, ...]) -> list[re.Match[bytes]]:
     kept = []
     blocks = [block for block in code if block.closed]
     at = 0
@@ -290,7 +290,7 @@ def _outside(markers: list[re.Match[bytes]], code: tuple[Fenced, ...]) -> list[r
     return kept
 
 
-def _merged(regions: list[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
+def _merge_regions(regions: list[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
     merged: list[tuple[int, int]] = []
     for start, end in sorted(regions):
         if merged and start < merged[-1][1]:
@@ -300,7 +300,7 @@ def _merged(regions: list[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
     return tuple(merged)
 
 
-def _without(block: tuple[int, int], regions: tuple[tuple[int, int], ...]) -> list[tuple[int, int]]:
+def _cut_regions(block: tuple[int, int], regions: tuple[tuple[int, int], ...]) -> list[tuple[int, int]]:
     pieces = []
     at, end = block
     for start, stop in regions:
@@ -339,8 +339,8 @@ class Link:
 
 def links(content: bytes) -> Iterator[Link]:
     """Yield the links of a document that lead to files, and then its mentions of files in a skill's own folders."""
-    text, codes = _readable(_without_fences(content))
-    for target in (*(found[1] or found[2] or "" for found in _LINK.finditer(text)), *_referred(text)):
+    text, codes = _readable(_cut_fences(content))
+    for target in (*(found[1] or found[2] or "" for found in _LINK.finditer(text)), *_find_targets(text)):
         written = target.partition("#")[0]
         if written and not _ELSEWHERE.match(written):
             yield Link(written, written.replace("%20", " "))
@@ -349,7 +349,7 @@ def links(content: bytes) -> Iterator[Link]:
             yield Link(code, code, is_mention=True)
 
 
-def _referred(text: str) -> Iterator[str]:
+def _find_targets(text: str) -> Iterator[str]:
     """Yield the targets of the link definitions that the text refers to (CommonMark 4.7, each on one line)."""
     defined: dict[str, str] = {}
     lines: list[str] = []
@@ -371,7 +371,7 @@ def _label(written: str) -> str:
     return " ".join(written.split()).casefold()
 
 
-def _without_fences(content: bytes) -> str:
+def _cut_fences(content: bytes) -> str:
     """Return the body, each stretch of fenced code as an empty line."""
     document = parse(content)
     pieces = []

@@ -46,7 +46,7 @@ def render_step(step: StepRecord) -> str:
 
 def render_tried(tried: TriedEdit) -> str:
     """Return a tried edit in one line of JSON, its texts cut."""
-    row: dict[str, object] = {"step": tried.n, "verdict": tried.verdict, **_cut(tried.edit)}
+    row: dict[str, object] = {"step": tried.n, "verdict": tried.verdict, **_cut_texts(tried.edit)}
     if tried.candidate is not None:
         row |= {"val_before": round(tried.current, 3), "val_with_it": round(tried.candidate, 3)}
     return json.dumps(row, ensure_ascii=False)
@@ -56,10 +56,10 @@ def _render_discarded(discarded: DiscardedEdit) -> str:
     """Return an edit that was not promoted in one line of JSON, its texts cut."""
     n = discarded.n_others
     others = f", with {n} other edit{'s' if n > 1 else ''}" if n else ""
-    return json.dumps({"became": f"{discarded.became}{others}", **_cut(discarded.edit)}, ensure_ascii=False)
+    return json.dumps({"became": f"{discarded.became}{others}", **_cut_texts(discarded.edit)}, ensure_ascii=False)
 
 
-def _cut(edit: Edit) -> dict[str, object]:
+def _cut_texts(edit: Edit) -> dict[str, object]:
     texts = {"op": edit.op, "path": edit.path, "target": edit.target, "content": edit.content}
     return {name: cut_middle(text, TEXT_LIMIT) for name, text in texts.items() if text}
 

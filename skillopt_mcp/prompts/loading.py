@@ -69,7 +69,7 @@ def load_prompts(overrides: Path | None = None) -> Prompts:
         if unknown:
             raise BadInput(f"prompt '{paths[name]}' uses {{{{{unknown[0]}}}}}; known: {', '.join(sorted(allowed))}")
     shared = {name: texts.pop(name).strip() for name in _SHARED}
-    whole = {name: _with_shared(text, shared) for name, text in texts.items()}
+    whole = {name: _fill_shared(text, shared) for name, text in texts.items()}
     for name in sorted(found.keys() & whole.keys()):
         _check_lacking(found[name], texts[name], whole[name])
     return Prompts(**whole)
@@ -100,7 +100,7 @@ def stored_prompts(text: str) -> Prompts:
 
 
 @cache
-def shipped(name: str) -> str:
+def load_shipped(name: str) -> str:
     """Return a prompt that no run can put its own in place of: how an answer is judged must not vary with the skill."""
     return _read(_FOLDER / f"{name}.md")
 
@@ -119,7 +119,7 @@ def fill(text: str, **values: object) -> str:
     return _PLACEHOLDER.sub(value, text)
 
 
-def _with_shared(text: str, shared: dict[str, str]) -> str:
+def _fill_shared(text: str, shared: dict[str, str]) -> str:
     return _PLACEHOLDER.sub(lambda match: shared.get(match[1], match[0]), text)
 
 

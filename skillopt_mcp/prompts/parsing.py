@@ -36,9 +36,9 @@ def parse_reply(text: str, model: type[M]) -> M | str:
         if isinstance(found, str):
             problem = found
             continue
-        found = _unwrapped(found, wanted)
+        found = _unwrap(found, wanted)
         if any(name in found for name in wanted):
-            result = _validated(found, model)
+            result = _validate(found, model)
             parsed, problem = (parsed, result) if isinstance(result, str) else (result, problem)
     return problem if parsed is None else parsed
 
@@ -57,25 +57,25 @@ def _objects(text: str) -> Iterator[dict[str, object] | str]:
             yield f"the JSON is nested deeper than {MAX_DEPTH}"
             return
         else:
-            yield _defect(value) or value
+            yield _find_defect(value) or value
 
 
-def _unwrapped(value: dict[str, object], wanted: Sequence[str]) -> dict[str, object]:
+def _unwrap(value: dict[str, object], wanted: Sequence[str]) -> dict[str, object]:
     """Return an object without its nulls, which are defaults, and without the {"patch": ...} around SkillOpt's."""
     inner = value.get("patch")
     if isinstance(inner, dict) and not any(name in value for name in wanted):
         value = {name: each for name, each in value.items() if name != "patch"} | inner
-    return {name: _without_nulls(each) for name, each in value.items() if each is not None}
+    return {name: _drop_nulls(each) for name, each in value.items() if each is not None}
 
 
-def _without_nulls(value: object) -> object:
+def _drop_nulls(value: object) -> object:
     """Return the value without the nulls of the objects that it lists."""
     if not isinstance(value, list):
         return value
     return [{k: v for k, v in each.items() if v is not None} if isinstance(each, dict) else each for each in value]
 
 
-def _validated(value: dict[str, object], model: type[M]) -> M | str:
+def _validate(value: dict[str, object], model: type[M]) -> M | str:
     try:
         reply = model.model_validate(value)
         edits = reply.edits if isinstance(reply, PatchReply) else []
@@ -89,24 +89,24 @@ def _validated(value: dict[str, object], model: type[M]) -> M | str:
         return f"{where}: {first['msg']}{more}"
 
 
-def _defect(value: object) -> str | None:
+def _find_defect(value: object) -> str | None:
     level = [value]
     for _ in range(MAX_DEPTH):
         if any(isinstance(each, str) and _SURROGATE.search(each) for each in level):
             return "the JSON holds half of a surrogate pair, which is no character"
-        level = [inner for outer in level for inner in _inside(outer)]
+        level = [inner for outer in level for inner in _list_values(outer)]
         if not level:
             return None
     return f"the JSON is nested deeper than {MAX_DEPTH}"
 
 
-def _inside(value: object) -> list[object]:
+def _list_values(value: object) -> list[object]:
     if isinstance(value, dict):
         return list(value.values())
     return value if isinstance(value, list) else []
 
 
-def _whole_number(digits: str) -> int | None:
+def _parse_integer(digits: str) -> int | None:
     # Python refuses to read integers of more than 4,300 digits; no count of ours has 300.
     return int(digits) if len(digits) <= _MAX_DIGITS else None
 
@@ -115,4 +115,4 @@ def _no_constant(name: str) -> None:
     """Return None for NaN and the infinities, which no field takes."""
 
 
-_DECODER = json.JSONDecoder(strict=False, parse_int=_whole_number, parse_constant=_no_constant)
+_DECODER = json.JSONDecoder(strict=False, parse_int=_parse_integer, parse_constant=_no_constant)

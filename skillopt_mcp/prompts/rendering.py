@@ -112,7 +112,7 @@ def _json_rows(rows: Sequence[dict[str, object]]) -> str:
 def render_rewrites(rewrites: Sequence[Edit]) -> str:
     """Return whole texts of the skill, numbered from 1, each in a fence of its own."""
     return "\n\n".join(
-        f"### Text {number} (from {_from(each)}, support {each.support})\n{fence(each.content or '', 'text')}"
+        f"### Text {number} (from {_name_source(each)}, support {each.support})\n{fence(each.content or '', 'text')}"
         for number, each in enumerate(rewrites, start=1)
     )
 
@@ -143,7 +143,7 @@ def _transcript(messages: Sequence[Message], limit: int) -> str:
     Where the middle is cut, the line is repeated for the message that continues behind the cut.
     """
     messages = [message for message in messages if message != NO_TOOL_CALL]
-    headers = [_header(message) for message in messages]
+    headers = [_make_header(message) for message in messages]
     shown = [
         header + _HEADER_WITHIN.sub("\n [", f"\n{without_hidden(message.content)}")
         for header, message in zip(headers, messages, strict=True)
@@ -161,7 +161,7 @@ def _transcript(messages: Sequence[Message], limit: int) -> str:
     return cut[: len(cut) - len(tail)] + header.removesuffix("]") + _GOES_ON + tail
 
 
-def _header(message: Message) -> str:
+def _make_header(message: Message) -> str:
     """Return whose message it is: a person's, the agent's, or a tool's. Any other role is shown as such."""
     origin = _ORIGINS.get(message.role, _OTHER)
     name = message.name or ("" if message.role in _ORIGINS else message.role)
@@ -178,17 +178,17 @@ def _edit(number: int, edit: Edit) -> dict[str, object]:
         row["target"] = edit.target
     if edit.content is not None:
         row["content"] = edit.content
-    return row | {"support": edit.support, "from": _from(edit)}
+    return row | {"support": edit.support, "from": _name_source(edit)}
 
 
 def _suggestion(number: int, edit: Edit) -> dict[str, object]:
     row: dict[str, object] = {"number": number, "instruction": edit.content}
     if edit.target is not None:
         row["where"] = edit.target
-    return row | {"support": edit.support, "from": _from(edit)}
+    return row | {"support": edit.support, "from": _name_source(edit)}
 
 
-def _from(edit: Edit) -> str:
+def _name_source(edit: Edit) -> str:
     return "failures" if edit.from_failure else "successes"
 
 
@@ -217,14 +217,14 @@ def ask_parsed(
     for round_ in range(MAX_REASKS + 1):
         if not reasons:
             break
-        replies = ask([_child(calls[i], round_, reason) for i, reason in reasons.items()])
+        replies = ask([_make_child(calls[i], round_, reason) for i, reason in reasons.items()])
         for i, reply in zip(list(reasons), replies, strict=True):
-            results[i], reasons[i] = _parsed(reply, model, check)
+            results[i], reasons[i] = _read_reply(reply, model, check)
         reasons = {i: reason for i, reason in reasons.items() if reason}
     return results
 
 
-def _parsed(reply: Reply, model: type[M], check: Callable[[M], str] | None) -> tuple[Parsed[M], str]:
+def _read_reply(reply: Reply, model: type[M], check: Callable[[M], str] | None) -> tuple[Parsed[M], str]:
     """Return what became of a reply, and the reason to ask again if there is one: a missing reply stays missing."""
     if reply.missing:
         return Parsed(None, f"missing ({reply.fault}): {_beginning(reply.text)}"), ""
@@ -235,7 +235,7 @@ def _parsed(reply: Reply, model: type[M], check: Callable[[M], str] | None) -> t
     return (Parsed(None, f"{problem}: {_beginning(reply.text)}"), problem) if problem else (Parsed(parsed), "")
 
 
-def _child(call: Call, round_: int, reason: str) -> Call:
+def _make_child(call: Call, round_: int, reason: str) -> Call:
     """Return the call itself, or the child that asks again and says what was wrong."""
     if round_ == 0 or not isinstance(call.request, Question):
         return call

@@ -23,7 +23,7 @@ from skillopt_mcp.core.runs import Run
 from skillopt_mcp.core.skills import Skill, SkillRow, short
 from skillopt_mcp.core.text import counted, quoted, shown
 from skillopt_mcp.documents.diffs import unified_diff
-from skillopt_mcp.documents.lint import introduced
+from skillopt_mcp.documents.lint import list_introduced
 from skillopt_mcp.gates.verdicts import bars, caveats, describe, label
 from skillopt_mcp.reports.details import (
     ApprovalRow,
@@ -399,7 +399,7 @@ def _candidate(store: Store, place: Place, id: str) -> Thing:
     for edit, report in edits:
         what = report.status if report.status == "applied" else f"{report.status}: {report.reason}: {report.detail}"
         lines.append(f"edit {report.index}: {edit.op} {edit.path}: {what}; from {describe_sources(edit)}")
-    lines += [f"lint, new with it: {problem}" for problem in introduced(base, new, skill.name)]
+    lines += [f"lint, new with it: {problem}" for problem in list_introduced(base, new, skill.name)]
     text = shown("\n".join([*lines, "", unified_diff(base, new, skill.name)]))
     return Thing(
         id,

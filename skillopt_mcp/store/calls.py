@@ -201,7 +201,7 @@ class Calls:
         """Return the stored replies of those calls that have one."""
         found: dict[bytes, Reply] = {}
         for start in range(0, len(keys), CHUNK):
-            marks, chunk = listed(keys[start : start + CHUNK])
+            marks, chunk = pad_marks(keys[start : start + CHUNK])
             for row in self._pool.rows(f"{_REPLY} where c.key in ({marks})", chunk):
                 found[row[0]] = _reply(row)
         return found
@@ -335,7 +335,7 @@ def _claim_again(connection: Connection, owner: str, where: str, values: Sequenc
     return connection.execute(sql, [owner, n, *values]).rowcount
 
 
-def listed(values: Sequence[bytes]) -> tuple[str, list[bytes]]:
+def pad_marks(values: Sequence[bytes]) -> tuple[str, list[bytes]]:
     """Return values for an "in" and its marks, of few lengths: a connection keeps every statement that it was given."""
     n = 1 << (len(values) - 1).bit_length()
     return ",".join("?" * n), [*values, *[values[-1]] * (n - len(values))]

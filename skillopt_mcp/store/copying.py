@@ -12,7 +12,7 @@ from skillopt_mcp.store.files import SIDE_FILES, check_store, forget_mark, is_em
 from skillopt_mcp.store.pool import (
     Connection,
     connect,
-    explained,
+    explain_failure,
     failures,
     has_schema,
     is_busy,
@@ -45,7 +45,7 @@ def copy_into(
                 source.backup(copy, pages=_PAGES, progress=lambda _, left, n: advance(n - left, n))
             except failures() as error:
                 if is_damage(error):
-                    raise explained(error, path) from error
+                    raise explain_failure(error, path) from error
                 raise
             copy.execute("pragma journal_mode = delete")
     finally:

@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple
 
 from skillopt_mcp.core.budgets import Caps, Cost, Spent
 from skillopt_mcp.core.calls import Reply, Role
-from skillopt_mcp.store.calls import CHUNK, Bill, charge, claim_again, insert_reply, listed, n_affordable
+from skillopt_mcp.store.calls import CHUNK, Bill, charge, claim_again, insert_reply, n_affordable, pad_marks
 from skillopt_mcp.store.events import append
 from skillopt_mcp.store.files import boot_id
 from skillopt_mcp.store.pending import WAITED_FOR
@@ -106,7 +106,7 @@ class Leases:
         """Return the ids of those calls that are in the store, answered or not."""
         found: dict[bytes, int] = {}
         for start in range(0, len(keys), CHUNK):
-            marks, chunk = listed(keys[start : start + CHUNK])
+            marks, chunk = pad_marks(keys[start : start + CHUNK])
             rows = self._pool.rows(f"select key, id from call where key in ({marks})", chunk)
             found |= dict(rows)
         return found

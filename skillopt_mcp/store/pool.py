@@ -131,7 +131,7 @@ def storage_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except failures() as error:
-        raise explained(error, path) from error
+        raise explain_failure(error, path) from error
 
 
 @cache
@@ -140,7 +140,7 @@ def failures() -> tuple[type[Exception], ...]:
     return (sqlite().Error, UnicodeError, OverflowError)
 
 
-def explained(error: Exception, path: Path) -> SkillOptError:
+def explain_failure(error: Exception, path: Path) -> SkillOptError:
     """Return one of the `failures` as the error that says what to do."""
     if is_damage(error):
         return UnsafeStore(f"'{path}' is damaged or no store: nothing was changed; restore a backup or use --store")
@@ -291,7 +291,7 @@ class Pool:
         try:
             yield connection
         except failures() as error:
-            raise explained(error, self.path) from error
+            raise explain_failure(error, self.path) from error
         finally:
             self._idle.append(connection)
             if self._closed:
@@ -511,7 +511,7 @@ def prepare(connection: Connection, path: Path) -> None:
             if not has_schema(connection, path):  # another process may have been faster
                 if read_mark(path):  # it had rows, in a log that was removed
                     raise is_empty(path)
-                for statement in _statements(schema_sql()):
+                for statement in _split_statements(schema_sql()):
                     connection.execute(statement)
                 connection.execute(f"pragma application_id = {APPLICATION_ID}")
                 connection.execute(f"pragma user_version = {schema_id()}")
@@ -559,7 +559,7 @@ def _set_journal_mode(connection: Connection, path: Path, *, is_new: bool) -> No
         )
 
 
-def _statements(sql: str) -> list[str]:
+def _split_statements(sql: str) -> list[str]:
     """Return the statements of a script one by one: executescript would commit the transaction we are in."""
     found, pending = [], ""
     for line in sql.splitlines(keepends=True):

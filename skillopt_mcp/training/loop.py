@@ -15,7 +15,7 @@ from skillopt_mcp.core.tasks import Task
 from skillopt_mcp.core.tracing import span
 from skillopt_mcp.documents.edits import apply_patch
 from skillopt_mcp.gates.guard.capabilities import findings
-from skillopt_mcp.gates.guard.evidence import unsupported
+from skillopt_mcp.gates.guard.evidence import find_unsupported
 from skillopt_mcp.gates.search import TaskScore, mean_score, paired_se
 from skillopt_mcp.prompts.history import render_history, render_step, render_tried
 from skillopt_mcp.prompts.rendering import Brief
@@ -203,7 +203,7 @@ def guard_findings(plan: RunPlan, work: StepWork) -> tuple[str, ...]:
     """Return what the guard finds in a candidate against the live version, and in what its edits rest on."""
     edits = tuple(zip(work.selected.edits, work.applied.reports, strict=True))
     evidence = (*trajectories(work.trials), *plan.sessions)
-    return (*findings(plan.base, work.applied.files, plan.known), *unsupported(edits, evidence, plan.base))
+    return (*findings(plan.base, work.applied.files, plan.known), *find_unsupported(edits, evidence, plan.base))
 
 
 def _finished(plan: RunPlan, step: StepRecord) -> Progress:

@@ -8,7 +8,7 @@ import pytest
 from corpus import skill
 
 from skillopt_mcp.core.skills import SkillFile, SkillFiles
-from skillopt_mcp.documents.lint import Problem, introduced, lint
+from skillopt_mcp.documents.lint import Problem, lint, list_introduced
 
 SOUND = "---\nname: book-keeping\ndescription: Book receipts.\n---\n\nSee [notes](references/notes.md#top).\n"
 
@@ -128,5 +128,5 @@ def test_a_memory_file_has_links_and_no_front_matter() -> None:
 
 def test_what_was_wrong_before_is_not_reported_of_the_edit() -> None:
     before, after = skill("[x](gone.md)\n"), skill("[x](gone.md) [y](lost.md)\n")
-    assert introduced(before, after, "s") == ('"SKILL.md" links to "lost.md", which is not there',)
-    assert introduced(after, before, "s") == ()
+    assert list_introduced(before, after, "s") == ('"SKILL.md" links to "lost.md", which is not there',)
+    assert list_introduced(after, before, "s") == ()

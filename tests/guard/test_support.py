@@ -8,7 +8,7 @@ from skillopt_mcp.core.calls import Message
 from skillopt_mcp.core.edits import Edit, EditReport
 from skillopt_mcp.core.evidence import Trajectory
 from skillopt_mcp.core.skills import MAIN_FILE, SkillFile, SkillFiles
-from skillopt_mcp.gates.guard.evidence import copied, unsupported
+from skillopt_mcp.gates.guard.evidence import find_copied, find_unsupported
 
 BASE = SkillFiles((SkillFile(MAIN_FILE, b"# Clerk\n\n- Round every amount to two decimals and then sum them up.\n"),))
 LESSON = "- Sum the lines first, and compare them with the total row."
@@ -31,7 +31,7 @@ IDS = tuple(each.id for each in ALL)
 
 def found(edit: Edit, evidence: tuple[Trajectory, ...] = ALL, status: str = "applied") -> tuple[str, ...]:
     report = EditReport(0, edit.op, edit.path, status)  # type: ignore[arg-type]
-    return unsupported([(edit, report)], evidence, BASE)
+    return find_unsupported([(edit, report)], evidence, BASE)
 
 
 @pytest.mark.parametrize(
@@ -89,7 +89,7 @@ def test_words_of_one_session_are_held_and_those_of_two_are_not() -> None:
     [finding] = found(supported(LESSON), (one, *ALL[1:]))
     assert finding.startswith('edit 0 repeats the words of one session: "')
     assert found(supported(LESSON), (one, two, *ALL[2:])) == ()
-    assert copied([(0, supported(LESSON))], (one, *ALL[1:]), BASE, alone=False) == ()
+    assert find_copied([(0, supported(LESSON))], (one, *ALL[1:]), BASE, alone=False) == ()
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from scripted_judge import ScriptedJudge, attempted, grade, question
 from skillopt_mcp.core.calls import Call
 from skillopt_mcp.core.judging import Score, Unscored
 from skillopt_mcp.core.tasks import TaskFile
-from skillopt_mcp.prompts.loading import shipped
+from skillopt_mcp.prompts.loading import load_shipped
 from skillopt_mcp.tasks.judges.judging import judge_all
 from skillopt_mcp.tasks.judges.kinds.rubric import GRADES
 
@@ -64,7 +64,7 @@ def test_the_question_holds_task_files_rubric_and_answer_and_is_cold() -> None:
     ask = ScriptedJudge(lambda call: grade("all"))
     judge_all(ask, [attempted("It rained.", judge(), files=(TaskFile("log.txt", "wet"),))])
     asked = question(ask.rounds[0][0])
-    assert (asked.instructions, asked.schema, asked.temperature) == (shipped("rubric"), "rubric", 0.0)
+    assert (asked.instructions, asked.schema, asked.temperature) == (load_shipped("rubric"), "rubric", 0.0)
     assert [(name, text) for name, _, _, text in SECTIONS.findall(asked.evidence)] == [
         ("Task", "Question 1?"),
         ("Rubric", RUBRIC),

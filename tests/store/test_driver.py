@@ -10,7 +10,7 @@ import pytest
 
 from skillopt_mcp.core.errors import BadInput, StoreError, UnsafeStore
 from skillopt_mcp.store import files
-from skillopt_mcp.store.pool import Pool, explained, is_safe_for_wal, sqlite
+from skillopt_mcp.store.pool import Pool, explain_failure, is_safe_for_wal, sqlite
 
 MOUNTS = """\
 22 1 254:0 / / rw,relatime shared:1 - ext4 /dev/vda rw
@@ -163,7 +163,7 @@ def refused(name: str, path: Path) -> str:
     """Return what is said of a failure of SQLite that has this name."""
     error = sqlite().OperationalError("unable")
     error.sqlite_errorname = name
-    return str(explained(error, path))
+    return str(explain_failure(error, path))
 
 
 def test_a_store_that_cannot_be_written_where_it_lies_says_why_and_how_to_read_it(

@@ -25,7 +25,7 @@ from skillopt_mcp.core.evidence import EvidenceKind, TestReport
 from skillopt_mcp.core.skills import short
 from skillopt_mcp.core.text import counted, escaped, quoted
 from skillopt_mcp.documents.diffs import changed_lines, unified_diff
-from skillopt_mcp.documents.lint import introduced
+from skillopt_mcp.documents.lint import list_introduced
 from skillopt_mcp.gates.verdicts import changed_tasks, describe, label
 from skillopt_mcp.store.opening import Store
 from skillopt_mcp.training.promotion_test import stored_test
@@ -104,7 +104,7 @@ def review_candidate(store: Store, place: Place, candidate_id: str) -> Review:
         changes=f"+{n_added} -{n_removed} lines in {', '.join(dict.fromkeys(paths))}",
         findings=candidate.findings,
         simulated=kind == "simulated",
-        broken=introduced(base, new, skill.name),
+        broken=list_introduced(base, new, skill.name),
         repeats="it was live, and a person rolled it back"
         if _was_rolled_back(store, candidate)
         else describe_rolled_back_repeat(store, candidate),

@@ -15,7 +15,7 @@ from skillopt_mcp.core.redacting import NOTHING_KNOWN, KnownSecrets
 from skillopt_mcp.core.skills import SkillFile, SkillFiles, is_memory
 from skillopt_mcp.core.text import BOM, TEXT_SUFFIXES, is_text, quoted
 from skillopt_mcp.documents import frontmatter
-from skillopt_mcp.gates.guard.shapes import LOOKS, RUN_BLOCK, Passage, blocks, outside_code, secrets
+from skillopt_mcp.gates.guard.shapes import LOOKS, RUN_BLOCK, Passage, blank_code, blocks, secrets
 from skillopt_mcp.prompts.loading import load_prompts
 
 _MAX_FOUND = 50
@@ -46,7 +46,7 @@ def secrets_added(before: SkillFiles, after: SkillFiles, known: KnownSecrets = N
     """Return those of the findings that are secrets, in texts and in the names of files."""
     new_texts = _texts(after)
     old = {path: _secrets(text, known) for path, text in _texts(before).items()}
-    added = _added(old, {path: _secrets(text, known) for path, text in new_texts.items()}, new_texts)
+    added = _list_added(old, {path: _secrets(text, known) for path, text in new_texts.items()}, new_texts)
     names = "\n".join(file.path for file in after.files if before.get(file.path) is None)
     return (*added, *(f"the name of a new file holds {each.text}" for each in secrets(names, known)))
 
@@ -107,14 +107,14 @@ def _import_findings(before: SkillFiles, after: SkillFiles) -> Iterator[str]:
 def _text_findings(before: SkillFiles, after: SkillFiles) -> Iterator[str]:
     old_texts, new_texts = _texts(before), _texts(after)
     for n in range(len(LOOKS)):
-        old = {path: _seen(text)[n] for path, text in old_texts.items()}
-        new = {path: _seen(text)[n] for path, text in new_texts.items()}
-        yield from _added(old, new, new_texts)
+        old = {path: _look_at(text)[n] for path, text in old_texts.items()}
+        new = {path: _look_at(text)[n] for path, text in new_texts.items()}
+        yield from _list_added(old, new, new_texts)
 
 
-def _added(old: Mapping[str, _ByKey], new: Mapping[str, _ByKey], new_texts: Mapping[str, str]) -> Iterator[str]:
+def _list_added(old: Mapping[str, _ByKey], new: Mapping[str, _ByKey], new_texts: Mapping[str, str]) -> Iterator[str]:
     """Yield what was found more often in the new texts than in the old ones, each by its path."""
-    added = _total(new) - _total(old)
+    added = _count_keys(new) - _count_keys(old)
     for path, here in new.items():
         was = old.get(path, {})
         breaks = [found.start() for found in re.finditer("\n", new_texts[path])]
@@ -210,21 +210,21 @@ def _english() -> frozenset[str]:
 
 @lru_cache(maxsize=32)
 def _blocks(text: str) -> tuple[str, ...]:
-    return tuple(blocks(outside_code(text)))
+    return tuple(blocks(blank_code(text)))
 
 
 @lru_cache(maxsize=32)
-def _seen(text: str) -> tuple[_ByKey, ...]:
+def _look_at(text: str) -> tuple[_ByKey, ...]:
     """Return what each look finds in a text; kept, for most texts stay, and a new one is the next one's parent."""
-    return tuple(_by_key(look(text)) for look in LOOKS)
+    return tuple(_group_by_key(look(text)) for look in LOOKS)
 
 
 @lru_cache(maxsize=32)
 def _secrets(text: str, known: KnownSecrets) -> _ByKey:
-    return _by_key(secrets(text, known))
+    return _group_by_key(secrets(text, known))
 
 
-def _by_key(found: Iterator[Passage]) -> _ByKey:
+def _group_by_key(found: Iterator[Passage]) -> _ByKey:
     by_key: _ByKey = {}
     for each in found:
         by_key.setdefault((each.text, each.key), []).append(each)
@@ -239,7 +239,7 @@ def _text(file: SkillFile) -> str:
     return file.content.removeprefix(BOM).decode().replace("\r\n", "\n").replace("\r", "\n")
 
 
-def _total(by_path: Mapping[str, _ByKey]) -> Counter[tuple[str, str]]:
+def _count_keys(by_path: Mapping[str, _ByKey]) -> Counter[tuple[str, str]]:
     total: Counter[tuple[str, str]] = Counter()
     for by_key in by_path.values():
         total.update({key: len(found) for key, found in by_key.items()})

@@ -27,7 +27,7 @@ _OF_AN_EDIT = re.compile(r"edit \d+ ")
 Run = tuple[str, ...]
 
 
-def unsupported(
+def find_unsupported(
     edits: Sequence[tuple[Edit, EditReport]], evidence: Sequence[Trajectory], before: SkillFiles
 ) -> tuple[str, ...]:
     """Return one sentence for every applied edit that an outsider could have brought about alone.
@@ -37,16 +37,16 @@ def unsupported(
     """
     by_id = {each.id: each for each in evidence}
     applied = [(n, edit) for n, (edit, report) in enumerate(edits) if report.status == "applied"]
-    thin = [f"edit {n} {why}" for n, edit in applied if (why := _thin(edit, by_id))]
-    return (*thin, *copied(applied, evidence, before, alone=True))
+    thin = [f"edit {n} {why}" for n, edit in applied if (why := _describe_lack(edit, by_id))]
+    return (*thin, *find_copied(applied, evidence, before, alone=True))
 
 
-def carried(found: Sequence[str]) -> tuple[str, ...]:
+def keep_findings(found: Sequence[str]) -> tuple[str, ...]:
     """Return those of a candidate's findings that are about its edits' evidence: they hold wherever the edits go."""
     return tuple(finding for finding in found if _OF_AN_EDIT.match(finding))
 
 
-def copied(
+def find_copied(
     edits: Sequence[tuple[int, Edit]], evidence: Sequence[Trajectory], before: SkillFiles, *, alone: bool
 ) -> tuple[str, ...]:
     """Return one sentence for every edit that repeats what a tool returned, or `alone`, what one session says."""
@@ -60,10 +60,12 @@ def copied(
         tools |= wanted.among(_texts(each, of_tools=True))
         for run in wanted.among(_texts(each, of_tools=False)) if alone else ():
             sessions.setdefault(run, set()).add(_session(each))
-    return tuple(f"edit {n} {why}" for n, runs in added.items() if (why := _repeated(runs & new, tools, sessions)))
+    return tuple(
+        f"edit {n} {why}" for n, runs in added.items() if (why := _describe_repeated(runs & new, tools, sessions))
+    )
 
 
-def _thin(edit: Edit, by_id: dict[str, Trajectory]) -> str:
+def _describe_lack(edit: Edit, by_id: dict[str, Trajectory]) -> str:
     """Return what an edit's evidence lacks, empty when it is enough."""
     if not any(source in by_id and by_id[source].source == "session" for source in edit.sources):
         return ""
@@ -76,7 +78,7 @@ def _thin(edit: Edit, by_id: dict[str, Trajectory]) -> str:
     return "" if len(sessions) >= FEWEST_SESSIONS else "rests on one recorded session alone"
 
 
-def _repeated(runs: frozenset[Run], tools: set[Run], sessions: dict[Run, set[str]]) -> str:
+def _describe_repeated(runs: frozenset[Run], tools: set[Run], sessions: dict[Run, set[str]]) -> str:
     from_tools = runs & tools
     if from_tools:
         return f"repeats what a tool returned: {quoted(' '.join(min(from_tools)))}"
@@ -99,10 +101,10 @@ def _runs(content: str) -> frozenset[Run]:
     """Return the runs of words that a text is known again by; a short line, or all of a short text, is one."""
     parts = [tuple(_words(part)) for part in (content, *content.splitlines())]
     short = {words for words in parts if FEWEST_WORDS <= sum(map(_weight, words)) < COPIED_WORDS}
-    return frozenset((*short, *_long_enough(_words(content))))
+    return frozenset((*short, *_walk_runs(_words(content))))
 
 
-def _long_enough(words: Sequence[str]) -> Iterator[Run]:
+def _walk_runs(words: Sequence[str]) -> Iterator[Run]:
     """Yield from each word the shortest run that is long enough."""
     weight, end = 0.0, 0
     for start, word in enumerate(words):
@@ -132,22 +134,22 @@ class _Wanted:
         found = set[Run]()
         for text in texts:
             for part in (text,) if len(text) <= 2 * _SHOWN else (text[:_SHOWN], text[-_SHOWN:]):
-                folded = _folded(part)
+                folded = _fold_text(part)
                 near = [run for word, runs in self._by_word.items() if word in folded for run in runs]
                 possible = {run for run in near if all(word in folded for word in run)}
                 words = _PLAIN_WORD.findall(folded) if possible else []
                 for size in {len(run) for run in possible}:
-                    found |= possible.intersection(_of_size(words, size))
+                    found |= possible.intersection(_group_words(words, size))
         return found
 
 
-def _of_size(words: Sequence[str], size: int) -> Iterator[Run]:
+def _group_words(words: Sequence[str], size: int) -> Iterator[Run]:
     return zip(*(words[at:] for at in range(size)), strict=False)
 
 
 def _words(text: str) -> list[str]:
-    return _PLAIN_WORD.findall(_folded(text))
+    return _PLAIN_WORD.findall(_fold_text(text))
 
 
-def _folded(text: str) -> str:
+def _fold_text(text: str) -> str:
     return without_hidden(text).casefold()

@@ -61,7 +61,7 @@ def markup(text: str) -> Iterator[Passage]:
 
     In code a page shows all of it.
     """
-    for found in _MARKUP.finditer(outside_code(text)):
+    for found in _MARKUP.finditer(blank_code(text)):
         part = found.group().lstrip(_LINE_START)
         is_entity = part.startswith("&")
         if _MARKER.fullmatch(part) or (is_entity and (html.unescape(part) == part or _PLAIN_ENTITY.fullmatch(part))):
@@ -73,7 +73,7 @@ def markup(text: str) -> Iterator[Passage]:
 _SPAN = re.compile(r"(?<![`\\])(`+)(?!`)[^\n]{1,500}?(?<!`)\1(?!`)")
 
 
-def outside_code(text: str) -> str:
+def blank_code(text: str) -> str:
     """Return a text with blanks for its code, fenced or in backticks, and everything else in its place."""
     content, parts, at = text.encode(), list[str](), 0
     for block in fenced_code(content, 0):
@@ -130,13 +130,13 @@ def encoded(text: str) -> Iterator[Passage]:
         if len(run) >= _ENCODED_AT_LEAST and len(set(run)) >= _FEWEST_KINDS:
             yield Passage(found.start(), run, f"{len(run)} characters that look like encoded data")
     for found in _SHORT_BASE64.finditer(text):
-        if said := _decoded(found.group()):
+        if said := _decode_words(found.group()):
             yield Passage(found.start(), found.group(), f"encoded text that says {quoted(said)}")
     for found in _ESCAPES.finditer(text):
         yield Passage(found.start(), found.group(), f"escaped characters, {quoted(found.group(), _SHOWN)}")
 
 
-def _decoded(run: str) -> str:
+def _decode_words(run: str) -> str:
     """Return what a run says when it is base64 of plain words, else nothing: an identifier or a path says nothing."""
     try:
         plain = base64.b64decode(run + "=" * (-len(run) % 4), validate=True)

@@ -13,7 +13,7 @@ from skillopt_mcp.core.calls import Ask, Call, Question
 from skillopt_mcp.core.errors import BadInput
 from skillopt_mcp.core.judging import Attempt, Outcome, Score, Unscored, judge
 from skillopt_mcp.core.replies import RubricReply
-from skillopt_mcp.prompts.loading import shipped
+from skillopt_mcp.prompts.loading import load_shipped
 from skillopt_mcp.prompts.rendering import Parsed, ask_parsed, cut_middle, fence
 from skillopt_mcp.tasks.judges.base import Asking, is_encodable, quoted
 
@@ -58,7 +58,7 @@ class Rubric(Asking):
             f"## Rubric\n\n{fence(self.rubric, 'rubric')}",
             f"## Answer\n\n{fence(cut_middle(attempt.answer, SHOWN), 'answer')}\n",
         ])  # fmt: skip
-        question = Question(shipped("rubric"), evidence, "rubric", temperature=0.0)
+        question = Question(load_shipped("rubric"), evidence, "rubric", temperature=0.0)
         return [Call("judge", "judge", question, f"{attempt.draw}/vote{n}") for n in range(self.votes)]
 
     def _median(self, votes: Votes) -> Outcome:
@@ -68,7 +68,7 @@ class Rubric(Asking):
             problems = "; ".join(dict.fromkeys(vote.problem for vote in votes if not vote.value))
             return Unscored(f"{len(grades)} of {len(votes)} votes could be used: {problems}")
         soft = float(median(GRADES[grade] for grade in grades))
-        version = hashlib.sha256(shipped("rubric").encode()).hexdigest()[:8]
+        version = hashlib.sha256(load_shipped("rubric").encode()).hexdigest()[:8]
         reasons = " / ".join(quoted(vote.value.reasoning, 200) for vote in votes if vote.value)
         reason = f"rubric fulfilled: {', '.join(grades)} (prompt {version}): {reasons}"
         return Score(soft >= self.threshold, soft, reason)
