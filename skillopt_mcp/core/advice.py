@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from skillopt_mcp.core.next_step import Action, CandidateState, NextStep, SkillState
+from skillopt_mcp.core.next_step import Action, NextStep, SkillState
 from skillopt_mcp.core.text import counted
 
 if TYPE_CHECKING:
@@ -28,7 +28,8 @@ def advise(state: SkillState) -> NextStep:
         why = f"{state.n_open} answers are open"
         return NextStep(action="submit_work", arguments={"job_id": state.open_job}, why=why)
     if candidate and not candidate.is_stale and candidate.accepted is None and state.n_held_out:
-        return advise_evaluation(candidate)
+        arguments: dict[str, JsonValue] = {"candidate_id": candidate.id}
+        return NextStep(action="evaluate_candidate", arguments=arguments, why="not tested yet")
     if state.stopped_run and state.is_running:
         return NextStep(action="inspect", arguments={"id": state.stopped_run}, why="it is running")
     if state.stopped_run:
@@ -54,11 +55,6 @@ def advise_resume(skill: str, run_id: str, caps: Mapping[str, JsonValue] | None 
     """How a run goes on, with the caps that it needs for that."""
     arguments = {"skill": skill, "resume": True, **(caps or {})}
     return NextStep(action="replay", arguments=arguments, why=f"{run_id} has stopped")
-
-
-def advise_evaluation(candidate: CandidateState) -> NextStep:
-    """Return the test of a candidate."""
-    return NextStep(action="evaluate_candidate", arguments={"candidate_id": candidate.id}, why="not tested yet")
 
 
 def advise_rebase(candidate_id: str) -> NextStep:

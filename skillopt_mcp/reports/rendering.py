@@ -89,7 +89,10 @@ def _environment(*, is_html: bool = True) -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters.update(percent=lambda share: f"{100 * share:.0f}", duration=_duration)
+    environment.filters.update(
+        percent=lambda share: f"{100 * share:.0f}",
+        duration=lambda s: f"{s / 3600:.1f} hours" if s >= 5400 else f"{max(1, round(s / 60))} min",
+    )
     return environment
 
 
@@ -111,10 +114,6 @@ def _fence(lines: Iterable[str]) -> Markup:
     text = "\n".join(map(shown, lines))
     marks = "`" * (1 + max([2, *map(len, re.findall("`+", text))]))
     return Markup(f"{marks}diff\n{text}\n{marks}")
-
-
-def _duration(seconds: float) -> str:
-    return f"{seconds / 3600:.1f} hours" if seconds >= 5400 else f"{max(1, round(seconds / 60))} min"
 
 
 # Charts
