@@ -46,7 +46,7 @@ from skillopt_mcp.store.files import lock_run
 from skillopt_mcp.store.opening import Store
 from skillopt_mcp.store.promotion_tests import NewTest
 from skillopt_mcp.tasks.judges.checking import families
-from skillopt_mcp.tasks.judges.judging import attemptable, is_form_alone, n_votes
+from skillopt_mcp.tasks.judges.judging import is_form_alone, list_attemptable, n_votes
 from skillopt_mcp.tasks.splits import stratified
 from skillopt_mcp.training.config import Config
 from skillopt_mcp.training.progress import Notify, Progress, pause_reporter
@@ -112,7 +112,7 @@ def chosen_tasks(
 
 def target_tasks(store: Store, models: Models, skill_id: int) -> list[Task]:
     """Return the tasks in use of a skill that its target can get a score for."""
-    return attemptable(store.tasks.list_in_use(skill_id), environment_name(models.backend("target")))
+    return list_attemptable(store.tasks.list_in_use(skill_id), environment_name(models.backend("target")))
 
 
 def tasks_to_test(store: Store, models: Models, skill_id: int, among: Sequence[Task] | None = None) -> list[Task]:

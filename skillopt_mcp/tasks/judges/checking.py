@@ -157,7 +157,7 @@ def _collisions(tasks: Sequence[Task], names: Collection[str] | None = None) -> 
     said, asked = words_of(tasks)
     words = said
     if names is not None:
-        words = with_numbers_of(said, [n for n, task in enumerate(tasks) if task.name in names])
+        words = add_numbers(said, [n for n, task in enumerate(tasks) if task.name in names])
     layers, weighed, expected = _layers(tasks, words, said, asked)
     twins = near_pairs(weighed, expected)
     near = near_pairs(layers)
@@ -229,10 +229,12 @@ def exact_form(task: Task) -> Hashable:
 def words_of(tasks: Sequence[Task]) -> tuple[Words, Words]:
     """Return the words of each task, the text and files that it asks about among them, and those of its question."""
     asked = [_words(_question(task.prompt)) for task in tasks]
-    return [_words(_whole(task)) if _has_text(task) else each for task, each in zip(tasks, asked, strict=True)], asked
+    has_text = [bool(task.files) or _question(task.prompt) is not task.prompt for task in tasks]
+    rows = zip(tasks, asked, has_text, strict=True)
+    return [_words(_whole(task)) if is_long else each for task, each, is_long in rows], asked
 
 
-def with_numbers_of(words: Words, meant: Sequence[int]) -> Words:
+def add_numbers(words: Words, meant: Sequence[int]) -> Words:
     """Return the words, none for what has other numbers than all of those that are `meant`: it is near to none."""
     numbers = {_numbers(words[n]) for n in meant}
     return [each if _numbers(each) in numbers else frozenset() for each in words]
@@ -288,7 +290,7 @@ def near_pairs(layers: Sequence[Layer], kinds: Sequence[Hashable] | None = None)
     """
     found: dict[int, int] = {}
     for n, rows, in_turn in _candidates(layers, kinds):
-        near = [_first_near(in_turn, n, row) for row in rows]
+        near = [next((m for m in row if all(layer.are_near(n, m) for layer in in_turn)), None) for row in rows]
         if (first := min((m for m in near if m is not None), default=None)) is not None:
             found[n] = first
     return found
@@ -306,15 +308,11 @@ def _candidates(
             continue
         key = (_numbers(each), kinds[n] if kinds else None)
         asked = [(index.near(n, key), index) for index in indexes if index.layer.sets[n]]
-        rows, chosen = min(asked, key=lambda each: _length(each[0]))
+        rows, chosen = min(asked, key=lambda each: sum(map(len, each[0])))
         # By its words in that layer it was found; the others are more likely to differ.
         yield n, rows, [*(index.layer for index in indexes if index is not chosen), chosen.layer]
         for index in indexes:
             index.add(n, key)
-
-
-def _first_near(layers: Sequence[Layer], n: int, row: Sequence[int]) -> int | None:
-    return next((m for m in row if all(layer.are_near(n, m) for layer in layers)), None)
 
 
 class _Index:
@@ -342,18 +340,9 @@ class _Index:
             self._rows.setdefault((key, word), {}).setdefault((self.layer.totals[n], rest), []).append(n)
 
 
-def _length(rows: Sequence[Sequence[int]]) -> int:
-    return sum(map(len, rows))
-
-
 def _numbers(words: frozenset[str]) -> frozenset[str]:
     # Most words are letters alone.
     return frozenset(word for word in words if not word.isalpha() and any(map(str.isdigit, word)))
-
-
-def _has_text(task: Task) -> bool:
-    """Return whether a task has a text to its question."""
-    return bool(task.files) or _question(task.prompt) is not task.prompt
 
 
 def _whole(task: Task) -> str:

@@ -184,6 +184,6 @@ def environment_of(judge: Judge) -> str | None:
     return next((leaf.name for leaf in leaves(judge) if isinstance(leaf, ByEnvironment)), None)
 
 
-def attemptable(tasks: Iterable[Task], environment: str | None) -> list[Task]:
+def list_attemptable(tasks: Iterable[Task], environment: str | None) -> list[Task]:
     """Return the tasks that a target can get a score for: an environment its own, any other target the rest."""
     return [task for task in tasks if environment_of(task.judge) == environment]
