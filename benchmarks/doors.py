@@ -124,6 +124,7 @@ def add_tasks(store: Path, skill: Path, rows: Sequence[Mapping[str, object]]) ->
 def add_own_tasks(store: Path, skill: Path, rows: Sequence[Mapping[str, object]]) -> None:
     """Add tasks as a person at a terminal does: they count as looked at."""
     with Workspace(store, project=skill.parent) as workspace:
+        workspace.place.caller = "person"
         added = tasks.add_tasks(workspace.store, workspace.place, str(skill), list(rows))
     assert added.added == len(rows), added
 
