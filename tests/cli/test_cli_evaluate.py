@@ -248,10 +248,15 @@ def test_every_start_of_a_run_or_test_says_whether_the_cap_reaches_a_verdict(cli
     no_verdict = "The cap (--max-calls 120) reaches no verdict: the promotion test takes up to 240 runs."
     planned = parsed(cli(*settings, "--max-calls", "120", "--dry-run", "--json", store=place.store_path))
     assert planned["reach"] == no_verdict
+    little = cli(*settings, "--max-calls", "245", "--dry-run", store=place.store_path).stderr
+    assert "reaches no verdict" in little, "the live version is tried on the val tasks first"
     stopped = cli(*settings, "--max-calls", "120", "--json", store=place.store_path)
     assert (stopped.returncode, json.loads(stopped.stdout)["reach"]) == (1, no_verdict)
     again = ("replay", SKILL, "--resume", "--target", TARGET, "--optimizer", TARGET)
     assert no_verdict in cli(*again, store=place.store_path).stderr, "a cap that was given before"
+    for cap, reached in ((359, "no verdict"), (361, "a verdict")):  # 120 are spent
+        said = parsed(cli(*again, "--max-calls", cap, "--dry-run", "--json", store=place.store_path))["reach"]
+        assert said == no_verdict.replace("120", str(cap)).replace("no verdict", reached)
     enough = cli(*again, "--max-calls", "400", "--dry-run", "--json", store=place.store_path)
     assert parsed(enough)["reach"] == no_verdict.replace("120", "400").replace("no verdict", "a verdict")
     assert parsed(cli(*again, "--max-calls", "400", "--json", store=place.store_path))["test"]["verdict"]

@@ -7,9 +7,11 @@ from workshop import Place, right_when_taught, use
 
 from skillopt_mcp.actions.promotion_tests import TestPrice as Price
 from skillopt_mcp.actions.promotion_tests import caps_of_search, describe_reach, evaluate_candidate
+from skillopt_mcp.actions.runs import replay, run_reach, start_run
 from skillopt_mcp.backends.scripted import Scripted
 from skillopt_mcp.core.budgets import Caps, Spent
-from skillopt_mcp.core.calls import Reply, Usage
+from skillopt_mcp.core.calls import Call, Reply, Usage
+from skillopt_mcp.training.config import Config
 from skillopt_mcp.workspace.workspace import Workspace
 
 PRICE, N_CALLS, DEFAULT = Price(n_runs=100, votes=2), 300, 35_000  # an attempt and two votes on it; of an agent
@@ -40,6 +42,34 @@ def test_tokens_and_money_are_those_of_such_calls_before(place: Place, workspace
         assert (found and found.usd) == (left and pytest.approx(left))
     found = caps_of_search(workspace.store, workspace.models, Caps(tokens=N_CALLS * 100 + 7), PRICE)
     assert found == Caps(tokens=7)
+
+
+def test_a_test_that_was_broken_off_takes_only_what_is_left_of_it(place: Place, workspace: Workspace) -> None:
+    run = start_run(
+        workspace.store, workspace.models, workspace.place, "ledger-clerk", Config(epochs=2, batch=10, seed=2)
+    )
+    n_asked = 0
+
+    def break_off(call: Call, _: Reply) -> None:
+        nonlocal n_asked
+        n_asked += call.draw.startswith("t-")
+        if n_asked == 60:
+            raise KeyboardInterrupt
+
+    workspace.models.on_reply = break_off
+    with pytest.raises(KeyboardInterrupt):
+        replay(workspace.store, workspace.models, workspace.place, run)
+    workspace.models.on_reply = None
+    [test_id] = workspace.store.runs.list_finishes(run.id)
+    row = workspace.store.tests.find(test_id)
+    assert row
+    n_left = row.plan.most_runs - workspace.store.tests.count_attempts(test_id)
+    assert 0 < n_left < row.plan.most_runs
+    spent = workspace.store.budgets.get_spent(run.id).calls
+    for cap, reached in ((spent + n_left, "a verdict"), (spent + n_left - 1, "no verdict")):
+        workspace.models.caps = Caps(calls=cap)
+        said = run_reach(workspace.store, workspace.models, workspace.place.secrets, run)
+        assert said == f"The cap (--max-calls {cap}) reaches {reached}: the promotion test takes up to {n_left} runs."
 
 
 @pytest.mark.parametrize(
