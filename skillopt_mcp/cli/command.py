@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import ast
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
 from functools import cache
 from importlib import import_module
@@ -128,11 +128,6 @@ def modules() -> tuple[str, ...]:
     return tuple(sorted(name[:-3] for name in os.listdir(FOLDER) if name.endswith(".py") and name != "__init__.py"))
 
 
-def module_path(name: str) -> str:
-    """What imports a file of commands."""
-    return f"{__package__}.commands.{name}"
-
-
 def described(*, actions: bool = False) -> dict[str, str]:
     """Return each command with the first sentence of its docstring, read without an import; hidden ones are left out.
 
@@ -141,7 +136,14 @@ def described(*, actions: bool = False) -> dict[str, str]:
     found: dict[str, str] = {}
     for module in modules():
         tree = ast.parse((FOLDER / f"{module}.py").read_text("utf-8"))
-        classes = dict(_classes(tree))
+        classes = dict[str, str]()
+        for node in (each for each in tree.body if isinstance(each, ast.ClassDef)):
+            for call in node.decorator_list:
+                match call:
+                    case ast.Call(ast.Name("command"), [ast.Constant(str(name)), *_], words):
+                        if not any(word.arg == "hidden" for word in words):
+                            text = " ".join((ast.get_docstring(node) or "").split("\n\n")[0].split())
+                            classes[name] = f"{text[:1].lower()}{text[1:]}".rstrip(".")
         group = module.replace("_", " ")
         if actions or list(classes) in ([group], []):
             found |= classes
@@ -150,21 +152,11 @@ def described(*, actions: bool = False) -> dict[str, str]:
     return found
 
 
-def _classes(tree: ast.Module) -> Iterator[tuple[str, str]]:
-    for node in (each for each in tree.body if isinstance(each, ast.ClassDef)):
-        for call in node.decorator_list:
-            if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id == "command":
-                name = call.args[0]
-                if isinstance(name, ast.Constant) and not any(word.arg == "hidden" for word in call.keywords):
-                    text = " ".join((ast.get_docstring(node) or "").split("\n\n")[0].split())
-                    yield str(name.value), f"{text[:1].lower()}{text[1:]}".rstrip(".")
-
-
 def _find(words: Sequence[str]) -> tuple[type[Command], list[str]]:
-    """Return the command that words begin with, and the rest of them."""
+    """The command that words begin with, and the rest of them; of a group alone the help, or WrongUsage."""
     for module in ("_".join(words[:2]), words[0]):
         if module in modules():
-            import_module(module_path(module))
+            import_module(f"{__package__}.commands.{module}")
             for n in (3, 2, 1):
                 name, rest = " ".join(words[:n]), list(words[n:])
                 # A group's own name is its list, unless another word follows.
@@ -173,22 +165,16 @@ def _find(words: Sequence[str]) -> tuple[type[Command], list[str]]:
     names = described(actions=True)
     actions = {name: text for name, text in names.items() if name.startswith(f"{words[0]} ")}
     if actions and (len(words) == 1 or words[1].startswith("-")):
-        _describe_group(words[0], actions, words[1:])
+        if {"-h", "--help"} & set(words):
+            lines = [f"  {name:<20}{text}" for name, text in actions.items()]
+            _Parser(
+                prog=f"{PROGRAM} {words[0]}", usage="%(prog)s ACTION ...", epilog="\n".join(["actions:", *lines]),
+                formatter_class=argparse.RawDescriptionHelpFormatter,
+            ).print_help()  # fmt: skip
+            raise SystemExit(0)
+        raise WrongUsage(f"{words[0]} needs an action: {', '.join(dict.fromkeys(name.split()[1] for name in actions))}")
     tried = " ".join(words[:2]) if actions else words[0]
     raise WrongUsage(f"unknown command {tried!r}{_nearest(tried, [*names, *described()])} ({PROGRAM} --help)")
-
-
-def _describe_group(group: str, actions: Mapping[str, str], rest: Sequence[str]) -> NoReturn:
-    """Print the help of a group, or raise WrongUsage where an action is missing."""
-    if {"-h", "--help"} & set(rest):
-        lines = [f"  {name:<20}{text}" for name, text in actions.items()]
-        _Parser(
-            prog=f"{PROGRAM} {group}", usage="%(prog)s ACTION ...", epilog="\n".join(["actions:", *lines]),
-            formatter_class=argparse.RawDescriptionHelpFormatter,
-        ).print_help()  # fmt: skip
-        raise SystemExit(0)
-    verbs = dict.fromkeys(name.split()[1] for name in actions)
-    raise WrongUsage(f"{group} needs an action: {', '.join(verbs)}")
 
 
 def _nearest(word: str, names: Sequence[str]) -> str:

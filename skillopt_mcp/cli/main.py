@@ -12,9 +12,11 @@ import signal
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import asdict, is_dataclass
+from typing import Any
 
 from skillopt_mcp.cli.command import ParsedCommand, WrongUsage, parse
-from skillopt_mcp.cli.streams import Unwritable, drop_output, open_streams, output, separate_results
+from skillopt_mcp.cli.streams import Unwritable, drop_output, open_streams, output, results, separate_results
 from skillopt_mcp.core.errors import SkillOptError
 from skillopt_mcp.core.text import quoted
 
@@ -87,11 +89,16 @@ def _finish(parsed: ParsedCommand) -> int:
         terminal.note(str(declined))
         return EXPECTED
     if parsed.json and result is not None:
-        terminal.emit(command.as_json(result))
+        with output():
+            results().write(json.dumps(command.as_json(result), default=_as_fields) + "\n")
     elif result is not None:
         command.show(result, terminal)
         terminal.next(getattr(result, "next_step", None))
     return command.exit_code(result)
+
+
+def _as_fields(record: Any) -> Any:
+    return asdict(record) if is_dataclass(record) else record.model_dump(mode="json")  # type: ignore[arg-type]
 
 
 def _failed(message: str, *, as_json: bool, code: int = EXPECTED) -> int:

@@ -7,10 +7,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from skillopt_mcp.actions.tasks import FromEnvironment
+from skillopt_mcp.actions.tasks import add_environment
 from skillopt_mcp.backends.base import Backend
 from skillopt_mcp.backends.environment import Rolling
 from skillopt_mcp.backends.registry import open_backend
+from skillopt_mcp.cli.terminal import Terminal
 from skillopt_mcp.core.errors import BackendError, BadInput
 from skillopt_mcp.core.notes import describe_note
 from skillopt_mcp.core.text import counted, quoted
@@ -21,6 +22,7 @@ from skillopt_mcp.tasks.environments.registry import environment_names, open_env
 from skillopt_mcp.training.config import Config
 from skillopt_mcp.training.settings.settling import load_settings
 from skillopt_mcp.workspace.callers import find_caller
+from skillopt_mcp.workspace.workspace import Workspace
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,13 +90,17 @@ def flag_of(setting: str) -> str:
     return "search-gate" if setting == "gate" else setting.replace("_", "-")
 
 
-def added_notes(name: str, added: FromEnvironment) -> list[str]:
-    """Return notes on the tasks that an environment added."""
-    notes = [f"{counted(added.added, 'task')} of '{name}' added, {added.duplicates} there already."]
+def add_environment_tasks(
+    terminal: Terminal, workspace: Workspace, skill: str, environment: Environment
+) -> frozenset[str]:
+    """Add the tasks of an environment to those of a skill, with notes on what was added; the digests of all of them."""
+    added, of_it = add_environment(workspace.store, workspace.place, skill, environment), f"of '{environment.name}'"
+    terminal.note(f"{counted(added.added, 'task')} {of_it} added, {added.duplicates} there already.")
     if added.n_removed:
-        notes.append(f"note: left out, as removed: {counted(added.n_removed, 'task')} of '{name}'")
+        terminal.note(f"note: left out, as removed: {counted(added.n_removed, 'task')} {of_it}")
     if added.n_others:
-        notes.append(
-            f"note: {counted(added.n_others, 'other task')} of the skill left out; without --env the run takes all"
-        )
-    return [*notes, *(f"note: {describe_note(note)}" for note in added.notes)]
+        others = counted(added.n_others, "other task")
+        terminal.note(f"note: {others} of the skill left out; without --env the run takes all")
+    for note in added.notes:
+        terminal.note(f"note: {describe_note(note)}")
+    return added.digests

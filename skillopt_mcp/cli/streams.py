@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext, redirect_stdout, suppress
 from contextvars import ContextVar
-from typing import TextIO, TypeGuard
+from typing import TextIO
 
 _RESULTS: ContextVar[TextIO | None] = ContextVar("results", default=None)
 
@@ -45,21 +45,16 @@ def separate_results(*, whole: bool = False) -> Iterator[None]:
 
     With `whole` so does what their subprocesses and their C code write, which know standard output by its number.
     """
-    with _moved(sys.stdout) if whole and _is_standard(sys.stdout) else nullcontext(sys.stdout) as stream:
+    own, standard = sys.stdout, None
+    with suppress(OSError, ValueError):  # what a test or a program put in its place has no number, or another one
+        standard = own if whole and isinstance(own, io.TextIOWrapper) and own.fileno() == 1 else None
+    with _moved(standard) if standard else nullcontext(own) as stream:
         kept = _RESULTS.set(stream)
         try:
             with redirect_stdout(sys.stderr):
                 yield
         finally:
             _RESULTS.reset(kept)
-
-
-def _is_standard(stream: TextIO) -> TypeGuard[io.TextIOWrapper]:
-    """Whether a stream is standard output itself, not what a test or a program put in its place."""
-    try:
-        return isinstance(stream, io.TextIOWrapper) and stream.fileno() == 1
-    except (OSError, ValueError):
-        return False
 
 
 @contextmanager

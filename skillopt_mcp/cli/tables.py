@@ -23,9 +23,14 @@ def lay_out_table(
     """
     rows = [[cell.translate(_ON_ONE_LINE) for cell in row] for row in rows]
     natural = [max(map(cell_len, cells)) for cells in zip(columns, *rows, strict=True)]
-    widths = _widths(natural, width, n_long)
-    if widths is None:
+    widths, long = natural[:-n_long], natural[-n_long:]
+    left = width - sum(widths) - len(GAP) * (len(natural) - 1)
+    if left < sum(min(each, _LEAST) for each in long):
         return "", _records(columns, rows, width, n_long)
+    for n, each in enumerate(long):
+        later = sum(min(other, _LEAST) for other in long[n + 1 :])
+        widths.append(min(each, left - later, max(_LEAST, left // (n_long - n))))
+        left -= widths[-1]
     return _line(columns, widths), [_line(row, widths) for row in rows]
 
 
@@ -38,20 +43,6 @@ def shorten_to(text: str, width: int) -> str:
         return f"{set_cell_size(text, room).rstrip()}{_CUT}"[:width]
     tail = set_cell_size(text[::-1], room // 2)[::-1].strip()
     return f"{set_cell_size(text, room - room // 2).rstrip()}{_CUT}{tail}"[:width]
-
-
-def _widths(natural: Sequence[int], width: int, n_long: int) -> list[int] | None:
-    """How wide each column is, None when the terminal is too narrow for a table."""
-    whole, long = natural[:-n_long], natural[-n_long:]
-    left = width - sum(whole) - len(GAP) * (len(natural) - 1)
-    if left < sum(min(each, _LEAST) for each in long):
-        return None
-    widths = list(whole)
-    for n, each in enumerate(long):
-        later = sum(min(other, _LEAST) for other in long[n + 1 :])
-        widths.append(min(each, left - later, max(_LEAST, left // (n_long - n))))
-        left -= widths[-1]
-    return widths
 
 
 def _line(row: Sequence[str], widths: Sequence[int]) -> str:

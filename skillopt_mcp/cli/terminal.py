@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import getpass
-import json
 import os
 import shlex
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, is_dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -130,11 +128,6 @@ class Terminal:
         """How many columns there are; what is piped is as wide as it needs."""
         return os.get_terminal_size(results().fileno()).columns or 80 if results().isatty() else _WIDE
 
-    def emit(self, value: Mapping[str, object]) -> None:
-        """Print one JSON object; a result in it is its fields."""
-        with output():
-            results().write(json.dumps(value, ensure_ascii=True, default=_as_fields) + "\n")
-
     def _print(self, stream: TextIO, text: str, style: str) -> None:
         if self.is_json and not self._is_reviewed:
             return
@@ -215,10 +208,6 @@ class Terminal:
         sys.stderr.flush()
         if sys.stdin.readline().strip().lower() not in ("y", "yes"):
             raise Declined(declined)
-
-
-def _as_fields(record: Any) -> Any:
-    return asdict(record) if is_dataclass(record) else record.model_dump(mode="json")  # type: ignore[arg-type]
 
 
 def _login() -> str:

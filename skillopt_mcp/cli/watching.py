@@ -220,7 +220,14 @@ class Watch:
             place = "  ".join(filter(None, (self._label, escaped(self._place) + answers)))
             at_work = Table.grid(padding=(0, 1))
             at_work.add_row(ProgressBar(self._n_total or None, self._n_done, _BAR_WIDTH), place)
-            lines = ("  ".join(filter(None, (self._scores, self._spent(), self._left()))), self._used)
+            left = ""  # how long what is left takes, by the mean of the steps, or attempts, that are done
+            (what, n_first, began_at), (_, n_done, done_at) = self._first, self._last
+            if n_first < n_done < self._n_total and self._stage != WAIT:
+                mean = (done_at - began_at) / (n_done - n_first)
+                seconds = mean * (self._n_total - n_done) - (self._clock() - done_at)
+                duration = f"{max(1.0, seconds):.0f} s" if seconds < 100 else f"{seconds / 60:.0f} min"
+                left = f"at most {duration} left" if what == GATE else f"about {duration} to the promotion test"
+            lines = ("  ".join(filter(None, (self._scores, self._spent(), left))), self._used)
             parts += [at_work, *filter(None, lines)]
         return Group(*parts)
 
@@ -230,12 +237,3 @@ class Watch:
             self._first = self._last = (what, n_done, self._clock())
         elif n_done > self._last[1]:
             self._last = (what, n_done, self._clock())
-
-    def _left(self) -> str:
-        """How long what is left takes, by the mean of the steps, or attempts, that are done; empty before."""
-        (what, n_first, began_at), (_, n_done, done_at) = self._first, self._last
-        if n_done == n_first or self._n_total <= n_done or self._stage == WAIT:
-            return ""
-        seconds = (done_at - began_at) / (n_done - n_first) * (self._n_total - n_done) - (self._clock() - done_at)
-        duration = f"{max(1.0, seconds):.0f} s" if seconds < 100 else f"{seconds / 60:.0f} min"
-        return f"at most {duration} left" if what == GATE else f"about {duration} to the promotion test"

@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import Annotated
 
 from skillopt_mcp.admin.doctor import Diagnosis, diagnose
-from skillopt_mcp.admin.install.installing import HostConnection, HostEntry
+from skillopt_mcp.admin.install.installing import HostConnection
 from skillopt_mcp.backends.resolved import describe_unremembered, resolve_spec
 from skillopt_mcp.cli.command import Command, Flag, command
 from skillopt_mcp.cli.terminal import Declined, Terminal
@@ -75,20 +75,19 @@ def _lines(found: Diagnosis) -> Iterator[str]:
 
 
 def _host(host: HostConnection) -> str:
-    """Return in one line what a host has of us, and how it gets what it lacks."""
+    """A line on what a host has of us, and how it gets what it lacks."""
+    parts = []
+    for part in host.parts:
+        store = part.other_store and f"it uses another store, '{part.other_store}'"
+        trouble = "; ".join(filter(None, (part.trouble, store)))
+        parts.append(f"{part.kind} ({part.scope}{f': {trouble}' if trouble else ''})")
     skill = [f"skill ({', '.join(host.skilled)})"] if host.skilled else []
     rules = ["rules"] if host.ruled else []
-    has = ", ".join([*map(_part, host.parts), *skill, *rules]) or ("not known" if host.unread else "nothing")
+    has = ", ".join([*parts, *skill, *rules]) or ("not known" if host.unread else "nothing")
     lacks = f" Missing: {', '.join(host.missing)}." if host.missing else ""
     unread = f" {'; '.join(host.unread)}." if host.unread else ""
     mend = f" Install with: {'; '.join(host.mend)}" if host.mend else ""
     return f"Installed in {host.host}: {has}.{lacks}{unread}{mend}"
-
-
-def _part(part: HostEntry) -> str:
-    store = part.other_store and f"it uses another store, '{part.other_store}'"
-    trouble = "; ".join(filter(None, (part.trouble, store)))
-    return f"{part.kind} ({part.scope}{f': {trouble}' if trouble else ''})"
 
 
 def _store(found: Diagnosis) -> Iterator[str]:

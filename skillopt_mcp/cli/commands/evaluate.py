@@ -23,12 +23,13 @@ from skillopt_mcp.actions.tasks import describe_near_train
 from skillopt_mcp.backends.arrivals import unseen_commands
 from skillopt_mcp.backends.base import Loading
 from skillopt_mcp.cli.command import TARGET, Arg, Flag, command
-from skillopt_mcp.cli.reports import show_foreseen, show_page, show_report
+from skillopt_mcp.cli.reports import show_page, show_report
 from skillopt_mcp.cli.spending import BrokenOff, Planned, Sending, agree, require_backends, simulation
 from skillopt_mcp.cli.terminal import Terminal
 from skillopt_mcp.cli.watching import Watch
 from skillopt_mcp.core.errors import Stopped
 from skillopt_mcp.core.results import Evaluated, Foreseen, Proposed
+from skillopt_mcp.gates.verdicts import describe_foreseen
 from skillopt_mcp.training.promotion_test import Asked
 from skillopt_mcp.workspace.costs import used_of_candidate
 from skillopt_mcp.workspace.jobs import Wait
@@ -109,7 +110,8 @@ class Evaluate(Sending):
         foreseen = foresee(store, models, test)
         if not is_decided:
             self._reach = foreseen.reach
-            show_foreseen(terminal, foreseen)
+            for line in describe_foreseen(foreseen):
+                terminal.note(line)
         calls = estimate_test(test, test.row.plan.most_runs if is_decided else done)
         tested = f"Tested already ({test.row.id}): nothing is asked. --again opens the next test." if is_decided else ""
         if planned := agree(terminal, store, models, calls, self, tested):

@@ -60,10 +60,13 @@ class Installation(Command):
         """What was asked for. Raises BadInput when the program itself cannot be found."""
         named = terminal.store or any(os.environ.get(name) for name in _PLACES_OF_THE_STORE)
         store = str(terminal.store_path) if named else None
+        program = shutil.which(PROGRAM, path=str(Path(sys.executable).parent)) or shutil.which(PROGRAM)
+        if program is None:
+            raise BadInput(f"the program '{PROGRAM}' is neither next to '{sys.executable}' nor on the PATH: install it")
         return Request(
             host=self.host,
             scope="project" if self.project else "user",
-            command=_program(),
+            command=os.path.abspath(program),  # a host that is started from a desktop searches no PATH
             arguments=("serve", *(("--store", store) if store else ()), *backends),
             store=store,
             hooks=self.hooks,
@@ -114,14 +117,6 @@ class Installation(Command):
             terminal.note(result.restart)
         if result.backups:
             terminal.note(f"Backups stay. Once all is well, remove them: {shlex.join(['rm', *result.backups])}")
-
-
-def _program() -> str:
-    """Return this program by its absolute path: hosts started from a desktop search no PATH."""
-    found = shutil.which(PROGRAM, path=str(Path(sys.executable).parent)) or shutil.which(PROGRAM)
-    if found is None:
-        raise BadInput(f"the program '{PROGRAM}' is neither next to '{sys.executable}' nor on the PATH: install it")
-    return os.path.abspath(found)
 
 
 @command("install", example="install claude-code --hooks --skill", is_persons=True)

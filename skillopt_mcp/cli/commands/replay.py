@@ -26,10 +26,9 @@ from skillopt_mcp.actions.runs import (
     unfinished_run,
     with_memory,
 )
-from skillopt_mcp.actions.tasks import add_environment
 from skillopt_mcp.cli.command import OPTIMIZER, TARGET, Arg, Flag, WrongUsage, command
-from skillopt_mcp.cli.preparing import Prepared, added_notes, flag_of, prepare
-from skillopt_mcp.cli.reports import show_page, show_report, show_scores
+from skillopt_mcp.cli.preparing import Prepared, add_environment_tasks, flag_of, prepare
+from skillopt_mcp.cli.reports import show_page, show_report
 from skillopt_mcp.cli.spending import (
     BrokenOff,
     Planned,
@@ -66,6 +65,7 @@ from skillopt_mcp.workspace.workspace import Workspace
 
 # What a resumed run may be given again.
 _FREE = frozenset({"target", "optimizer", "judge", "concurrency", "out"})
+_BLOCKS = "▁▂▃▄▅▆▇█"
 _AROUND = ("target", "optimizer", "judge", "concurrency", "out", "prompts")
 _EXIT_CODES = """exit codes:
   0    the run has finished, whatever its verdict (or --dry-run has printed its estimate)
@@ -155,10 +155,7 @@ class Replay(Sending):
                         "asked before anything is spent), or --env where its tasks are stored already"
                     )
                 self.name_models(terminal, workspace.models, ready.notes)
-                added = add_environment(workspace.store, workspace.place, self.skill, ready.environment)
-                only = added.digests
-                for note in added_notes(ready.environment.name, added):
-                    terminal.note(note)
+                only = add_environment_tasks(terminal, workspace, self.skill, ready.environment)
             store, models, place = workspace.store, workspace.models, workspace.place
             new = new_run(store, models, place, self.skill, config, ready.prompts, only)
             new = with_memory(store, place, new, self.memory) if self.memory else new
@@ -296,7 +293,11 @@ class Replay(Sending):
             )
         for change in result.changes:
             terminal.say(f"Changed during the run: {change}.")
-        show_scores(terminal, result)
+        if result.baseline is not None and result.steps:
+            scores = [result.baseline, *(step.current for step in result.steps)]
+            blocks = "".join(_BLOCKS[min(int(score * len(_BLOCKS)), len(_BLOCKS) - 1)] for score in scores)
+            best = result.steps[-1].best
+            terminal.say(f"Val score by step: {blocks} {scores[0]:.2f} → {scores[-1]:.2f}, best {best:.2f}.")
         _show_verdict(result, self._label, terminal)
         if memory := result.memory:
             terminal.say(f"Memory file {shlex.quote(memory.skill)}, tested with the skill:")

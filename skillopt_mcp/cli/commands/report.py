@@ -31,7 +31,17 @@ class Report(Command):
         for file in (self.html, self.md, self.csv):
             terminal.require_viewer("report", file or "report")
         if self.live:
-            self._serve(terminal)
+            from skillopt_mcp.reports.live import serve_live  # noqa: PLC0415
+
+            def announce(url: str) -> None:
+                terminal.say(url)
+                sys.stdout.flush()
+                if self.open:
+                    webbrowser.open(url)
+
+            page = f"/report/{self.ids[0]}" if self.ids else "/"
+            with terminal.workspace() as workspace:
+                serve_live(workspace.store, workspace.place, page, terminal.store, self.port, announce)
             return None
         # Slow, and of use to nobody else.
         from skillopt_mcp.reports.facts import TextBudget, gather, gather_skills  # noqa: PLC0415
@@ -61,19 +71,6 @@ class Report(Command):
         if self.open:
             open_page(paths[0])
         return {"paths": list(map(str, paths))}
-
-    def _serve(self, terminal: Terminal) -> None:
-        from skillopt_mcp.reports.live import serve_live  # noqa: PLC0415
-
-        def announce(url: str) -> None:
-            terminal.say(url)
-            sys.stdout.flush()
-            if self.open:
-                webbrowser.open(url)
-
-        path = f"/report/{self.ids[0]}" if self.ids else "/"
-        with terminal.workspace() as workspace:
-            serve_live(workspace.store, workspace.place, path, terminal.store, self.port, announce)
 
     def show(self, result: dict[str, list[str]], terminal: Terminal) -> None:
         for path in result["paths"]:

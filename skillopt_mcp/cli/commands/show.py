@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
+from statistics import fmean
 from typing import Annotated, Any
 
 from skillopt_mcp.cli.command import Arg, Command, Flag, WrongUsage, command
 from skillopt_mcp.cli.commands.skills import show_away
-from skillopt_mcp.cli.reports import show_units
 from skillopt_mcp.cli.terminal import Terminal
 from skillopt_mcp.core.candidates import Consent
 from skillopt_mcp.core.skills import SkillRow
 from skillopt_mcp.core.text import counted
+from skillopt_mcp.gates.verdicts import by_change
 from skillopt_mcp.reports.details import PromotionTest
 from skillopt_mcp.reports.export import export_run, export_version
 from skillopt_mcp.reports.history import history
@@ -89,7 +91,11 @@ class Show(Command):
         else:
             (terminal.diff if result["kind"] == "candidate" else terminal.say)(result["text"])
             if result["kind"] == "test" and self._units:
-                show_units(terminal, self._units)
+                rows = [
+                    (each.outcome, _mean(each.before), _mean(each.after), each.task, each.prompt)
+                    for each in sorted(self._units, key=by_change)
+                ]
+                terminal.table(("", "old", "new", "task", "prompt"), rows, n_long=2)
             if result["kind"] == "skill":
                 if self._away:
                     show_away(self.id or "", self._away, terminal)
@@ -122,6 +128,11 @@ class Show(Command):
         # They are of the whole store, whichever skill is shown.
         if found.tests and not self.id:
             terminal.note(f"Promotion tests: {len(found.tests)}; --json lists them")
+
+
+def _mean(scores: Sequence[float]) -> str:
+    """How many attempts of a task passed, or their mean score."""
+    return f"{sum(scores):.0f}/{len(scores)}" if {*scores} <= {0, 1} else f"{fmean(scores):.2f}"
 
 
 def _cells(row: RunRow) -> dict[str, str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
@@ -315,15 +315,12 @@ def _by_reason(problems: Iterable[tuple[str, str]]) -> Iterator[str]:
     for task, reason in problems:
         tasks_of.setdefault(reason, []).append(task)
     for reason, tasks in tasks_of.items():
-        shown = ", ".join(_ranges(tasks))
+        named = []
+        for _, run in groupby(enumerate(tasks), lambda at: int(at[1]) - at[0] if at[1].isdecimal() else at[1]):
+            names = [name for _, name in run]
+            named.append(names[0] if len(names) == 1 else f"{names[0]}-{names[-1]}")
+        shown = ", ".join(named)
         yield f"task{'s' if len(tasks) > 1 else ''} {shown}: {reason}" if shown else reason
-
-
-def _ranges(tasks: Sequence[str]) -> Iterator[str]:
-    """Yield ids as they are, and runs of numbers as "first-last"."""
-    for _, run in groupby(enumerate(tasks), lambda each: int(each[1]) - each[0] if each[1].isdecimal() else each[1]):
-        names = [name for _, name in run]
-        yield names[0] if len(names) == 1 else f"{names[0]}-{names[-1]}"
 
 
 def _describe_splits(result: TasksAdded | Removed) -> str:
