@@ -21,16 +21,8 @@ from typing import Literal, TypeVar, cast, get_args
 from pydantic import Field
 
 from skillopt_mcp.actions.promotion_tests import evaluate_candidate
-from skillopt_mcp.actions.runs import (
-    begin,
-    best_candidate,
-    furthest,
-    last_finished,
-    left_changed,
-    new_run,
-    replay,
-    run_reach,
-)
+from skillopt_mcp.actions.replay import best_candidate, replay
+from skillopt_mcp.actions.runs import begin, describe_left_changed, find_alike, new_run, run_reach
 from skillopt_mcp.actions.tasks import add_environment, add_tasks
 from skillopt_mcp.backends.base import Backend, worst_case
 from skillopt_mcp.backends.environment import Rolling
@@ -62,11 +54,9 @@ from skillopt_mcp.training.progress import Notify, Progress
 from skillopt_mcp.training.promotion_test import Asked
 from skillopt_mcp.training.settings.reading import read_mapping
 from skillopt_mcp.training.settings.settling import settled_config
-from skillopt_mcp.workspace.answering import describe_changed
 from skillopt_mcp.workspace.callers import find_caller
 from skillopt_mcp.workspace.costs import Accounted, UsedRow, account, describe_in_flight
 from skillopt_mcp.workspace.jobs import Wait
-from skillopt_mcp.workspace.models import check_caps
 from skillopt_mcp.workspace.place import Place
 from skillopt_mcp.workspace.workspace import Workspace
 
@@ -176,22 +166,19 @@ def train(
         roles = _roles(target, optimizer, judge, source)
         with _workspace(roles, store, caps, concurrency, stop) as workspace:
             if source is None:
-                check_caps(
-                    workspace.models.caps,
-                    {"target": workspace.models.backend("target"), "optimizer": workspace.models.backend("optimizer")},
-                )
+                workspace.models.check_caps({role: workspace.models.backend(role) for role in ("target", "optimizer")})
             tracked = (workspace.place.recorded if source is None else workspace.place.skill)(name)
             only = None if source is None else _add(workspace.store, workspace.place, tracked, source, judge)
             new = new_run(workspace.store, workspace.models, workspace.place, tracked.path, settings, own_prompts, only)
-            found = last_finished(workspace.store, new) if reuse else None
-            found = found or furthest(workspace.store, new, allow_changed=allow_changed)
+            found = find_alike(workspace.store, workspace.models, new, is_finished=True) if reuse else None
+            found = found or find_alike(workspace.store, workspace.models, new, allow_changed=allow_changed)
             run = found or new
             if folder:
                 check_folder(folder, run.id)
             if not found:
                 begin(workspace.store, workspace.place.secrets, new)
-                if changed := left_changed(workspace.store, new):
-                    _warn(f"{describe_changed(*changed)}; to continue that run: train(..., allow_changed=True)")
+                if changed := describe_left_changed(workspace.store, workspace.models, new):
+                    _warn(f"{changed}; to continue that run: train(..., allow_changed=True)")
             reach = run_reach(workspace.store, workspace.models, workspace.place.secrets, run)
             if reach and not run.result:
                 _LOG.warning(reach)

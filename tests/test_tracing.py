@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from opentelemetry import trace
 
-from skillopt_mcp.actions.runs import replay, start_run
+from skillopt_mcp.actions.replay import replay
+from skillopt_mcp.actions.runs import start_run
 from skillopt_mcp.backends import world
 from skillopt_mcp.backends.base import BackendFault
 from skillopt_mcp.backends.scripted import Scripted

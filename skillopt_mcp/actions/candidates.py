@@ -26,6 +26,7 @@ from skillopt_mcp.gates.guard.capabilities import findings
 from skillopt_mcp.gates.guard.evidence import find_copied, keep_findings
 from skillopt_mcp.store.decisions import Discarding, Refusals
 from skillopt_mcp.store.opening import Store
+from skillopt_mcp.training.plan import RunPlan
 from skillopt_mcp.workspace.answers import fitted, shortened
 from skillopt_mcp.workspace.place import Place
 from skillopt_mcp.workspace.skill_folders import handle, known
@@ -200,6 +201,29 @@ def with_past(store: Store, result: Proposed, made: Candidate) -> Proposed:
     if step and step.action == "evaluate_candidate":
         step = advise_test(store, made, step.why)
     return result.model_copy(update={"status": status, "next_step": step, "repeats": again})
+
+
+def store_best(store: Store, plan: RunPlan, files: SkillFiles, score: float) -> Candidate:
+    """The best version of a document of a run as a candidate, with its score on val and what the guard finds in it."""
+    # The candidates of the accepted steps that led to this version, oldest first.
+    accepted, version = list[Candidate](), files.digest
+    for step in reversed(store.runs.list_steps(plan.run_id)):
+        if step.candidate_id and step.candidate_version == version and step.verdict in ("accept", "accept_best"):
+            accepted.insert(0, store.candidates.get_candidate(step.candidate_id))
+            version = step.parent_version
+    held = [finding for each in accepted for finding in keep_findings(each.findings)]
+    best = f"best version of {plan.run_id}, {score:.2f} on val"
+    made = Candidate(
+        id=candidate_id(plan.skill_id, plan.base.digest, files.digest),
+        skill_id=plan.skill_id,
+        base_version=plan.base.digest,
+        version_id=files.digest,
+        origin="run",
+        reasoning="; ".join([*(each.reasoning for each in accepted), best]),
+        findings=(*findings(plan.base, files, plan.known), *dict.fromkeys(held)),
+        run_id=plan.run_id,
+    )
+    return store.candidates.add_candidate(NewCandidate(made, files))
 
 
 # Rebasing

@@ -15,7 +15,8 @@ from pydantic import BaseModel, JsonValue
 
 from skillopt_mcp.actions.promotion_tests import candidate_of_files, evaluate_candidate, opened
 from skillopt_mcp.actions.promotions.promoting import promote_skill
-from skillopt_mcp.actions.runs import replay, start_run
+from skillopt_mcp.actions.replay import replay
+from skillopt_mcp.actions.runs import start_run
 from skillopt_mcp.backends.registry import open_backend
 from skillopt_mcp.backends.world import (
     PLACEBOS,
@@ -43,7 +44,6 @@ from skillopt_mcp.training.progress import Notify, silent
 from skillopt_mcp.training.promotion_test import Asked, held_out, standing_of
 from skillopt_mcp.workspace.jobs import Wait
 from skillopt_mcp.workspace.models import Models
-from skillopt_mcp.workspace.place import Place
 from skillopt_mcp.workspace.skill_folders import handle
 from skillopt_mcp.workspace.verdicts import unit_rows
 from skillopt_mcp.workspace.workspace import Workspace
@@ -157,7 +157,7 @@ def run_demo(home: DemoPlace, notify: Notify = silent) -> Demonstrated:
         held = held_out(workspace.store.tasks.list_tasks(skill.id))
         same, harmful = (
             _against_itself(home, held),
-            _with_a_nice_line(workspace.store, workspace.models, workspace.place, home, held, notify),
+            _with_a_nice_line(workspace, home, held, notify),
         )
         run = start_run(workspace.store, workspace.models, workspace.place, skill.path, CONFIG)
         outcome = replay(workspace.store, workspace.models, workspace.place, run, notify)
@@ -203,10 +203,9 @@ def _against_itself(place: DemoPlace, held: Sequence[Task]) -> Same:
     return same
 
 
-def _with_a_nice_line(
-    store: Store, models: Models, place: Place, home: DemoPlace, held: Sequence[Task], notify: Notify
-) -> Harmful:
+def _with_a_nice_line(workspace: Workspace, home: DemoPlace, held: Sequence[Task], notify: Notify) -> Harmful:
     """What a person's edit does that adds a harmful line to a version of the skill that teaches everything."""
+    store, models, place = workspace.store, workspace.models, workspace.place
     text = make_skill(home.seed).text
     rules = text + "".join(f"- {topic.lesson}\n" for topic in TOPICS if topic.lesson not in text)
     old, new = home.folder / "all-rules.md", home.folder / "nice-line.md"

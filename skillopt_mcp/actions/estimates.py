@@ -24,7 +24,6 @@ from skillopt_mcp.tasks.judges.judging import n_votes
 from skillopt_mcp.training.config import Config
 from skillopt_mcp.training.plan import epoch_batches, search_splits, steps
 from skillopt_mcp.training.promotion_test import Test, held_out
-from skillopt_mcp.workspace.answering import answering, changed_since
 from skillopt_mcp.workspace.costs import default_tokens
 from skillopt_mcp.workspace.evidence import evidence_of
 from skillopt_mcp.workspace.models import Models
@@ -126,8 +125,7 @@ def estimate_rest(store: Store, models: Models, secrets: KnownSecrets, run: Run)
     """
     tasks = tasks_of(store, run)
     ending = price_of_run(store, models, run, _in_use(store, run))
-    now = answering(models.backends_for(tasks, "optimizer"))
-    if len(run.answering) > 1 or changed_since(store, run, now):
+    if len(run.answering) > 1 or models.list_changed(run):
         return _estimate(run, tasks, ending, _rest(store, secrets, run)).calls
     if store.runs.list_finishes(run.id):
         return estimate_end(store, models, run)

@@ -14,7 +14,6 @@ from skillopt_mcp.actions.estimates import estimate_proposal
 from skillopt_mcp.actions.promotion_tests import target_tasks
 from skillopt_mcp.backends.asking import Asker, Outstanding, run_or_wait
 from skillopt_mcp.backends.spending import Budget
-from skillopt_mcp.backends.wrappers import judge_named
 from skillopt_mcp.core.advice import advise_rebase
 from skillopt_mcp.core.calls import Call, Question, Role, Rollout
 from skillopt_mcp.core.candidates import GATE, Candidate, candidate_id, rolled_back
@@ -46,7 +45,7 @@ from skillopt_mcp.workspace.costs import add_up, default_tokens
 from skillopt_mcp.workspace.evidence import is_host
 from skillopt_mcp.workspace.host_work import hand_out, withdraw
 from skillopt_mcp.workspace.jobs import Wait
-from skillopt_mcp.workspace.models import Models, check_caps
+from skillopt_mcp.workspace.models import Models, Names
 from skillopt_mcp.workspace.place import Place
 from skillopt_mcp.workspace.runs import planned
 from skillopt_mcp.workspace.skills import check_merged
@@ -170,7 +169,7 @@ def _begin_proposal(store: Store, models: Models, skill: Skill, rollouts: int) -
     if not sessions and not tasks:
         raise BadInput(f"no scored attempts of '{skill.name}' are recorded: record some, or pass rollouts")
     backends = models.backends_for(tasks, "optimizer")
-    check_caps(models.caps, backends)
+    models.check_caps(backends)
     config = Config(epochs=1, batch=max(1, len(tasks)), sessions=len(sessions), max_edits=MAX_EDITS)
     draft = Run(
         id="",
@@ -180,11 +179,9 @@ def _begin_proposal(store: Store, models: Models, skill: Skill, rollouts: int) -
         prompts=json.dumps(asdict(load_prompts())),
         tasks=tuple(task.id for task in tasks),
         sessions=tuple(sessions),
-        target=backends["target"].name,
-        optimizer=backends["optimizer"].name,
+        **Names.of(backends)._asdict(),
         status="running",
         note=store.runs.note_of_skill(skill.id),
-        judge=judge_named(backends),
         kind="proposal",
     )
     digest = hashlib.sha256(f"proposal {len(earlier)} {draft}".encode()).hexdigest()

@@ -1,29 +1,57 @@
-"""Models: who answers in which role, opened when first asked, and which caps can hold with them."""
+"""Models: who answers in which role, within which caps, and what of that has changed since a run began."""
 
 from __future__ import annotations
 
 import functools
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import NamedTuple, TypeVar
 
+from skillopt_mcp import __version__
+from skillopt_mcp.backends.asking import Asker, Outstanding, run_or_wait
 from skillopt_mcp.backends.base import Backend, environment_name, no_backend, worst_case
 from skillopt_mcp.backends.programs import try_programs
-from skillopt_mcp.backends.registry import backend_name, is_spec, open_backend
+from skillopt_mcp.backends.registry import backend_name, is_spec, open_backend, without_options
 from skillopt_mcp.backends.resolved import describe_unremembered
-from skillopt_mcp.backends.rounds import OnReply
-from skillopt_mcp.backends.wrappers import Redacting, judges_for
+from skillopt_mcp.backends.rounds import OnPause, OnReply
+from skillopt_mcp.backends.spending import Budget
+from skillopt_mcp.backends.wrappers import Redacting, judge_named, judges_for
 from skillopt_mcp.core.budgets import NO_CAPS, Caps, Spent, cost_of
-from skillopt_mcp.core.calls import Call, Question, Role, Rollout
-from skillopt_mcp.core.errors import BackendError, BadInput, Refused
+from skillopt_mcp.core.calls import Ask, Call, Question, Reply, Role, Rollout
+from skillopt_mcp.core.errors import BackendError, BadInput, Busy, Refused, Waiting
+from skillopt_mcp.core.runs import Answering, Run
 from skillopt_mcp.core.skills import SkillFiles
 from skillopt_mcp.core.tasks import Task
-from skillopt_mcp.store.files import Owner
+from skillopt_mcp.store.files import Lock, Owner, lock_run
 from skillopt_mcp.store.opening import Store
 from skillopt_mcp.tasks.judges.judging import missing_programs
 from skillopt_mcp.tasks.judges.kinds.text import Exact
+from skillopt_mcp.workspace.evidence import evidence_of, is_simulated
 from skillopt_mcp.workspace.place import Place
+from skillopt_mcp.workspace.runs import ChangedBackend, changes, describe_changed, tasks_of
 
 LEASE_S = 900.0
+ALLOWED = "--allow-changed"
+T = TypeVar("T")
+
+
+class Names(NamedTuple):
+    """How target, optimizer and judge model of a run are spelled; the judge is empty where none is needed."""
+
+    target: str
+    optimizer: str
+    judge: str
+
+    @classmethod
+    def of(cls, backends: Mapping[Role, Backend]) -> Names:
+        """The names of backends."""
+        return cls(backends["target"].name, backends["optimizer"].name, judge_named(backends))
+
+    def fit(self, run: Run) -> bool:
+        """Whether a run was begun with the same models, however they are asked; fingerprints show the rest."""
+        begun = (run.target, run.optimizer, run.judge)
+        return all(without_options(one) == without_options(other) for one, other in zip(begun, self, strict=True))
 
 
 class Models:
@@ -126,8 +154,140 @@ class Models:
         """`backends_for`, once the judge programs have started, and the caps can hold. Raises BadInput for these."""
         backends = self.backends_for(tasks, *others)
         try_programs(self._store, tasks)
-        check_caps(self.caps, backends)
+        self.check_caps(backends)
         return backends
+
+    def is_simulated(self, tasks: Iterable[Task], *others: Role) -> bool:
+        """Whether those that attempt and judge these tasks are a simulation or a script."""
+        return is_simulated(evidence_of(self.backends_for(tasks, *others)))
+
+    # Caps
+
+    def caps_of(self, run: Run) -> Caps:
+        """The caps that a run resumes under: those that it was given last, replaced by the ones here."""
+        return run.caps.replace_given(self.caps)
+
+    def check_caps(self, backends: Mapping[Role, Backend]) -> None:
+        """Raise BadInput for a cap that cannot be used, or that cannot hold because a backend's calls have no limit."""
+        check_caps(self.caps, backends)
+
+    def has_used_up(self, run: Run) -> bool:
+        """Whether a run has so little left of its caps that not even a small call can be sent any more."""
+        backends = self.backends_for(tasks_of(self._store, run), "optimizer")
+        return is_used_up(self.caps_of(run), self._store.budgets.get_spent(run.id), backends)
+
+    # A run, and who answers in it
+
+    def lock_run(self, run: Run) -> Lock:
+        """The held lock of a run. Raises Busy when another process or thread holds it."""
+        lock = lock_run(self._store.locks_path, run.id)
+        if lock is None:
+            raise Busy(f"run '{run.id}' is locked by another process or thread: wait for it, or stop it")
+        return lock
+
+    def backends_of(self, run: Run) -> dict[Role, Backend]:
+        """The backends that answer in a run. Raises Refused when it was begun with other models."""
+        backends = self.backends_for(tasks_of(self._store, run), "optimizer")
+        if not Names.of(backends).fit(run):
+            judge = f" and judge '{run.judge}'" if run.judge else ""
+            raise Refused(
+                f"run '{run.id}' has target '{run.target}' and optimizer '{run.optimizer}'{judge}: resume it with these"
+            )
+        return backends
+
+    def list_changed(self, run: Run, now: Answering | None = None) -> list[ChangedBackend]:
+        """The roles whose backends (those that answer `now`, or else here) have changed since the run so far.
+
+        A change after which no step was finished does not count: nothing of it stays.
+        """
+        now = now or identify(self.backends_for(tasks_of(self._store, run), "optimizer"))
+        others = changes(run.answering[-1], now)
+        if not others or run.status == "finished":
+            return others
+        return others if changes(self._list_lasting(run)[-1], now) else []
+
+    def check_unchanged(self, run: Run, command: str = f"the same command with --resume {ALLOWED}") -> None:
+        """Raise Refused when a backend of a run has changed; `command` is how a person allows that."""
+        if others := self.list_changed(run):
+            then = "continue it and measure its versions again"
+            if run.status == "finished":
+                then = "take its outcome as it is"
+            raise Refused(f"{describe_changed(run, others)}: start a new run, or {then}: {command}")
+
+    def take_up(self, run: Run, *, allow_changed: bool) -> tuple[Run, dict[Role, Backend]]:
+        """A run whose lock is held, once it is stored who answers from now on and within which caps; its backends.
+
+        After a change no answer of before is used: the current and the best version are measured again. Changes without
+        a finished step after them are forgotten. Raises Refused for a change without `allow_changed`, BadInput where a
+        judge program does not start or a cap cannot hold.
+        """
+        backends, tasks, runs = self.backends_of(run), tasks_of(self._store, run), self._store.runs
+        if not allow_changed:
+            self.check_unchanged(run)
+        try_programs(self._store, tasks)
+        caps = self.caps_of(run)
+        check_caps(caps, backends)
+        if caps != run.caps:
+            runs.set_caps(run.id, caps)
+        lasting = self._list_lasting(run)
+        now = identify(backends, len(runs.list_steps(run.id)))
+        noted = lasting if not changes(lasting[-1], now) else (*lasting, now)
+        if noted != run.answering:
+            runs.set_answering(run.id, noted)
+        names = Names.of(backends)
+        if names != (run.target, run.optimizer, run.judge):
+            runs.set_backends(run.id, *names)
+        self.note_caller(run.id, tasks)
+        return replace(run, caps=caps, answering=noted, **names._asdict()), backends
+
+    def _list_lasting(self, run: Run) -> tuple[Answering, ...]:
+        """Who answered first, and then in finished steps of a run, the latest last."""
+        n_steps = len(self._store.runs.list_steps(run.id)) if len(run.answering) > 1 else 0
+        return run.answering[:1] + tuple(each for each in run.answering[1:] if each.after < n_steps)
+
+    # Asking
+
+    def ask_or_wait(
+        self, run: Run, backends: Mapping[Role, Backend], work: Callable[[Asker], T], *, scope: str = "",
+        on_pause: OnPause | None = None,
+    ) -> T | Outstanding:  # fmt: skip
+        """The result of `work` with the `Ask` of a run, within its caps, or what is outstanding for a host.
+
+        Calls are kept as those of `scope`, a test that the run pays for, if one is named.
+        """
+        with Asker(
+            self._store, backends, scope or run.id, concurrency=self.concurrency, on_reply=self.on_reply,
+            budget=Budget(run.id, run.caps), on_pause=on_pause,
+        ) as ask:  # fmt: skip
+            return run_or_wait(ask, self._store, lambda: work(ask))
+
+    def ask(
+        self, run: Run, backends: Mapping[Role, Backend], work: Callable[[Asker], T], *, scope: str = "",
+        on_pause: OnPause | None = None,
+    ) -> T:  # fmt: skip
+        """The result of `ask_or_wait` where no host answers. Raises BackendError where one would have to."""
+        outcome = self.ask_or_wait(run, backends, work, scope=scope, on_pause=on_pause)
+        if isinstance(outcome, Outstanding):
+            raise BackendError("a host answers through the tools of a server alone: name another backend")
+        return outcome
+
+    def stored_ask(self, run: Run) -> Ask:
+        """The `Ask` of a run by the replies in the store: it asks no model, and raises Waiting without all of them."""
+        backends = self.backends_for(tasks_of(self._store, run), "optimizer")
+
+        def ask(calls: Sequence[Call], /) -> list[Reply]:
+            keys = [call.key(backends[call.role].fingerprint) for call in calls]
+            replies = self._store.calls.get_replies(keys)
+            if len(replies) < len(set(keys)):
+                raise Waiting(len(set(keys)) - len(replies))
+            return [replies[key] for key in keys]
+
+        return ask
+
+
+def identify(backends: Mapping[Role, Backend], after: int = 0) -> Answering:
+    """Who answers in a run from now on, when so many of its steps are finished."""
+    return Answering(after, {role: backend.fingerprint for role, backend in sorted(backends.items())}, __version__)
 
 
 _TASK = Task(0, 0, "any", "any", Exact(expected="any"), "train", "any")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Iterable
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -134,6 +135,11 @@ def changes(before: Answering, now: Answering) -> list[ChangedBackend]:
     roles = sorted(before.fingerprints.keys() | now.fingerprints.keys())
     origins = [[shown_origin(each.fingerprints.get(role, "none")) for each in (before, now)] for role in roles]
     return [ChangedBackend(role, *pair) for role, pair in zip(roles, origins, strict=True) if pair[0] != pair[1]]
+
+
+def describe_changed(run: Run, others: Iterable[ChangedBackend]) -> str:
+    """The notice that backends have changed since a run began."""
+    return f"run '{run.id}' began with another model, or another state of it: {'; '.join(map(str, others))}"
 
 
 def describe_changes(run: Run) -> list[str]:

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Protocol
 from unittest import mock
 
-from skillopt_mcp.actions.runs import replay, start_run
+from skillopt_mcp.actions.replay import replay
+from skillopt_mcp.actions.runs import start_run
 from skillopt_mcp.actions.tasks import add_tasks
 from skillopt_mcp.backends.api.prompts import ROLLOUT
 from skillopt_mcp.backends.scripted import Rule

@@ -16,7 +16,7 @@ from console import BACKENDS, SEED, TARGET, Cli, Place, parsed
 import skillopt_mcp
 from skillopt_mcp.actions.candidates import propose_edits
 from skillopt_mcp.actions.promotions.consent import add_root
-from skillopt_mcp.actions.runs import SEARCH_CAPPED
+from skillopt_mcp.actions.replay import SEARCH_CAPPED
 from skillopt_mcp.actions.tasks import add_tasks
 from skillopt_mcp.backends.world import make_tasks
 from skillopt_mcp.tasks.splits import DEFAULT_SHARES

@@ -165,7 +165,12 @@ OF_LISTS = ("pydantic", "pydantic_core", "yaml", *(f"skillopt_mcp.{room}" for ro
     "prompts", "tasks", "gates", "admin", "documents.markdown", "core.results", "core.calls", "core.redacting",
     "training.stages", "training.loop",
 )))  # fmt: skip
-OF_READING = ("skillopt_mcp.training.loop", "skillopt_mcp.actions.runs", "skillopt_mcp.actions.promotion_tests")
+OF_READING = (
+    "skillopt_mcp.training.loop",
+    "skillopt_mcp.actions.runs",
+    "skillopt_mcp.actions.replay",
+    "skillopt_mcp.actions.promotion_tests",
+)
 RUN_EACH = """
 import json, sys
 from skillopt_mcp.cli.main import main

@@ -12,7 +12,8 @@ from pathlib import Path
 from agent_models import Asked
 from scripted_model import ToolCall, Turn
 
-from skillopt_mcp.actions.runs import furthest, new_run, replay, start_run
+from skillopt_mcp.actions.replay import replay
+from skillopt_mcp.actions.runs import find_alike, new_run, start_run
 from skillopt_mcp.actions.tasks import add_tasks
 from skillopt_mcp.backends.api.prompts import ROLLOUT
 from skillopt_mcp.backends.scripted import Rule
@@ -107,7 +108,7 @@ def replayed(folder: Path, spec: str) -> Replayed:
             made.store,
             made.models,
             made.place,
-            furthest(made.store, new_run(*asked), allow_changed=False) or start_run(*asked),
+            find_alike(made.store, made.models, new_run(*asked)) or start_run(*asked),
         )
 
 

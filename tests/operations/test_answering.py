@@ -8,7 +8,8 @@ import pytest
 from workshop import SEED, SIMULATION, Place, go_on_or_start, use
 
 from skillopt_mcp import Caps, Rolled, train
-from skillopt_mcp.actions.runs import furthest, left_changed, new_run, replay, start_run, unfinished_run
+from skillopt_mcp.actions.replay import replay
+from skillopt_mcp.actions.runs import describe_left_changed, find_alike, new_run, start_run, unfinished_run
 from skillopt_mcp.backends.simulated import Simulated, open_simulated
 from skillopt_mcp.core.calls import Call, Reply
 from skillopt_mcp.core.errors import CapReached, NotFound, Refused
@@ -63,12 +64,9 @@ def test_a_run_does_not_go_on_with_another_state_of_its_model(workspace: Workspa
         replay(workspace.store, workspace.models, workspace.place, run)
     new = go_on_or_start(workspace, "ledger-clerk", CONFIG)
     assert new.id != run.id
-    found = left_changed(workspace.store, new)
-    assert found
-    assert (found[0].id, [str(each) for each in found[1]]) == (
-        run.id,
-        [f"the target was '{BEFORE}' and is '{BEFORE},version=2' now"],
-    )
+    changed = f"the target was '{BEFORE}' and is '{BEFORE},version=2' now"
+    found = describe_left_changed(workspace.store, workspace.models, new)
+    assert found == f"run '{run.id}' began with another model, or another state of it: {changed}"
     assert go_on_or_start(workspace, "ledger-clerk", CONFIG).id == new.id
     assert go_on_or_start(workspace, "ledger-clerk", CONFIG, allow_changed=True).id == run.id, "it has come further"
 
@@ -105,8 +103,8 @@ def test_who_comes_and_goes_without_a_finished_step_is_no_change(workspace: Work
     use(workspace, original)
     workspace.models.caps = Caps(calls=10_000)
     new = new_run(workspace.store, workspace.models, workspace.place, "ledger-clerk", CONFIG)
-    assert left_changed(workspace.store, new) is None
-    assert furthest(workspace.store, new, allow_changed=False) == store.runs.get_run(run.id)
+    assert describe_left_changed(workspace.store, workspace.models, new) == ""
+    assert find_alike(workspace.store, workspace.models, new) == store.runs.get_run(run.id)
     assert replay(workspace.store, workspace.models, workspace.place, run).changes == []
     assert len(store.runs.get_run(run.id).answering) == 1
 

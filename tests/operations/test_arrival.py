@@ -10,7 +10,8 @@ from workshop import EVEN, LESSONS, SEED, Place, right_when_taught, use
 
 from skillopt_mcp.actions.promotion_tests import candidate_of_files, evaluate_candidate
 from skillopt_mcp.actions.promotions.promoting import promote_skill
-from skillopt_mcp.actions.runs import replay, start_run
+from skillopt_mcp.actions.replay import replay
+from skillopt_mcp.actions.runs import start_run
 from skillopt_mcp.admin.verify import verify_store
 from skillopt_mcp.backends.arrivals import unseen_commands
 from skillopt_mcp.backends.registry import open_backend

@@ -5,7 +5,8 @@ from workshop import SEED, SIMULATION, Place, right_when_taught, use
 
 from skillopt_mcp.actions.estimates import Forecast, estimate_rest, estimate_run, forecast
 from skillopt_mcp.actions.promotion_tests import evaluate_candidate
-from skillopt_mcp.actions.runs import new_run, replay, start_run
+from skillopt_mcp.actions.replay import replay
+from skillopt_mcp.actions.runs import new_run, start_run
 from skillopt_mcp.backends.openai import open_openai
 from skillopt_mcp.backends.scripted import Scripted
 from skillopt_mcp.backends.simulated import open_simulated

@@ -7,7 +7,8 @@ from workshop import Place, right_when_taught, use
 
 from skillopt_mcp.actions.promotion_tests import TestPrice as Price
 from skillopt_mcp.actions.promotion_tests import caps_of_search, describe_reach, evaluate_candidate
-from skillopt_mcp.actions.runs import replay, run_reach, start_run
+from skillopt_mcp.actions.replay import replay
+from skillopt_mcp.actions.runs import run_reach, start_run
 from skillopt_mcp.backends.scripted import Scripted
 from skillopt_mcp.core.budgets import Caps, Spent
 from skillopt_mcp.core.calls import Call, Reply, Usage

@@ -13,7 +13,8 @@ from workshop import Place, use
 
 from skillopt_mcp.actions import proposals as reflecting
 from skillopt_mcp.actions.proposals import propose_from_evidence
-from skillopt_mcp.actions.runs import replay, start_run
+from skillopt_mcp.actions.replay import replay
+from skillopt_mcp.actions.runs import start_run
 from skillopt_mcp.actions.sessions import harvest
 from skillopt_mcp.actions.submitting import submit_work
 from skillopt_mcp.actions.tasks import add_tasks

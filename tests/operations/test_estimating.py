@@ -9,7 +9,8 @@ import pytest
 from workshop import Place
 
 from skillopt_mcp.actions.estimates import Estimate, estimate_run
-from skillopt_mcp.actions.runs import new_run, replay, start_run
+from skillopt_mcp.actions.replay import replay
+from skillopt_mcp.actions.runs import new_run, start_run
 from skillopt_mcp.core.calls import Role
 from skillopt_mcp.core.evidence import Metric, PairPolicy, SearchGate
 from skillopt_mcp.prompts.rendering import UpdateMode

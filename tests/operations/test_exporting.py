@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 from workshop import Place
 
-from skillopt_mcp.actions.runs import replay, start_run
+from skillopt_mcp.actions.replay import replay
+from skillopt_mcp.actions.runs import start_run
 from skillopt_mcp.core.errors import BadInput, NotFound
 from skillopt_mcp.core.skills import SkillFile, SkillFiles, short
 from skillopt_mcp.reports.export import check_folder, export_run, export_version

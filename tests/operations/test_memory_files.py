@@ -12,7 +12,8 @@ from skillopt_mcp.actions.candidates import propose_edits
 from skillopt_mcp.actions.promotion_tests import evaluate_candidate
 from skillopt_mcp.actions.promotions.consent import add_root
 from skillopt_mcp.actions.promotions.promoting import promote_skill, rollback_skill
-from skillopt_mcp.actions.runs import replay, start_run
+from skillopt_mcp.actions.replay import replay
+from skillopt_mcp.actions.runs import start_run
 from skillopt_mcp.backends.world import make_skill, make_tasks
 from skillopt_mcp.core.candidates import Consent, Promotion
 from skillopt_mcp.core.errors import BadInput, BadSkill

@@ -13,7 +13,8 @@ import pytest
 from workshop import SEED, SIMULATION, Place, use
 
 from skillopt_mcp.actions.promotion_tests import evaluate_candidate
-from skillopt_mcp.actions.runs import replay, start_run, unfinished_run
+from skillopt_mcp.actions.replay import replay
+from skillopt_mcp.actions.runs import start_run, unfinished_run
 from skillopt_mcp.backends import programs
 from skillopt_mcp.backends.programs import register_command
 from skillopt_mcp.backends.scripted import Scripted

@@ -6,7 +6,8 @@ import pytest
 from workshop import Place
 
 from skillopt_mcp.actions.promotion_tests import chosen_tasks, evaluate_candidate, tasks_to_test
-from skillopt_mcp.actions.runs import replay, start_run
+from skillopt_mcp.actions.replay import replay
+from skillopt_mcp.actions.runs import start_run
 from skillopt_mcp.actions.tasks import REASON_CHARACTERS, add_tasks, check_stored, remove_tasks, review_removal
 from skillopt_mcp.admin.verify import verify_store
 from skillopt_mcp.core.budgets import Caps

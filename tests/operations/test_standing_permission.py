@@ -14,7 +14,8 @@ from skillopt_mcp.actions.promotion_tests import candidate_of_files, evaluate_ca
 from skillopt_mcp.actions.promotions.consent import permit
 from skillopt_mcp.actions.promotions.promoting import promote_skill, rollback_skill
 from skillopt_mcp.actions.proposals import propose_from_evidence
-from skillopt_mcp.actions.runs import replay, start_run
+from skillopt_mcp.actions.replay import replay
+from skillopt_mcp.actions.runs import start_run
 from skillopt_mcp.actions.trajectories import Recording, record_trajectory
 from skillopt_mcp.admin.verify import verify_store
 from skillopt_mcp.backends.scripted import Scripted

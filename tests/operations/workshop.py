@@ -12,7 +12,7 @@ from zlib import crc32
 from skillopt_mcp.actions.candidates import propose_edits
 from skillopt_mcp.actions.promotion_tests import evaluate_candidate
 from skillopt_mcp.actions.proposals import propose_from_evidence
-from skillopt_mcp.actions.runs import furthest, new_run, start_run
+from skillopt_mcp.actions.runs import find_alike, new_run, start_run
 from skillopt_mcp.backends.base import Backend
 from skillopt_mcp.backends.scripted import Answer, Scripted
 from skillopt_mcp.backends.world import TOPICS, make_tasks
@@ -146,6 +146,6 @@ def right_when_taught(call: Call) -> str:
 def go_on_or_start(workspace: Workspace, skill: str, config: Config, *, allow_changed: bool = False) -> Run:
     """Return the run that a new one would go on with, or the new one."""
     new = new_run(workspace.store, workspace.models, workspace.place, skill, config)
-    return furthest(workspace.store, new, allow_changed=allow_changed) or start_run(
+    return find_alike(workspace.store, workspace.models, new, allow_changed=allow_changed) or start_run(
         workspace.store, workspace.models, workspace.place, skill, config
     )

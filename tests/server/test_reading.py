@@ -21,7 +21,8 @@ from mcp_types import (
 )
 
 from skillopt_mcp.actions.promotion_tests import evaluate_candidate
-from skillopt_mcp.actions.runs import replay, start_run
+from skillopt_mcp.actions.replay import replay
+from skillopt_mcp.actions.runs import start_run
 from skillopt_mcp.core.skills import short
 from skillopt_mcp.server import app, resources
 from skillopt_mcp.server.resources import listed_prompts

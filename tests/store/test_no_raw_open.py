@@ -5,7 +5,8 @@ import sys
 from pathlib import Path
 
 from skillopt_mcp.actions.candidates import propose_edits
-from skillopt_mcp.actions.runs import replay, start_run
+from skillopt_mcp.actions.replay import replay
+from skillopt_mcp.actions.runs import start_run
 from skillopt_mcp.actions.tasks import add_tasks
 from skillopt_mcp.actions.trajectories import Recording, record_trajectory
 from skillopt_mcp.backends import world

@@ -18,7 +18,7 @@ from skillopt_mcp.actions.promotion_tests import (
     foresee,
     stored_verdict,
 )
-from skillopt_mcp.actions.runs import best_candidate
+from skillopt_mcp.actions.replay import best_candidate
 from skillopt_mcp.actions.tasks import describe_near_train
 from skillopt_mcp.backends.arrivals import unseen_commands
 from skillopt_mcp.backends.base import Loading

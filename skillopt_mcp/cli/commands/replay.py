@@ -14,14 +14,12 @@ from pydantic import JsonValue
 
 from skillopt_mcp.actions.demo import advised
 from skillopt_mcp.actions.estimates import estimate_rest, estimate_run, run_gaps
+from skillopt_mcp.actions.replay import TOPPED, replay
 from skillopt_mcp.actions.runs import (
-    TOPPED,
     begin,
-    caps_of,
     describe_others_left,
     describe_running,
     new_run,
-    replay,
     run_reach,
     unfinished_run,
     with_memory,
@@ -49,18 +47,10 @@ from skillopt_mcp.reports.export import check_folder, export_run
 from skillopt_mcp.store.opening import Store
 from skillopt_mcp.training.config import Config
 from skillopt_mcp.training.gating import is_topped
-from skillopt_mcp.workspace.answering import (
-    ALLOWED,
-    answering,
-    backends_of,
-    changed_since,
-    check_unchanged,
-    lock_of,
-)
 from skillopt_mcp.workspace.costs import account, describe_failed, describe_price
-from skillopt_mcp.workspace.models import is_used_up
+from skillopt_mcp.workspace.models import ALLOWED
 from skillopt_mcp.workspace.place import Place
-from skillopt_mcp.workspace.runs import describe_own_backend, planned, tasks_of
+from skillopt_mcp.workspace.runs import describe_own_backend, planned
 from skillopt_mcp.workspace.workspace import Workspace
 
 # What a resumed run may be given again.
@@ -206,16 +196,16 @@ class Replay(Sending):
             named = [f"--{role} {shlex.quote(spec)}" for role in ("target", "optimizer", "judge")
                      if (spec := getattr(self, role))]  # fmt: skip
             way = " ".join(["skillopt-mcp replay", shlex.quote(self.skill), "--resume", ALLOWED, *named])
-            backends = backends_of(workspace.store, workspace.models, run)
+            workspace.models.backends_of(run)
             if not self.allow_changed:
-                check_unchanged(workspace.store, run, backends, way)
+                workspace.models.check_unchanged(run, way)
             self.name_models(terminal, workspace.models, [f"{others}."] if others else [])
             reach = run_reach(workspace.store, workspace.models, workspace.place.secrets, run)
             if reach and not run.result:
                 self._reach = reach
                 terminal.note(reach)
             then = "its outcome is kept" if run.status == "finished" else "its versions are measured again"
-            for each in changed_since(workspace.store, run, answering(backends)):
+            for each in workspace.models.list_changed(run):
                 terminal.note(f"note: {each}; {then}")
             if planned := self._agree_to_rest(terminal, workspace, run):
                 return planned
@@ -223,10 +213,9 @@ class Replay(Sending):
 
     def _agree_to_rest(self, terminal: Terminal, workspace: Workspace, run: Run) -> Planned | None:
         store, models = workspace.store, workspace.models
-        backends = models.backends_for(tasks_of(store, run), "optimizer")
-        caps, spent = caps_of(models.caps, run), store.budgets.get_spent(run.id)
+        caps, spent = models.caps_of(run), store.budgets.get_spent(run.id)
         # Under caps that are used up nothing is sent: it goes as far as what was answered, and says why it stops.
-        if not self.dry_run and (not asks_real_models(models, run.roles) or is_used_up(caps, spent, backends)):
+        if not self.dry_run and (not asks_real_models(models, run.roles) or models.has_used_up(run)):
             return None
         left = estimate_rest(store, models, workspace.place.secrets, run)
         text = f"Sent so far: {counted(spent.calls, 'call')}. What is left of {run.id}: at most {describe_calls(left)}."
@@ -239,9 +228,9 @@ class Replay(Sending):
 
     def _train(self, terminal: Terminal, workspace: Workspace, run: Run, out: Path | None) -> Replayed | BrokenOff:
         store, models, place = workspace.store, workspace.models, workspace.place
-        label, caps = simulation(models), caps_of(models.caps, run)
+        label, caps = simulation(models), models.caps_of(run)
         try:
-            lock_of(store, run).release()
+            models.lock_run(run).release()
             terminal.note(f"Run {run.id} {'continues' if self.resume else 'starts'}. {label}".rstrip())
             with Watch(
                 terminal, "SIMULATION" if label else "", records=store.runs.list_steps(run.id),
