@@ -12,18 +12,18 @@ import httpx2
 from pydantic import Field
 
 from skillopt_mcp.backends.api.answers import Answer, VendorPart, body_of, counted, reply_of
-from skillopt_mcp.backends.api.clients import Sdk, http_client, rejection_of, time_limits
-from skillopt_mcp.backends.api.faults import Endpoint, find_endpoint
-from skillopt_mcp.backends.api.prices import Price, PricedOptions, Tokens, find_price, parse_options
+from skillopt_mcp.backends.api.clients import LEAST_CHARACTERS, WARM_S, FirstCall, Sdk, client_options, rejection_of
+from skillopt_mcp.backends.api.faults import Endpoint
+from skillopt_mcp.backends.api.prices import Price, PricedOptions, Tokens, Vendor, parse_options
 from skillopt_mcp.backends.api.prompts import Prompt, prompt_of, strict_schema
-from skillopt_mcp.backends.api.vendor import ApiBackend
-from skillopt_mcp.backends.registry import Resolved, backend
-from skillopt_mcp.backends.resolved import resolve_api
+from skillopt_mcp.backends.api.vendor import ApiBackend, configure, resolve_vendor
+from skillopt_mcp.backends.registry import backend
 from skillopt_mcp.core.calls import Call, Fault, Reply, served_name
 from skillopt_mcp.core.errors import BackendError
 
 HOME = "https://api.anthropic.com"
 PATH = "/v1/messages"
+_ANTHROPIC = Vendor(HOME, "ANTHROPIC_BASE_URL", ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"))
 _FORMAT_WORDS = ("output_config", "output_format", "json_schema", "structured")
 _ENDS: dict[str, Fault] = {
     "max_tokens": "truncated",
@@ -43,6 +43,10 @@ class AnthropicOptions(PricedOptions):
         default=None, description="a number of tokens (1024 or more, and less than max_tokens), adaptive or disabled"
     )
     effort: Literal["low", "medium", "high", "xhigh", "max"] | None = None
+
+    @property
+    def vendor(self) -> Vendor:
+        return _ANTHROPIC
 
 
 def request_body(prompt: Prompt, options: AnthropicOptions, *, structured: bool) -> Body:
@@ -79,7 +83,7 @@ class _Usage(VendorPart):
     cache_creation_input_tokens: int | None = None
 
     def tokens(self) -> Tokens | None:
-        """Return what was used, None when the server does not say so."""
+        """The tokens that were used, None when the server does not say so."""
         cached, written = max(0, self.cache_read_input_tokens or 0), max(0, self.cache_creation_input_tokens or 0)
         fresh, output = self.input_tokens, self.output_tokens
         if fresh is None or output is None or fresh < 0 or not counted(fresh + cached + written, output):
@@ -96,7 +100,7 @@ class MessageBody(VendorPart):
     model: object = None
 
     def answer(self) -> Answer:
-        """Return what the model answered."""
+        """The model's answer."""
         ending = self.stop_reason or "end_turn"
         fault = _ENDS.get(ending)
         return Answer(
@@ -133,8 +137,11 @@ class AnthropicBackend(ApiBackend[AnthropicOptions]):
     async def complete(self, call: Call) -> Reply:
         prompt = prompt_of(call)
         pool = await self.pools.get()
-        cache, probe = pool.warming(prompt.system + prompt.shared), pool.probe
-        async with cache.taken(), probe.taken(partial(self._is_unknown, prompt)):
+        prefix, cache = prompt.system + prompt.shared, FirstCall(None, WARM_S)
+        # One that is too short to be cached waits for no other.
+        if len(prefix) >= LEAST_CHARACTERS:
+            cache = pool.warming.setdefault(prefix, cache)
+        async with cache.taken(), pool.probe.taken(partial(self._is_unknown, prompt)):
             async with self.connected() as client:
                 response = await self._send(client, prompt)
             body = body_of(response, MessageBody, self.origin)
@@ -160,18 +167,8 @@ class AnthropicBackend(ApiBackend[AnthropicOptions]):
                 self.structured = False
 
     def _client(self) -> anthropic.AsyncAnthropic:
-        timeout = time_limits(self.options.timeout)
-        http = http_client(anthropic.DefaultAsyncHttpxClient, self.options.timeout)
-        key, at = self.endpoint.secret, self.endpoint.base_url
-        return anthropic.AsyncAnthropic(
-            api_key=key.value, base_url=at, max_retries=0, timeout=timeout, http_client=http
-        )
-
-
-def resolve_anthropic(text: str, environ: Mapping[str, str]) -> Resolved:
-    """What a spec leads to."""
-    options = parse_options(text, AnthropicOptions)
-    return resolve_api(options, options.base_url or environ.get("ANTHROPIC_BASE_URL") or HOME, HOME, environ)
+        options = client_options(anthropic.DefaultAsyncHttpxClient, self.options.timeout)
+        return anthropic.AsyncAnthropic(api_key=self.endpoint.secret.value, base_url=self.endpoint.base_url, **options)
 
 
 @backend(
@@ -179,7 +176,7 @@ def resolve_anthropic(text: str, environ: Mapping[str, str]) -> Resolved:
     answers="the vendor's API",
     needs="`ANTHROPIC_API_KEY`",
     has_options=True,
-    resolve=resolve_anthropic,
+    resolve=partial(resolve_vendor, AnthropicOptions),
 )
 def open_anthropic(text: str, environ: Mapping[str, str] = os.environ) -> AnthropicBackend:
     """Return the backend of "MODEL,name=value,...". Raises BackendError when it is not configured."""
@@ -190,8 +187,4 @@ def open_anthropic(text: str, environ: Mapping[str, str] = os.environ) -> Anthro
             f"'thinking' of 'anthropic:{options.model}' must be at least 1024, and less than max_tokens, "
             f"which is {options.max_tokens}"
         )
-    base_url = options.base_url or environ.get("ANTHROPIC_BASE_URL") or HOME
-    if base_url != HOME:
-        options = options.model_copy(update={"base_url": base_url})
-    endpoint = find_endpoint(options, base_url, ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"), environ)
-    return AnthropicBackend(options, endpoint, find_price(options, endpoint.host, environ))
+    return AnthropicBackend(*configure(options, environ))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import re
 from math import inf
 from typing import Protocol, get_args, runtime_checkable
 
@@ -37,7 +36,6 @@ FAULTS: tuple[Fault, ...] = get_args(Fault)
 RETRYABLE: frozenset[Fault] = frozenset({"rate_limit", "overloaded", "timeout", "connection", "server", "malformed"})
 FATAL: frozenset[Fault] = frozenset({"auth", "model_not_found", "unsupported"})
 
-_ADDRESS = re.compile(r",at=([^,+ ]+)")
 CHECK = "check"
 CONCURRENCY = 8
 # Longer than any run, and short enough to be a date.
@@ -87,7 +85,7 @@ class BackendFault(Exception):
 
 
 def _seconds(wait: object, where: str) -> float:
-    """Return how long a backend asks to be left alone, a time that is over as 0. Raises BackendError for no number."""
+    """The seconds for which a backend asks to be left alone, 0 for a time that is over. Raises BackendError."""
     if not isinstance(wait, int | float) or not abs(wait) < inf:
         raise BackendError(f"retry_after is {quoted(repr(wait))} {where}: give a number of seconds, or None")
     return float(min(max(wait, 0.0), _MAX_SECONDS))
@@ -123,7 +121,7 @@ def environment_name(backend: Backend) -> str | None:
 
 
 def concurrency_of(backend: Backend) -> int:
-    """Return how many calls go to the backend at once by default: its `concurrency`, if it has any.
+    """The calls that go to the backend at once by default: its `concurrency`, if it has any.
 
     Raises BackendError for any other value.
     """
@@ -185,11 +183,5 @@ def shown(backend: Backend, call: Call) -> Call:
 
 
 def is_deferred(backend: Backend, call: Call) -> bool:
-    """Return whether a call is answered later, by another way: a judge may ask a host, yet run commands at once."""
+    """True for a call that is answered later, by another way: a judge may ask a host, yet run commands at once."""
     return backend.deferred and call.stage != CHECK
-
-
-def address_of(backend: Backend) -> str:
-    """Where a backend sends what it is asked: the host, and the path if any; "" for one that sends nothing."""
-    found = _ADDRESS.findall(backend.fingerprint)
-    return found[-1] if found else ""

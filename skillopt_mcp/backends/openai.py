@@ -13,20 +13,21 @@ import openai
 from pydantic import Field, ValidationError
 
 from skillopt_mcp.backends.api.answers import Answer, VendorPart, body_of, counted, reply_of
-from skillopt_mcp.backends.api.clients import Sdk, http_client, rejection_of, time_limits
-from skillopt_mcp.backends.api.faults import Endpoint, Rejection, find_endpoint
-from skillopt_mcp.backends.api.prices import Price, PricedOptions, Tokens, find_price, parse_options
+from skillopt_mcp.backends.api.clients import Sdk, client_options, rejection_of
+from skillopt_mcp.backends.api.faults import Endpoint, Rejection
+from skillopt_mcp.backends.api.prices import Price, PricedOptions, Tokens, Vendor, parse_options
 from skillopt_mcp.backends.api.prompts import Prompt, prompt_of, strict_schema
-from skillopt_mcp.backends.api.vendor import ApiBackend
+from skillopt_mcp.backends.api.vendor import ApiBackend, configure, resolve_vendor
 from skillopt_mcp.backends.base import BackendFault
-from skillopt_mcp.backends.registry import Resolved, backend
-from skillopt_mcp.backends.resolved import resolve_api
+from skillopt_mcp.backends.registry import backend
 from skillopt_mcp.core.calls import CONFIGURATION, Call, Fault, Reply, served_name
 from skillopt_mcp.core.errors import Unset
 
 HOME = "https://api.openai.com/v1"
 _VENDOR = "api.openai.com"
 _AZURE_TOKEN = "AZURE_OPENAI_AD_TOKEN"
+_OPENAI = Vendor(HOME, "OPENAI_BASE_URL", ("OPENAI_API_KEY",))
+_AZURE = Vendor("", "AZURE_OPENAI_ENDPOINT", (_AZURE_TOKEN, "AZURE_OPENAI_API_KEY"))
 _FORMAT_WORDS = ("response_format", "text.format", "json_schema", "schema", "structured", "grammar", "guided")
 _MAX_DIALECTS = 4
 Body = dict[str, object]
@@ -43,6 +44,10 @@ class OpenAIOptions(PricedOptions):
     max_tokens: int | None = Field(default=None, ge=1)
     azure: bool = False
     api_version: str | None = None
+
+    @property
+    def vendor(self) -> Vendor:
+        return _AZURE if self.azure else _OPENAI
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,9 +84,10 @@ def request_body(prompt: Prompt, options: OpenAIOptions, dialect: Dialect) -> Bo
 
 
 def simpler_dialect(dialect: Dialect, rejected: Rejection, *, may_chat: bool, had_schema: bool) -> Dialect | None:
-    """Return how to ask a server that rejected `dialect`, None when the dialect is not the reason."""
+    """The next way to ask a server that rejected `dialect`, None when the dialect is not the reason."""
     text = rejected.text.lower()
-    if not rejected.is_of_request:
+    # Only these say that the server could not use the request as it was put.
+    if rejected.status not in (400, 404, 405, 415, 422, 501):
         return None
     if rejected.status in (404, 405, 501):
         no_model = "model" in text or "deployment" in text
@@ -137,7 +143,7 @@ class ResponsesBody(VendorPart):
     model: object = None
 
     def answer(self) -> Answer:
-        """Return what the model answered."""
+        """The model's answer."""
         parts = [part for item in self.output if item.type == "message" for part in item.content or []]
         thoughts = [part for item in self.output if item.type == "reasoning" for part in item.summary or []]
         refusals = [part.refusal for part in parts if part.refusal]
@@ -193,7 +199,7 @@ class ChatBody(VendorPart):
     system_fingerprint: object = None
 
     def answer(self) -> Answer:
-        """Return what the model answered."""
+        """The model's answer."""
         usage = self.usage or _ChatUsage()
         details = usage.prompt_tokens_details or _Details(cached_tokens=usage.prompt_cache_hit_tokens)
         tokens = _tokens(usage.prompt_tokens, usage.completion_tokens, details)
@@ -207,21 +213,17 @@ class ChatBody(VendorPart):
             fault, reason = "refusal", f"the model refused: {message.refusal}"
         content = message.content or ""
         text = content if isinstance(content, str) else "".join(part.text or "" for part in content)
+        # OpenAI's configuration of the model names it; that of others may differ each time.
+        configuration = self.system_fingerprint
+        is_openais = isinstance(configuration, str) and configuration.startswith(CONFIGURATION)
         return Answer(
             text,
             thoughts=message.reasoning_content or message.reasoning or "",
             tokens=tokens,
             fault=fault,
             reason=reason if fault else "",
-            served=self._served,
+            served=served_name(self.model, configuration if is_openais else None),
         )
-
-    @property
-    def _served(self) -> str:
-        """Return the model that answered, with OpenAI's configuration of it; that of others may differ each time."""
-        configuration = self.system_fingerprint
-        is_openais = isinstance(configuration, str) and configuration.startswith(CONFIGURATION)
-        return served_name(self.model, configuration if is_openais else None)
 
 
 _CUT: dict[str, Fault] = {
@@ -239,7 +241,7 @@ def _error_fault(code: str) -> Fault:
 
 
 def _tokens(n_in: int | None, n_out: int | None, details: _Details | None) -> Tokens | None:
-    """Return what was used, None when the server does not say so."""
+    """The tokens that were used, None when the server does not say so."""
     if n_in is None or n_out is None or not counted(n_in, n_out):
         return None
     cached = max(0, min(n_in, (details and details.cached_tokens) or 0))
@@ -285,14 +287,18 @@ class OpenAIBackend(ApiBackend[OpenAIOptions]):
         try:
             return body_of(response, ResponsesBody, self.origin)
         except BackendFault as fault:
-            if not _is_chat(response.content):
+            try:
+                is_chat = bool(ChatBody.model_validate_json(response.content).choices)
+            except ValidationError:
+                is_chat = False
+            if not is_chat:
                 raise
             what = "it answers /responses in the shape of the Chat Completions API"
             fix = f"name that API in the spec: openai:{self.options.model},api=chat"
             raise self.origin.fault("unsupported", what, fix=fix) from fault
 
     def _is_unknown(self, prompt: Prompt) -> bool:
-        """Return whether the server may yet reject the dialect in which a prompt would be sent."""
+        """True where the server may yet reject the dialect in which a prompt would be sent."""
         dialect, has_schema = self.dialect, prompt.reply is not None and self.dialect.structured
         is_tried = dialect.api == "responses" and self.options.api == "auto"
         is_tried = is_tried or has_schema or (dialect.api == "chat" and self.options.max_tokens is not None)
@@ -318,32 +324,15 @@ class OpenAIBackend(ApiBackend[OpenAIOptions]):
         raise AssertionError("unreachable")
 
     def _client(self) -> openai.AsyncOpenAI:
-        timeout = time_limits(self.options.timeout)
-        http = http_client(openai.DefaultAsyncHttpxClient, self.options.timeout)
         key, at = self.endpoint.secret, self.endpoint.base_url
+        options = client_options(openai.DefaultAsyncHttpxClient, self.options.timeout)
         if not self.options.azure:
-            return openai.AsyncOpenAI(api_key=key.value, base_url=at, max_retries=0, timeout=timeout, http_client=http)
+            return openai.AsyncOpenAI(api_key=key.value, base_url=at, **options)
         by_token = key.name == _AZURE_TOKEN
         return openai.AsyncAzureOpenAI(
-            api_key=None if by_token else key.value, azure_ad_token=key.value if by_token else None, azure_endpoint=at,
-            api_version=self.options.api_version, max_retries=0, timeout=timeout, http_client=http,
+            api_key=None if by_token else key.value, azure_ad_token=key.value if by_token else None,
+            azure_endpoint=at, api_version=self.options.api_version, **options,
         )  # fmt: skip
-
-
-def _is_chat(body: bytes) -> bool:
-    """Return whether a body is an answer of the Chat Completions API, wherever it was asked for."""
-    try:
-        return bool(ChatBody.model_validate_json(body).choices)
-    except ValidationError:
-        return False
-
-
-def resolve_openai(text: str, environ: Mapping[str, str]) -> Resolved:
-    """What a spec leads to; no address of Azure is the usual one."""
-    options = parse_options(text, OpenAIOptions)
-    variable = "AZURE_OPENAI_ENDPOINT" if options.azure else "OPENAI_BASE_URL"
-    home = "" if options.azure else HOME
-    return resolve_api(options, options.base_url or environ.get(variable) or home or "azure", home, environ)
 
 
 @backend(
@@ -351,26 +340,16 @@ def resolve_openai(text: str, environ: Mapping[str, str]) -> Resolved:
     answers="the vendor's API, Azure, or any server that speaks it (`base_url=URL`)",
     needs="`OPENAI_API_KEY`",
     has_options=True,
-    resolve=resolve_openai,
+    resolve=partial(resolve_vendor, OpenAIOptions),
 )
 def open_openai(text: str, environ: Mapping[str, str] = os.environ) -> OpenAIBackend:
     """Return the backend of "MODEL,name=value,...". Raises BackendError when it is not configured."""
     options = parse_options(text, OpenAIOptions)
     if options.azure:
-        return _open_azure(options, environ)
-    base_url = options.base_url or environ.get("OPENAI_BASE_URL") or HOME
-    if base_url != HOME:
-        options = options.model_copy(update={"base_url": base_url})
-    endpoint = find_endpoint(options, base_url, ("OPENAI_API_KEY",), environ)
-    return OpenAIBackend(options, endpoint, find_price(options, endpoint.host, environ))
-
-
-def _open_azure(options: OpenAIOptions, environ: Mapping[str, str]) -> OpenAIBackend:
-    base_url = options.base_url or environ.get("AZURE_OPENAI_ENDPOINT")
-    version = options.api_version or environ.get("OPENAI_API_VERSION")
-    if not base_url or not version:
-        missing = "AZURE_OPENAI_ENDPOINT (or base_url=)" if not base_url else "OPENAI_API_VERSION (or api_version=)"
-        raise Unset(f"'openai:{options.model},azure=on' is not configured: set {missing}")
-    options = options.model_copy(update={"base_url": base_url, "api_version": version})
-    endpoint = find_endpoint(options, base_url, (_AZURE_TOKEN, "AZURE_OPENAI_API_KEY"), environ)
-    return OpenAIBackend(options, endpoint, find_price(options, endpoint.host, environ))
+        base_url = options.base_url or environ.get(_AZURE.address_variable)
+        version = options.api_version or environ.get("OPENAI_API_VERSION")
+        if not base_url or not version:
+            missing = "AZURE_OPENAI_ENDPOINT (or base_url=)" if not base_url else "OPENAI_API_VERSION (or api_version=)"
+            raise Unset(f"'openai:{options.model},azure=on' is not configured: set {missing}")
+        options = options.model_copy(update={"base_url": base_url, "api_version": version})
+    return OpenAIBackend(*configure(options, environ))

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+from copy import deepcopy
 from dataclasses import dataclass
 from functools import cache
+from typing import Any
 
 from pydantic import BaseModel
 
 from skillopt_mcp.backends.agents.working_copy import folder_name
-from skillopt_mcp.backends.api.prompts import lenient_schema
+from skillopt_mcp.backends.api.prompts import strict_schema
 from skillopt_mcp.core.calls import Call, Question, Rollout
 from skillopt_mcp.core.replies import SCHEMAS
 from skillopt_mcp.core.skills import MAIN_FILE, is_memory
@@ -52,86 +54,11 @@ class HandedWork:
 
 
 def work_of(call: Call, lease_id: str) -> HandedWork:
-    """Return what a host is handed of a call under this id."""
+    """A call as a host is handed it under this id."""
     request = call.request
-    return _rollout(request, lease_id) if isinstance(request, Rollout) else _question(request, lease_id)
-
-
-def n_chars(call: Call) -> int:
-    """Return how many characters a host reads for a call, the skill among them."""
-    request = call.request
-    if isinstance(request, Question):
-        return len(request.instructions) + len(request.evidence)
-    task = request.task
-    return len(request.files.text) + len(task.prompt) + sum(len(file.content) for file in task.files)
-
-
-def kind_of(call: Call) -> str:
-    """Name what work that is taken at once has in common: the version that is attempted with, or the question."""
-    return call.request.files.digest if isinstance(call.request, Rollout) else f"{call.role}/{call.stage}"
-
-
-def asked_for(schema: str) -> type[BaseModel] | None:
-    """Return the reply that the text of a work's schema asks for, None where no work has such a text."""
-    return {_schema(model): model for model in SCHEMAS.values()}.get(schema)
-
-
-@cache
-def _schema(model: type[BaseModel] | None) -> str:
-    return json.dumps(lenient_schema(model) if model else {}, indent=1)
-
-
-def _rollout(request: Rollout, lease_id: str) -> HandedWork:
-    folder = f"{_SKILL_FOLDER}/{folder_name(request)}"
-    alone = request.files.main_path if is_memory(request.files.main_path) else None
-    memory = request.memory or alone
-    files = [WorkFile(f"{TASK_FOLDER}/{file.path}", storable(file.content).encode()) for file in request.task.files]
-    know_how, texts = list[str](), list[str]()
-    for each in request.files.files:
-        if each.path in (MAIN_FILE, memory):
-            what = "Standing instructions" if each.path == memory else "The skill"
-            know_how.append(f'"{what}" below')
-            texts.append(f"## {what}\n\n{fence(storable(body_of(each.content.decode('utf-8', 'replace'))))}")
-        else:
-            files.append(WorkFile(f"{folder}/{each.path}", each.content, each.executable))
-    others = f" (the other files of the skill are in `{folder}/`)" if len(files) > len(request.task.files) else ""
-    first = (
-        f"1. Follow {' and '.join(know_how)}{others} wherever it applies. Use no other copy, and no other skill."
-        if know_how
-        else "1. Use no skill."
-    )
-    lines = [
-        "# Work: do one task",
-        "All you need is in this folder. Nothing outside of it matters here, and nothing outside of it may change.",
-        "\n".join(
-            [
-                first,
-                f"2. Do the task below inside `{TASK_FOLDER}/`, as if a user had just asked you.",
-                f"3. Write your final answer to the user, and nothing else, to `{ANSWER}`, in the form it asks for. "
-                "If you cannot do it, say so there.",
-                "4. Write each call of a tool that you made, other than reading and writing files, to "
-                f'`{TOOL_CALLS}`, in order, one JSON object {{"name", "arguments"}} a line. Leave it empty if you made '
-                "none.",
-                *_scoring(request),
-            ]
-        ),
-        _REPORT.format(id=lease_id),
-        *texts,
-        f"## The task\n\n{storable(request.task.prompt)}",
-    ]
-    return HandedWork("\n\n".join(lines) + "\n", tuple(files))
-
-
-def _scoring(request: Rollout) -> list[str]:
-    found = [leaf for leaf in leaves(request.task.judge) if isinstance(leaf, ByHost)]
-    if not found:
-        return []
-    criteria = " ".join(storable(found[0].criteria).split())
-    return [f"5. Say how far your answer is right ({criteria}): a number from 0 to 1, alone in `{SCORE}`."]
-
-
-def _question(request: Question, lease_id: str) -> HandedWork:
-    schema = _schema(SCHEMAS.get(request.schema))
+    if isinstance(request, Rollout):
+        return _rollout(request, lease_id)
+    schema = schema_text(SCHEMAS.get(request.schema))
     order = "\n\n".join(
         [
             "# Work: answer one question",
@@ -150,3 +77,76 @@ def _question(request: Question, lease_id: str) -> HandedWork:
     )
     # Not for the agent: what it writes is checked by this.
     return HandedWork(order + "\n", (WorkFile(SCHEMA, schema.encode()),))
+
+
+def n_chars(call: Call) -> int:
+    """The number of characters that a host reads for a call, the skill among them."""
+    request = call.request
+    if isinstance(request, Question):
+        return len(request.instructions) + len(request.evidence)
+    task = request.task
+    return len(request.files.text) + len(task.prompt) + sum(len(file.content) for file in task.files)
+
+
+def kind_of(call: Call) -> str:
+    """Name what work that is taken at once has in common: the version that is attempted with, or the question."""
+    return call.request.files.digest if isinstance(call.request, Rollout) else f"{call.role}/{call.stage}"
+
+
+@cache
+def schema_text(model: type[BaseModel] | None) -> str:
+    """A reply's schema as a host is held to it: parts of the reply may lack what has a default value."""
+    schema: dict[str, Any] = deepcopy(strict_schema(model)) if model else {}
+    parts = model.model_json_schema().get("$defs", {}) if model else {}
+    for name, part in parts.items():
+        if isinstance(part.get("properties"), dict):
+            required = [each for each, value in part["properties"].items() if "default" not in value]
+            schema["$defs"][name]["required"] = required
+    return json.dumps(schema, indent=1)
+
+
+def _rollout(request: Rollout, lease_id: str) -> HandedWork:
+    folder = f"{_SKILL_FOLDER}/{folder_name(request)}"
+    alone = request.files.main_path if is_memory(request.files.main_path) else None
+    memory = request.memory or alone
+    files = [WorkFile(f"{TASK_FOLDER}/{file.path}", storable(file.content).encode()) for file in request.task.files]
+    know_how, texts = list[str](), list[str]()
+    for each in request.files.files:
+        if each.path in (MAIN_FILE, memory):
+            what = "Standing instructions" if each.path == memory else "The skill"
+            know_how.append(f'"{what}" below')
+            texts.append(f"## {what}\n\n{fence(storable(body_of(each.content.decode('utf-8', 'replace'))))}")
+        else:
+            files.append(WorkFile(f"{folder}/{each.path}", each.content, each.executable))
+    others = f" (the other files of the skill are in `{folder}/`)" if len(files) > len(request.task.files) else ""
+    scoring = [
+        f"5. Say how far your answer is right ({' '.join(storable(leaf.criteria).split())}): a number from 0 to 1, "
+        f"alone in `{SCORE}`."
+        for leaf in leaves(request.task.judge)
+        if isinstance(leaf, ByHost)
+    ][:1]
+    first = (
+        f"1. Follow {' and '.join(know_how)}{others} wherever it applies. Use no other copy, and no other skill."
+        if know_how
+        else "1. Use no skill."
+    )
+    lines = [
+        "# Work: do one task",
+        "All you need is in this folder. Nothing outside of it matters here, and nothing outside of it may change.",
+        "\n".join(
+            [
+                first,
+                f"2. Do the task below inside `{TASK_FOLDER}/`, as if a user had just asked you.",
+                f"3. Write your final answer to the user, and nothing else, to `{ANSWER}`, in the form it asks for. "
+                "If you cannot do it, say so there.",
+                "4. Write each call of a tool that you made, other than reading and writing files, to "
+                f'`{TOOL_CALLS}`, in order, one JSON object {{"name", "arguments"}} a line. Leave it empty if you made '
+                "none.",
+                *scoring,
+            ]
+        ),
+        _REPORT.format(id=lease_id),
+        *texts,
+        f"## The task\n\n{storable(request.task.prompt)}",
+    ]
+    return HandedWork("\n\n".join(lines) + "\n", tuple(files))

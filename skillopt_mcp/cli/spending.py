@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, get_args
@@ -9,7 +10,7 @@ from typing import Annotated, Any, Literal, get_args
 from pydantic import BaseModel, JsonValue
 
 from skillopt_mcp.actions.estimates import Forecast, forecast, most_again
-from skillopt_mcp.backends.base import Backend, address_of
+from skillopt_mcp.backends.base import Backend
 from skillopt_mcp.cli.command import TARGET, YES, Capped, Flag, WrongUsage
 from skillopt_mcp.cli.terminal import Terminal
 from skillopt_mcp.core.calls import Role
@@ -20,6 +21,8 @@ from skillopt_mcp.store.opening import Store
 from skillopt_mcp.workspace.costs import DEFAULTS_OF
 from skillopt_mcp.workspace.evidence import is_simulated
 from skillopt_mcp.workspace.models import Models
+
+_ADDRESS = re.compile(r",at=([^,+ ]+)")
 
 
 @dataclass(kw_only=True)
@@ -36,7 +39,11 @@ class Spending(Capped):
         """
         named = (role for role in get_args(Role) if models.has_backend(role))
         backends: dict[str, Backend] = {role: models.backend(role) for role in named}
-        self._asked = {role: {"model": each.name, "address": address_of(each)} for role, each in backends.items()}
+        # A fingerprint holds the host, and the path if any; none where a backend sends nothing.
+        self._asked = {
+            role: {"model": each.name, "address": (_ADDRESS.findall(each.fingerprint) or [""])[-1]}
+            for role, each in backends.items()
+        }
         said = [f"{role} {row['model']} at {row['address'] or 'no known address'}" for role, row in self._asked.items()]
         terminal.note(f"Asked: {'; '.join(said)}.")
         for note in notes:

@@ -13,7 +13,7 @@ from pydantic import JsonValue
 
 from skillopt_mcp.backends.asking import Outstanding
 from skillopt_mcp.backends.spending import Budget
-from skillopt_mcp.backends.work import ANSWER, SCHEMA, SCORE, TOOL_CALLS, asked_for, kind_of, n_chars, work_of
+from skillopt_mcp.backends.work import ANSWER, SCHEMA, SCORE, TOOL_CALLS, kind_of, n_chars, schema_text, work_of
 from skillopt_mcp.backends.wrappers import redacted
 from skillopt_mcp.core import limits
 from skillopt_mcp.core.budgets import Cost
@@ -23,7 +23,7 @@ from skillopt_mcp.core.errors import BadInput
 from skillopt_mcp.core.limits import PATCH_EDITS
 from skillopt_mcp.core.next_step import NextStep
 from skillopt_mcp.core.redacting import Redactor
-from skillopt_mcp.core.replies import AwareReply, PatchReply
+from skillopt_mcp.core.replies import SCHEMAS, AwareReply, PatchReply
 from skillopt_mcp.core.results import Foreseen, Receipt, WorkEstimate, WorkItem
 from skillopt_mcp.core.tasks import Task
 from skillopt_mcp.core.text import quoted, storable
@@ -268,7 +268,7 @@ def _make_failing(store: Store, lease: Lease, missing: Reply) -> Failing:
 def _problem(store: Store, place: Place, lease: Lease, reply: Reply) -> str:
     """Why the answer to a question cannot be used; "" where it can."""
     schema = None if lease.role == "target" else place.work_folders.read(lease.id, SCHEMA)
-    model = asked_for(schema) if schema else None
+    model = {schema_text(each): each for each in SCHEMAS.values()}.get(schema or "")
     if model is None:
         return ""
     parsed = parse_reply(reply.text, model)

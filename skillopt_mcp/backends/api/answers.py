@@ -57,7 +57,7 @@ def body_of(response: httpx2.Response, model: type[W], origin: Origin) -> W:
 
 
 def counted(n_in: int | None, n_out: int | None) -> bool:
-    """Return whether a server says what it used: no model answers without having read anything."""
+    """True where a server says what it used: no model answers without having read anything."""
     return n_in is not None and n_out is not None and 0 < n_in <= _MAX_TOKENS and 0 <= n_out <= _MAX_TOKENS
 
 
@@ -82,7 +82,7 @@ def reply_of(answer: Answer, origin: Origin, price: Price | None, asked: str) ->
 
 
 def _usage(answer: Answer, price: Price | None) -> Usage | None:
-    """Return what an answer used, None when the server does not say, or says that a text is made of no tokens."""
+    """The usage of an answer, None when the server does not say, or says that a text is made of no tokens."""
     tokens = answer.tokens
     if tokens is None or (answer.text and not tokens.output):
         return None

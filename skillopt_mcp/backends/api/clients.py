@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import ssl
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from functools import cache
@@ -12,7 +11,7 @@ from weakref import WeakKeyDictionary
 
 import httpx2
 
-from skillopt_mcp.backends.api.faults import Origin, Rejection, cause, rejection, rejection_fault
+from skillopt_mcp.backends.api.faults import Origin, Rejection, cause, retry_after_s
 from skillopt_mcp.core.calls import Fault
 
 CALLS_EACH = 32
@@ -25,7 +24,7 @@ BODY_BYTES = 1_500_000
 class ClientPool:
     """As many clients as the calls in flight need, a few calls each: the work of a pool grows with its square.
 
-    `probe` and `warming` say which call goes first: to find out how the server is asked, or to write a cache.
+    `probe` and, by prefix, `warming` say which call goes first: to find out how the server is asked, to write a cache.
     """
 
     def __init__(self, make: Callable[[], Any]) -> None:
@@ -33,7 +32,7 @@ class ClientPool:
         self._clients: list[Any] = []
         self._n_calls: list[int] = []
         self.probe = FirstCall(PROBE_S)
-        self._warming: dict[str, FirstCall] = {}
+        self.warming: dict[str, FirstCall] = {}
 
     @asynccontextmanager
     async def client(self) -> AsyncIterator[Any]:
@@ -47,11 +46,6 @@ class ClientPool:
             yield self._clients[n]
         finally:
             self._n_calls[n] -= 1
-
-    def warming(self, prefix: str) -> FirstCall:
-        """Return the turn to write the cache of a prefix; one that is too short to be cached waits for no other."""
-        turn = FirstCall(None, WARM_S)
-        return turn if len(prefix) < LEAST_CHARACTERS else self._warming.setdefault(prefix, turn)
 
     async def close(self) -> None:
         """Close all clients."""
@@ -90,10 +84,8 @@ class ClientPools:
             await pool.close()
 
 
-@cache
-def tls() -> ssl.SSLContext:
-    """Return the TLS settings of the environment; reading them takes as long as many calls do."""
-    return httpx2.create_ssl_context()
+# Reading the TLS settings of the environment takes as long as many calls do.
+_read_tls = cache(httpx2.create_ssl_context)
 
 
 class TooLong(httpx2.HTTPError):
@@ -121,15 +113,15 @@ class _Bounded(httpx2.AsyncClient):
         )
 
 
-def http_client(default: type[httpx2.AsyncClient], timeout_s: float) -> httpx2.AsyncClient:
-    """Return an HTTP client for an SDK, made as its `default` is, that reads no body over its limit."""
+def client_options(default: type[httpx2.AsyncClient], timeout_s: float) -> dict[str, Any]:
+    """What an SDK's client is made with: it sends a request once, is its `default` otherwise, and reads no long body.
+
+    The whole of a request is limited where it is sent.
+    """
     made: type[httpx2.AsyncClient] = type("BoundedClient", (_Bounded, default), {})
-    return made(limits=LIMITS, timeout=time_limits(timeout_s), verify=tls(), follow_redirects=False)
-
-
-def time_limits(timeout_s: float) -> httpx2.Timeout:
-    """Return the time limits of one request; the whole of it is limited where it is sent."""
-    return httpx2.Timeout(timeout_s, connect=min(timeout_s, CONNECT_S))
+    timeout = httpx2.Timeout(timeout_s, connect=min(timeout_s, CONNECT_S))
+    http = made(limits=LIMITS, timeout=timeout, verify=_read_tls(), follow_redirects=False)
+    return {"max_retries": 0, "timeout": timeout, "http_client": http}
 
 
 # A cached prefix has at least so many characters, and stays in the vendor's cache for so long.
@@ -166,7 +158,7 @@ class FirstCall:
                 self._lock.release()
 
     async def _leads(self, is_needed: Callable[[], bool]) -> bool:
-        """Return whether this is the first call, which holds the lock."""
+        """Wait to be the first call, which holds the lock; False when none is needed, or none comes in time."""
         if not is_needed() or self._is_free():
             return False
         try:
@@ -221,7 +213,9 @@ def sdk_faults(sdk: Sdk, origin: Origin) -> Iterator[None]:
         yield
     except (sdk.error, httpx2.HTTPError, TimeoutError) as error:
         if isinstance(error, sdk.status_error):
-            raise rejection_fault(rejection_of(cast(StatusError, error)), origin) from None
+            rejected = rejection_of(cast(StatusError, error))
+            what = f"{rejected.status} {rejected.message or rejected.code}".strip()
+            raise origin.fault(rejected.fault, what, retry_after=rejected.retry_after) from None
         if isinstance(error, _UNSENT) or isinstance(error.__cause__, _UNSENT):
             raise origin.unsent(error) from None
         too_long = next((each for each in (error, error.__cause__) if isinstance(each, TooLong)), None)
@@ -234,5 +228,14 @@ def sdk_faults(sdk: Sdk, origin: Origin) -> Iterator[None]:
 
 
 def rejection_of(error: StatusError) -> Rejection:
-    """Return what a response with an error status says."""
-    return rejection(error.status_code, error.body, error.response.headers)
+    """A response with an error status, from the shapes of body that are about; an unknown one gives no message."""
+    body = error.body[0] if isinstance(error.body, list) and error.body else error.body
+    found = body.get("error", body) if isinstance(body, dict) else body
+    wait_s = retry_after_s(error.response.headers)
+    if not isinstance(found, dict):
+        # A page of HTML says nothing that helps.
+        words = found if isinstance(found, str) and not found.lstrip().startswith("<") else ""
+        return Rejection(error.status_code, "", "", words, wait_s)
+    code = " ".join(str(found[name]) for name in ("type", "code") if isinstance(found.get(name), str))
+    message = found.get("message") or found.get("detail") or ""
+    return Rejection(error.status_code, code, str(found.get("param") or ""), str(message), wait_s)

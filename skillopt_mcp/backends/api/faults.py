@@ -32,13 +32,6 @@ class ApiKey:
     name: str
     value: str = field(repr=False)
 
-    def out_of(self, text: str) -> str:
-        """Return `text` without the secret, any part of it, and any other that a server quotes."""
-        if self.value != NO_KEY:
-            text = text.replace(self.value, f"${self.name}")
-            text = _WORD.sub(lambda word: f"${self.name}" if word[0] in self.value else word[0], text)
-        return _KEY.sub("[redacted]", text)
-
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
@@ -59,8 +52,12 @@ def find_endpoint(options: ApiOptions, base_url: str, names: tuple[str, ...], en
     parts = _address(base_url)
     host = parts.netloc.lower()
     secret = _secret(options, names, environ, needed=bool(_VENDORS.search(parts.hostname or "")))
-    sends_secret = secret.value != NO_KEY
-    if parts.scheme == "http" and sends_secret and not options.plain_http and not _is_loopback(parts.hostname or ""):
+    name = parts.hostname or ""
+    try:
+        is_loopback = ipaddress.ip_address(name).is_loopback
+    except ValueError:
+        is_loopback = name == "localhost" or name.endswith(".localhost")
+    if parts.scheme == "http" and secret.value != NO_KEY and not options.plain_http and not is_loopback:
         raise BackendError(
             f"'{options.provider}:{options.model}' would send ${secret.name} unencrypted to '{host}': use https://, "
             "or set plain_http=on if that network is yours"
@@ -101,13 +98,6 @@ def _secret(options: ApiOptions, names: tuple[str, ...], environ: Mapping[str, s
     return ApiKey(candidates[0], NO_KEY)
 
 
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost" or host.endswith(".localhost")
-
-
 MESSAGE_CHARACTERS = 300
 _NO_CREDIT = re.compile(
     r"insufficient_quota|billing|credit balance|exceeded your current quota|insufficient balance", re.I
@@ -120,6 +110,7 @@ _CONTEXT = re.compile(
 _REFUSED = re.compile(
     r"content_filter|content_policy|content management policy|responsibleai|invalid_prompt|safety", re.I
 )
+_NO_MODEL = re.compile(r"\bmodel\b.*\b(?:not exist|not found|invalid)|invalid model", re.I)
 _SETTING = re.compile(
     r"temperature|reasoning|effort|thinking|budget_tokens|max_(?:output_|completion_)?tokens"
     r"|unsupported_(?:parameter|value)|unknown_parameter",
@@ -158,8 +149,14 @@ class Origin:
         self, fault: Fault, what: str, *, fix: str = "", retry_after: float | None = None, usage: Usage | None = None
     ) -> BackendFault:
         """Return the fault with a message of one line: where, what, and what to do (`fix`, else as the fault says)."""
-        text = " ".join(self.endpoint.secret.out_of(what).split())[:MESSAGE_CHARACTERS]
-        fix = fix or FIXES[fault].format(key=self.endpoint.secret.name)
+        key = self.endpoint.secret
+        if key.value != NO_KEY:
+            # Any part of it, too.
+            what = what.replace(key.value, f"${key.name}")
+            what = _WORD.sub(lambda word: f"${key.name}" if word[0] in key.value else word[0], what)
+        # And any other secret that a server quotes.
+        text = " ".join(_KEY.sub("[redacted]", what).split())[:MESSAGE_CHARACTERS]
+        fix = fix or FIXES[fault].format(key=key.name)
         return BackendFault(fault, f"{self.endpoint.host} ({self.model}): {text}; {fix}", retry_after, usage)
 
     def unsent(self, error: Exception) -> BackendFault:
@@ -183,54 +180,26 @@ class Rejection:
         return " ".join(part for part in (self.code, self.param, self.message) if part)
 
     @property
-    def is_of_request(self) -> bool:
-        """Return whether the server could not use the request as it was put."""
-        return self.status in (400, 404, 405, 415, 422, 501)
-
-
-def rejection(status: int, body: object, headers: Mapping[str, str]) -> Rejection:
-    """Return what a response says, from the shapes of error body that are about; an unknown shape gives no message."""
-    if isinstance(body, list):
-        body = body[0] if body else None
-    error = body.get("error", body) if isinstance(body, dict) else body
-    if not isinstance(error, dict):
-        # A page of HTML says nothing that helps.
-        words = error if isinstance(error, str) and not error.lstrip().startswith("<") else ""
-        return Rejection(status, "", "", words, retry_after_s(headers))
-    code = " ".join(str(error[name]) for name in ("type", "code") if isinstance(error.get(name), str))
-    message = error.get("message") or error.get("detail") or ""
-    return Rejection(status, code, str(error.get("param") or ""), str(message), retry_after_s(headers))
-
-
-def rejection_fault(rejected: Rejection, origin: Origin) -> BackendFault:
-    """Return the fault that a rejection is."""
-    what = f"{rejected.status} {rejected.message or rejected.code}".strip()
-    return origin.fault(_kind(rejected), what, retry_after=rejected.retry_after)
-
-
-def _kind(rejected: Rejection) -> Fault:
-    status, text = rejected.status, rejected.text
-    if status == 429:
-        # A rate limit may be worded like a lack of credit; its code is not.
-        return "auth" if _NO_CREDIT.search(rejected.code) else "rate_limit"
-    if status in _KINDS:
-        return _KINDS[status]
-    if 400 <= status < 500:
-        return "auth" if _NO_CREDIT.search(text) else _kind_of_request(text)
-    # A redirection is not followed: the key would go with it.
-    return "server" if status >= 500 else "model_not_found"
-
-
-def _kind_of_request(text: str) -> Fault:
-    if _CONTEXT.search(text):
-        return "context_too_long"
-    if _REFUSED.search(text):
-        return "refusal"
-    if "model_not_found" in text or re.search(
-        r"\bmodel\b.*\b(?:not exist|not found|invalid)|invalid model", text, re.I
-    ):
-        return "model_not_found"
-    return "unsupported" if _SETTING.search(text) else "internal"
+    def fault(self) -> Fault:
+        """The fault that it is."""
+        status, text = self.status, self.text
+        if status == 429:
+            # A rate limit may be worded like a lack of credit; its code is not.
+            return "auth" if _NO_CREDIT.search(self.code) else "rate_limit"
+        if status in _KINDS:
+            return _KINDS[status]
+        if not 400 <= status < 500:
+            # A redirection is not followed: the key would go with it.
+            return "server" if status >= 500 else "model_not_found"
+        if _NO_CREDIT.search(text):
+            return "auth"
+        if _CONTEXT.search(text):
+            return "context_too_long"
+        if _REFUSED.search(text):
+            return "refusal"
+        if "model_not_found" in text or _NO_MODEL.search(text):
+            return "model_not_found"
+        return "unsupported" if _SETTING.search(text) else "internal"
 
 
 def cause(what: str, error: Exception) -> str:
@@ -240,7 +209,7 @@ def cause(what: str, error: Exception) -> str:
 
 
 def retry_after_s(headers: Mapping[str, str]) -> float | None:
-    """Return how many seconds the server asks to be left alone: Retry-After as seconds or as a date, None without."""
+    """The seconds for which a server asks to be left alone: Retry-After as seconds or as a date; None without."""
     for name, unit in (("retry-after-ms", 1000.0), ("retry-after", 1.0)):
         try:
             seconds = float(headers.get(name, "")) / unit

@@ -7,7 +7,7 @@ import re
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import ClassVar, TypeVar
+from typing import ClassVar, NamedTuple, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
@@ -64,6 +64,14 @@ class ApiOptions(SpecOptions):
     structured: bool = True
 
 
+class Vendor(NamedTuple):
+    """A vendor's own address, "" for none; the variables of another one, and of the key, the first that is set."""
+
+    home: str
+    address_variable: str
+    key_variables: tuple[str, ...]
+
+
 class PricedOptions(ApiOptions):
     """The options of a backend that counts the tokens of each answer, and so knows what it cost."""
 
@@ -72,6 +80,10 @@ class PricedOptions(ApiOptions):
     price_cached: float | None = Field(default=None, ge=0)
     price_cache_write: float | None = Field(default=None, ge=0)
     price_out: float | None = Field(default=None, ge=0)
+
+    @property
+    def vendor(self) -> Vendor:
+        raise NotImplementedError
 
 
 S = TypeVar("S", bound=SpecOptions)
@@ -133,7 +145,7 @@ class Tokens(BaseModel):
 
     @property
     def input(self) -> int:
-        """Return how many tokens the model read, wherever they came from."""
+        """The tokens that the model read, wherever they came from."""
         return self.fresh + self.cached + self.cache_write
 
 
@@ -147,12 +159,8 @@ class Price(BaseModel):
     cache_write: float | None = Field(default=None, ge=0)
     up_to: int | None = Field(default=None, ge=0)
 
-    def with_writes(self, share: float) -> Price:
-        """Return the price with a token written to the cache at this share of `input`, where none is given for it."""
-        return self if self.cache_write is not None else self.model_copy(update={"cache_write": self.input * share})
-
     def usd(self, tokens: Tokens) -> float | None:
-        """Return what `tokens` cost in US dollars, None when they are more than the price holds for."""
+        """The cost of `tokens` in US dollars, None when they are more than the price holds for."""
         if self.up_to is not None and tokens.input > self.up_to:
             return None
         cached = self.input if self.cached is None else self.cached
@@ -170,22 +178,21 @@ def find_price(options: PricedOptions, host: str, environ: Mapping[str, str]) ->
     Options go first, then the person's table, then ours; a dated snapshot of a model costs what the model costs. Where
     no price of cache writes is given, it is what the vendors take. Raises BackendError when a price cannot be read.
     """
-    price = _given(options) or _listed(options.model, host, environ)
-    bills_writes = options.provider == "anthropic" or _BILLS_WRITES.search(host)
-    return price.with_writes(_WRITTEN) if price and bills_writes else price
-
-
-def _given(options: PricedOptions) -> Price | None:
     if options.price_in is not None and options.price_out is not None:
-        return Price(
+        price: Price | None = Price(
             input=options.price_in,
             cached=options.price_cached,
             cache_write=options.price_cache_write,
             output=options.price_out,
         )
-    if PRICES & options.model_fields_set:
+    elif PRICES & options.model_fields_set:
         raise BackendError(f"'{options.provider}:{options.model}' has half a price: give both price_in= and price_out=")
-    return None
+    else:
+        price = _listed(options.model, host, environ)
+    bills_writes = options.provider == "anthropic" or _BILLS_WRITES.search(host)
+    if price and bills_writes and price.cache_write is None:
+        return price.model_copy(update={"cache_write": price.input * _WRITTEN})
+    return price
 
 
 def _listed(model: str, host: str, environ: Mapping[str, str]) -> Price | None:

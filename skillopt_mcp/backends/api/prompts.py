@@ -24,20 +24,6 @@ def strict_schema(model: type[BaseModel]) -> Schema:
     return _strict(model.model_json_schema())
 
 
-@cache
-def lenient_schema(model: type[BaseModel]) -> Schema:
-    """Return `strict_schema` as a host is held to it: parts of the reply may lack what has a default value."""
-    strict, parts = strict_schema(model), model.model_json_schema().get("$defs", {})
-    return strict | {"$defs": {name: _lenient(part) for name, part in parts.items()}} if parts else strict
-
-
-def _lenient(schema: Schema) -> Schema:
-    strict, properties = _strict(schema), schema.get("properties")
-    if not isinstance(properties, dict):
-        return strict
-    return strict | {"required": [name for name, value in properties.items() if "default" not in value]}
-
-
 def _strict(schema: Schema) -> Schema:
     strict = {name: _inside(name, value) for name, value in schema.items() if name not in _DROPPED}
     properties = schema.get("properties")

@@ -4,18 +4,36 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, ClassVar, Generic, TypeVar
 
 from skillopt_mcp.backends.api.clients import ClientPools, Sdk, sdk_faults
-from skillopt_mcp.backends.api.faults import Endpoint, Origin
-from skillopt_mcp.backends.api.prices import Price, PricedOptions, max_usage
+from skillopt_mcp.backends.api.faults import Endpoint, Origin, find_endpoint
+from skillopt_mcp.backends.api.prices import Price, PricedOptions, find_price, max_usage, parse_options
 from skillopt_mcp.backends.api.prompts import LAYOUT, prompt_of
-from skillopt_mcp.backends.resolved import find_proxy
+from skillopt_mcp.backends.registry import Resolved
+from skillopt_mcp.backends.resolved import find_proxy, resolve_api
 from skillopt_mcp.core.calls import Call, Reply, Usage
 
 O = TypeVar("O", bound=PricedOptions)  # noqa: E741
+
+
+def resolve_vendor(kind: type[PricedOptions], text: str, environ: Mapping[str, str]) -> Resolved:
+    """What a spec leads to; no address of Azure is the usual one."""
+    options = parse_options(text, kind)
+    home, variable, _ = options.vendor
+    return resolve_api(options, options.base_url or environ.get(variable) or home or "azure", home, environ)
+
+
+def configure(options: O, environ: Mapping[str, str]) -> tuple[O, Endpoint, Price | None]:
+    """The options with the address that is asked, its endpoint and its price. Raises BackendError."""
+    home, variable, keys = options.vendor
+    base_url = options.base_url or environ.get(variable) or home
+    if base_url != home:
+        options = options.model_copy(update={"base_url": base_url})
+    endpoint = find_endpoint(options, base_url, keys, environ)
+    return options, endpoint, find_price(options, endpoint.host, environ)
 
 
 class ApiBackend(Generic[O]):
