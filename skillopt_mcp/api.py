@@ -27,7 +27,7 @@ from skillopt_mcp.actions.tasks import add_environment, add_tasks
 from skillopt_mcp.backends.base import Backend, worst_case
 from skillopt_mcp.backends.environment import Rolling
 from skillopt_mcp.backends.registry import open_backend
-from skillopt_mcp.backends.user_backend import checked_backend
+from skillopt_mcp.backends.user_backend import require_backend
 from skillopt_mcp.backends.wrappers import HostMade
 from skillopt_mcp.core.budgets import NO_CAPS, Caps
 from skillopt_mcp.core.calls import Call, Reply, Role, Rollout, Usage
@@ -356,7 +356,7 @@ def _roles(target: object, optimizer: object, judge: object, source: object) -> 
 
 def _backend(role: Role, value: object) -> Backend | str | None:
     backend = FunctionBackend(cast(Function, value)) if _is_function(value) else value
-    return checked_backend(role, cast(Backend | str | None, backend))
+    return backend if backend is None or isinstance(backend, str) else require_backend(f"the {role}", backend)
 
 
 @contextmanager

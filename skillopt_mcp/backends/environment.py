@@ -10,7 +10,7 @@ from typing import cast
 
 from skillopt_mcp.backends.base import FATAL, FAULTS, BackendFault, unusable_usage
 from skillopt_mcp.backends.registry import backend
-from skillopt_mcp.backends.user_backend import unusable
+from skillopt_mcp.backends.user_backend import describe_unusable
 from skillopt_mcp.core.calls import EVALUATION, Call, Reply, Rollout, Usage
 from skillopt_mcp.core.errors import BackendError, BadInput
 from skillopt_mcp.core.judging import Score
@@ -73,7 +73,7 @@ class Rolling:
             raise self._fault(error) from error
 
     def _at_once(self, rollout: Callable[[], object]) -> object:
-        """Return what a rollout gives. Raises _BrokenOff: not all that it may raise gets from one thread to another."""
+        """The result of a rollout. Raises _BrokenOff: not all that it may raise gets from one thread to another."""
         try:
             return rollout()
         except BaseException as error:
@@ -82,9 +82,19 @@ class Rolling:
             raise _BrokenOff(self._fault(error)) from error
 
     def _fault(self, error: BaseException) -> BackendFault:
-        if isinstance(error, RolloutFailed):
-            return _reported_fault(getattr(error, "fault", "internal"), said_by(error), getattr(error, "usage", None))
-        return BackendFault("internal", f"'{self.name}' failed: {raised(error)}")
+        """The fault of an attempt that broke off, as the environment reports it; none of them ends the run."""
+        if not isinstance(error, RolloutFailed):
+            return BackendFault("internal", f"'{self.name}' failed: {raised(error)}")
+        reported, message = getattr(error, "fault", "internal"), said_by(error)
+        kind = next((each for each in FAULTS if each == reported and each not in FATAL), None)
+        if kind is None:
+            message = f"{message} (unknown fault {quoted(repr(reported), SHOWN)})"
+        usage: object = getattr(error, "usage", None)
+        wrong = "" if usage is None else unusable_usage(usage)
+        if wrong:
+            message = f"{message} (left out: {wrong})"
+        used = usage if isinstance(usage, Usage) and not wrong else None
+        return BackendFault(kind or "internal", message, usage=used)
 
     def _reply(self, rolled: Rolled) -> Reply:
         """Return a reply with its score recorded. Raises BadInput when that is none."""
@@ -94,25 +104,14 @@ class Rolling:
         return Reply(rolled.answer, (*messages, recorded), rolled.usage)
 
 
-def _reported_fault(fault: object, message: str, usage: object) -> BackendFault:
-    """Return the fault that an environment reports for an attempt that broke off; none of them ends the run."""
-    kind = next((each for each in FAULTS if each == fault and each not in FATAL), None)
-    if kind is None:
-        message = f"{message} (unknown fault {quoted(repr(fault), SHOWN)})"
-    wrong = "" if usage is None else unusable_usage(usage)
-    if wrong:
-        message = f"{message} (left out: {wrong})"
-    return BackendFault(kind or "internal", message, usage=usage if isinstance(usage, Usage) and not wrong else None)
-
-
 def _checked(rolled: object) -> Rolled:
-    """Return what a rollout gave. Raises BadInput naming what of it has the wrong type."""
+    """The result of a rollout. Raises BadInput naming what of it has the wrong type."""
     if not isinstance(rolled, Rolled):
         raise BadInput(f"it is of type {type(rolled).__name__}, not skillopt_mcp.Rolled")
     for name, value in (("answer", rolled.answer), ("reason", rolled.reason)):
         if not isinstance(value, str):
             raise BadInput(f"its {name} is of type {type(value).__name__}, not a text")
-    wrong = unusable(rolled.messages, rolled.usage)
+    wrong = describe_unusable(rolled.messages, rolled.usage)
     if wrong:
         raise BadInput(wrong)
     return rolled

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from skillopt_mcp.backends.base import Backend, concurrency_of, worst_case
 from skillopt_mcp.backends.registry import backend
-from skillopt_mcp.backends.user_backend import checked
+from skillopt_mcp.backends.user_backend import require_backend
 from skillopt_mcp.core.calls import Call, Reply, Usage
 from skillopt_mcp.core.errors import BackendError, BadInput
 from skillopt_mcp.core.text import quoted
@@ -51,7 +51,7 @@ def open_plugged(model: str) -> Backend:
     try:
         with foreign(f"the backend {shown} cannot be opened"):
             opened = made(GROUP, "backend", name, options)
-        backend = checked(f"what the entry point of {shown} made", opened)
+        backend = require_backend(f"what the entry point of {shown} made", opened)
     except BadInput as error:
         raise BackendError(str(error)) from error
     if backend.deferred:

@@ -53,7 +53,7 @@ class Ended:
 
 
 async def run(line: Line, place: FolderPaths, timeout_s: float) -> Ended:
-    """Return how the command line ended, once nothing of it is left. Raises OSError when it could not be supervised."""
+    """Run a command line until nothing of it is left. Raises OSError when it could not be supervised."""
     place.prompt.write_text(storable(line.prompt), "utf-8")
     job: Supervised = {
         "argv": line.argv,

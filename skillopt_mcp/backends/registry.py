@@ -127,7 +127,7 @@ def backend_name(spec: str) -> tuple[str, str]:
 
 
 def is_spec(name: str) -> bool:
-    """Return whether a backend's name is one that a spec opens, and not that of a program's own backend."""
+    """True where a backend's name is one that a spec opens, and not that of a program's own backend."""
     return name.strip().partition(":")[0] in _modules()
 
 
@@ -158,7 +158,7 @@ def open_backend(spec: str) -> Backend:
 
 
 def lacking(spec: str) -> str:
-    """Return what a backend needs that the environment does not have, such as its key; "" when it can be asked.
+    """The need of a backend that the environment does not meet, such as its key; "" when it can be asked.
 
     Raises BackendError when no key would help: there is no such backend, or its spec is wrong.
     """

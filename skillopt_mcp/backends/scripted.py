@@ -41,11 +41,11 @@ class Rule(BaseModel):
     retry_after: float | None = Field(default=None, ge=0, allow_inf_nan=False)
 
     def matches(self, text: str) -> bool:
-        """Return whether the rule is meant for a call of this text."""
+        """True where the rule is meant for a call of this text."""
         return all(part in text for part in ([self.match] if isinstance(self.match, str) else self.match))
 
     def answer(self) -> Answer:
-        """Return what the rule answers with."""
+        """The answer to a call that the rule is meant for."""
         if self.fault:
             return BackendFault(self.fault, self.reply or self.fault, self.retry_after)
         return Reply(self.reply, tuple(Message(each.role, each.content, each.name) for each in self.messages))
@@ -72,7 +72,7 @@ class Scripted:
 
     @property
     def n_calls(self) -> int:
-        """Return how many calls it was asked, retries among them."""
+        """The number of calls that it was asked, retries among them."""
         return len(self.calls)
 
     async def complete(self, call: Call) -> Reply:

@@ -148,7 +148,7 @@ class Budget:
             self._usd += cost.usd - charged.usd
 
     def bill(self, costs: Sequence[Cost], unsent: Sequence[Cost] = ()) -> Bill:
-        """Return what the next settlement is to change in the store; it is then taken as settled.
+        """The change of the next settlement in the store; it is then taken as settled.
 
         `unsent` are the costs that calls were charged which were not sent.
         """

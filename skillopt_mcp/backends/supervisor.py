@@ -22,7 +22,6 @@ import sys
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from itertools import chain
 from typing import TypedDict
 
 POLL_S = 0.01
@@ -80,6 +79,12 @@ def main(text: str) -> None:
     _prctl(_SET_SUBREAPER, 1)
     bounds = job["bounds"]
     deadline = time.monotonic() + (bounds["time_s"] if bounds else float("inf"))
+    if bounds and bounds["user"]:
+        # The folder and all in it become the user's.
+        os.chown(bounds["folder"], *bounds["user"])
+        for inner, folders, files in os.walk(bounds["folder"]):
+            for name in (*folders, *files):
+                os.chown(os.path.join(inner, name), *bounds["user"])
     ending = _run(job, deadline)
     with suppress(OSError):
         os.write(1, json.dumps(ending).encode() + b"\n")
@@ -100,8 +105,6 @@ def main(text: str) -> None:
 def _run(job: Supervised, deadline: float) -> Exit:
     """Run the program until it ends, reaches a limit or is given up, and end all that is left of it."""
     bounds = job["bounds"]
-    if bounds and bounds["user"]:
-        _give(bounds["folder"], bounds["user"])
     out, out_write = os.pipe()
     status, status_write = os.pipe()
     try:
@@ -136,8 +139,10 @@ def _run(job: Supervised, deadline: float) -> Exit:
             os.killpg(program.pid, signal.SIGTERM)
             program.wait(GRACE_S)
     sweep(program.pid, SWEEP_S if bounds else LONG_SWEEP_S)
-    if limit is None and meter and meter.was_over():
-        limit = "disk"
+    if limit is None and bounds and meter:
+        # After the last process has ended, what is locked is opened to see.
+        until = max(deadline, time.monotonic() + REMOVE_S)
+        limit = "disk" if meter.is_exceeded(_files(bounds["folder"], unlock=True), until) else None
     for fd in (out, status):
         os.set_blocking(fd, False)
     while out in watched and (chunk := _read_left(out)):
@@ -180,7 +185,11 @@ def _limit(bounds: Bounds | None) -> None:
     ]
     if sys.platform == "linux":
         # The kernel counts all that the user runs.
-        limits.append((resource.RLIMIT_NPROC, bounds["n_processes"] + _n_of_user()))
+        user, n = os.getuid(), bounds["n_processes"]
+        for name in filter(str.isdigit, os.listdir("/proc")):
+            with suppress(OSError):
+                n += os.stat(f"/proc/{name}").st_uid == user and len(os.listdir(f"/proc/{name}/task"))
+        limits.append((resource.RLIMIT_NPROC, n))
     for what, most in limits:
         hard = resource.getrlimit(what)[1]
         allowed = most if hard == resource.RLIM_INFINITY else min(most, hard)
@@ -189,17 +198,6 @@ def _limit(bounds: Bounds | None) -> None:
         except (OSError, ValueError):
             if sys.platform == "linux":
                 raise
-
-
-def _n_of_user() -> int:
-    user, n = os.getuid(), 0
-    for name in os.listdir("/proc"):
-        if name.isdigit():
-            try:
-                n += os.stat(f"/proc/{name}").st_uid == user and len(os.listdir(f"/proc/{name}/task"))
-            except OSError:
-                continue
-    return n
 
 
 def _ending(bounds: Bounds | None, code: int | None, status: bytes, limit: str | None, output: str) -> Exit:
@@ -270,14 +268,6 @@ def _read_left(fd: int) -> bytes:
         return b""
 
 
-def _give(folder: str, user: list[int]) -> None:
-    """Make the folder and all in it the user's."""
-    os.chown(folder, *user)
-    for inner, folders, files in os.walk(folder):
-        for name in (*folders, *files):
-            os.chown(os.path.join(inner, name), *user)
-
-
 def _kill(pid: int) -> None:
     try:
         os.kill(pid, signal.SIGKILL)
@@ -309,21 +299,17 @@ class Meter:
         self._next = time.monotonic() + _EVERY_S
 
     def is_over(self, pids: Iterable[int]) -> bool:
-        """Return whether too much is taken, by what is deleted and still open too; False between two looks."""
+        """True where too much is taken, by what is deleted and still open too; False between two looks."""
         began = time.monotonic()
         if began < self._next:
             return False
-        over = self._is_over(chain(_files(self._folder), _deleted(pids)), self._deadline)
+        over = self.is_exceeded(_files(self._folder, pids), self._deadline)
         ended = time.monotonic()
         self._next = ended + max(_EVERY_S, _REST * (ended - began))
         return over and ended < self._deadline
 
-    def was_over(self) -> bool:
-        """Return whether too much is taken, after the last process has ended: what is locked is opened to see."""
-        return self._is_over(_files(self._folder, unlock=True), max(self._deadline, time.monotonic() + REMOVE_S))
-
-    def _is_over(self, files: Iterator[os.stat_result], until: float) -> bool:
-        """Return whether they take too much, or are too many to be measured until then."""
+    def is_exceeded(self, files: Iterator[os.stat_result], until: float) -> bool:
+        """True where these take too much, or are too many to be measured until then."""
         total = 0
         seen: set[int] = set()
         try:
@@ -373,8 +359,11 @@ def _unlock(folder: str) -> None:
         os.chmod(folder, 0o700)
 
 
-def _files(folder: str, *, unlock: bool = False) -> Iterator[os.stat_result]:
-    """Yield all that is below a folder, but for what cannot be looked into now. Raises OSError where it is too deep."""
+def _files(folder: str, pids: Iterable[int] = (), *, unlock: bool = False) -> Iterator[os.stat_result]:
+    """Yield all that is below a folder, then the files without a name that `pids` keep open, as far as can be seen.
+
+    What cannot be looked into now is left out. Raises OSError where a folder is too deep.
+    """
     waiting = [folder]
     while waiting:
         at = waiting.pop()
@@ -387,17 +376,10 @@ def _files(folder: str, *, unlock: bool = False) -> Iterator[os.stat_result]:
                         waiting.append(entry.path)
                     with suppress(FileNotFoundError):
                         yield entry.stat(follow_symlinks=False)
-
-
-def _deleted(pids: Iterable[int]) -> Iterator[os.stat_result]:
-    """Yield the files that have no name any more and that processes keep open, as far as that can be seen."""
-    for found in chain.from_iterable(map(_opened, pids)):
-        if stat.S_ISREG(found.st_mode) and not found.st_nlink:
-            yield found
-
-
-def _opened(pid: int) -> Iterator[os.stat_result]:
-    with suppress(OSError):
-        for name in os.listdir(f"/proc/{pid}/fd"):
-            with suppress(OSError):
-                yield os.stat(f"/proc/{pid}/fd/{name}")
+    for pid in pids:
+        with suppress(OSError):
+            for name in os.listdir(f"/proc/{pid}/fd"):
+                with suppress(OSError):
+                    found = os.stat(f"/proc/{pid}/fd/{name}")
+                    if stat.S_ISREG(found.st_mode) and not found.st_nlink:
+                        yield found

@@ -8,7 +8,7 @@ from typing import cast, get_args
 
 from skillopt_mcp.backends.base import Backend, unusable_usage
 from skillopt_mcp.backends.registry import is_spec
-from skillopt_mcp.core.calls import Fault, Message, Reply, Role, Usage
+from skillopt_mcp.core.calls import Fault, Message, Reply, Usage
 from skillopt_mcp.core.errors import BackendError, BadInput
 from skillopt_mcp.core.text import quoted
 
@@ -19,12 +19,7 @@ _WANTED = (
 )
 
 
-def checked_backend(role: Role, value: Backend | str | None) -> Backend | str | None:
-    """Return what a program gave for a role. Raises BadInput when it is neither a backend nor BACKEND:MODEL."""
-    return value if value is None or isinstance(value, str) else checked(f"the {role}", value)
-
-
-def checked(called: str, given: object) -> Backend:
+def require_backend(called: str, given: object) -> Backend:
     """Return a value as the backend that it is, `called` so where it is none. Raises BadInput then."""
     if isinstance(given, type):
         raise BadInput(f"{called} is the class {given.__name__}: give a backend made of it, {given.__name__}(...)")
@@ -46,7 +41,7 @@ def checked(called: str, given: object) -> Backend:
     return cast(Backend, given)
 
 
-async def awaited(name: str, replying: Awaitable[Reply]) -> Reply:
+async def await_reply(name: str, replying: Awaitable[Reply]) -> Reply:
     """Return the reply of a backend's `complete`.
 
     Raises BackendError when it is none, comes without await, or cannot be kept: the next one would be no other.
@@ -63,7 +58,7 @@ async def awaited(name: str, replying: Awaitable[Reply]) -> Reply:
     if wrong:
         kind = type(getattr(reply, wrong)).__name__
         raise BackendError(f"the reply of the backend {quoted(name)} has a {wrong} of type {kind}: see Reply")
-    wrong = unusable(reply.messages, reply.usage)
+    wrong = describe_unusable(reply.messages, reply.usage)
     if not wrong and reply.fault not in (None, *get_args(Fault)):
         wrong = f"its fault is {quoted(repr(reply.fault), _SHOWN)}, not one of {', '.join(get_args(Fault))}"
     if wrong:
@@ -71,23 +66,11 @@ async def awaited(name: str, replying: Awaitable[Reply]) -> Reply:
     return reply if isinstance(reply.messages, tuple) else reply._replace(messages=tuple(reply.messages))
 
 
-def unusable(messages: object, usage: object) -> str:
-    """Return why what came with an answer cannot be kept: no transcript, or a usage that would get round a cap."""
-    if not isinstance(messages, Sequence) or isinstance(messages, str) or not all(map(_is_message, messages)):
+def describe_unusable(messages: object, usage: object) -> str:
+    """Why what came with an answer cannot be kept: no transcript, or a usage that would get round a cap."""
+    is_transcript = isinstance(messages, Sequence) and all(
+        isinstance(each, Message) and all(map(isinstance, each, (str, str, str | None))) for each in messages
+    )
+    if isinstance(messages, str) or not is_transcript:
         return "its messages are not a tuple of skillopt_mcp.Message(role, content), both texts"
     return unusable_usage(usage)
-
-
-def checked_bound(name: str, usage: object) -> Usage | None:
-    """Return what a backend's `worst_case` gave. Raises BackendError when no call can be charged with that."""
-    wrong = "" if usage is None else unusable_usage(usage)
-    if wrong:
-        raise BackendError(
-            f"what 'worst_case' of the backend {quoted(name)} gave cannot be used: {wrong}; return the most that one "
-            "attempt can use as a skillopt_mcp.Usage, or None where there is no limit"
-        )
-    return usage if isinstance(usage, Usage) else None
-
-
-def _is_message(value: object) -> bool:
-    return isinstance(value, Message) and all(map(isinstance, value, (str, str, str | None)))

@@ -120,7 +120,7 @@ class World:
     noise: float = NOISE
 
     def pass_rate(self, taught: frozenset[str], topics: frozenset[str]) -> float:
-        """Return how probably a task that needs `topics` passes with a skill that teaches `taught`."""
+        """The chance that a task which needs `topics` passes with a skill that teaches `taught`."""
         if self.kind == "placebo" or not topics:
             return CHANCE
         return 1 - self.noise if topics <= taught else self.noise

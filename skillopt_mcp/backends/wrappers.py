@@ -15,11 +15,12 @@ from skillopt_mcp.backends.base import (
     environment_name,
     no_backend,
     shown,
+    unusable_usage,
     worst_case,
 )
 from skillopt_mcp.backends.programs import CommandRunner
 from skillopt_mcp.backends.registry import backend_name, kind_of, open_backend
-from skillopt_mcp.backends.user_backend import awaited, checked_bound
+from skillopt_mcp.backends.user_backend import await_reply
 from skillopt_mcp.core.calls import HOST, Arrival, Call, Question, Reply, Role, Rollout, Usage
 from skillopt_mcp.core.errors import BackendError, SkillOptError, Waiting
 from skillopt_mcp.core.redacting import Redactor
@@ -83,7 +84,7 @@ class Redacting(_Wrapper):
         Raises BackendFault or BackendError as the backend does, without secrets; whatever else it raises is a fault.
         """
         try:
-            reply = await awaited(self.name, self._backend.complete(self._shown(call)))
+            reply = await await_reply(self.name, self._backend.complete(self._shown(call)))
         except BackendFault as fault:
             text = self._redactor.text(str(fault.message))
             raise BackendFault(fault.fault, text, fault.retry_after, fault.usage) from None
@@ -118,7 +119,13 @@ class Redacting(_Wrapper):
                 raise
             what = raised(error, self._redactor)
             raise BackendError(f"'worst_case' of the backend {quoted(self.name)} failed: {what}; fix that") from error
-        return checked_bound(self.name, most)
+        wrong = "" if most is None else unusable_usage(most)
+        if wrong:
+            raise BackendError(
+                f"what 'worst_case' of the backend {quoted(self.name)} gave cannot be used: {wrong}; return the most "
+                "that one attempt can use as a skillopt_mcp.Usage, or None where there is no limit"
+            )
+        return most
 
     def shown(self, call: Call) -> Call:
         """Return the call as the backend is shown it."""
@@ -215,21 +222,14 @@ _TASK = Task(0, 0, "check", "Answer with the word: ok", Exact(expected="ok"), "t
 
 
 def check_backend(spec: str) -> str | None:
-    """Return what is wrong with a backend in a sentence, None when it answers. A paid one is asked one short call."""
-    try:
-        opened = open_backend(spec)
-        return asyncio.run(_problem(opened)) if kind_of(backend_name(spec)[0]).is_asked else None
-    except BackendError as error:
-        return str(error)
-
-
-async def _problem(opened: Backend) -> str | None:
+    """What is wrong with a backend in a sentence, None when it answers. A paid one is asked one short call."""
     call = Call("target", "rollout", Rollout(SkillFiles(()), _TASK), "check")
     try:
-        async with asyncio.timeout(CHECK_S):
-            await Redacting(opened, Redactor()).complete(call)
-    except BackendFault as fault:
-        return str(fault)
+        opened = open_backend(spec)
+        if kind_of(backend_name(spec)[0]).is_asked:
+            asyncio.run(asyncio.wait_for(Redacting(opened, Redactor()).complete(call), CHECK_S))
+    except (BackendError, BackendFault) as error:
+        return str(error)
     except TimeoutError:
         return f"'{opened.name}' gave no answer within {CHECK_S:.0f} s; check its address, or try again later"
     return None
