@@ -20,10 +20,10 @@ PURE = ("core/", "documents/", "gates/", "tasks/splits.py", "training/stages/", 
 IMPURE = ("core/tracing.py", "documents/live_files.py")
 PURE_LIBRARIES = {
     "__future__", "abc", "base64", "bisect", "collections", "dataclasses", "difflib", "fractions", "functools",
-    "hashlib", "html", "itertools", "json", "math", "operator", "pathlib", "pydantic", "pydantic_core", "random", "re",
-    "re2", "shlex", "statistics", "string", "typing", "unicodedata", "yaml",
+    "hashlib", "html", "itertools", "json", "math", "operator", "pathlib", "posixpath", "pydantic", "pydantic_core",
+    "random", "re", "re2", "shlex", "statistics", "string", "typing", "unicodedata", "yaml",
 }  # fmt: skip
-ONLY = {"pathlib": {"PurePosixPath"}, "random": {"Random"}}
+ONLY = {"pathlib": {"PurePosixPath"}, "posixpath": {"normpath"}, "random": {"Random"}}
 IMPURE_CALLS = {"open", "print", "input", "exec", "eval"}
 ONE_ROOM = {
     "sqlite3": set(),

@@ -1,1 +1,1 @@
-"""Documents: a skill's files as bytes, their spans, and the edit engine. Pure: no clock, no randomness, no I/O."""
+"""Documents: a skill's files as bytes, their parts, and the edit engine. Pure: no clock, no randomness, no I/O."""

@@ -29,7 +29,7 @@ _NAME = re.compile(r"[^\s()<>{}|;&$]*")
 
 
 def find_touched_code(old: bytes, new: bytes) -> bytes | None:
-    """Return the first line by which the code of two documents differs, or what is code in one alone; else None."""
+    """The first line by which the code of two documents differs, or that is code in one alone; else None."""
     was, now = old.splitlines(), new.splitlines()
     code_was, code_now = code_lines(old), code_lines(new)
     at_old = at_new = 0
@@ -45,7 +45,7 @@ def find_touched_code(old: bytes, new: bytes) -> bytes | None:
 
 
 def code_lines(content: bytes) -> frozenset[int]:
-    """Return the lines of a document that hold code, counted from 0 as `bytes.splitlines` has them."""
+    """The lines of a document that hold code, counted from 0 as `bytes.splitlines` has them."""
     lines = content.splitlines(keepends=True)
     starts = [0]
     for line in lines:
@@ -53,19 +53,29 @@ def code_lines(content: bytes) -> frozenset[int]:
     blocks = [(block.start, block.end) for block in parse(content).code]
     blocks += _find_markup(content.lower())
     inside = {at for start, end in blocks for at in range(bisect_left(starts, start + 1) - 1, bisect_left(starts, end))}
-    inside.update(_find_within_ticks(lines, inside))
-    return frozenset(inside | {at for at, line in enumerate(lines) if _is_code(line.rstrip(b"\r\n"))})
 
-
-def _find_within_ticks(lines: list[bytes], inside: set[int]) -> Iterator[int]:
-    """Yield the lines between two of a paragraph that each have a backtick without its other one."""
+    # Code that goes over lines is between two of a paragraph that each have a backtick without its other one.
     opened: int | None = None
     for at, line in enumerate(lines):
         if at in inside or not line.strip():
             opened = None
         elif b"`" in line and None in _read_ticks(line):
-            yield from () if opened is None else range(opened + 1, at)
+            inside.update(() if opened is None else range(opened + 1, at))
             opened = at
+
+    for at, line in enumerate(each.rstrip(b"\r\n") for each in lines):
+        found = _CONTAINERS.match(line)
+        text = found.end() if found else 0
+        in_ticks = _read_ticks(line) if b"`" in line else ()
+        if (
+            _INDENTED.match(line, text)
+            or _PROMPT.match(line, text)
+            or _PROMPT.match(line)
+            or _FENCE.search(line)
+            or any(each is None or not _NAME.fullmatch(each.decode("utf-8", "replace").strip()) for each in in_ticks)
+        ):
+            inside.add(at)
+    return frozenset(inside)
 
 
 def _find_markup(content: bytes) -> Iterator[tuple[int, int]]:
@@ -82,21 +92,6 @@ def _find_markup(content: bytes) -> Iterator[tuple[int, int]]:
             end = closing.start()
         yield found.start(), end
         at = end
-
-
-def _is_code(line: bytes) -> bool:
-    found = _CONTAINERS.match(line)
-    text = found.end() if found else 0
-    if _INDENTED.match(line, text) or _PROMPT.match(line, text) or _PROMPT.match(line) or _FENCE.search(line):
-        return True
-    return b"`" in line and _has_command(line)
-
-
-def _has_command(line: bytes) -> bool:
-    """Return whether a line has a command in backticks, or a backtick without its other one."""
-    return any(
-        said is None or not _NAME.fullmatch(said.decode("utf-8", "replace").strip()) for said in _read_ticks(line)
-    )
 
 
 def _read_ticks(line: bytes) -> Iterator[bytes | None]:

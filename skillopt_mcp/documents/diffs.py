@@ -17,33 +17,41 @@ _SMALL = 40_000
 _Block = tuple[int, int, int, int]
 
 
-def changes(old: Sequence[Line], new: Sequence[Line]) -> list[tuple[int, int, int, int]]:
-    """Return what differs as (old start, old end, new start, new end), in order; all else is the same line by line."""
+def changes(old: Sequence[Line], new: Sequence[Line]) -> list[_Block]:
+    """The differences as (old start, old end, new start, new end), in order; all else is the same line by line.
+
+    Lines that both sides have exactly once part the rest, as in a patience diff; what is small is compared in full.
+    """
     found: list[_Block] = []
     work: list[_Block] = [(0, len(old), 0, len(new))]
     while work:
-        block = _trimmed(old, new, work.pop())
-        old_start, old_end, new_start, new_end = block
-        if old_start == old_end and new_start == new_end:
-            continue
-        pairs = _unique_pairs(old, new, block) if old_start < old_end and new_start < new_end else []
-        if pairs:
-            work += reversed(_between(block, pairs))
+        old_start, old_end, new_start, new_end = work.pop()
+        while old_start < old_end and new_start < new_end and old[old_start] == new[new_start]:
+            old_start, new_start = old_start + 1, new_start + 1
+        while old_start < old_end and new_start < new_end and old[old_end - 1] == new[new_end - 1]:
+            old_end, new_end = old_end - 1, new_end - 1
+        block = (old_start, old_end, new_start, new_end)
+        if old_start == old_end or new_start == new_end:
+            found += [block] if old_start < old_end or new_start < new_end else []
+        elif pairs := _pair_unique_lines(old, new, block):
+            blocks = []
+            for old_at, new_at in (*pairs, (old_end, new_end)):
+                blocks.append((old_start, old_at, new_start, new_at))
+                old_start, new_start = old_at + 1, new_at + 1
+            work += reversed(blocks)
+        elif (old_end - old_start) * (new_end - new_start) > _SMALL:
+            found.append(block)
         else:
-            found += _compared(old, new, block)
+            matcher = SequenceMatcher(None, old[old_start:old_end], new[new_start:new_end], autojunk=False)
+            found += [
+                (old_start + i1, old_start + i2, new_start + j1, new_start + j2)
+                for tag, i1, i2, j1, j2 in matcher.get_opcodes()
+                if tag != "equal"
+            ]
     return found
 
 
-def _trimmed(old: Sequence[Line], new: Sequence[Line], block: _Block) -> _Block:
-    old_start, old_end, new_start, new_end = block
-    while old_start < old_end and new_start < new_end and old[old_start] == new[new_start]:
-        old_start, new_start = old_start + 1, new_start + 1
-    while old_start < old_end and new_start < new_end and old[old_end - 1] == new[new_end - 1]:
-        old_end, new_end = old_end - 1, new_end - 1
-    return old_start, old_end, new_start, new_end
-
-
-def _unique_pairs(old: Sequence[Line], new: Sequence[Line], block: _Block) -> list[tuple[int, int]]:
+def _pair_unique_lines(old: Sequence[Line], new: Sequence[Line], block: _Block) -> list[tuple[int, int]]:
     """Return the longest rising series of lines that both sides have exactly once, as (old index, new index)."""
     old_start, old_end, new_start, new_end = block
     n_old, n_new = Counter(old[old_start:old_end]), Counter(new[new_start:new_end])
@@ -65,27 +73,6 @@ def _unique_pairs(old: Sequence[Line], new: Sequence[Line], block: _Block) -> li
     return series[::-1]
 
 
-def _between(block: _Block, pairs: list[tuple[int, int]]) -> list[_Block]:
-    old_start, old_end, new_start, new_end = block
-    blocks = []
-    for old_at, new_at in pairs:
-        blocks.append((old_start, old_at, new_start, new_at))
-        old_start, new_start = old_at + 1, new_at + 1
-    return [*blocks, (old_start, old_end, new_start, new_end)]
-
-
-def _compared(old: Sequence[Line], new: Sequence[Line], block: _Block) -> list[_Block]:
-    old_start, old_end, new_start, new_end = block
-    if (old_end - old_start) * (new_end - new_start) > _SMALL:
-        return [block]
-    matcher = SequenceMatcher(None, old[old_start:old_end], new[new_start:new_end], autojunk=False)
-    return [
-        (old_start + i1, old_start + i2, new_start + j1, new_start + j2)
-        for tag, i1, i2, j1, j2 in matcher.get_opcodes()
-        if tag != "equal"
-    ]
-
-
 _CONTEXT = 3
 _NO_ENDING = "\n\\ No newline at end of file"
 
@@ -97,14 +84,24 @@ def unified_diff(before: SkillFiles, after: SkillFiles, name: str) -> str:
     not all have the same kind. A file that is not text, or whose run bit changed, is one line.
     """
     paths = sorted({file.path for file in (*before.files, *after.files)})
-    return "".join(_file_diff(before.get(path), after.get(path), name) for path in paths)
+    return "".join(_diff_file(before.get(path), after.get(path), name) for path in paths)
 
 
 def changed_lines(before: SkillFiles, after: SkillFiles) -> list[list[str]]:
-    """Return what each changed file lost and gained, as a diff shows it: line by line, of what is text."""
-    paths = sorted({file.path for file in (*before.files, *after.files)})
-    sides = [(before.get(path), after.get(path)) for path in paths]
-    return [_file_lines(old, new) for old, new in sides if old != new]
+    """The lines that each changed file lost and gained, as a diff shows them; none of a file that is not text."""
+    rows: list[list[str]] = []
+    for path in sorted({file.path for file in (*before.files, *after.files)}):
+        old, new = before.get(path), after.get(path)
+        if old == new:
+            continue
+        rows.append([])
+        was, now = (file.content if file else b"" for file in (old, new))
+        if is_text(was) and is_text(now):
+            lost, gained = was.splitlines(keepends=True), now.splitlines(keepends=True)
+            for i1, i2, j1, j2 in changes(lost, gained):
+                rows[-1] += (f"-{_show_line(line, show_ending=False)}" for line in lost[i1:i2])
+                rows[-1] += (f"+{_show_line(line, show_ending=False)}" for line in gained[j1:j2])
+    return rows
 
 
 def first_and_last(text: str, n: int, rest: str) -> str:
@@ -117,17 +114,7 @@ def first_and_last(text: str, n: int, rest: str) -> str:
     return "".join([*lines[: n - n_last], note, *lines[len(lines) - n_last :]])
 
 
-def _file_lines(old: SkillFile | None, new: SkillFile | None) -> list[str]:
-    was, now = (file.content if file else b"" for file in (old, new))
-    if not (is_text(was) and is_text(now)):
-        return []
-    lost, gained = was.splitlines(keepends=True), now.splitlines(keepends=True)
-    sides = [(lost[i1:i2], gained[j1:j2]) for i1, i2, j1, j2 in changes(lost, gained)]
-    marked = [(mark, line) for side in sides for mark, lines in zip("-+", side, strict=True) for line in lines]
-    return [f"{mark}{_shown(line, show_ending=False)}" for mark, line in marked]
-
-
-def _file_diff(old: SkillFile | None, new: SkillFile | None, name: str) -> str:
+def _diff_file(old: SkillFile | None, new: SkillFile | None, name: str) -> str:
     present = new or old
     if present is None or old == new:
         return ""
@@ -143,21 +130,18 @@ def _file_diff(old: SkillFile | None, new: SkillFile | None, name: str) -> str:
         return f"{mode}Binary file {label} changed ({len(was)} -> {len(now)} bytes)\n"
     place = label.lstrip("/")
     head = f"--- {f'a/{place}' if old else '/dev/null'}\n+++ {f'b/{place}' if new else '/dev/null'}\n"
-    return mode + head + _hunks(was.splitlines(keepends=True), now.splitlines(keepends=True))
-
-
-def _hunks(old: Sequence[bytes], new: Sequence[bytes]) -> str:
-    show_endings = len({_ending(line) for line in (*old, *new)} - {b""}) > 1
+    lost, gained = was.splitlines(keepends=True), now.splitlines(keepends=True)
     groups: list[list[_Block]] = []
-    for change in changes(old, new):
+    for change in changes(lost, gained):
         if groups and change[0] - groups[-1][-1][1] <= 2 * _CONTEXT:
             groups[-1].append(change)
         else:
             groups.append([change])
-    return "".join(_hunk(old, new, group, show_endings=show_endings) for group in groups)
+    show_endings = len({_find_ending(line) for line in (*lost, *gained)} - {b""}) > 1
+    return mode + head + "".join(_format_hunk(lost, gained, group, show_endings=show_endings) for group in groups)
 
 
-def _hunk(old: Sequence[bytes], new: Sequence[bytes], group: list[_Block], *, show_endings: bool) -> str:
+def _format_hunk(old: Sequence[bytes], new: Sequence[bytes], group: list[_Block], *, show_endings: bool) -> str:
     lead = min(_CONTEXT, group[0][0])
     old_start, new_start = group[0][0] - lead, group[0][2] - lead
     trail = min(_CONTEXT, len(old) - group[-1][1])
@@ -170,25 +154,25 @@ def _hunk(old: Sequence[bytes], new: Sequence[bytes], group: list[_Block], *, sh
         marked += (("+", line) for line in new[j1:j2])
         at = i2
     marked += ((" ", line) for line in old[at:old_end])
-    head = f"@@ -{_range(old_start, old_end)} +{_range(new_start, new_end)} @@\n"
-    return head + "".join(f"{mark}{_shown(line, show_ending=show_endings)}\n" for mark, line in marked)
+    head = f"@@ -{_format_range(old_start, old_end)} +{_format_range(new_start, new_end)} @@\n"
+    return head + "".join(f"{mark}{_show_line(line, show_ending=show_endings)}\n" for mark, line in marked)
 
 
-def _range(start: int, end: int) -> str:
+def _format_range(start: int, end: int) -> str:
     if end - start == 1:
         return str(start + 1)
     return f"{start + 1 if end > start else start},{end - start}"
 
 
-def _shown(line: bytes, *, show_ending: bool) -> str:
-    ending = _ending(line)
+def _show_line(line: bytes, *, show_ending: bool) -> str:
+    ending = _find_ending(line)
     text = escaped(line.removesuffix(ending).decode())
     if not ending:
         return text + _NO_ENDING
     return text + escaped(ending.decode().removesuffix("\n")) if show_ending else text
 
 
-def _ending(line: bytes) -> bytes:
+def _find_ending(line: bytes) -> bytes:
     if line.endswith(b"\r\n"):
         return b"\r\n"
     return line[-1:] if line.endswith((b"\n", b"\r")) else b""
@@ -205,13 +189,13 @@ def edits_between(before: SkillFiles, after: SkillFiles) -> tuple[Edit, ...]:
         if old == file or not is_text(file.content):
             continue
         if old is None:
-            edits.append(Edit("append", content=_text(file.content), path=file.path))
+            edits.append(Edit("append", content=_decode(file.content), path=file.path))
         elif is_text(old.content):
-            edits += _of_file(file.path, old.content, file.content)
+            edits += _list_edits(file.path, old.content, file.content)
     return tuple(edits)
 
 
-def _of_file(path: str, old: bytes, new: bytes) -> Iterator[Edit]:
+def _list_edits(path: str, old: bytes, new: bytes) -> Iterator[Edit]:
     fronts = frontmatter.read(old), frontmatter.read(new)
     if fronts[0] and fronts[1]:
         description = fronts[1].description
@@ -219,26 +203,29 @@ def _of_file(path: str, old: bytes, new: bytes) -> Iterator[Edit]:
             yield Edit("set_description", content=description, path=path)
         old, new = old[fronts[0].end :], new[fronts[1].end :]
     lines, after = to_lf(old).splitlines(keepends=True), to_lf(new).splitlines(keepends=True)
-    for start, end, inside in _apart(lines, changes(lines, after)):
+    for start, end, inside in _find_unique_ranges(lines, changes(lines, after)):
         written, at = list[bytes](), start
         for old_start, old_end, new_start, new_end in inside:
             written += [*lines[at:old_start], *after[new_start:new_end]]
             at = old_end
         target, content = b"".join(lines[start:end]), b"".join([*written, *lines[at:end]])
         yield (
-            Edit("replace", _text(target), _text(content), path)
+            Edit("replace", _decode(target), _decode(content), path)
             if target
-            else Edit("append", None, _text(content), path)
+            else Edit("append", None, _decode(content), path)
         )
 
 
-def _apart(lines: list[bytes], found: list[_Block]) -> list[tuple[int, int, list[_Block]]]:
+def _find_unique_ranges(lines: list[bytes], found: list[_Block]) -> list[tuple[int, int, list[_Block]]]:
     """Return ranges of lines that no other place of the text is like, in order, each with the changes inside it."""
     apart: list[tuple[int, int, list[_Block]]] = []
     text = b"".join(lines)
     for change in found:
         start, end = change[0], change[1]
-        while (start > 0 or end < len(lines)) and not _is_alone(b"".join(lines[start:end]), text):
+        while start > 0 or end < len(lines):
+            part = b"".join(lines[start:end])
+            if part and text.find(part, text.find(part) + 1) < 0:
+                break
             start, end = max(start - 1, 0), min(end + 1, len(lines))
         inside = [change]
         while apart and start < apart[-1][1]:
@@ -248,9 +235,5 @@ def _apart(lines: list[bytes], found: list[_Block]) -> list[tuple[int, int, list
     return apart
 
 
-def _is_alone(part: bytes, text: bytes) -> bool:
-    return bool(part) and text.find(part, text.find(part) + 1) < 0
-
-
-def _text(content: bytes) -> str:
+def _decode(content: bytes) -> str:
     return content.removeprefix(BOM).decode("utf-8", "replace")

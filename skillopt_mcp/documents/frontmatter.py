@@ -22,7 +22,8 @@ _LINE_BREAKS = re.compile(r"[ \t]*[\r\n\x85\u2028\u2029][\s]*")
 _YAML_BREAK = re.compile("\r\n|[\n\r\x85\u2028\u2029]")
 # A plain scalar that every YAML reader takes for this very string: it has a space, so it is no number, null or boolean.
 _PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9.]* [A-Za-z0-9 ,.'()/;_-]*[A-Za-z0-9.)]")
-_ESCAPED = re.compile(r'["\\\x00-\x1f\x7f-\xa0\u2028\u2029\ufeff\ufffe\uffff]')
+_CONTROLS = (*range(0x20), *range(0x7F, 0xA1), 0x2028, 0x2029, 0xFEFF, 0xFFFE, 0xFFFF)
+_ESCAPES = {code: f"\\u{code:04x}" for code in _CONTROLS} | {ord('"'): '\\"', ord("\\"): "\\\\"}
 
 
 _LINE_OF_FIRST_FIELD = 2
@@ -94,7 +95,7 @@ def read(content: bytes) -> FrontMatter | None:
     # A closing line that the window cut short is no closing line.
     if end is None or (end == len(window) < len(content) and window[-1:] not in b"\r\n"):
         return None
-    return _read(content[: end + 1 if content[end - 1 : end + 1] == b"\r\n" else end])
+    return _read_block(content[: end + 1 if content[end - 1 : end + 1] == b"\r\n" else end])
 
 
 def fault(content: bytes) -> Fault | None:
@@ -103,17 +104,17 @@ def fault(content: bytes) -> Fault | None:
     if end is None or read(content) is not None:
         return None
     try:
-        _parsed(content[:end])
+        _parse_block(content[:end])
     except _Opaque as error:
         return Fault(error.line + _LINE_OF_FIRST_FIELD, str(error))
     except yaml.MarkedYAMLError as error:
-        return _explained(_YAML_BREAK.split(content[:end].decode("utf-8", "replace")), error)
+        return _explain_fault(_YAML_BREAK.split(content[:end].decode("utf-8", "replace")), error)
     except (yaml.YAMLError, ValueError, OverflowError):
         return Fault(1, "a character or an escape in it is none that YAML allows")
     return Fault(1, _TOO_LARGE)
 
 
-def _explained(lines: list[str], error: yaml.MarkedYAMLError) -> Fault:
+def _explain_fault(lines: list[str], error: yaml.MarkedYAMLError) -> Fault:
     """Return where YAML stumbled and why, and how to write a value that is not quoted; it may be a secret."""
     marks = (mark for mark in (error.problem_mark, error.context_mark) if mark)
     places = [min(mark.line + _LINE_OF_FIRST_FIELD, len(lines)) for mark in marks]
@@ -149,7 +150,7 @@ def refusal(front: FrontMatter | None, description: str) -> str:
 def scalar(front: FrontMatter, description: str) -> bytes:
     """Return the bytes to put in the place of the description's value: one line, plain where it was and is safe."""
     text = one_line(description)
-    written = text if front.plain and _PLAIN.fullmatch(text) else '"' + _ESCAPED.sub(_escape, text) + '"'
+    written = text if front.plain and _PLAIN.fullmatch(text) else f'"{text.translate(_ESCAPES)}"'
     return (written if front.value_start != front.value_end else " " + written).encode()
 
 
@@ -159,26 +160,23 @@ def set_description(content: bytes, description: str) -> bytes | None:
     if front is None or front.value_start is None or front.value_end is None or refusal(front, description):
         return None
     new = content[: front.value_start] + scalar(front, description) + content[front.value_end :]
-    return new if _differs_in_description_alone(front, read(new), one_line(description)) else None
-
-
-def _differs_in_description_alone(old: FrontMatter, new: FrontMatter | None, description: str) -> bool:
-    if new is None or new.description != description or len(new.fields) != len(old.fields):
-        return False
-    pairs = zip(old.fields, new.fields, strict=True)
-    return all(before == after or before[0] == after[0] == "description" for before, after in pairs)
+    after = read(new)
+    if after is None or after.description != one_line(description) or len(after.fields) != len(front.fields):
+        return None
+    pairs = zip(front.fields, after.fields, strict=True)
+    return new if all(was == now or was[0] == now[0] == "description" for was, now in pairs) else None
 
 
 @lru_cache(maxsize=128)
-def _read(block: bytes) -> FrontMatter | None:
+def _read_block(block: bytes) -> FrontMatter | None:
     try:
-        return _parsed(block)
+        return _parse_block(block)
     # PyYAML lets a bad escape such as "\Uffffffff" out as the error of chr().
     except (yaml.YAMLError, ValueError, OverflowError, _Opaque):
         return None
 
 
-def _parsed(block: bytes) -> FrontMatter:
+def _parse_block(block: bytes) -> FrontMatter:
     opening = _OPENING.match(block)
     start = opening.end() if opening else 0
     closing = _CLOSING.search(block, start)
@@ -186,9 +184,17 @@ def _parsed(block: bytes) -> FrontMatter:
     if len(block) > FRONT_MATTER_BYTES or len(inner.splitlines()) > FRONT_MATTER_LINES:
         raise _Opaque(_TOO_LARGE)
     text = inner.decode()
-    fields, scalars = _root(yaml.parse(text, Loader=yaml.BaseLoader))
-    event = scalars.get("description")
-    value_start, value_end = _value_offsets(text, start, event) if event else (None, None)
+    fields, scalars = _read_root(yaml.parse(text, Loader=yaml.BaseLoader))
+    value_start = value_end = None
+    if event := scalars.get("description"):
+        if event.start_mark is None or event.end_mark is None:
+            raise _Opaque("it cannot be read in place")
+        written = text[event.start_mark.index : event.end_mark.index]
+        if event.style in ("|", ">"):
+            # The parser counts the line ending and the blank lines below a block scalar as part of it.
+            written = written.rstrip()
+        value_start = start + len(text[: event.start_mark.index].encode())
+        value_end = value_start + len(written.encode())
     name, description = fields.get("name"), fields.get("description")
     return FrontMatter(
         end=len(block),
@@ -201,68 +207,52 @@ def _parsed(block: bytes) -> FrontMatter:
     )
 
 
-def _value_offsets(text: str, start: int, event: yaml.ScalarEvent) -> tuple[int, int]:
-    if event.start_mark is None or event.end_mark is None:
-        raise _Opaque("it cannot be read in place")
-    written = text[event.start_mark.index : event.end_mark.index]
-    if event.style in ("|", ">"):
-        # The parser counts the line ending and the blank lines below a block scalar as part of it.
-        written = written.rstrip()
-    value_start = start + len(text[: event.start_mark.index].encode())
-    return value_start, value_start + len(written.encode())
-
-
-def _root(events: Iterator[yaml.Event]) -> tuple[dict[str, Value], dict[str, yaml.ScalarEvent]]:
+def _read_root(events: Iterator[yaml.Event]) -> tuple[dict[str, Value], dict[str, yaml.ScalarEvent]]:
     next(events)
     document = next(events)
     if not isinstance(document, yaml.DocumentStartEvent) or document.explicit or document.version or document.tags:
         raise _Opaque("a document, a directive or a tag begins here", document)
-    root = _checked(next(events))
+    root = _check_event(next(events))
     if not isinstance(root, yaml.MappingStartEvent):
         raise _Opaque("there are no fields: write name: and description:", root)
-    fields, scalars = _mapping(events, 1)
+    fields, scalars = _read_mapping(events, 1)
     for end in (yaml.DocumentEndEvent, yaml.StreamEndEvent):
         if not isinstance(event := next(events), end):
             raise _Opaque("the fields end before the block does", event)
     return fields, scalars
 
 
-def _mapping(events: Iterator[yaml.Event], depth: int) -> tuple[dict[str, Value], dict[str, yaml.ScalarEvent]]:
+def _read_mapping(events: Iterator[yaml.Event], depth: int) -> tuple[dict[str, Value], dict[str, yaml.ScalarEvent]]:
     fields: dict[str, Value] = {}
     scalars: dict[str, yaml.ScalarEvent] = {}
-    while not isinstance(key := _checked(next(events)), yaml.MappingEndEvent):
+    while not isinstance(key := _check_event(next(events)), yaml.MappingEndEvent):
         if not isinstance(key, yaml.ScalarEvent) or key.value == "<<":
             raise _Opaque("a name of a field is no plain text", key)
         if key.value in fields:
             raise _Opaque(f"{quoted(key.value)} is given twice: keep one", key)
-        event = _checked(next(events))
+        event = _check_event(next(events))
         if isinstance(event, yaml.ScalarEvent):
             scalars[key.value] = event
-        fields[key.value] = _value(event, events, depth)
+        fields[key.value] = _read_value(event, events, depth)
     return fields, scalars
 
 
-def _value(event: yaml.Event, events: Iterator[yaml.Event], depth: int) -> Value:
+def _read_value(event: yaml.Event, events: Iterator[yaml.Event], depth: int) -> Value:
     if isinstance(event, yaml.ScalarEvent):
         return str(event.value)
     if depth >= FRONT_MATTER_DEPTH:
         raise _Opaque(f"it is nested deeper than {FRONT_MATTER_DEPTH}", event)
     if isinstance(event, yaml.MappingStartEvent):
-        return _mapping(events, depth + 1)[0]
+        return _read_mapping(events, depth + 1)[0]
     items: list[Value] = []
-    while not isinstance(item := _checked(next(events)), yaml.SequenceEndEvent):
-        items.append(_value(item, events, depth + 1))
+    while not isinstance(item := _check_event(next(events)), yaml.SequenceEndEvent):
+        items.append(_read_value(item, events, depth + 1))
     return items
 
 
-def _checked(event: yaml.Event) -> yaml.Event:
+def _check_event(event: yaml.Event) -> yaml.Event:
     if getattr(event, "anchor", None) is not None or getattr(event, "tag", None) is not None:
         raise _Opaque("a value begins with &, * or !, which are no text in YAML: write it in quotes", event)
     if isinstance(event, yaml.ScalarEvent):
         event.value.encode()
     return event
-
-
-def _escape(found: re.Match[str]) -> str:
-    character = found.group()
-    return "\\" + character if character in '"\\' else f"\\u{ord(character):04x}"

@@ -7,7 +7,6 @@ from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import Literal
 
 import re2
 
@@ -32,14 +31,6 @@ class Fenced:
 
 
 @dataclass(frozen=True, slots=True)
-class _Open:
-    start: int
-    mark: bytes
-    container: int
-    depth: int
-
-
-@dataclass(frozen=True, slots=True)
 class _Line:
     """A line after its indentation: `depth` counts quote marks, `column` is where `text` begins (tab stops of 4)."""
 
@@ -49,12 +40,12 @@ class _Line:
 
 
 def fenced_code(content: bytes, start: int) -> tuple[Fenced, ...]:
-    """Return the fenced code from offset `start` on, in order."""
+    """The fenced code from offset `start` on, in order."""
     if b"```" not in content and b"~~~" not in content:
         return ()
     found: list[Fenced] = []
     items: list[int] = []
-    fence: _Open | None = None
+    mark, opened, container, quotes = b"", 0, 0, 0  # of the fence that is open, where there is a mark
     depth, at = 0, start
     flat = _NESTED.search(content, start) is None
     for raw in content[start:].splitlines(keepends=True):
@@ -62,27 +53,32 @@ def fenced_code(content: bytes, start: int) -> tuple[Fenced, ...]:
             # No list or quote holds a fence, so other lines cannot matter.
             at += len(raw)
             continue
-        line = _line(raw)
-        if fence and _leaves(line, fence):
-            found.append(Fenced(fence.start, at, closed=True))
-            fence = None
-        if fence:
-            if _closes(line, fence):
-                found.append(Fenced(fence.start, at + len(raw), closed=True))
-                fence = None
+        line = _measure_line(raw)
+        if mark and (line.depth < quotes or (line.text and line.column < container)):
+            # The list item or the quote in which the fence was opened has ended.
+            found.append(Fenced(opened, at, closed=True))
+            mark = b""
+        if mark:
+            is_marked = line.text.startswith(mark) and not line.text.strip(mark[:1])
+            if is_marked and line.column - container < _CODE_INDENT and line.depth == quotes:
+                found.append(Fenced(opened, at + len(raw), closed=True))
+                mark = b""
         elif line.text:
             if line.depth != depth:
                 items.clear()
                 depth = line.depth
             line = _enter_items(line, items)
-            fence = _open_fence(line, items[-1] if items else 0, at)
+            inner = items[-1] if items else 0
+            opening = _OPENING.match(line.text) if line.column - inner < _CODE_INDENT else None
+            if opening:
+                mark, opened, container, quotes = opening[1] or opening[2], at, inner, line.depth
         at += len(raw)
-    if fence:
-        found.append(Fenced(fence.start, at, closed=False))
+    if mark:
+        found.append(Fenced(opened, at, closed=False))
     return tuple(found)
 
 
-def _line(raw: bytes) -> _Line:
+def _measure_line(raw: bytes) -> _Line:
     depth = column = margin = at = 0
     while at < len(raw):
         byte = raw[at]
@@ -114,42 +110,9 @@ def _enter_items(line: _Line, items: list[int]) -> _Line:
     return line
 
 
-def _open_fence(line: _Line, container: int, at: int) -> _Open | None:
-    if line.text[:3] not in (b"```", b"~~~") or line.column - container >= _CODE_INDENT:
-        return None
-    match = _OPENING.match(line.text)
-    return _Open(at, match[1] or match[2], container, line.depth) if match else None
-
-
-def _leaves(line: _Line, fence: _Open) -> bool:
-    """Return whether the line is outside the list item or the quote in which the fence was opened."""
-    return line.depth < fence.depth or (bool(line.text) and line.column < fence.container)
-
-
-def _closes(line: _Line, fence: _Open) -> bool:
-    mark = fence.mark[:1]
-    return (
-        line.text.startswith(fence.mark)
-        and not line.text.strip(mark)
-        and line.column - fence.container < _CODE_INDENT
-        and line.depth == fence.depth
-    )
-
-
-Kind = Literal["front_matter", "body", "code", "protected"]
-
 _MARKER = re.compile(rb"<!--\s*(SLOW_UPDATE|APPENDIX)_(START|END)\s*-->")
 _BLANK_REST = re.compile(rb"[ \t]*(?:\r\n|\n|\r|\Z)")
 _MARKER_TEXT = re.compile(r"<!--\s*(?:SLOW_UPDATE|APPENDIX)_(?:START|END)", re.IGNORECASE)
-
-
-@dataclass(frozen=True, slots=True)
-class Span:
-    """A stretch of a document: bytes from `start` up to, not including, `end`."""
-
-    kind: Kind
-    start: int
-    end: int
 
 
 @dataclass(frozen=True)
@@ -185,11 +148,16 @@ class Document:
         Markers inside closed fenced code are text. A START without its END protects all that follows, an END without
         its START itself alone.
         """
-        regions = [region for kind in (b"SLOW_UPDATE", b"APPENDIX") for region in self._regions(self._markers, kind)]
-        return _merge_regions(regions)
+        merged: list[tuple[int, int]] = []
+        for start, end in sorted([*self._find_regions(b"SLOW_UPDATE"), *self._find_regions(b"APPENDIX")]):
+            if merged and start < merged[-1][1]:
+                merged[-1] = (merged[-1][0], max(end, merged[-1][1]))
+            else:
+                merged.append((start, end))
+        return tuple(merged)
 
     def region(self, kind: str) -> tuple[int, int] | None:
-        """Return what the first whole region of a kind encloses, as (start, end) between its two markers, or None."""
+        """The inside of the first whole region of a kind, as (start, end) between its two markers, or None."""
         opened: int | None = None
         for marker in self._markers:
             if marker[1] != kind.encode():
@@ -202,7 +170,7 @@ class Document:
 
     @cached_property
     def reserved(self) -> tuple[tuple[int, int], ...]:
-        """Return what anchors may not touch, as (start, end): byte order mark, front matter, protected regions."""
+        """The stretches that no anchor may touch, as (start, end): byte order mark, front matter, protected regions."""
         return ((0, self.body_start), *self.protected) if self.body_start else self.protected
 
     @cached_property
@@ -216,55 +184,39 @@ class Document:
         return dominant_ending(self.content)
 
     @cached_property
-    def spans(self) -> tuple[Span, ...]:
-        """Return the spans in order; together they are the whole content."""
-        cuts: list[Span] = []
-        if self.front:
-            cuts.append(Span("front_matter", 0, self.front.end))
-        code = [(block.start, block.end) for block in self.code]
-        free = [piece for block in code for piece in _cut_regions(block, self.protected)]
-        cuts += [Span("protected", start, end) for start, end in self.protected]
-        cuts += [Span("code", start, end) for start, end in free]
-        whole: list[Span] = []
-        at = 0
-        for cut in sorted(cuts, key=lambda span: span.start):
-            if cut.start > at:
-                whole.append(Span("body", at, cut.start))
-            whole.append(cut)
-            at = cut.end
-        return (*whole, Span("body", at, len(self.content))) if at < len(self.content) else tuple(whole)
-
-    @cached_property
     def _markers(self) -> list[re.Match[bytes]]:
+        """The markers that are not inside closed fenced code, in order."""
         if b"_START" not in self.content and b"_END" not in self.content:
             return []
         markers = list(_MARKER.finditer(self.content, self.body_start))
         # Only now is the fenced code worth finding.
-        return _keep_outside(markers, self.code) if markers else []
-
-    def _regions(self, markers: list[re.Match[bytes]], kind: bytes) -> list[tuple[int, int]]:
-        regions = []
-        opened: int | None = None
+        blocks = [block for block in self.code if block.closed] if markers else []
+        kept, at = [], 0
         for marker in markers:
+            while at < len(blocks) and blocks[at].end <= marker.start():
+                at += 1
+            if at == len(blocks) or marker.start() < blocks[at].start:
+                kept.append(marker)
+        return kept
+
+    def _find_regions(self, kind: bytes) -> Iterator[tuple[int, int]]:
+        """Yield the regions of a kind, each with the rest of its markers' lines where these are blank."""
+        opened: int | None = None
+        for marker in self._markers:
             if marker[1] != kind:
                 continue
-            if marker[2] == b"START":
-                opened = self._line_start(marker.start()) if opened is None else opened
-            else:
-                start = self._line_start(marker.start()) if opened is None else opened
-                regions.append((start, self._line_end(marker.end())))
+            if opened is None:
+                start = marker.start()
+                while start > self.body_start and self.content[start - 1] in b" \t":
+                    start -= 1
+                begins_line = start == self.body_start or self.content[start - 1] in b"\r\n"
+                opened = start if begins_line else marker.start()
+            if marker[2] == b"END":
+                rest = _BLANK_REST.match(self.content, marker.end())
+                yield opened, rest.end() if rest else marker.end()
                 opened = None
-        return regions if opened is None else [*regions, (opened, len(self.content))]
-
-    def _line_start(self, at: int) -> int:
-        start = at
-        while start > self.body_start and self.content[start - 1] in b" \t":
-            start -= 1
-        return start if start == self.body_start or self.content[start - 1] in b"\r\n" else at
-
-    def _line_end(self, at: int) -> int:
-        rest = _BLANK_REST.match(self.content, at)
-        return rest.end() if rest else at
+        if opened is not None:
+            yield opened, len(self.content)
 
 
 @lru_cache(maxsize=32)
@@ -274,42 +226,8 @@ def parse(content: bytes) -> Document:
 
 
 def has_marker(text: str) -> bool:
-    """Return whether `text` holds a marker of a protected region, or the beginning of one."""
+    """Whether `text` holds a marker of a protected region, or the beginning of one."""
     return _MARKER_TEXT.search(text) is not None
-
-
-def _keep_outside(markers: list[re.Match[bytes]], code: tuple[Fenced, ...]) -> list[re.Match[bytes]]:
-    kept = []
-    blocks = [block for block in code if block.closed]
-    at = 0
-    for marker in markers:
-        while at < len(blocks) and blocks[at].end <= marker.start():
-            at += 1
-        if at == len(blocks) or marker.start() < blocks[at].start:
-            kept.append(marker)
-    return kept
-
-
-def _merge_regions(regions: list[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
-    merged: list[tuple[int, int]] = []
-    for start, end in sorted(regions):
-        if merged and start < merged[-1][1]:
-            merged[-1] = (merged[-1][0], max(end, merged[-1][1]))
-        else:
-            merged.append((start, end))
-    return tuple(merged)
-
-
-def _cut_regions(block: tuple[int, int], regions: tuple[tuple[int, int], ...]) -> list[tuple[int, int]]:
-    pieces = []
-    at, end = block
-    for start, stop in regions:
-        if stop <= at or start >= end:
-            continue
-        if start > at:
-            pieces.append((at, start))
-        at = max(at, stop)
-    return [*pieces, (at, end)] if at < end else pieces
 
 
 # RE2 takes time in proportion to the text, whatever brackets it holds. What a backslash takes the meaning from is read
@@ -328,25 +246,23 @@ _TICKS = re.compile(r"`+")
 _BREAK = re.compile(r"\n[ \t]*(?=\n|\Z|#|>|[-*+][ \t]|[0-9]{1,9}[.)][ \t])")
 
 
-@dataclass(frozen=True, slots=True)
-class Link:
-    """A path as `written`, without a fragment; `path` is what it names. A mention is inline code that is but a path."""
+def find_links(content: bytes) -> Iterator[tuple[str, str, bool]]:
+    """Yield the links of a document that lead to files, and then its mentions of files in a skill's own folders.
 
-    written: str
-    path: str
-    is_mention: bool = False
-
-
-def links(content: bytes) -> Iterator[Link]:
-    """Yield the links of a document that lead to files, and then its mentions of files in a skill's own folders."""
-    text, codes = _readable(_cut_fences(content))
+    Each is a path as it is written, without a fragment, the path that it names, and whether it is a mention: inline
+    code that is but a path.
+    """
+    document = parse(content)
+    pieces, at = [], document.body_start
+    for block in document.code:
+        pieces.append(content[at : block.start])
+        at = block.end
+    text, codes = _strip_inline(b"\n\n".join([*pieces, content[at:]]).decode("utf-8", "replace"))
     for target in (*(found[1] or found[2] or "" for found in _LINK.finditer(text)), *_find_targets(text)):
         written = target.partition("#")[0]
         if written and not _ELSEWHERE.match(written):
-            yield Link(written, written.replace("%20", " "))
-    for code in codes:
-        if _MENTION.fullmatch(code):
-            yield Link(code, code, is_mention=True)
+            yield written, written.replace("%20", " "), False
+    yield from ((code, code, True) for code in codes if _MENTION.fullmatch(code))
 
 
 def _find_targets(text: str) -> Iterator[str]:
@@ -357,32 +273,21 @@ def _find_targets(text: str) -> Iterator[str]:
     for line in text.splitlines():
         definition = _DEFINITION.fullmatch(line) if may_begin and "]:" in line else None
         if definition:
-            defined.setdefault(_label(definition[1]), definition[2] or definition[3] or "")
+            defined.setdefault(_normalize_label(definition[1]), definition[2] or definition[3] or "")
         else:
             lines.append(line)
             # A paragraph goes on, and no definition begins in it.
             may_begin = not line.strip() or line.startswith("#")
     if defined:
-        used = {_label(found[1]) for found in _LABEL.finditer("\n".join(lines)) if found[1]}
+        used = {_normalize_label(found[1]) for found in _LABEL.finditer("\n".join(lines)) if found[1]}
         yield from (target for label, target in defined.items() if label in used)
 
 
-def _label(written: str) -> str:
+def _normalize_label(written: str) -> str:
     return " ".join(written.split()).casefold()
 
 
-def _cut_fences(content: bytes) -> str:
-    """Return the body, each stretch of fenced code as an empty line."""
-    document = parse(content)
-    pieces = []
-    at = document.body_start
-    for block in document.code:
-        pieces.append(content[at : block.start])
-        at = block.end
-    return b"\n\n".join([*pieces, content[at:]]).decode("utf-8", "replace")
-
-
-def _readable(text: str) -> tuple[str, list[str]]:
+def _strip_inline(text: str) -> tuple[str, list[str]]:
     """Return the text without comments and inline code, and what stood in that code (CommonMark 4.6 and 6.1)."""
     kept: list[str] = []
     codes: list[str] = []

@@ -11,7 +11,7 @@ from skillopt_mcp.core.next_step import NextStep
 from skillopt_mcp.core.results import Result
 from skillopt_mcp.core.skills import Skill, SkillFiles, short
 from skillopt_mcp.core.text import dominant_ending, quoted, to_lf
-from skillopt_mcp.documents.lint import SETTLE, conflicts
+from skillopt_mcp.documents.lint import SETTLE, find_conflicts
 from skillopt_mcp.store.files import lock_run
 from skillopt_mcp.store.opening import Store
 from skillopt_mcp.store.skills import describe_recorded
@@ -64,7 +64,7 @@ def _plain(files: SkillFiles) -> set[tuple[str, bytes, bool]]:
 
 def check_merged(files: SkillFiles) -> None:
     """Raise Refused for files of a skill that git could not merge."""
-    found = next(conflicts(files), "")
+    found = next(find_conflicts(files), "")
     if found:
         raise Refused(f"{found}: {SETTLE}; nothing was spent")
 
