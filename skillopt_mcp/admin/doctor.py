@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import shlex
 import shutil
 import stat
 import tempfile
@@ -11,7 +12,6 @@ from collections.abc import Sequence
 from contextlib import closing
 from importlib.metadata import version
 from importlib.util import find_spec
-from itertools import islice
 from pathlib import Path
 from typing import Literal
 
@@ -21,14 +21,14 @@ from skillopt_mcp import __version__
 from skillopt_mcp.admin.install.hosts import surroundings
 from skillopt_mcp.admin.install.installing import HostConnection, connections
 from skillopt_mcp.backends.wrappers import check_backend
-from skillopt_mcp.core.errors import SkillOptError, StoreError, UnsafeStore
+from skillopt_mcp.core.errors import BadSkill, SkillOptError, StoreError, UnsafeStore
 from skillopt_mcp.store.files import check_store, file_system, refuse_network_file_system, replaced_stores
 from skillopt_mcp.store.opening import Store
 from skillopt_mcp.store.pool import connect, is_safe_for_wal, sqlite, sqlite_version, storage_errors
 from skillopt_mcp.workspace.models import Models
 from skillopt_mcp.workspace.place import Place
-from skillopt_mcp.workspace.skill_folders import default_roots, find_skill_folders, is_as_shipped
-from skillopt_mcp.workspace.skills import describe_unreadable, to_track
+from skillopt_mcp.workspace.skill_folders import default_roots, find_skill_folders, is_as_shipped, read_skill
+from skillopt_mcp.workspace.skills import first_to_track
 
 _LIBRARIES = ("mcp", "pydantic")
 _SDKS = ("openai", "anthropic")
@@ -127,10 +127,19 @@ def diagnose(store: Store, models: Models, place: Place, specs: Sequence[str] = 
     # A skill that is tracked may be outside of the roots.
     if not (unread or any(root.n_skills for root in roots) or (state.exists and store.skills.list_skills())):
         lacking.append(_NO_SKILL)
-    unreadable = filter(None, map(describe_unreadable, find_skill_folders(places)))
-    lacking += [f"a skill {text}" for text in islice(unreadable, _UNREAD_SHOWN)]
-    if not unread and any(part.kind == "hooks" for each in connected for part in each.parts):
-        lacking += filter(None, [to_track(store, place)])
+    unreadable = []
+    for folder in find_skill_folders(places):
+        try:
+            read_skill(folder)
+        except BadSkill as error:
+            look = f"look at it with: skillopt-mcp check {shlex.quote(str(folder))}"
+            unreadable.append(f"a skill cannot be read: {error}; {look}")
+            if len(unreadable) == _UNREAD_SHOWN:
+                break
+    lacking += unreadable
+    has_hooks = any(part.kind == "hooks" for each in connected for part in each.parts)
+    if not unread and has_hooks and (step := first_to_track(store, place)):
+        lacking.append(f"No skill is tracked yet, so that nothing is recorded. To begin: {step.as_command()}")
     lacking += filter(None, [each.hindrance for each in connected])
     if not (checked or any(hosts.values()) or any(map(os.environ.get, _KEYS))):
         lacking.append(_NO_BACKEND)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Any
@@ -50,9 +51,9 @@ from skillopt_mcp.store.files import is_locked
 from skillopt_mcp.store.opening import Store
 from skillopt_mcp.store.promotion_tests import TestRow
 from skillopt_mcp.training.promotion_test import stored_test
-from skillopt_mcp.workspace.answers import ANSWER_BYTES, LEAST_BYTES, page_end, page_start
+from skillopt_mcp.workspace.answers import ANSWER_BYTES, LEAST_BYTES, page_start, size
 from skillopt_mcp.workspace.evidence import kind_of_test, shown_origin
-from skillopt_mcp.workspace.leases import describe_answers, describe_leases, describe_own_leases, host_tests
+from skillopt_mcp.workspace.leases import describe_leases, describe_own_leases, host_tests
 from skillopt_mcp.workspace.place import Place
 from skillopt_mcp.workspace.runs import resume_step
 from skillopt_mcp.workspace.skill_folders import handle, id_meant, is_version, known, version_named
@@ -86,7 +87,10 @@ def inspect(
     """
     start = page_start(cursor)
     thing = look_up(store, place, id, SHOWN)
-    end, length = page_end(thing.text, start), len(thing.text)
+    length = len(thing.text)
+    # As far on as the bytes of one page reach.
+    lengths = range(1, min(length, start + limits.RESULT_CHARACTERS) - start + 1)
+    end = start + bisect_right(lengths, limits.RESULT_CHARACTERS, key=lambda n: size(thing.text[start : start + n]))
     if end < length:
         why = f"{length - end:,} more characters on {math.ceil((length - end) / limits.RESULT_CHARACTERS):,} pages"
         step: Step = NextStep(action="inspect", arguments={"id": thing.id, "cursor": str(end)}, why=why)
@@ -475,7 +479,10 @@ def _test(store: Store, place: Place, id: str) -> Thing:
     else:
         author = ", same session" if test.same_session else ""
         simulated = " (a SIMULATION: it says nothing about a real model)" if test.evidence == "simulated" else ""
-        answers = describe_answers(store, id)
+        n_answered = store.leases.count_answered(id)
+        n_judged = n_answered.get("judge", 0)
+        kinds = ((sum(n_answered.values()) - n_judged, "answer"), (n_judged, "judgement"))
+        answers = " and ".join(counted(n, kind) for n, kind in kinds if n)
         lines += [
             f"{label(report, is_running=not report.verdict and is_locked(store.locks_path, id))}{simulated}",
             *describe(report),

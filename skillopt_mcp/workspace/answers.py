@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-from bisect import bisect_right
 from typing import TYPE_CHECKING, TypeVar
 
-from skillopt_mcp.core import limits
 from skillopt_mcp.core.errors import BadInput
 from skillopt_mcp.core.text import quoted, truncate_middle
 
@@ -16,14 +14,6 @@ if TYPE_CHECKING:
 ANSWER_BYTES = 9_500
 LEAST_BYTES = 200
 R = TypeVar("R", bound="Result")
-
-
-def page_end(text: str, start: int) -> int:
-    """Where the page of `text` that begins at `start` ends: as far on as the bytes of one page reach."""
-    longest = min(len(text), start + limits.RESULT_CHARACTERS)
-    return start + bisect_right(
-        range(1, longest - start + 1), limits.RESULT_CHARACTERS, key=lambda n: size(text[start : start + n])
-    )
 
 
 def size(text: str) -> int:

@@ -54,14 +54,6 @@ def describe_own_leases(store: Store, place: Place, scope: str) -> list[str]:
     ]
 
 
-def describe_answers(store: Store, scope: str) -> str:
-    """How many answers and judgements of a host are handed in; "" without any."""
-    n = store.leases.count_answered(scope)
-    n_judged = n.get("judge", 0)
-    parts = [(sum(n.values()) - n_judged, "answer"), (n_judged, "judgement")]
-    return " and ".join(counted(each, one) for each, one in parts if each)
-
-
 def host_tests(store: Store, candidates: Sequence[Candidate]) -> dict[str, str]:
     """Return, by version, that a host's test of a candidate is begun and undecided; all are made from one version."""
     if not candidates:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import re
 import shlex
-import stat
 import subprocess
 from bisect import bisect_left
 from collections import deque
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -249,7 +249,13 @@ def dangers(files: SkillFiles) -> Iterator[Problem]:
             yield Problem("error", f"{shown} holds what looks like a secret: {places}; {cure}")
         if not text.isascii():
             breaks = [found.start() for found in re.finditer("\n", text)]
-        if places := _list_lines((bisect_left(breaks, at), f"U+{ord(text[at]):04X}") for at in _find_unseen(text)):
+        unseen = []
+        for at in hidden_offsets(text):
+            is_first_mark = at == 0 and text[at] == _BYTE_ORDER_MARK
+            is_spelling = text[at] in _JOINERS and _JOINED.match(text, at - 1) and at
+            if not (is_first_mark or is_spelling or text[at] == _PAGE_BREAK):
+                unseen.append((bisect_left(breaks, at), f"U+{ord(text[at]):04X}"))
+        if places := _list_lines(unseen):
             what = "characters that a reader does not see, or that turn text around"
             yield Problem("error", f"{shown} holds {what}: {places}; remove them")
 
@@ -259,16 +265,6 @@ def _list_lines(found: Iterable[tuple[int, str]]) -> str:
     places = sorted(set(found))
     shown = ", ".join(f"{what} in line {n_before + 1}" for n_before, what in places[:_LINES_SHOWN])
     return f"{shown} and {len(places) - _LINES_SHOWN:,} more" if len(places) > _LINES_SHOWN else shown
-
-
-def _find_unseen(text: str) -> Iterator[int]:
-    """Yield where a text has hidden characters that it could do without."""
-    for at in hidden_offsets(text):
-        character = text[at]
-        is_first_mark = at == 0 and character == _BYTE_ORDER_MARK
-        is_spelling = character in _JOINERS and _JOINED.match(text, at - 1) and at
-        if not (is_first_mark or is_spelling or character == _PAGE_BREAK):
-            yield at
 
 
 def _add_twins(linted: Sequence[Linted]) -> list[Linted]:
@@ -339,23 +335,17 @@ def skills_below(folder: Path) -> Iterator[Path]:
         if not waiting:
             break
         inside, depth = waiting.popleft()
-        names, below = _list_folder(inside)
-        if depth and MAIN_FILE.lower() in names:
+        try:
+            with os.scandir(inside) as entries:
+                listed = sorted((entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries)
+        except OSError:
+            continue  # closed
+        if depth and any(name.lower() == MAIN_FILE.lower() for name, is_folder in listed if not is_folder):
             yield inside
         elif depth < _MAX_DEPTH:
+            names = [name for name, is_folder in listed if is_folder and name not in _OF_OTHERS]
+            below = [name for name in names if name in _HOSTS or not name.startswith(".")]
             waiting.extend((inside / name, depth + 1) for name in below)
-
-
-def _list_folder(folder: Path) -> tuple[set[str], list[str]]:
-    """Return the names in a folder in lower case, and of its folders those to look into; a closed one has none."""
-    try:
-        with os.scandir(folder) as entries:
-            listed = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries]
-    except OSError:
-        return set(), []
-    folders = sorted(name for name, is_folder in listed if is_folder)
-    looked_into = [name for name in folders if name in _HOSTS or not (name.startswith(".") or name in _OF_OTHERS)]
-    return {name.lower() for name, is_folder in listed if not is_folder}, looked_into
 
 
 # A look takes no lock of the checkout's index, and starts no monitor. Filters that the user's own configuration defines
@@ -391,14 +381,12 @@ def differing_skills(project: Path, base: str) -> tuple[list[Path], list[Path], 
     inside |= {path for checkout in checkouts for name in MEMORY_FILES if (path := checkout / name).is_file()}
     changed = sorted({folder for _, folder in around if folder} | there | inside)
     gone = {path.parent for path, folder in around if folder is None and path.name == MAIN_FILE} | (memory - there)
-    return changed, sorted(gone), sorted(filter(_is_empty, checkouts))
-
-
-def _is_empty(folder: Path) -> bool:
-    try:
-        return not os.listdir(folder)
-    except OSError:
-        return True
+    unseen = set(checkouts)
+    for checkout in checkouts:
+        with suppress(OSError):
+            if os.listdir(checkout):
+                unseen.discard(checkout)
+    return changed, sorted(gone), sorted(unseen)
 
 
 def skill_around(path: Path, top: Path | None = None) -> Path | None:
@@ -468,7 +456,12 @@ def hidden_files(folder: Path) -> tuple[SkillFiles, list[str]]:
     read, unread, n_bytes = list[SkillFile](), list[str](), 0
     for path in islice(_dot_files(folder), SKILL_FILES + 1):
         inner = path.relative_to(folder).as_posix()
-        content = _read_content(path) if len(read) < SKILL_FILES else None
+        content = None  # too large, closed, or one too many
+        with suppress(OSError):
+            if len(read) < SKILL_FILES:
+                with os.fdopen(os.open(path, _FLAGS), "rb") as file:
+                    content = file.read(FILE_BYTES + 1)
+                content = content if len(content) <= FILE_BYTES else None
         n_bytes += len(content or b"")
         if content is None or n_bytes > SKILL_BYTES:
             unread.append(inner)
@@ -480,6 +473,7 @@ def hidden_files(folder: Path) -> tuple[SkillFiles, list[str]]:
 
 
 def _dot_files(folder: Path) -> Iterator[Path]:
+    """Yield the regular files that are hidden, or in a hidden folder."""
     for at, folders, names in os.walk(folder):
         inside = Path(at).relative_to(folder)
         is_hidden = any(part.startswith(".") for part in inside.parts)
@@ -489,22 +483,6 @@ def _dot_files(folder: Path) -> Iterator[Path]:
             for name in folders
             if name != _OF_GIT and (is_hidden or not name.startswith(".") or not is_ignored(Path(at, name)))
         )
-        paths = (Path(at, name) for name in sorted(names) if (is_hidden or name.startswith(".")) and name != _OF_GIT)
-        yield from (path for path in paths if _is_file(path))
-
-
-def _is_file(path: Path) -> bool:
-    try:
-        return stat.S_ISREG(path.lstat().st_mode)
-    except OSError:
-        return False
-
-
-def _read_content(path: Path) -> bytes | None:
-    """What a file holds, None where it is too large or cannot be read."""
-    try:
-        with os.fdopen(os.open(path, _FLAGS), "rb") as file:
-            content = file.read(FILE_BYTES + 1)
-    except OSError:
-        return None
-    return content if len(content) <= FILE_BYTES else None
+        for path in (Path(at, name) for name in sorted(names) if name != _OF_GIT):
+            if (is_hidden or path.name.startswith(".")) and os.path.isfile(path) and not os.path.islink(path):
+                yield path

@@ -5,26 +5,29 @@ from __future__ import annotations
 import functools
 import os
 import secrets
+import shlex
+import stat
 from collections.abc import Mapping, Sequence
 from contextvars import ContextVar
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from skillopt_mcp.core.errors import BadSkill
+from skillopt_mcp.core.errors import BadSkill, NotFound
 from skillopt_mcp.core.limits import SESSION_CHARACTERS
 from skillopt_mcp.core.skills import Skill, is_memory
+from skillopt_mcp.core.text import quoted
 from skillopt_mcp.workspace.callers import Caller, find_caller
 from skillopt_mcp.workspace.skill_folders import (
     SkillCache,
-    check_recorded,
-    describe_locked,
+    default_roots,
     find_folder,
     find_tracked,
     folder_at,
     is_nowhere,
     known,
+    main_path,
     read_skill,
-    skill_roots,
+    root_for,
 )
 
 if TYPE_CHECKING:
@@ -36,6 +39,11 @@ if TYPE_CHECKING:
 # Which session of a host a call comes from, and how Claude Code names its session to servers and commands.
 SESSION: ContextVar[str] = ContextVar("session", default="")
 _SESSION_VARIABLE = "CLAUDE_CODE_SESSION_ID"
+_LARGEST_FILE_BYTES = 64 * 1024
+_CREDENTIAL_FILES = (
+    ".aws/credentials", ".netrc", ".config/gh/hosts.yml", ".npmrc", ".pypirc", ".git-credentials",
+    ".docker/config.json", ".pgpass", ".codex/auth.json", ".claude/.credentials.json",
+)  # fmt: skip
 
 
 class Place:
@@ -66,10 +74,18 @@ class Place:
 
     @functools.cached_property
     def secrets(self) -> KnownSecrets:
-        """The secrets that are known by their values: no store is needed for that."""
-        from skillopt_mcp.workspace.redactors import known_here  # noqa: PLC0415
+        """The secrets of the environment and of the user's credential files; no store is needed for that."""
+        from skillopt_mcp.core.redacting import known_secrets  # noqa: PLC0415
 
-        return known_here(self._environ)
+        texts = []
+        for path in (Path(os.path.expanduser("~"), name) for name in _CREDENTIAL_FILES):
+            try:
+                status = path.stat()
+                if stat.S_ISREG(status.st_mode) and status.st_size <= _LARGEST_FILE_BYTES:
+                    texts.append(path.read_text("utf-8", "replace"))
+            except OSError:
+                continue  # not there, or not ours to read: then nothing of it is in a transcript either
+        return known_secrets(self._environ, texts)
 
     @functools.cached_property
     def redactor(self) -> Redactor:
@@ -99,7 +115,13 @@ class Place:
 
     def roots(self) -> list[Path]:
         """The skill roots, links resolved: the hosts' own folders that exist, and those that a person added."""
-        return skill_roots(self._made, self._project, self._environ)
+        hosts = default_roots(Path(os.path.expanduser("~")), self._project, self._environ)
+        roots = list(map(os.path.realpath, hosts))
+        if self._made:
+            # A registered root is pinned: a link that took its place since leads nowhere.
+            roots += [path for path in self._made.permissions.list_roots() if os.path.realpath(path) == path]
+        # A memory file is a root of its own: it allows nothing next to it.
+        return [Path(root) for root in dict.fromkeys(roots) if os.path.isdir(root) or is_memory(root)]
 
     def root_of(self, skill: Skill) -> Path | None:
         """The skill root that a skill's folder lies in, if it does, and no link leads out of it."""
@@ -115,7 +137,12 @@ class Place:
 
     def locked(self, skill: Skill) -> str:
         """Why nothing may be promoted to where a skill lies, and how a person allows it; "" when it may be."""
-        return "" if self.root_of(skill) else describe_locked(skill.path)
+        if self.root_of(skill):
+            return ""
+        return (
+            f"{quoted(skill.path, 500)} lies in no skill root, so nothing can be promoted to it until a person allows "
+            f"it: skillopt-mcp skills add-root {shlex.quote(root_for(skill.path))}"
+        )
 
     # Skills by name
 
@@ -133,7 +160,14 @@ class Place:
         Raises NotFound where nothing is, too.
         """
         folder = self._meant(name_or_path)
-        check_recorded(self._made, folder)
+        path, store = str(folder), self._made
+        if os.path.isfile(main_path(path)):
+            skill = store.skills.find_at(path) if store else None
+            if not (store and skill and (store.skills.find_listed(path) or store.skills.count_recorded(skill.id))):
+                raise NotFound(
+                    f"the skill has no train task, nor is anything else recorded of {quoted(path, 500)}: add tasks "
+                    "with add_tasks or 'skillopt-mcp tasks add'"
+                )
         return self._looked_at(folder)
 
     def _meant(self, name_or_path: str) -> Path:

@@ -96,27 +96,15 @@ def resume_step(store: Store, run: Run) -> NextStep | None:
     return NextStep(action="submit_work", arguments={"job_id": run.id}, why=why)
 
 
-def evaluation_step(store: Store, run: Run) -> NextStep | None:
-    """How to test the best version of an unfinished run; None where it has none that is better."""
-    is_open = run.kind == "replay" and run.status != "finished"
-    if not is_open or not run.count_better(store.runs.list_steps(run.id)):
-        return None
-    return NextStep(action="evaluate_candidate", arguments={"candidate_id": run.id})
-
-
 def describe_own_backend(run: Run) -> str:
     """How to resume a run that a program began with its own backend; "" where a command can name them all."""
-    own = next((name for name in (run.target, run.optimizer, run.judge) if name and not _can_be_named(name)), "")
-    if not own:
-        return ""
-    return f"{run.id} uses a program's own backend ('{own}'): call train(...) again with the same arguments"
-
-
-def _can_be_named(backend: str) -> bool:
     from skillopt_mcp.backends.registry import is_spec  # noqa: PLC0415
 
-    name, _, rest = backend.strip().partition(":")
-    return is_spec(backend) and (name != "env" or rest.partition(":")[0] in environment_names())
+    for own in filter(None, (run.target, run.optimizer, run.judge)):
+        name, _, rest = own.strip().partition(":")
+        if not is_spec(own) or (name == "env" and rest.partition(":")[0] not in environment_names()):
+            return f"{run.id} uses a program's own backend ('{own}'): call train(...) again with the same arguments"
+    return ""
 
 
 class ChangedBackend(NamedTuple):

@@ -292,19 +292,6 @@ NAMES_SHOWN = 10
 _COMPARED, _ALIKE = 100, 0.6
 
 
-def skill_roots(store: Store | None, project: Path, environ: Mapping[str, str]) -> list[Path]:
-    """Return the skill roots, links resolved: the hosts' own folders that exist, and those that a person added.
-
-    Without a store, a person has added none.
-    """
-    home = Path(os.path.expanduser("~"))
-    hosts = [os.path.realpath(root) for root in default_roots(home, project, environ)]
-    # A registered root is pinned: a link that took its place since leads nowhere.
-    pinned = [path for path in store.permissions.list_roots() if os.path.realpath(path) == path] if store else []
-    # A memory file is a root of its own: it allows nothing next to it.
-    return [Path(root) for root in dict.fromkeys([*hosts, *pinned]) if os.path.isdir(root) or is_memory(root)]
-
-
 def find_folder(store: Store | None, roots: Sequence[Path], name: str, project: Path) -> Path:
     """Return the folder of the one skill of this name that is tracked or lies in a root.
 
@@ -341,31 +328,9 @@ def folder_at(text: str) -> Path | None:
     return skill_folder(os.path.expanduser(text)) if is_path else None
 
 
-def check_recorded(store: Store | None, folder: Path) -> None:
-    """Raise NotFound for a skill without any record."""
-    path = str(folder)
-    if not os.path.isfile(main_path(path)):
-        return
-    skill = store.skills.find_at(path) if store else None
-    if store and skill and (store.skills.find_listed(path) or store.skills.count_recorded(skill.id)):
-        return
-    raise NotFound(
-        f"the skill has no train task, nor is anything else recorded of {quoted(path, 500)}: add tasks with add_tasks "
-        "or 'skillopt-mcp tasks add'"
-    )
-
-
 def root_for(path: str) -> str:
     """What a person has to allow, so that a skill at this path may be promoted."""
     return path if is_memory(path) else os.path.dirname(path)
-
-
-def describe_locked(path: str) -> str:
-    """Why nothing may be promoted to a skill that lies in no skill root, and how a person allows it."""
-    return (
-        f"{quoted(path, 500)} lies in no skill root, so nothing can be promoted to it until a person allows it: "
-        f"skillopt-mcp skills add-root {shlex.quote(root_for(path))}"
-    )
 
 
 def handle(store: Store, skill: Skill) -> str:
@@ -435,28 +400,20 @@ def is_nowhere(path: str) -> bool:
 
 
 def _choose_nearest(places: list[str], roots: Sequence[Path], project: Path) -> list[str]:
-    """Return the places that a folder has itself, else those deeper inside it, else those of the folders around it.
+    """The places that a folder has itself, else those deeper inside it, else those of the folders around it.
 
     These are looked at up to the git checkout, the nearest first, and then all that lies in that. Where there is
-    nothing at all, all places are returned.
+    nothing at all, it is all places. A folder has itself what lies right inside it or one of its skill folders for
+    hosts, and then also what is in other roots right inside it: which of such two is meant is not clear.
     """
-    around = project_folders(project)
-    here, checkout = around[0], around[-1]
-    owned = [_list_own(places, roots, each) for each in around]
-    groups = [owned[0], _list_inside(places, here), *owned[1:], _list_inside(places, checkout)]
+    around, owned = project_folders(project), []
+    for folder in around:
+        own = {str(folder), *map(os.path.realpath, project_roots(folder))}
+        if any(os.path.dirname(place) in own for place in places):
+            own |= {str(root) for root in roots if root.parent == folder}
+        owned.append([place for place in places if os.path.dirname(place) in own])
+    groups = [owned[0], _list_inside(places, around[0]), *owned[1:], _list_inside(places, around[-1])]
     return next(filter(None, groups), places)
-
-
-def _list_own(places: Sequence[str], roots: Sequence[Path], folder: Path) -> list[str]:
-    """Return the places right inside a folder or one of its skill folders for hosts, and their equals.
-
-    Those are in other roots right inside it: which of such two is meant is not clear.
-    """
-    own = {str(folder), *map(os.path.realpath, project_roots(folder))}
-    if not any(os.path.dirname(place) in own for place in places):
-        return []
-    own |= {str(root) for root in roots if root.parent == folder}
-    return [place for place in places if os.path.dirname(place) in own]
 
 
 def _list_inside(places: Sequence[str], folder: Path) -> list[str]:
@@ -474,18 +431,13 @@ def _suggest_names(store: Store | None, roots: Sequence[Path], name: str) -> str
     """Return the name that is most like `name`, or else the names that there are."""
     tracked = {skill.name for skill in store.skills.list_listed()} if store else set[str]()
     names = tracked | {path.name for path in find_skill_folders(roots) if not is_as_shipped(path)}
-    likeness = {each: _likeness(name, each) for each in names}
-    shown = sorted(names, key=lambda each: (-likeness[each], each))[:NAMES_SHOWN]
-    if shown and likeness[shown[0]]:
+    pairs = {each: (None, name[:_COMPARED].casefold(), each[:_COMPARED].casefold()) for each in names}
+    ratios = {each: difflib.SequenceMatcher(*pair).ratio() for each, pair in pairs.items()}
+    shown = sorted(names, key=lambda each: (-ratios[each] if ratios[each] >= _ALIKE else 0.0, each))[:NAMES_SHOWN]
+    if shown and ratios[shown[0]] >= _ALIKE:
         return f"did you mean {quoted(shown[0])}?"
     more = f" and {len(names) - NAMES_SHOWN} more" if len(names) > NAMES_SHOWN else ""
     return f"found: {', '.join(map(quoted, shown)) + more or 'none'}"
-
-
-def _likeness(one: str, other: str) -> float:
-    """How alike two names are, 0 where they are not."""
-    ratio = difflib.SequenceMatcher(None, one[:_COMPARED].casefold(), other[:_COMPARED].casefold()).ratio()
-    return ratio if ratio >= _ALIKE else 0.0
 
 
 _LONGEST = 4096
@@ -601,21 +553,18 @@ def take_back(store: Store, promotion: Promotion) -> None:
 def _write_back(store: Store, promotion: Promotion) -> None:
     place, old, new = _get_sides(store, promotion)
     live = _read_live(place, old, new)
-    written = {file.path: file for file in _find_written(files_folder(place), old, new)}
+    written = dict[str, SkillFile]()
+    for file in new.files:
+        # As it is now: its disk may keep other run bits, and list it by another name.
+        was = old.get(file.path)
+        found = find_file(files_folder(place), file.path) if file != was else None
+        if found and found.content == file.content and found != was:
+            written[found.path] = found
     removed = {file.path for file in old.files if live.get(file.path) is None and new.get(file.path) is None}
     kept = [file for file in live.files if file.path not in written]
     back = [file for file in old.files if file.path in {*written, *removed}]
     replace_files(files_folder(place), SkillFiles((*kept, *written.values())), SkillFiles((*kept, *back)))
     store.promotions.undo(promotion)
-
-
-def _find_written(folder: Path, old: SkillFiles, new: SkillFiles) -> Iterator[SkillFile]:
-    """Yield what a change has written, as it is now: its disk may keep other run bits, and list it by another name."""
-    for file in new.files:
-        was = old.get(file.path)
-        found = find_file(folder, file.path) if file != was else None
-        if found and found.content == file.content and found != was:
-            yield found
 
 
 def _read_live(place: Path, old: SkillFiles, new: SkillFiles) -> SkillFiles:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import os
-import shlex
 from pathlib import Path
 
-from skillopt_mcp.core.errors import BadInput, BadSkill, Busy, NotFound, Refused
+from skillopt_mcp.core.errors import BadInput, Busy, NotFound, Refused
 from skillopt_mcp.core.next_step import NextStep
 from skillopt_mcp.core.results import Result
 from skillopt_mcp.core.skills import Skill, SkillFiles, short
@@ -41,12 +40,6 @@ def first_to_track(store: Store, place: Place) -> NextStep | None:
     )
 
 
-def to_track(store: Store, place: Place) -> str:
-    """Return `first_to_track` as a sentence, "" for none."""
-    step = first_to_track(store, place)
-    return f"No skill is tracked yet, so that nothing is recorded. To begin: {step.as_command()}" if step else ""
-
-
 def describe_endings(before: SkillFiles, live: SkillFiles) -> str:
     """The notice that what is live differs from a version in line endings alone, and how git leaves these; else ""."""
     if _plain(before) != _plain(live) or before == live:
@@ -67,15 +60,6 @@ def check_merged(files: SkillFiles) -> None:
     found = next(find_conflicts(files), "")
     if found:
         raise Refused(f"{found}: {SETTLE}; nothing was spent")
-
-
-def describe_unreadable(folder: Path) -> str:
-    """The notice that the skill in a folder cannot be read, why, and how to look at it; "" where it can be."""
-    try:
-        read_skill(folder)
-    except BadSkill as error:
-        return f"cannot be read: {error}; look at it with: skillopt-mcp check {shlex.quote(str(folder))}"
-    return ""
 
 
 class Moved(Result):

@@ -20,7 +20,7 @@ from skillopt_mcp.reports.history import history
 from skillopt_mcp.reports.listing import list_skills
 from skillopt_mcp.training.config import Config
 from skillopt_mcp.workspace.runs import resume_step
-from skillopt_mcp.workspace.skill_folders import called, find_folder, skill_roots
+from skillopt_mcp.workspace.skill_folders import called, find_folder
 from skillopt_mcp.workspace.skills import move_skill
 from skillopt_mcp.workspace.workspace import Workspace
 
@@ -130,7 +130,7 @@ def test_of_skills_of_one_name_the_nearest_is_meant(
     for each in tracked:
         workspace.place.skill(str(skills[each]))
 
-    roots = skill_roots(workspace.store, project, {})
+    roots = workspace.place.roots()
     try:
         found = find_folder(workspace.store, roots, NAME, project)
     except NotFound:

@@ -24,10 +24,11 @@ from skillopt_mcp.backends.base import BackendFault
 from skillopt_mcp.backends.scripted import Scripted
 from skillopt_mcp.core.calls import Call, Message, Question, Reply
 from skillopt_mcp.core.candidates import Consent
+from skillopt_mcp.core.redacting import known_secrets
 from skillopt_mcp.reports.inspecting import inspect
 from skillopt_mcp.store.pool import connect
 from skillopt_mcp.training.config import Config
-from skillopt_mcp.workspace.redactors import known_here, open_redactor
+from skillopt_mcp.workspace.redactors import open_redactor
 from skillopt_mcp.workspace.workspace import Workspace
 
 ENVIRONMENT = "blue whale seven"
@@ -129,8 +130,8 @@ def test_no_canary_of_a_session_is_kept_logged_or_shown(
 
 
 def test_the_salt_of_a_store_is_made_once_and_for_its_user_alone(tmp_path: Path) -> None:
-    first, second = (open_redactor(tmp_path / "s.db", known_here({})) for _ in range(2))
-    other = open_redactor(tmp_path / "t.db", known_here({}))
+    first, second = (open_redactor(tmp_path / "s.db", known_secrets({})) for _ in range(2))
+    other = open_redactor(tmp_path / "t.db", known_secrets({}))
     assert first.salt == second.salt != other.salt
     assert len(first.salt) == 32
     assert stat.S_IMODE((tmp_path / "s.db.salt").stat().st_mode) == 0o600
@@ -143,7 +144,7 @@ def test_what_the_credential_files_hold_is_known(tmp_path: Path, home: Path) -> 
     (home / ".aws" / "credentials").write_text(
         "[default]\naws_secret_access_key = Q7xK/2mP9vL4tR8wZ3nB6cD5fG1hJ0kS+aE8uI4y\n"
     )
-    redactor = open_redactor(tmp_path / "s.db", known_here({}))
+    redactor = Workspace(tmp_path / "s.db", environ={}).place.redactor
     assert "left-hand" not in redactor.text("it typed left-hand-7! twice")
     assert "Q7xK" not in redactor.text("see Q7xK/2mP9vL4tR8wZ3nB6cD5fG1hJ0kS+aE8uI4y")
 

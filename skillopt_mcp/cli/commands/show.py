@@ -13,6 +13,7 @@ from skillopt_mcp.cli.command import Arg, Command, Flag, WrongUsage, command
 from skillopt_mcp.cli.commands.skills import show_away
 from skillopt_mcp.cli.terminal import Terminal
 from skillopt_mcp.core.candidates import Consent
+from skillopt_mcp.core.next_step import NextStep
 from skillopt_mcp.core.skills import SkillRow
 from skillopt_mcp.core.text import counted
 from skillopt_mcp.gates.verdicts import by_change
@@ -22,7 +23,7 @@ from skillopt_mcp.reports.history import history
 from skillopt_mcp.reports.inspecting import SHOWN, look_up
 from skillopt_mcp.reports.run_report import RunFacts, RunList, RunRow, describe_run, figures_of, list_runs
 from skillopt_mcp.workspace.costs import price_cell
-from skillopt_mcp.workspace.runs import evaluation_step, step_row
+from skillopt_mcp.workspace.runs import step_row
 from skillopt_mcp.workspace.skill_folders import known, version_named
 
 _N_RUNS = 20
@@ -72,7 +73,10 @@ class Show(Command):
             if isinstance(thing.facts, RunFacts):
                 run = thing.facts.run
                 if not terminal.is_json:
-                    self._test = evaluation_step(workspace.store, run)
+                    is_open = run.kind == "replay" and run.status != "finished"
+                    self._test = None
+                    if is_open and run.count_better(workspace.store.runs.list_steps(run.id)):
+                        self._test = NextStep(action="evaluate_candidate", arguments={"candidate_id": run.id})
                     return found | {"text": describe_run(workspace.store, workspace.place, thing.facts, terminal.width)}
                 steps = [step_row(step).model_dump(mode="json") for step in thing.facts.records]
                 answering = [asdict(each) for each in run.answering]
