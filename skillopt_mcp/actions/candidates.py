@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import lru_cache
-from typing import NamedTuple, cast, get_args
+from typing import cast, get_args
 
 from skillopt_mcp.actions.next_steps import advise_skill, advise_test, bring_back, is_reason_to_promote, was_live
+from skillopt_mcp.actions.repeats import NOT_PROVEN, describe_rolled_back_repeat, edits_of, find_repeat
 from skillopt_mcp.core import limits
-from skillopt_mcp.core.advice import advise_promotion
-from skillopt_mcp.core.candidates import GATE, Approval, Candidate, NewCandidate, candidate_id, rolled_back
+from skillopt_mcp.core.advice import advise_promotion, advise_rebase
+from skillopt_mcp.core.candidates import GATE, Approval, Candidate, NewCandidate, candidate_id
 from skillopt_mcp.core.edits import Applied, Edit, EditReport, Op, Patch
 from skillopt_mcp.core.errors import BadInput, Refused
 from skillopt_mcp.core.limits import PATCH_EDITS
 from skillopt_mcp.core.next_step import NextStep
 from skillopt_mcp.core.results import EditOutcome, Proposed
-from skillopt_mcp.core.skills import MAIN_FILE, SkillFiles, short
+from skillopt_mcp.core.skills import MAIN_FILE, Skill, SkillFiles, short
 from skillopt_mcp.core.text import quoted, storable
-from skillopt_mcp.documents.diffs import edits_between, first_and_last, unified_diff
+from skillopt_mcp.documents.diffs import first_and_last, unified_diff
 from skillopt_mcp.documents.edits import apply_patch
 from skillopt_mcp.documents.lint import list_introduced
 from skillopt_mcp.gates.guard.capabilities import findings
@@ -78,9 +77,9 @@ def propose_edits(store: Store, place: Place, skill: str, edits: Sequence[object
             reasoning=patch.reasoning,
             findings=(*findings(base, applied.files, place.secrets), *repeats),
         )
-        made = kept(store, place, new, patch, applied)
+        made = keep_candidate(store, place, new, patch, applied)
         stored.mark_seen(tracked.id)
-    result = proposed(tracked.name, base, applied, made)
+    result = describe_edits(tracked.name, base, applied, made)
     result = with_past(store, result, made) if made else result
     diff = first_and_last(result.diff, DIFF_LINES, f"inspect {made.id} shows all" if made else "")
     return fitted(result.model_copy(update={"diff": diff}), "diff")
@@ -104,8 +103,8 @@ def _parse_edit(n: int, value: object) -> Edit:
     return Edit(cast(Op, op), texts["target"], texts["content"], texts["path"] or MAIN_FILE)
 
 
-def kept(store: Store, place: Place, made: Candidate, patch: Patch, applied: Applied) -> Candidate:
-    """Return a candidate as the store has it now, with what became of each edit.
+def keep_candidate(store: Store, place: Place, made: Candidate, patch: Patch, applied: Applied) -> Candidate:
+    """A candidate as the store has it now, with what became of each edit.
 
     Its files are kept as they are, and so are the edits that make them; secrets are taken out of all other text.
     """
@@ -124,7 +123,7 @@ def kept(store: Store, place: Place, made: Candidate, patch: Patch, applied: App
     return stored
 
 
-def proposed(skill_name: str, base: SkillFiles, applied: Applied, made: Candidate | None) -> Proposed:
+def describe_edits(skill_name: str, base: SkillFiles, applied: Applied, made: Candidate | None) -> Proposed:
     """What became of edits; without a candidate nothing would change."""
     found = made.findings if made else ()
     broken = list_introduced(base, applied.files, skill_name)
@@ -195,12 +194,27 @@ def with_past(store: Store, result: Proposed, made: Candidate) -> Proposed:
     if not again and not step:
         # What a promotion test with a real model did not accept.
         ids = store.table(Discarding).list_rejected(made.skill_id, GATE, NEWEST_REJECTED)
-        earlier = _find_repeat(store, made, (id for id in ids if id != made.id))
+        earlier = find_repeat(store, made, (id for id in ids if id != made.id))
         again = f"it {earlier.what}, which was {NOT_PROVEN}" if earlier else ""
     step = step or result.next_step
     if step and step.action == "evaluate_candidate":
         step = advise_test(store, made, step.why)
     return result.model_copy(update={"status": status, "next_step": step, "repeats": again})
+
+
+def refresh_outcome(store: Store, place: Place, skill: Skill, result: Proposed) -> Proposed:
+    """The outcome of a proposal with what to do where its candidate was made for what is not live any more, or was
+    tested before.
+    """
+    if result.candidate_id is None or place.trouble(skill):
+        return result
+    candidate = store.candidates.get_candidate(result.candidate_id)
+    live = store.skills.get_skill(skill.id).live_version
+    if live == candidate.version_id:
+        return result
+    if live != candidate.base_version:
+        return result.model_copy(update={"next_step": advise_rebase(candidate.id)})
+    return with_past(store, result, candidate)
 
 
 def store_best(store: Store, plan: RunPlan, files: SkillFiles, score: float) -> Candidate:
@@ -263,162 +277,6 @@ def rebase_candidate(store: Store, place: Place, id: str) -> Proposed:
             findings=(*findings(live, applied.files, place.secrets), *keep_findings(old.findings)),
             run_id=old.run_id,
         )
-        made = kept(store, place, new, patch, applied)
-    result = proposed(skill.name, live, applied, made)
+        made = keep_candidate(store, place, new, patch, applied)
+    result = describe_edits(skill.name, live, applied, made)
     return with_past(store, result, made) if made else result
-
-
-def edits_of(store: Store, candidate: Candidate) -> tuple[Edit, ...]:
-    """Return the edits of a candidate: those it was made by, or where they are not all of it, what differs."""
-    base, after = _get_files(store, candidate)
-    edits = _list_applied(store, candidate)
-    if edits and apply_patch(base, Patch(edits)).files == after:
-        return edits
-    return edits_between(base, after)
-
-
-def _list_applied(store: Store, candidate: Candidate) -> tuple[Edit, ...]:
-    return tuple(edit for edit, report in store.candidates.list_edits(candidate.id) if report.status == "applied")
-
-
-def _get_files(store: Store, candidate: Candidate) -> tuple[SkillFiles, SkillFiles]:
-    files = store.skills.get_files
-    return files(candidate.skill_id, candidate.base_version), files(candidate.skill_id, candidate.version_id)
-
-
-NOT_PROVEN = "not proven alone; it may be part of a larger edit"
-"""Of an edit that a promotion test did not accept: what whoever writes edits learns."""
-
-
-# Repeating what was rolled back or rejected, on whatever version it is based
-
-MIN_SHARE = 0.5
-_MARK = re.compile(r"^(?:[-*+>]|\d+[.)])\s+")
-_EMPHASIS = re.compile(r"\*\*|__|`")
-_Key = tuple[str, str, str | None, str | None]
-
-
-class Repeat(NamedTuple):
-    """An edit that is made again: the candidate that made it first, and how much of it comes back, in words."""
-
-    earlier: str
-    what: str
-
-
-def repeated(store: Store, candidate: Candidate) -> Repeat | None:
-    """Which edit that a person rolled back, and did not put back since, a candidate makes again."""
-    changes = store.promotions.list_promotions(candidate.skill_id)
-    undone = rolled_back(changes)
-    if candidate.version_id in undone:
-        return None
-    made = (each.candidate_id for each in changes if each.kind == "promote" and each.to_version in undone)
-    return _find_repeat(store, candidate, filter(None, made))
-
-
-def describe_rolled_back_repeat(store: Store, candidate: Candidate) -> str:
-    """The notice that a candidate makes an edit again that a person rolled back; else ""."""
-    again = repeated(store, candidate)
-    return f"it {again.what}, which a person rolled back" if again else ""
-
-
-def _find_repeat(store: Store, candidate: Candidate, ids: Iterable[str]) -> Repeat | None:
-    past = [past_of(_build_change(store, store.candidates.get_candidate(id))) for id in dict.fromkeys(ids)]
-    return first_repeat(_build_change(store, candidate), past) if past else None
-
-
-def _build_change(store: Store, candidate: Candidate) -> Change:
-    files = _get_files(store, candidate)
-    return Change(candidate.id, (*_list_applied(store, candidate), *edits_between(*files)), *files)
-
-
-class Lines(NamedTuple):
-    """The lines that a change brings into a skill, and those that it takes out, wherever they stand."""
-
-    added: frozenset[str]
-    removed: frozenset[str]
-
-    def share(self, edit: Lines) -> float:
-        """How much of what an edit brings is brought here, 0 to 1; of one that only takes, 1 if all is taken.
-
-        To replace a line takes it out as well.
-        """
-        if edit.added:
-            return len(edit.added & self.added) / len(edit.added)
-        return float(bool(edit.removed) and edit.removed <= self.removed)
-
-
-class Change(NamedTuple):
-    """A candidate as one change: its edits as they were given and as they can be seen, and its files."""
-
-    id: str
-    edits: Sequence[Edit]
-    before: SkillFiles
-    after: SkillFiles
-
-    @property
-    def whole(self) -> Lines:
-        """Return the lines that it brings and takes; what it only moves is neither."""
-        old, new = (
-            "\n".join(each.content.decode("utf-8", "replace") for each in files.files)
-            for files in (self.before, self.after)
-        )
-        return _compare_lines(old, new)
-
-
-class Past(NamedTuple):
-    """What came to nothing: the edits of a candidate, and the lines of each; what one only moved is none."""
-
-    id: str
-    edits: frozenset[_Key]
-    lines: tuple[Lines, ...]
-
-
-def past_of(change: Change) -> Past:
-    """Return a change as others are compared with it."""
-    whole = change.whole
-    edits, lines = set[_Key](), list[Lines]()
-    for edit in change.edits:
-        given = _compare_lines(edit.target or "", edit.content or "")
-        left = Lines(given.added & whole.added, given.removed & whole.removed)
-        lines.append(left)
-        # Of a description, or of headings, there are no lines to compare.
-        if any(left) or not any(given) or edit.op == "set_description":
-            edits.add(_key(edit))
-    return Past(change.id, frozenset(edits), tuple(lines))
-
-
-def first_repeat(change: Change, past: Sequence[Past]) -> Repeat | None:
-    """Return the first of the past that a change makes again: an edit of it, or more than half of what one brought."""
-    edits, whole = frozenset(map(_key, change.edits)), change.whole
-    for earlier in past:
-        share, adds = max(((whole.share(edit), bool(edit.added)) for edit in earlier.lines), default=(0.0, False))
-        if not edits.isdisjoint(earlier.edits) or (share == 1 and adds):
-            return Repeat(earlier.id, f"makes an edit of {earlier.id} again")
-        if share == 1:
-            return Repeat(earlier.id, f"takes out what {earlier.id} took out")
-        if share > MIN_SHARE:
-            return Repeat(earlier.id, f"makes most of an edit of {earlier.id} again")
-    return None
-
-
-def _key(edit: Edit) -> _Key:
-    return (edit.op, edit.path, edit.target, edit.content)
-
-
-def _compare_lines(before: str, after: str) -> Lines:
-    old, new = _split_lines(before), _split_lines(after)
-    return Lines(new - old, old - new)
-
-
-def _split_lines(text: str) -> frozenset[str]:
-    """Return the lines that say something, however they are marked: neither blanks, nor marks, a heading or a fence."""
-    return frozenset(filter(None, map(_strip_marks, text.splitlines())))
-
-
-@lru_cache(maxsize=8192)  # the versions of a skill share most of their lines
-def _strip_marks(line: str) -> str:
-    """Return a line without its list mark, emphasis and full stop, in small letters; "" where it says nothing."""
-    words = " ".join(line.split())
-    if words.startswith(("#", "```", "~~~")) or not any(map(str.isalnum, words)):
-        return ""
-    return _EMPHASIS.sub("", _MARK.sub("", words)).rstrip(" .;:,!").casefold()

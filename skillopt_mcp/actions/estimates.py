@@ -14,6 +14,7 @@ from skillopt_mcp.backends.base import concurrency_of
 from skillopt_mcp.core.budgets import FREE_STAGE
 from skillopt_mcp.core.calls import Role
 from skillopt_mcp.core.redacting import KnownSecrets
+from skillopt_mcp.core.results import WorkEstimate
 from skillopt_mcp.core.runs import Run
 from skillopt_mcp.core.tasks import Task
 from skillopt_mcp.prompts.rendering import MAX_REASKS
@@ -25,7 +26,7 @@ from skillopt_mcp.training.config import Config
 from skillopt_mcp.training.plan import epoch_batches, search_splits, steps
 from skillopt_mcp.training.promotion_test import Test, held_out
 from skillopt_mcp.workspace.costs import default_tokens
-from skillopt_mcp.workspace.evidence import evidence_of
+from skillopt_mcp.workspace.evidence import evidence_of, is_host
 from skillopt_mcp.workspace.models import Models
 from skillopt_mcp.workspace.runs import planned, tasks_of
 
@@ -216,14 +217,21 @@ def _estimate(run: Run, tasks: Sequence[Task], ending: TestPrice, training: _Tra
     )
 
 
-def estimate_proposal(run: Run, tasks: Sequence[Task]) -> dict[Role, int]:
-    """Return the calls that a proposal which attempts these tasks first asks of each role at most."""
-    n_seen = len(tasks) + len(run.sessions)
-    return {
-        "target": len(tasks),
-        "judge": sum(map(n_votes, tasks)),
-        "optimizer": _reasoning(n_seen, Config.of_run(run.config), has_left_out=False),
-    }
+def estimate_proposal(store: Store, secrets: KnownSecrets, run: Run) -> WorkEstimate:
+    """What the agents of a host do for a proposal, which attempts its tasks first, at most."""
+    tasks = planned(store, secrets, run).train
+    n_judged = sum(map(n_votes, tasks))
+    n_asked = _reasoning(len(tasks) + len(run.sessions), Config.of_run(run.config), has_left_out=False)
+    roles: tuple[tuple[Role, str, int], ...] = (
+        ("target", run.target, len(tasks)), ("judge", run.judge, n_judged), ("optimizer", run.optimizer, n_asked),
+    )  # fmt: skip
+    return WorkEstimate(
+        attempts=(len(tasks), len(tasks)),
+        judgements=(0, n_judged),
+        questions=(0, n_asked),
+        tokens_each=default_tokens("host"),
+        by_host=[role for role, backend, n in roles if n and is_host(backend)],
+    )
 
 
 def estimate_test(test: Test, done: int = 0) -> dict[Role, int]:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import re
 from collections.abc import Collection
-from dataclasses import asdict, replace
+from dataclasses import replace
 
 from skillopt_mcp.actions.promotion_tests import chosen_tasks, describe_reach, price_of_run
 from skillopt_mcp.core.advice import BACKENDS
@@ -15,13 +14,13 @@ from skillopt_mcp.core.redacting import KnownSecrets
 from skillopt_mcp.core.runs import Run
 from skillopt_mcp.core.skills import DocumentVersion, is_memory
 from skillopt_mcp.core.text import counted, quoted
-from skillopt_mcp.prompts.loading import Prompts, load_prompts
+from skillopt_mcp.prompts.loading import Prompts
 from skillopt_mcp.store.files import is_locked
 from skillopt_mcp.store.opening import Store
 from skillopt_mcp.training.config import Config
 from skillopt_mcp.workspace.models import Models, Names, identify
 from skillopt_mcp.workspace.place import Place
-from skillopt_mcp.workspace.runs import describe_changed, planned, tasks_of
+from skillopt_mcp.workspace.runs import describe_changed, draft_run, planned, tasks_of
 from skillopt_mcp.workspace.skill_folders import called
 from skillopt_mcp.workspace.skills import check_merged
 
@@ -58,16 +57,9 @@ def new_run(
     tasks = chosen_tasks(store, models, tracked, config, only)
     backends = models.ready_for(tasks, "optimizer")
     sessions = store.trajectories.recent_trajectories(tracked.id, config.sessions)
-    draft = Run(
-        id="",
-        skill_id=tracked.id,
-        base_version=tracked.live_version,
-        config=config.model_dump_json(),
-        prompts=json.dumps(asdict(prompts or load_prompts())),
-        tasks=tuple(task.id for task in tasks),
-        sessions=tuple(sessions),
+    draft = replace(
+        draft_run(tracked, config, tasks, sessions, prompts),
         **Names.of(backends)._asdict(),
-        status="running",
         note=store.runs.note_of_skill(tracked.id) if config.meta_skill else "",
         caps=models.caps,
         answering=(identify(backends),),

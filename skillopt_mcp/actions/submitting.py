@@ -17,7 +17,7 @@ from skillopt_mcp.core.results import Evaluated, Proposed, Submitted
 from skillopt_mcp.core.text import quoted
 from skillopt_mcp.store.opening import Store
 from skillopt_mcp.workspace.answers import shortened
-from skillopt_mcp.workspace.host_work import receive
+from skillopt_mcp.workspace.host_replies import receive
 from skillopt_mcp.workspace.jobs import Capacity, Wait
 from skillopt_mcp.workspace.models import Models
 from skillopt_mcp.workspace.place import Place

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from skillopt_mcp.core.calls import Ask, ask_next_to
@@ -14,8 +14,6 @@ from skillopt_mcp.core.skills import SkillFiles
 from skillopt_mcp.core.tasks import Task
 from skillopt_mcp.core.tracing import span
 from skillopt_mcp.documents.edits import apply_patch
-from skillopt_mcp.gates.guard.capabilities import findings
-from skillopt_mcp.gates.guard.evidence import find_unsupported
 from skillopt_mcp.gates.search import TaskScore, mean_score, paired_se
 from skillopt_mcp.prompts.history import render_history, render_step, render_tried
 from skillopt_mcp.prompts.rendering import Brief
@@ -27,13 +25,13 @@ from skillopt_mcp.training.outage import (
     raise_if_unanswered,
     rollout_with_retries,
 )
-from skillopt_mcp.training.outcome import StepWork, step_outcome
+from skillopt_mcp.training.outcome import StepWork, guard_findings, step_outcome
 from skillopt_mcp.training.plan import RunPlan, State, Step, steps
 from skillopt_mcp.training.progress import Notify, Progress, silent
 from skillopt_mcp.training.stages.aggregate import aggregate
 from skillopt_mcp.training.stages.longitudinal import VersionComparison, compare_versions, meta_skill, slow_update
 from skillopt_mcp.training.stages.reflect import ReflectSettings, reflect
-from skillopt_mcp.training.stages.rollout import PlannedRollout, rollout, trajectories
+from skillopt_mcp.training.stages.rollout import Evaluation, PlannedRollout, rollout, trajectories
 from skillopt_mcp.training.stages.select import autonomous_budget, select
 from skillopt_mcp.training.stages.update import NOTED, annotate, update
 
@@ -137,6 +135,13 @@ def step_work(turn: Turn) -> StepWork:
     )  # fmt: skip
 
 
+def step_alone(plan: RunPlan, store: Store, ask: Ask, notify: Notify, draws: Mapping[int, str]) -> StepWork:
+    """The work of one step from the base version of a plan, all its train tasks one batch, with no search around it."""
+    step = Step(1, 1, (plan.train,) if plan.train else (), plan.config.max_edits, plan.run_id, draws=draws)
+    nothing = Evaluation((), mean_score(()), 0.0)
+    return step_work(Turn(plan, store, ask, notify, State(0, plan.base, nothing, plan.base, nothing), step))
+
+
 def train(plan: RunPlan, store: Store, ask: Ask, notify: Notify = silent, *, stop_when_perfect: bool = False) -> State:
     """Return the state after the last step. Finished steps are in the store: a call after a crash resumes there.
 
@@ -197,13 +202,6 @@ def restored(plan: RunPlan, store: Store, ask: Ask) -> State:
     if best != current:
         best_evaluation = measured(plan, ask_next_to(ask, best[1]), best[0], is_current=True)
     return State(n, current[0], evaluation, best[0], best_evaluation, current[1], best[1])
-
-
-def guard_findings(plan: RunPlan, work: StepWork) -> tuple[str, ...]:
-    """Return what the guard finds in a candidate against the live version, and in what its edits rest on."""
-    edits = tuple(zip(work.selected.edits, work.applied.reports, strict=True))
-    evidence = (*trajectories(work.trials), *plan.sessions)
-    return (*findings(plan.base, work.applied.files, plan.known), *find_unsupported(edits, evidence, plan.base))
 
 
 def _finished(plan: RunPlan, step: StepRecord) -> Progress:

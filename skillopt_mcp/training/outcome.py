@@ -11,9 +11,12 @@ from skillopt_mcp.core.edits import UNSHOWN, Applied, Edit, Patch
 from skillopt_mcp.core.evidence import Mean, Trial
 from skillopt_mcp.core.runs import StepOutcome, StepRecord
 from skillopt_mcp.core.text import counted
+from skillopt_mcp.gates.guard.capabilities import findings
+from skillopt_mcp.gates.guard.evidence import find_unsupported
 from skillopt_mcp.gates.search import mean_score
 from skillopt_mcp.training.gating import Gated
 from skillopt_mcp.training.plan import RunPlan, State, Step
+from skillopt_mcp.training.stages.rollout import trajectories
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +42,7 @@ class StepWork:
 def step_outcome(plan: RunPlan, step: Step, before: State, after: State, work: StepWork) -> StepOutcome:
     """Return what to store of a step that led from the state `before` to `after`."""
     gated, skill = work.gated, after.turned() if step.kind == "memory" else after
-    candidate = _candidate(plan, before, work) if gated.verdict != "no_change" else None
+    candidate = step_candidate(plan, before.current.digest, work) if gated.verdict != "no_change" else None
     baseline = before.evaluation.trials if step.n == 1 else ()
     # Each task once: a slow update may have compared a version with itself.
     of_current = {trial.task.id: trial for trial in work.trials if trial.version == before.current.digest}
@@ -95,6 +98,13 @@ def _by_type(trials: Sequence[Trial]) -> dict[str, Mean]:
     return {tag: mean_score(group) for tag, group in sorted(groups.items())}
 
 
+def guard_findings(plan: RunPlan, work: StepWork) -> tuple[str, ...]:
+    """What the guard finds in a candidate against the live version, and in what its edits rest on."""
+    edits = tuple(zip(work.selected.edits, work.applied.reports, strict=True))
+    evidence = (*trajectories(work.trials), *plan.sessions)
+    return (*findings(plan.base, work.applied.files, plan.known), *find_unsupported(edits, evidence, plan.base))
+
+
 def what_failed(work: StepWork) -> str:
     """Return how many of the attempts that a step's edits cite failed, by kind of task, and what an analyst saw."""
     cited = {id for edit in work.selected.edits for id in (edit.cited or edit.sources) if not id.startswith(UNSHOWN)}
@@ -109,8 +119,9 @@ def what_failed(work: StepWork) -> str:
     return ". ".join(filter(None, (kinds_failed, seen)))
 
 
-def _candidate(plan: RunPlan, before: State, work: StepWork) -> NewCandidate:
-    base, version = before.current.digest, work.applied.files.digest
+def step_candidate(plan: RunPlan, base: str, work: StepWork) -> NewCandidate:
+    """The candidate that a step made of a version, with what became of each edit."""
+    version = work.applied.files.digest
     made = Candidate(
         id=candidate_id(plan.skill_id, base, version),
         skill_id=plan.skill_id,

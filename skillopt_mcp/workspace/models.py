@@ -181,6 +181,8 @@ class Models:
     def lock_run(self, run: Run) -> Lock:
         """The held lock of a run. Raises Busy when another process or thread holds it."""
         lock = lock_run(self._store.locks_path, run.id)
+        if lock is None and run.kind == "proposal":
+            raise Busy(f"another process runs the proposal '{run.id}': call again to see its result")
         if lock is None:
             raise Busy(f"run '{run.id}' is locked by another process or thread: wait for it, or stop it")
         return lock

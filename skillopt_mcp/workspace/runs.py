@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
+import json
 import shlex
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict
 from itertools import pairwise
 from typing import NamedTuple
 
 from skillopt_mcp.core.advice import advise_resume
 from skillopt_mcp.core.budgets import Cost
+from skillopt_mcp.core.calls import Call, Rollout
 from skillopt_mcp.core.next_step import NextStep
+from skillopt_mcp.core.notes import describe_note, note_unanswered
 from skillopt_mcp.core.redacting import KnownSecrets
 from skillopt_mcp.core.results import StepRow
 from skillopt_mcp.core.runs import Answering, Run, StepRecord
+from skillopt_mcp.core.skills import Skill
 from skillopt_mcp.core.tasks import Task
-from skillopt_mcp.prompts.loading import stored_prompts
+from skillopt_mcp.prompts.loading import Prompts, load_prompts, stored_prompts
+from skillopt_mcp.store.erasing import Erasing
 from skillopt_mcp.store.opening import Store
 from skillopt_mcp.tasks.environments.registry import environment_names
 from skillopt_mcp.training.config import Config
 from skillopt_mcp.training.plan import RunPlan, check_splits, search_splits
+from skillopt_mcp.workspace.costs import add_up
 from skillopt_mcp.workspace.evidence import is_host, shown_origin
 from skillopt_mcp.workspace.leases import describe_leases
 from skillopt_mcp.workspace.skill_folders import called
@@ -28,6 +35,24 @@ def tasks_of(store: Store, run: Run) -> list[Task]:
     """Return the tasks that a run was frozen with, in the order in which they were added."""
     frozen = set(run.tasks)
     return [task for task in store.tasks.list_tasks(run.skill_id) if task.id in frozen]
+
+
+def draft_run(
+    skill: Skill, config: Config, tasks: Sequence[Task], sessions: Sequence[int], prompts: Prompts | None = None
+) -> Run:
+    """A run of the live version that is frozen to these, not stored; it has no id yet, and names no backends."""
+    return Run(
+        id="",
+        skill_id=skill.id,
+        base_version=skill.live_version,
+        config=config.model_dump_json(),
+        prompts=json.dumps(asdict(prompts or load_prompts())),
+        tasks=tuple(task.id for task in tasks),
+        sessions=tuple(sessions),
+        target="",
+        optimizer="",
+        status="running",
+    )
 
 
 def planned(store: Store, secrets: KnownSecrets, run: Run) -> RunPlan:
@@ -94,6 +119,47 @@ def resume_step(store: Store, run: Run) -> NextStep | None:
         return NextStep(action="propose_edits", arguments={"skill": name}, why=f"{run.id} goes on")
     why = describe_leases(store, run.id) or "nothing is handed out yet"
     return NextStep(action="submit_work", arguments={"job_id": run.id}, why=why)
+
+
+def find_attempted(store: Store, run: Run, plan: RunPlan, target: str) -> dict[int, str]:
+    """The draws of attempts at a plan's tasks that earlier proposals made on the same text, by task id.
+
+    `target` is the fingerprint of who attempts them.
+    """
+    draws = dict[int, str]()
+    for earlier in store.runs.list_runs(run.skill_id):
+        if earlier.id == run.id:
+            break
+        if earlier.kind == "proposal" and earlier.base_version == run.base_version:
+            asked = [task for task in plan.train if task.id in earlier.tasks and task.id not in draws]
+            calls = [Call("target", "rollout", Rollout(plan.base, task), earlier.id) for task in asked]
+            replies = store.calls.get_replies([call.key(target) for call in calls])
+            for task, call in zip(asked, calls, strict=True):
+                reply = replies.get(call.key(target))
+                if reply and not reply.missing:
+                    draws[task.id] = earlier.id
+    return draws
+
+
+def asks_host_first(run: Run) -> bool:
+    """Whether a host has the first calls of a proposal: attempts come before any question on them."""
+    return is_host(run.target if run.tasks else run.optimizer)
+
+
+def list_erased(store: Store, run: Run) -> frozenset[int]:
+    """Those of a run's recorded attempts that were erased."""
+    return store.table(Erasing).erased_of(run.sessions)
+
+
+def describe_unanswered(store: Store, run: Run) -> list[str]:
+    """Why calls of a run stayed without an answer, a sentence each."""
+    return [describe_note(each) for each in note_unanswered(store.calls.count_faults(run.id))]
+
+
+def is_lost(store: Store, run: Run) -> bool:
+    """Whether every analyst that a proposal asked stayed without an answer."""
+    asked = add_up([row for row in store.ledger.list_rows(run.id) if row.stage == "reflect"])
+    return 0 < asked.n_missing == asked.n_calls - asked.n_again
 
 
 def describe_own_backend(run: Run) -> str:

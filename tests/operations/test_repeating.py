@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 from workshop import Place
 
-from skillopt_mcp.actions.candidates import Change, first_repeat, past_of, propose_edits
+from skillopt_mcp.actions.candidates import propose_edits
 from skillopt_mcp.actions.promotion_tests import evaluate_candidate
+from skillopt_mcp.actions.repeats import Change, first_repeat, past_of
 from skillopt_mcp.core.edits import Edit, Patch
 from skillopt_mcp.core.skills import SkillFile, SkillFiles
 from skillopt_mcp.documents.diffs import edits_between

@@ -11,7 +11,7 @@ from typing import Literal
 
 from pydantic import JsonValue
 
-from skillopt_mcp.actions.candidates import describe_rolled_back_repeat
+from skillopt_mcp.actions.repeats import describe_rolled_back_repeat
 from skillopt_mcp.core.advice import advise_rebase
 from skillopt_mcp.core.candidates import (
     ON_TOP,

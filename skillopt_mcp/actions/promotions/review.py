@@ -10,7 +10,6 @@ from unicodedata import east_asian_width
 
 from pydantic import BaseModel, ConfigDict
 
-from skillopt_mcp.actions.candidates import describe_rolled_back_repeat, repeated
 from skillopt_mcp.actions.next_steps import find_apart, is_reason_to_promote
 from skillopt_mcp.actions.promotions.consent import Check, NeedsPerson, describe_earlier_answer
 from skillopt_mcp.actions.promotions.promoting import (
@@ -20,6 +19,7 @@ from skillopt_mcp.actions.promotions.promoting import (
     is_edited,
     rollback_target,
 )
+from skillopt_mcp.actions.repeats import describe_rolled_back_repeat, repeated
 from skillopt_mcp.core.candidates import GATE, Approval, Candidate, Consent, rolled_back
 from skillopt_mcp.core.evidence import EvidenceKind, TestReport
 from skillopt_mcp.core.skills import short
