@@ -223,10 +223,13 @@ class CheckReply(_Reply):
     confined: str = "none"
 
 
-SCHEMAS: dict[str, type[BaseModel]] = {
+PROPOSALS: dict[str, type[ProposalReply]] = {
     "patch": PatchReply, "suggest": SuggestReply, "rewrite": RewriteReply,
     "aware_patch": AwarePatchReply, "aware_suggest": AwareSuggestReply, "aware_rewrite": AwareRewriteReply,
     "merge": MergeReply, "merge_suggestions": MergeSuggestionsReply, "merge_rewrites": MergeRewritesReply,
+}  # fmt: skip
+SCHEMAS: dict[str, type[BaseModel]] = {
+    **PROPOSALS,
     "budget": BudgetReply, "rank": RankReply, "slow_update": SlowUpdateReply, "meta_skill": MetaSkillReply,
     "rubric": RubricReply, "check": CheckReply,
 }  # fmt: skip

@@ -31,8 +31,12 @@ def render_history(
     if rejected:
         parts.append("Edits that were tried and rejected, the latest first:\n" + "\n".join(map(render_tried, rejected)))
     if discarded:
-        rows = "\n".join(map(_render_discarded, discarded))
-        parts.append(f"Edits of earlier candidates of this skill that were not adopted, the latest first:\n{rows}")
+        rows = ["Edits of earlier candidates of this skill that were not adopted, the latest first:"]
+        for each in discarded:
+            n = each.n_others
+            became = each.became + (f", with {n} other edit{'s' if n > 1 else ''}" if n else "")
+            rows.append(json.dumps({"became": became, **_cut_texts(each.edit)}, ensure_ascii=False))
+        parts.append("\n".join(rows))
     return "\n\n".join(parts)
 
 
@@ -50,13 +54,6 @@ def render_tried(tried: TriedEdit) -> str:
     if tried.candidate is not None:
         row |= {"val_before": round(tried.current, 3), "val_with_it": round(tried.candidate, 3)}
     return json.dumps(row, ensure_ascii=False)
-
-
-def _render_discarded(discarded: DiscardedEdit) -> str:
-    """Return an edit that was not promoted in one line of JSON, its texts cut."""
-    n = discarded.n_others
-    others = f", with {n} other edit{'s' if n > 1 else ''}" if n else ""
-    return json.dumps({"became": f"{discarded.became}{others}", **_cut_texts(discarded.edit)}, ensure_ascii=False)
 
 
 def _cut_texts(edit: Edit) -> dict[str, object]:

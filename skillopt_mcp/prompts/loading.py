@@ -60,25 +60,25 @@ def load_prompts(overrides: Path | None = None) -> Prompts:
     Raises BadInput when the folder or a prompt cannot be read, when a file in it names no prompt, or when a prompt
     uses a placeholder that nothing fills, or lacks one that its replies are held to: the budget, the rules of its form.
     """
-    found = _override_paths(overrides) if overrides is not None else {}
+    found = _find_overrides(overrides) if overrides is not None else {}
     paths = {name: found.get(name, _FOLDER / f"{name}.md") for name in (*NAMES, *_SHARED)}
-    texts = {name: _read(path) for name, path in paths.items()}
+    texts = {name: _read_prompt(path) for name, path in paths.items()}
     for name, text in texts.items():
         allowed = _KNOWN if name in _SHARED else _KNOWN | set(_SHARED)
         unknown = sorted(set(_PLACEHOLDER.findall(text)) - allowed)
         if unknown:
             raise BadInput(f"prompt '{paths[name]}' uses {{{{{unknown[0]}}}}}; known: {', '.join(sorted(allowed))}")
     shared = {name: texts.pop(name).strip() for name in _SHARED}
-    whole = {name: _fill_shared(text, shared) for name, text in texts.items()}
+    whole = {name: _PLACEHOLDER.sub(lambda found: shared.get(found[1], found[0]), text) for name, text in texts.items()}
     for name in sorted(found.keys() & whole.keys()):
-        _check_lacking(found[name], texts[name], whole[name])
+        _check_placeholders(found[name], texts[name], whole[name])
     return Prompts(**whole)
 
 
-def _check_lacking(path: Path, text: str, whole: str) -> None:
+def _check_placeholders(path: Path, text: str, whole: str) -> None:
     """Raise BadInput when a person's prompt does not say what the shipped one of its name says by a placeholder."""
     used, filled = set(_PLACEHOLDER.findall(text)), set(_PLACEHOLDER.findall(whole))
-    for name in sorted(set(_PLACEHOLDER.findall(_read(_FOLDER / path.name)))):
+    for name in sorted(set(_PLACEHOLDER.findall(_read_prompt(_FOLDER / path.name)))):
         if name.endswith("_rules") and name not in used:
             raise BadInput(
                 f"prompt '{path}' lacks {{{{{name}}}}}, the rules that every reply is held to: put it in (a file "
@@ -102,7 +102,7 @@ def stored_prompts(text: str) -> Prompts:
 @cache
 def load_shipped(name: str) -> str:
     """Return a prompt that no run can put its own in place of: how an answer is judged must not vary with the skill."""
-    return _read(_FOLDER / f"{name}.md")
+    return _read_prompt(_FOLDER / f"{name}.md")
 
 
 def fill(text: str, **values: object) -> str:
@@ -119,11 +119,7 @@ def fill(text: str, **values: object) -> str:
     return _PLACEHOLDER.sub(value, text)
 
 
-def _fill_shared(text: str, shared: dict[str, str]) -> str:
-    return _PLACEHOLDER.sub(lambda match: shared.get(match[1], match[0]), text)
-
-
-def _override_paths(folder: Path) -> dict[str, Path]:
+def _find_overrides(folder: Path) -> dict[str, Path]:
     known = (*NAMES, *_SHARED)
     try:
         paths = {path.stem: path for path in sorted(folder.iterdir()) if path.suffix == ".md"}
@@ -131,7 +127,7 @@ def _override_paths(folder: Path) -> dict[str, Path]:
         raise BadInput(f"prompts folder '{folder}' cannot be read: {error.strerror}; name a folder") from error
     for name, path in paths.items():
         if name not in known and name == "rubric":
-            if _lines(path) != _lines(_FOLDER / path.name):
+            if _read_lines(path) != _read_lines(_FOLDER / path.name):
                 raise BadInput(
                     f"'{path}' is not the shipped one, and no run can have its own: judges compare by it, "
                     "the same for every skill; take the file out, or leave it as it was"
@@ -142,11 +138,11 @@ def _override_paths(folder: Path) -> dict[str, Path]:
     return {name: path for name, path in paths.items() if name in known}
 
 
-def _lines(path: Path) -> list[str]:
-    return _read(path).rstrip().splitlines()
+def _read_lines(path: Path) -> list[str]:
+    return _read_prompt(path).rstrip().splitlines()
 
 
-def _read(path: Path) -> str:
+def _read_prompt(path: Path) -> str:
     try:
         raw = path.read_bytes()
         if len(raw) > _MAX_BYTES:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import TypeVar
 
 from pydantic import BaseModel, ValidationError
@@ -32,18 +32,41 @@ def parse_reply(text: str, model: type[M]) -> M | str:
     wanted = [name for name in model.model_fields if name != "reasoning"]
     problem = f"the reply has no JSON object with {' or '.join(map(repr, wanted))}"
     parsed: M | None = None
-    for found in _objects(text):
+    for found in _find_objects(text):
         if isinstance(found, str):
             problem = found
             continue
-        found = _unwrap(found, wanted)
-        if any(name in found for name in wanted):
-            result = _validate(found, model)
-            parsed, problem = (parsed, result) if isinstance(result, str) else (result, problem)
+        inner = found.get("patch")
+        if isinstance(inner, dict) and not any(name in found for name in wanted):  # as SkillOpt's prompts have it
+            found = {name: each for name, each in found.items() if name != "patch"} | inner
+
+        # A null is a default, in the objects that a field lists, too.
+        given = {name: each for name, each in found.items() if each is not None}
+        for name, each in given.items():
+            if isinstance(each, list):
+                given[name] = [
+                    {k: v for k, v in row.items() if v is not None} if isinstance(row, dict) else row for row in each
+                ]
+        if not any(name in given for name in wanted):
+            continue
+
+        try:
+            reply = model.model_validate(given)
+        except ValidationError as error:
+            first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+            where = ".".join(str(part) for part in first["loc"]) or "the object"
+            more = f" (and {error.error_count() - 1} more)" if error.error_count() > 1 else ""
+            problem = f"{where}: {first['msg']}{more}"
+            continue
+        edits = reply.edits if isinstance(reply, PatchReply) else []
+        if edits and not any(edit.op in OPS for edit in edits):
+            problem = f"edits.0.op: Input should be one of {', '.join(OPS)}"
+        else:
+            parsed = reply
     return problem if parsed is None else parsed
 
 
-def _objects(text: str) -> Iterator[dict[str, object] | str]:
+def _find_objects(text: str) -> Iterator[dict[str, object] | str]:
     """Yield each outermost JSON object of `text`, and a reason for each that is broken."""
     position, n_broken = 0, 0
     while (start := _OBJECT_START.search(text, position)) and n_broken < _MAX_BROKEN:
@@ -60,50 +83,16 @@ def _objects(text: str) -> Iterator[dict[str, object] | str]:
             yield _find_defect(value) or value
 
 
-def _unwrap(value: dict[str, object], wanted: Sequence[str]) -> dict[str, object]:
-    """Return an object without its nulls, which are defaults, and without the {"patch": ...} around SkillOpt's."""
-    inner = value.get("patch")
-    if isinstance(inner, dict) and not any(name in value for name in wanted):
-        value = {name: each for name, each in value.items() if name != "patch"} | inner
-    return {name: _drop_nulls(each) for name, each in value.items() if each is not None}
-
-
-def _drop_nulls(value: object) -> object:
-    """Return the value without the nulls of the objects that it lists."""
-    if not isinstance(value, list):
-        return value
-    return [{k: v for k, v in each.items() if v is not None} if isinstance(each, dict) else each for each in value]
-
-
-def _validate(value: dict[str, object], model: type[M]) -> M | str:
-    try:
-        reply = model.model_validate(value)
-        edits = reply.edits if isinstance(reply, PatchReply) else []
-        if edits and not any(edit.op in OPS for edit in edits):
-            return f"edits.0.op: Input should be one of {', '.join(OPS)}"
-        return reply
-    except ValidationError as error:
-        first = error.errors(include_url=False, include_context=False, include_input=False)[0]
-        where = ".".join(str(part) for part in first["loc"]) or "the object"
-        more = f" (and {error.error_count() - 1} more)" if error.error_count() > 1 else ""
-        return f"{where}: {first['msg']}{more}"
-
-
 def _find_defect(value: object) -> str | None:
     level = [value]
     for _ in range(MAX_DEPTH):
         if any(isinstance(each, str) and _SURROGATE.search(each) for each in level):
             return "the JSON holds half of a surrogate pair, which is no character"
-        level = [inner for outer in level for inner in _list_values(outer)]
+        lists = [each.values() if isinstance(each, dict) else each for each in level if isinstance(each, dict | list)]
+        level = [inner for values in lists for inner in values]
         if not level:
             return None
     return f"the JSON is nested deeper than {MAX_DEPTH}"
-
-
-def _list_values(value: object) -> list[object]:
-    if isinstance(value, dict):
-        return list(value.values())
-    return value if isinstance(value, list) else []
 
 
 def _parse_integer(digits: str) -> int | None:

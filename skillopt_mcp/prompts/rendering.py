@@ -12,11 +12,10 @@ from typing import Generic, Literal, TypeVar
 
 from pydantic import BaseModel
 
-from skillopt_mcp.core import replies
-from skillopt_mcp.core.calls import NO_TOOL_CALL, TOOL_CALL, Ask, Call, Message, Question, Reply
+from skillopt_mcp.core.calls import NO_TOOL_CALL, TOOL_CALL, Ask, Call, Message, Question
 from skillopt_mcp.core.edits import Edit
 from skillopt_mcp.core.evidence import Trajectory
-from skillopt_mcp.core.replies import ProposalReply
+from skillopt_mcp.core.replies import PROPOSALS, ProposalReply
 from skillopt_mcp.core.skills import SkillFiles, is_memory
 from skillopt_mcp.core.text import without_hidden
 from skillopt_mcp.documents.edits import rewritten
@@ -83,29 +82,39 @@ def render_trajectories(trajectories: Sequence[Trajectory], limit: int = TRAJECT
     """Return numbered trajectories, the data of each cut to `limit` characters; their ids are not shown."""
     if not trajectories:
         return "There are no trajectories."
-    return "\n\n".join(_trajectory(number, each, limit) for number, each in enumerate(trajectories, start=1))
+    return "\n\n".join(_render_trajectory(number, each, limit) for number, each in enumerate(trajectories, start=1))
 
 
 def render_contrasts(pairs: Sequence[tuple[Trajectory, Trajectory]], limit: int = TRAJECTORY_LIMIT) -> str:
     """Return pairs of attempts at one task, the failed one before the one that succeeded, numbered through."""
     parts = []
     for n, (failed, succeeded) in enumerate(pairs):
-        attempts = (_trajectory(2 * n + 1, failed, limit), _trajectory(2 * n + 2, succeeded, limit))
+        attempts = (_render_trajectory(2 * n + 1, failed, limit), _render_trajectory(2 * n + 2, succeeded, limit))
         parts.append("\n\n".join((f"## Task {n + 1}, attempted twice", *attempts)))
     return "\n\n".join(parts)
 
 
 def render_edits(edits: Sequence[Edit]) -> str:
     """Return the edits as a fenced JSON list, numbered from 1: the numbers that merge and rank answer with."""
-    return _json_rows([_edit(number, edit) for number, edit in enumerate(edits, 1)])
+    rows = []
+    for number, edit in enumerate(edits, 1):
+        row: dict[str, object] = {"number": number, "op": edit.op, "path": edit.path}
+        row |= {name: text for name, text in (("target", edit.target), ("content", edit.content)) if text is not None}
+        rows.append(row | {"support": edit.support, "from": _name_source(edit)})
+    return _format_rows(rows)
 
 
 def render_suggestions(suggestions: Sequence[Edit]) -> str:
     """Return suggestions as a fenced JSON list, numbered from 1."""
-    return _json_rows([_suggestion(number, each) for number, each in enumerate(suggestions, 1)])
+    rows = []
+    for number, edit in enumerate(suggestions, 1):
+        row: dict[str, object] = {"number": number, "instruction": edit.content}
+        row |= {} if edit.target is None else {"where": edit.target}
+        rows.append(row | {"support": edit.support, "from": _name_source(edit)})
+    return _format_rows(rows)
 
 
-def _json_rows(rows: Sequence[dict[str, object]]) -> str:
+def _format_rows(rows: Sequence[dict[str, object]]) -> str:
     return fence("[\n" + ",\n".join(json.dumps(row, ensure_ascii=False) for row in rows) + "\n]", "json")
 
 
@@ -117,37 +126,40 @@ def render_rewrites(rewrites: Sequence[Edit]) -> str:
     )
 
 
-def _trajectory(number: int, trajectory: Trajectory, limit: int) -> str:
+def _render_trajectory(number: int, trajectory: Trajectory, limit: int) -> str:
     prompt = cut_middle(without_hidden(trajectory.prompt), limit // 4)
     answer = cut_middle(without_hidden(trajectory.answer), limit // 4)
     reason = cut_middle(without_hidden(trajectory.reason), limit // 8)
-    transcript = _transcript(trajectory.messages, limit - len(prompt) - len(answer) - len(reason))
-    parts = [f"### Trajectory {number} ({_outcome(trajectory)})", fence(prompt, "task")]
+    transcript = _render_transcript(trajectory.messages, limit - len(prompt) - len(answer) - len(reason))
+    parts = [f"### Trajectory {number} ({_describe_outcome(trajectory)})", fence(prompt, "task")]
     parts += [fence(text, label) for label, text in (("transcript", transcript), ("answer", answer)) if text]
     if reason:
         parts.append("What the judge says:\n" + fence(reason, "reason"))
     return "\n".join(parts)
 
 
-def _outcome(trajectory: Trajectory) -> str:
+def _describe_outcome(trajectory: Trajectory) -> str:
     if trajectory.hard is None:
         return "unscored"
     soft = "" if trajectory.soft is None else f", soft score {trajectory.soft:.2f}"
     return f"{'succeeded' if trajectory.hard else 'failed'}{soft}"
 
 
-def _transcript(messages: Sequence[Message], limit: int) -> str:
+def _render_transcript(messages: Sequence[Message], limit: int) -> str:
     """Return messages, each below the line that says whose it is; no message can write such a line.
 
     That no tool was called is left out: where a task asks for one, the judge says so.
     Where the middle is cut, the line is repeated for the message that continues behind the cut.
     """
-    messages = [message for message in messages if message != NO_TOOL_CALL]
-    headers = [_make_header(message) for message in messages]
-    shown = [
-        header + _HEADER_WITHIN.sub("\n [", f"\n{without_hidden(message.content)}")
-        for header, message in zip(headers, messages, strict=True)
-    ]
+    headers, shown = list[str](), list[str]()
+    for message in messages:
+        if message == NO_TOOL_CALL:
+            continue
+        origin = _ORIGINS.get(message.role, _OTHER)
+        if name := message.name or ("" if message.role in _ORIGINS else message.role):
+            origin += " " + " ".join(without_hidden(name).replace("]", ")").split())[:MAX_NAME]
+        headers.append(f"[{origin}]")
+        shown.append(headers[-1] + _HEADER_WITHIN.sub("\n [", f"\n{without_hidden(message.content)}"))
     whole = "\n\n".join(shown)
     if len(whole) <= limit:
         return whole
@@ -159,33 +171,6 @@ def _transcript(messages: Sequence[Message], limit: int) -> str:
     starts = list(accumulate((len(each) + 2 for each in shown), initial=0))
     header = headers[min(bisect_right(starts, len(whole) - len(tail)), len(headers)) - 1]
     return cut[: len(cut) - len(tail)] + header.removesuffix("]") + _GOES_ON + tail
-
-
-def _make_header(message: Message) -> str:
-    """Return whose message it is: a person's, the agent's, or a tool's. Any other role is shown as such."""
-    origin = _ORIGINS.get(message.role, _OTHER)
-    name = message.name or ("" if message.role in _ORIGINS else message.role)
-    return f"[{origin}{f' {_one_line(name)}' if name else ''}]"
-
-
-def _one_line(name: str) -> str:
-    return " ".join(without_hidden(name).replace("]", ")").split())[:MAX_NAME]
-
-
-def _edit(number: int, edit: Edit) -> dict[str, object]:
-    row: dict[str, object] = {"number": number, "op": edit.op, "path": edit.path}
-    if edit.target is not None:
-        row["target"] = edit.target
-    if edit.content is not None:
-        row["content"] = edit.content
-    return row | {"support": edit.support, "from": _name_source(edit)}
-
-
-def _suggestion(number: int, edit: Edit) -> dict[str, object]:
-    row: dict[str, object] = {"number": number, "instruction": edit.content}
-    if edit.target is not None:
-        row["where"] = edit.target
-    return row | {"support": edit.support, "from": _name_source(edit)}
 
 
 def _name_source(edit: Edit) -> str:
@@ -217,36 +202,29 @@ def ask_parsed(
     for round_ in range(MAX_REASKS + 1):
         if not reasons:
             break
-        replies = ask([_make_child(calls[i], round_, reason) for i, reason in reasons.items()])
-        for i, reply in zip(list(reasons), replies, strict=True):
-            results[i], reasons[i] = _read_reply(reply, model, check)
+        asked = []
+        for i, reason in reasons.items():
+            call = calls[i]
+            if round_ and isinstance(call.request, Question):
+                again = f"Your last answer could not be used ({reason}). Answer with the JSON object only."
+                request = replace(call.request, instructions=f"{call.request.instructions}\n\n{again}")
+                call = call._replace(request=request, draw=f"{call.draw}/again{round_}")
+            asked.append(call)
+        for i, reply in zip(list(reasons), ask(asked), strict=True):
+            # A reply may hold half surrogate pairs, which no store takes.
+            beginning = reply.text[:SHOWN].encode("utf-8", "backslashreplace").decode()
+            if reply.missing:  # it stays so
+                results[i], reasons[i] = Parsed(None, f"missing ({reply.fault}): {beginning}"), ""
+                continue
+            parsed = parse_reply(reply.text, model)
+            reason = parsed if isinstance(parsed, str) else check(parsed) if check else ""
+            if isinstance(parsed, str) or reason:
+                results[i] = Parsed(None, f"{reason}: {beginning}")
+            else:
+                results[i] = Parsed(parsed)
+            reasons[i] = reason
         reasons = {i: reason for i, reason in reasons.items() if reason}
     return results
-
-
-def _read_reply(reply: Reply, model: type[M], check: Callable[[M], str] | None) -> tuple[Parsed[M], str]:
-    """Return what became of a reply, and the reason to ask again if there is one: a missing reply stays missing."""
-    if reply.missing:
-        return Parsed(None, f"missing ({reply.fault}): {_beginning(reply.text)}"), ""
-    parsed = parse_reply(reply.text, model)
-    if isinstance(parsed, str):
-        return Parsed(None, f"{parsed}: {_beginning(reply.text)}"), parsed
-    problem = check(parsed) if check else ""
-    return (Parsed(None, f"{problem}: {_beginning(reply.text)}"), problem) if problem else (Parsed(parsed), "")
-
-
-def _make_child(call: Call, round_: int, reason: str) -> Call:
-    """Return the call itself, or the child that asks again and says what was wrong."""
-    if round_ == 0 or not isinstance(call.request, Question):
-        return call
-    again = f"Your last answer could not be used ({reason}). Answer with the JSON object only."
-    request = replace(call.request, instructions=f"{call.request.instructions}\n\n{again}")
-    return call._replace(request=request, draw=f"{call.draw}/again{round_}")
-
-
-def _beginning(text: str) -> str:
-    # A reply may hold half surrogate pairs, which no store takes.
-    return text[:SHOWN].encode("utf-8", "backslashreplace").decode()
 
 
 UpdateMode = Literal["patch", "rewrite_from_suggestions", "full_rewrite_minibatch"]
@@ -272,12 +250,12 @@ class Form:
     def analyst_reply(self, *, aware: bool) -> tuple[str, type[ProposalReply]]:
         """Return schema and model of what an analyst answers."""
         name = f"aware_{self.reply}" if aware else self.reply
-        return name, _MODELS[name]
+        return name, PROPOSALS[name]
 
     @property
     def merge_model(self) -> type[ProposalReply]:
         """Return the model of what a merge answers."""
-        return _MODELS[self.merge_reply]
+        return PROPOSALS[self.merge_reply]
 
     def problem(self, files: SkillFiles, reply: ProposalReply) -> str:
         """Return why a reply cannot be used with this skill: a whole text may not change what is protected."""
@@ -285,12 +263,6 @@ class Form:
         return next((found for text in texts if isinstance(found := rewritten(files, text), str)), "")
 
 
-_MODELS: dict[str, type[ProposalReply]] = {
-    "patch": replies.PatchReply, "suggest": replies.SuggestReply, "rewrite": replies.RewriteReply,
-    "aware_patch": replies.AwarePatchReply, "aware_suggest": replies.AwareSuggestReply,
-    "aware_rewrite": replies.AwareRewriteReply, "merge": replies.MergeReply,
-    "merge_suggestions": replies.MergeSuggestionsReply, "merge_rewrites": replies.MergeRewritesReply,
-}  # fmt: skip
 FORMS: dict[UpdateMode, Form] = {
     "patch": Form(
         "patch", ("analyst_failure", "analyst_success", "analyst_contrast"),
