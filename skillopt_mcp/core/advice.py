@@ -38,11 +38,11 @@ def advise(state: SkillState) -> NextStep:
         if state.n_unscored:
             why = f"{state.n_unscored} recorded attempts have no score"
             return NextStep(action="record_trajectory", arguments={"skill": skill}, why=why)
-        return _tasks(state)
+        return _advise_tasks(state)
     if candidate and candidate.is_stale:
         return advise_rebase(candidate.id)
     if state.n_held_out < MIN_HELD_OUT:
-        return _tasks(state)
+        return _advise_tasks(state)
     rollouts = 0 if state.n_scored >= ENOUGH_SCORED else min(state.n_train, ROLLOUTS)
     # One reason for every other verdict: the author of edits learns only whether a candidate was accepted.
     why = "no candidate is open"
@@ -78,7 +78,7 @@ def advise_review(skill: str, n_waiting: int) -> NextStep:
     return NextStep.at_terminal("tasks review", {"skill": skill}, why)
 
 
-def _tasks(state: SkillState) -> NextStep:
+def _advise_tasks(state: SkillState) -> NextStep:
     if state.n_waiting:
         return advise_review(state.skill, state.n_waiting)
     why = f"too few tasks: {state.n_train} train, {state.n_held_out} held out"

@@ -73,10 +73,11 @@ class Caps:
     def raise_above(self, need: Spent) -> Caps:
         """Return, for each cap that `need` is above, one that is at least twice as high; None for the others."""
         calls, tokens, usd, minutes = self.calls, self.tokens, self.usd, self.minutes
+        higher = max(2 * usd, need.usd) if usd is not None and need.usd > usd else None
         return Caps(
             max(2 * calls, need.calls) if calls is not None and need.calls > calls else None,
             max(2 * tokens, need.tokens) if tokens is not None and need.tokens > tokens else None,
-            _in_cents(max(2 * usd, need.usd)) if usd is not None and need.usd > usd else None,
+            None if higher is None else max(higher, math.ceil(100 * higher) / 100),  # in whole cents
             math.ceil(minutes + need.seconds / 60) if minutes is not None and need.seconds >= minutes * 60 else None,
         )
 
@@ -95,10 +96,6 @@ class Caps:
         )
         used = ", ".join(filter(None, shown))
         return f"Caps used: {used}." if used else ""
-
-
-def _in_cents(usd: float) -> float:
-    return max(usd, math.ceil(100 * usd) / 100)
 
 
 NO_CAPS = Caps()

@@ -100,7 +100,7 @@ class Question:
 
 
 @lru_cache(maxsize=64)
-def _near(draw: str, version: str) -> bytes:
+def _make_prefix(draw: str, version: str) -> bytes:
     run_and_step = draw.split("/", 2)[:2]
     return hashlib.sha256("\0".join((*run_and_step, version)).encode()).digest()[:6]
 
@@ -122,7 +122,7 @@ class Call(NamedTuple):
         request = self.request
         parts = "\0".join((self.role, fingerprint, self.stage, request.digest, self.draw))
         version = request.files.digest if isinstance(request, Rollout) else ""
-        return _near(self.draw, version) + hashlib.sha256(parts.encode()).digest()[:26]
+        return _make_prefix(self.draw, version) + hashlib.sha256(parts.encode()).digest()[:26]
 
 
 class Arrival(NamedTuple):

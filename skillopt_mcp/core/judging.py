@@ -129,15 +129,15 @@ def judge_of(value: object) -> Judge:
         return value
     known = f"use one of {', '.join(sorted(KINDS))}"
     if not isinstance(value, Mapping):
-        raise BadInput(f'judge must be an object: {{"kind": "exact", "expected": "a"}}, got {_shown(value)}')
+        raise BadInput(f'judge must be an object: {{"kind": "exact", "expected": "a"}}, got {_show_value(value)}')
     parameters = dict(value)
     kind = parameters.pop("kind", None)
     if not isinstance(kind, str) or kind not in KINDS:
-        raise BadInput(f"unknown judge kind {_shown(kind)}; {known}" if kind else f'judge needs a "kind"; {known}')
+        raise BadInput(f"unknown judge kind {_show_value(kind)}; {known}" if kind else f'judge needs a "kind"; {known}')
     try:
         return KINDS[kind].model_validate(parameters)
     except ValidationError as error:
-        raise BadInput(_one_line(KINDS[kind], error)) from None
+        raise BadInput(_describe_error(KINDS[kind], error)) from None
 
 
 AnyJudge = Annotated[SerializeAsAny[Judge], PlainValidator(judge_of)]
@@ -148,18 +148,18 @@ def judge_json(judge: Judge) -> str:
     return judge.model_dump_json(exclude_defaults=True, by_alias=True)
 
 
-def _one_line(cls: type[Judge], error: ValidationError) -> str:
+def _describe_error(cls: type[Judge], error: ValidationError) -> str:
     # Of a union's errors the deepest is about the alternative that was meant.
     deepest = max(error.errors(include_url=False, include_context=False), key=lambda each: len(each["loc"]))
     where = ".".join(str(part) for part in deepest["loc"] if part not in ("str", "list[str]"))[:80]
     if deepest["type"] == "extra_forbidden":
         fields = ", ".join(field.alias or name for name, field in cls.model_fields.items())
-        return f'"{cls.kind}" has no field {_shown(where)}; it has: {fields}'
-    got = "" if deepest["type"] == "missing" else f", got {_shown(deepest['input'])}"
-    return f"{cls.kind} judge: {_shown(where)}: {deepest['msg'][:1].lower()}{deepest['msg'][1:120]}{got}"
+        return f'"{cls.kind}" has no field {_show_value(where)}; it has: {fields}'
+    got = "" if deepest["type"] == "missing" else f", got {_show_value(deepest['input'])}"
+    return f"{cls.kind} judge: {_show_value(where)}: {deepest['msg'][:1].lower()}{deepest['msg'][1:120]}{got}"
 
 
-def _shown(value: object) -> str:
+def _show_value(value: object) -> str:
     """Return a short text for any value: a deep list or a huge integer may fail to become text."""
     if isinstance(value, str):
         line = " ".join(value[:320].split()).encode("utf-8", "replace").decode()

@@ -68,7 +68,7 @@ class Run:
 
     @property
     def n_documents(self) -> int:
-        """Return how many documents the run trains: the skill, or the memory file, too."""
+        """The number of documents that the run trains: the skill, or the memory file, too."""
         return 2 if self.memory else 1
 
     def count_better(self, steps: Sequence[StepRecord]) -> int:

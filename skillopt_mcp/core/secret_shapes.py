@@ -53,17 +53,8 @@ def is_random(value: bytes, n_least: int = 16) -> bool:
     if len(value) < n_least or len(set(value)) < 8:
         return False
     classes = value.translate(_CLASSES)
-    enough = _DIGIT in classes and _n_turns(classes) >= max(4, len(value) / 5)
+    enough = _DIGIT in classes and _count_turns(classes) >= max(4, len(value) / 5)
     return enough and not _counts_up(value) and not reads_as_names(value)
-
-
-def is_mixed(value: bytes) -> bool:
-    """Whether a value is of capitals, small letters and digits at once, as random as a base64 text is."""
-    classes = value.translate(_CLASSES)
-    n_lower, n_upper, n_digits = (classes.count(each) for each in (_LOWER, _UPPER, _DIGIT))
-    if min(n_lower, n_upper) * 5 < len(value) or n_digits < 2 or len(set(value)) < 16:
-        return False
-    return _n_turns(classes) * 4 >= len(value) and is_drawn(value) and is_random(value)
 
 
 def is_password(value: bytes) -> bool:
@@ -72,7 +63,7 @@ def is_password(value: bytes) -> bool:
         return False
     classes = value.translate(_CLASSES)
     kinds = [_LOWER in classes, _UPPER in classes, _DIGIT in classes, not _SYMBOLS.isdisjoint(value)]
-    return (sum(kinds) >= 3 or (len(value) >= 12 and _n_turns(classes) >= 3)) and (kinds[2] or kinds[3])
+    return (sum(kinds) >= 3 or (len(value) >= 12 and _count_turns(classes) >= 3)) and (kinds[2] or kinds[3])
 
 
 def is_memorable(value: bytes) -> bool:
@@ -88,7 +79,7 @@ def is_wrapped(before: bytes, after: bytes) -> bool:
         return False
     if _HINT.match(before, 0, len(before)) and len(after) >= 8 and after != after.lower() and not reads_as_names(after):
         return True
-    n_turns = _n_turns(after.translate(_CLASSES))
+    n_turns = _count_turns(after.translate(_CLASSES))
     return n_turns >= max(2, len(after) / 5) and is_random(before + after[:_BEGINNING], 20)
 
 
@@ -112,7 +103,7 @@ def is_code(value: bytes) -> bool:
     return is_expression(value) or (value.replace(b"_", b"").isalnum() and reads_as_names(value))
 
 
-def _n_turns(classes: bytes) -> int:
+def _count_turns(classes: bytes) -> int:
     return sum(classes.count(turn) for turn in _TURNS)
 
 
@@ -262,7 +253,7 @@ _ANY_HINT = "|".join((*(pattern for _, pattern in _WHOLE), rf"(?:\b|_)(?:{'|'.jo
 _HINT: SecretPattern = re2.compile(_ANY_HINT)
 _UNDERSCORE = ord("_")
 _LONG_RUN: SecretPattern = re2.compile("[A-Za-z0-9+/_-]{32,}={0,2}")
-# A run of a length that `_long_runs` looks at.
+# A run of a length that `_find_long_runs` looks at.
 _KEY_LONG = (
     r"(?:\A|[^A-Za-z0-9+/_-])(?:[A-Za-z0-9+/]{32}|[A-Za-z0-9+/]{39}[A-Za-z0-9+/=]|[A-Za-z0-9+/]{86}==)"
     r"(?:[^A-Za-z0-9+/=_-]|\z)"
@@ -281,51 +272,40 @@ _KEY_RUN = re.compile(rb"[A-Za-z0-9+/]{24}")
 _PEM_BYTES = 16_384
 
 
-def _hinted(text: bytes) -> Iterator[SecretSpan]:
-    for match in _HINT.finditer(text):
-        start, end = match.span()
+def _find_keys(text: bytes) -> Iterator[SecretSpan]:
+    """Yield keys that begin with the prefix of a vendor, and those that show by their whole shape."""
+    for hint in _HINT.finditer(text):
+        start, end = hint.span()
         start += text[start] == _UNDERSCORE
-        prefix = text[start:end] if text[start:end] in _RULES else _LONGER_PREFIX.get(text[start : start + 2])
-        yield from _prefixed(text, start, prefix) if prefix else _whole(text, start, end)
-
-
-def _prefixed(text: bytes, start: int, prefix: bytes) -> Iterator[SecretSpan]:
-    # Looked at from each "eyJ" of it, one long run would be read again and again.
-    if prefix == b"eyJ" and text[start - 1 : start] in (b"-", b"."):
-        return
-    for kind, pattern in _compiled(prefix):
-        end = _end_of_rest(text, start + len(prefix), kind, pattern)
-        if end:
-            yield SecretSpan(start, end, kind)
-            return
-
-
-def _end_of_rest(text: bytes, start: int, kind: str, pattern: SecretPattern) -> int:
-    """Where the key ends whose prefix ends at `start`, or 0 when none is there."""
-    match = pattern.match(text, start, start + _LONGEST_OF.get(kind, _LONGEST))
-    if match is None:
-        return 0
-    end = match.end()
-    while text[end - 1] in b".,%-":
-        end -= 1
-    rest = text[start:end]
-    if text[end : end + 1].isalnum() or not is_drawn(rest) or (kind in _COMMON and not is_random(rest)):
-        return 0
-    return end
+        value = text[start:end]
+        prefix = value if value in _RULES else _LONGER_PREFIX.get(value[:2])
+        if prefix is None:
+            if is_drawn(value) and not text[end : end + 1].isalnum():
+                yield SecretSpan(start, end, next(kind for kind, pattern in _WHOLE if re2.match(pattern, value)))
+            continue
+        # Looked at from each "eyJ" of it, one long run would be read again and again.
+        if prefix == b"eyJ" and text[start - 1 : start] in (b"-", b"."):
+            continue
+        rest_start = start + len(prefix)
+        for kind, pattern in _compile_rules(prefix):
+            rest = pattern.match(text, rest_start, rest_start + _LONGEST_OF.get(kind, _LONGEST))
+            if rest is None:
+                continue
+            end = rest.end()
+            while text[end - 1] in b".,%-":
+                end -= 1
+            value = text[rest_start:end]
+            if not text[end : end + 1].isalnum() and is_drawn(value) and (kind not in _COMMON or is_random(value)):
+                yield SecretSpan(start, end, kind)
+                break
 
 
 @cache
-def _compiled(prefix: bytes) -> list[tuple[str, SecretPattern]]:
+def _compile_rules(prefix: bytes) -> list[tuple[str, SecretPattern]]:
     return [(kind, re2.compile(rest)) for kind, rest in _RULES[prefix]]
 
 
-def _whole(text: bytes, start: int, end: int) -> Iterator[SecretSpan]:
-    value = text[start:end]
-    if is_drawn(value) and not text[end : end + 1].isalnum():
-        yield SecretSpan(start, end, next(kind for kind, pattern in _WHOLE if re2.match(pattern, value)))
-
-
-def _long_runs(text: bytes) -> Iterator[SecretSpan]:
+def _find_long_runs(text: bytes) -> Iterator[SecretSpan]:
     """Yield runs of base64 characters that stand alone and are as long as some keys are."""
     for match in _LONG_RUN.finditer(text):
         start, end = match.span()
@@ -335,11 +315,17 @@ def _long_runs(text: bytes) -> Iterator[SecretSpan]:
         value = text[start:end]
         if (kind == "azure-key") != value.endswith(b"==") or _DASH.search(value):
             continue
-        if is_mixed(value) and not base64.b64decode(value).isascii():
+        # Base64 text is of capitals, small letters and digits at once, in no order.
+        classes = value.translate(_CLASSES)
+        n_lower, n_upper, n_digits = (classes.count(each) for each in (_LOWER, _UPPER, _DIGIT))
+        if min(n_lower, n_upper) * 5 < len(value) or n_digits < 2 or len(set(value)) < 16:
+            continue
+        is_mixed = _count_turns(classes) * 4 >= len(value) and is_drawn(value) and is_random(value)
+        if is_mixed and not base64.b64decode(value).isascii():
             yield SecretSpan(start, end, kind)
 
 
-def _private_keys(text: bytes) -> Iterator[SecretSpan]:
+def _find_private_keys(text: bytes) -> Iterator[SecretSpan]:
     for match in _PEM.finditer(text):
         limit = match.end() + _PEM_BYTES
         body = _PEM_BODY.match(text, match.end(), limit) or _PEM_CUT.match(text, match.end(), limit)
@@ -351,8 +337,8 @@ def _private_keys(text: bytes) -> Iterator[SecretSpan]:
 
 
 SHAPES: dict[str, Callable[[bytes], Iterator[SecretSpan]]] = {
-    _ANY_HINT: _hinted,
-    _KEY_LONG: _long_runs,
-    "PRIVATE KEY": _private_keys,
+    _ANY_HINT: _find_keys,
+    _KEY_LONG: _find_long_runs,
+    "PRIVATE KEY": _find_private_keys,
 }
 """What yields the secrets that show by their own shape, each by what stands in every text where it finds one."""

@@ -30,7 +30,17 @@ _SELECTORS = "\ufe0e\ufe0f"
 
 def hidden_offsets(text: str) -> Iterator[int]:
     """Yield where `text` has hidden, bidirectional, tag or control characters; joined emoji are not hidden."""
-    return (found.start() for found in _HIDDEN.finditer(text) if not _belongs_to_emoji(text, found.start()))
+    for found in _HIDDEN.finditer(text):
+        at = found.start()
+        character, before, after = text[at], text[at - 1 : at], text[at + 1 : at + 2]
+        if character == _JOINER:
+            if before and before in _SELECTORS:
+                before = text[at - 2 : at - 1]
+            is_shown = bool(_EMOJI.match(before) and _EMOJI.match(after))
+        else:
+            is_shown = character in _SELECTORS and bool(_EMOJI.match(before) or _BEFORE_SELECTOR.match(before))
+        if not is_shown:
+            yield at
 
 
 def without_hidden(text: str) -> str:
@@ -64,17 +74,6 @@ def quoted(text: str, limit: int = 80) -> str:
     return f'"{shown}..."' if len(text) > limit else f'"{shown}"'
 
 
-def _belongs_to_emoji(text: str, at: int) -> bool:
-    character, before, after = text[at], text[at - 1 : at], text[at + 1 : at + 2]
-    if character == _JOINER:
-        if before and before in _SELECTORS:
-            before = text[at - 2 : at - 1]
-        return bool(_EMOJI.match(before) and _EMOJI.match(after))
-    if character in _SELECTORS:
-        return bool(_EMOJI.match(before) or _BEFORE_SELECTOR.match(before))
-    return False
-
-
 def counted(n: int, one: str, many: str = "") -> str:
     """Return a number with its noun, which is `many` (else `one` with an s) unless there is just one."""
     return f"{n:,} {one if n == 1 else many or f'{one}s'}"
@@ -105,19 +104,17 @@ class Unified:
 
     def to_original(self, at: int) -> int:
         """Return the offset in the original of the offset `at` in `text`."""
-        return at + bisect_left(self._pair_feeds, at)
+        return at + bisect_left(self._pairs[1], at)
 
     def from_original(self, at: int) -> int:
         """Return the offset in `text` of the offset `at` in the original."""
-        return at - bisect_right(self._pairs, at - 2)
+        return at - bisect_right(self._pairs[0], at - 2)
 
     @cached_property
-    def _pairs(self) -> list[int]:
-        return [found.start() for found in _CRLF.finditer(self.original)] if b"\r\n" in self.original else []
-
-    @cached_property
-    def _pair_feeds(self) -> list[int]:
-        return [at - number for number, at in enumerate(self._pairs)]
+    def _pairs(self) -> tuple[list[int], list[int]]:
+        """Where carriage returns with their line feeds begin, in the original and in `text`."""
+        starts = [found.start() for found in _CRLF.finditer(self.original)] if b"\r\n" in self.original else []
+        return starts, [at - number for number, at in enumerate(starts)]
 
 
 def to_lf(text: bytes) -> bytes:
@@ -246,18 +243,15 @@ def collision(path: str, others: Iterable[str]) -> str:
 
     It does where one is a folder of the other, or parts that some disk takes for the same are written differently.
     """
-    new = [(part, _folded(part)) for part in path.split("/")]
-    return next((other for other in others if other != path and _collides(new, other)), "")
+    for other in others:
+        pairs = zip(path.split("/"), other.split("/"), strict=False)
+        differing = next(((new, old) for new, old in pairs if new != old), None)
+        if other != path and (differing is None or _fold_name(differing[0]) == _fold_name(differing[1])):
+            return other
+    return ""
 
 
-def _collides(new: list[tuple[str, str]], other: str) -> bool:
-    for (part, folded), old in zip(new, other.split("/"), strict=False):
-        if part != old:
-            return folded == _folded(old)
-    return True
-
-
-def _folded(part: str) -> str:
+def _fold_name(part: str) -> str:
     """Return a name as a disk sees it that ignores case and how an accent is written."""
     return unicodedata.normalize("NFC", unicodedata.normalize("NFC", part).casefold())
 

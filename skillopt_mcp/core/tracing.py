@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from opentelemetry import trace
 
@@ -18,13 +18,12 @@ def is_on() -> bool:
     return not isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider)
 
 
-def span(name: str, **attributes: str | int) -> AbstractContextManager[None]:
-    """Be inside a span; the attributes are ours ("skillopt.")."""
-    return _spanned(name, attributes) if is_on() else nullcontext()
-
-
 @contextmanager
-def _spanned(name: str, attributes: Mapping[str, str | int]) -> Iterator[None]:
+def span(name: str, **attributes: str | int) -> Iterator[None]:
+    """Be inside a span; the attributes are ours ("skillopt.")."""
+    if not is_on():
+        yield
+        return
     named = {f"skillopt.{key}": value for key, value in attributes.items()}
     # The text of a failure may repeat what was asked or answered: its kind is all that goes out.
     with _TRACER.start_as_current_span(

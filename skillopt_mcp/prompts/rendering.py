@@ -131,18 +131,15 @@ def _render_trajectory(number: int, trajectory: Trajectory, limit: int) -> str:
     answer = cut_middle(without_hidden(trajectory.answer), limit // 4)
     reason = cut_middle(without_hidden(trajectory.reason), limit // 8)
     transcript = _render_transcript(trajectory.messages, limit - len(prompt) - len(answer) - len(reason))
-    parts = [f"### Trajectory {number} ({_describe_outcome(trajectory)})", fence(prompt, "task")]
+    outcome = "unscored"
+    if trajectory.hard is not None:
+        soft = "" if trajectory.soft is None else f", soft score {trajectory.soft:.2f}"
+        outcome = f"{'succeeded' if trajectory.hard else 'failed'}{soft}"
+    parts = [f"### Trajectory {number} ({outcome})", fence(prompt, "task")]
     parts += [fence(text, label) for label, text in (("transcript", transcript), ("answer", answer)) if text]
     if reason:
         parts.append("What the judge says:\n" + fence(reason, "reason"))
     return "\n".join(parts)
-
-
-def _describe_outcome(trajectory: Trajectory) -> str:
-    if trajectory.hard is None:
-        return "unscored"
-    soft = "" if trajectory.soft is None else f", soft score {trajectory.soft:.2f}"
-    return f"{'succeeded' if trajectory.hard else 'failed'}{soft}"
 
 
 def _render_transcript(messages: Sequence[Message], limit: int) -> str:
