@@ -85,10 +85,10 @@ class Backwards(Judge):
 USE_KIND = """
 import sys
 from skillopt_mcp.cli.main import main
-from skillopt_mcp.tasks.judges.judging import kinds, parse_judge_json, score
+from skillopt_mcp.tasks.judges.judging import kinds, parse_judge, score
 from skillopt_mcp.server.tools import usage
 assert kinds()["backwards"] == "The answer is `word` backwards." and "{kind: backwards, word}" in usage()
-judge = parse_judge_json('{"kind":"all","judges":[{"kind":"backwards","word":"abc"}]}')
+judge = parse_judge({"kind": "all", "judges": [{"kind": "backwards", "word": "abc"}]})
 assert score(judge, "cba").hard and not score(judge, "abc").hard and judge.references()
 assert main(["tasks", "check", "./mine", "tasks.json"]) == 1
 assert main(["--json", "tasks", "add", "./mine", "tasks.json"]) == 1

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from pydantic_core import to_json
 
 from skillopt_mcp.core.commands import Limits, RegisteredCommand
-from skillopt_mcp.core.judging import Judge, judge_json
+from skillopt_mcp.core.judging import Judge, judge_json, judge_of
 from skillopt_mcp.core.tasks import SPLITS, NewTask, Split, Task, TaskFile
 from skillopt_mcp.store.events import append, now
 from skillopt_mcp.store.pool import Connection, Pool, Row
@@ -110,9 +110,9 @@ class Tasks:
 def _parse(judge: str) -> tuple[Judge, list[str]]:
     """A judge as it is stored, and the names of the programs that it needs."""
     # Loads every kind of judge, of which listing skills and rolling back need none.
-    from skillopt_mcp.tasks.judges.judging import missing_programs, parse_judge_json  # noqa: PLC0415
+    from skillopt_mcp.tasks.judges.judging import missing_programs  # noqa: PLC0415
 
-    parsed = parse_judge_json(judge)
+    parsed = judge_of(json.loads(judge))
     return parsed, missing_programs(parsed, ())
 
 

@@ -316,8 +316,17 @@ def find_folder(store: Store | None, roots: Sequence[Path], name: str, project: 
     if (id := _ID.fullmatch(name)) and len(name) == _ID_LENGTH:
         what = _KINDS[id[1].lower()]
         raise NotFound(f"{quoted(name)} is the id of a {what}, not a skill; see it: skillopt-mcp show {name}")
+    names = {skill.name for skill in store.skills.list_listed()} if store else set[str]()
+    names |= {path.name for path in find_skill_folders(roots) if not is_as_shipped(path)}
+    pairs = {each: (None, name[:_COMPARED].casefold(), each[:_COMPARED].casefold()) for each in names}
+    ratios = {each: difflib.SequenceMatcher(*pair).ratio() for each, pair in pairs.items()}
+    shown = sorted(names, key=lambda each: (-ratios[each] if ratios[each] >= _ALIKE else 0.0, each))[:NAMES_SHOWN]
+    more = f" and {len(names) - NAMES_SHOWN} more" if len(names) > NAMES_SHOWN else ""
+    there = f"found: {', '.join(map(quoted, shown)) + more or 'none'}"
+    if shown and ratios[shown[0]] >= _ALIKE:
+        there = f"did you mean {quoted(shown[0])}?"
     raise NotFound(
-        f"no skill {quoted(name)} is known or lies in a skill folder ({_suggest_names(store, roots, name)}): "
+        f"no skill {quoted(name)} is known or lies in a skill folder ({there}): "
         f"give the path of its folder once, and it is tracked from then on{rename}"
     )
 
@@ -425,19 +434,6 @@ def _find_places(places: Sequence[str], tracked: Sequence[str]) -> list[str]:
     return [place for place in places if os.path.isfile(main_path(place))] or [
         place for place in places if place in tracked
     ]
-
-
-def _suggest_names(store: Store | None, roots: Sequence[Path], name: str) -> str:
-    """Return the name that is most like `name`, or else the names that there are."""
-    tracked = {skill.name for skill in store.skills.list_listed()} if store else set[str]()
-    names = tracked | {path.name for path in find_skill_folders(roots) if not is_as_shipped(path)}
-    pairs = {each: (None, name[:_COMPARED].casefold(), each[:_COMPARED].casefold()) for each in names}
-    ratios = {each: difflib.SequenceMatcher(*pair).ratio() for each, pair in pairs.items()}
-    shown = sorted(names, key=lambda each: (-ratios[each] if ratios[each] >= _ALIKE else 0.0, each))[:NAMES_SHOWN]
-    if shown and ratios[shown[0]] >= _ALIKE:
-        return f"did you mean {quoted(shown[0])}?"
-    more = f" and {len(names) - NAMES_SHOWN} more" if len(names) > NAMES_SHOWN else ""
-    return f"found: {', '.join(map(quoted, shown)) + more or 'none'}"
 
 
 _LONGEST = 4096

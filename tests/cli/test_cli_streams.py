@@ -18,7 +18,7 @@ from skillopt_mcp.actions.tasks import add_tasks
 from skillopt_mcp.cli.main import main
 from skillopt_mcp.core import limits
 from skillopt_mcp.core.errors import BadInput
-from skillopt_mcp.tasks.formats.registry import read_stream
+from skillopt_mcp.tasks.formats.registry import read_rows
 from skillopt_mcp.workspace.workspace import Workspace
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the streams are those of Linux")
@@ -214,10 +214,10 @@ def test_tasks_are_added_from_standard_input(place: Place) -> None:
 
 
 def test_a_stream_of_tasks_is_read_as_a_file_is_and_named_in_errors(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert read_stream(BytesIO(b'[{"a": 1}, {"b": 2}]')) == [{"a": 1}, {"b": 2}]
+    assert read_rows(BytesIO(b'[{"a": 1}, {"b": 2}]')) == [{"a": 1}, {"b": 2}]
     for content, reported in ((b"{}\n{", "the standard input line 2 is not JSON"), (b"\xff", "is not UTF-8 at byte 0")):
         with pytest.raises(BadInput, match=reported):
-            read_stream(BytesIO(content))
+            read_rows(BytesIO(content))
     monkeypatch.setattr(limits, "TASK_FILE_BYTES", 3)
     with pytest.raises(BadInput, match="has more than 3 bytes: split it"):
-        read_stream(BytesIO(b"[{}]"))
+        read_rows(BytesIO(b"[{}]"))

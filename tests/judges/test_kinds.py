@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from skillopt_mcp.core.calls import EVALUATION, TOOL_CALL, Message
 from skillopt_mcp.core.errors import BadInput
-from skillopt_mcp.core.judging import KINDS, Judge, Score, judge_json
-from skillopt_mcp.tasks.judges.judging import parse_judge, parse_judge_json, score
+from skillopt_mcp.core.judging import KINDS, Judge, Score, judge_json, judge_of
+from skillopt_mcp.tasks.judges.judging import parse_judge, score
 from skillopt_mcp.tasks.judges.kinds.reported import environment_evaluation, host_evaluation
 
 LONG = "x " * 1_000_000
@@ -282,7 +282,7 @@ def test_every_answer_gets_a_score_within_bounds_and_every_judge_is_stored_as_it
         assert found.hard is (found.soft == 1.0)
     assert "\n" not in found.reason
     found.reason.encode()
-    assert parse_judge_json(judge_json(judge)) == judge
+    assert judge_of(json.loads(judge_json(judge))) == judge
 
 
 JSON = st.recursive(
@@ -296,7 +296,7 @@ FIELDS = sorted({field.alias or name for cls in KINDS.values() for name, field i
 @given(st.dictionaries(st.sampled_from(FIELDS), JSON), st.sampled_from([*KINDS, "other"]))
 def test_any_value_is_a_judge_that_can_be_stored_or_refused(fields: dict[str, object], kind: str) -> None:
     judge = judge_or_none({"kind": kind, **fields})
-    assert judge is None or parse_judge_json(judge_json(judge)) == judge
+    assert judge is None or judge_of(json.loads(judge_json(judge))) == judge
 
 
 # The name of a task depends on these bytes: kind first, then the fields in their order, without defaults.
@@ -312,4 +312,4 @@ STORED = """\
 
 @pytest.mark.parametrize("text", STORED)
 def test_a_judge_is_stored_byte_for_byte(text: str) -> None:
-    assert judge_json(parse_judge_json(text)) == judge_json(parse_judge(json.loads(text))) == text
+    assert judge_json(judge_of(json.loads(text))) == judge_json(parse_judge(json.loads(text))) == text

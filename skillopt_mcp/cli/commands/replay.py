@@ -193,36 +193,32 @@ class Replay(Sending):
         if out:
             check_folder(out, run.id)
         with self._workspace(terminal, run) as workspace:
+            store, models, place = workspace.store, workspace.models, workspace.place
             named = [f"--{role} {shlex.quote(spec)}" for role in ("target", "optimizer", "judge")
                      if (spec := getattr(self, role))]  # fmt: skip
             way = " ".join(["skillopt-mcp replay", shlex.quote(self.skill), "--resume", ALLOWED, *named])
-            workspace.models.backends_of(run)
+            models.backends_of(run)
             if not self.allow_changed:
-                workspace.models.check_unchanged(run, way)
-            self.name_models(terminal, workspace.models, [f"{others}."] if others else [])
-            reach = run_reach(workspace.store, workspace.models, workspace.place.secrets, run)
+                models.check_unchanged(run, way)
+            self.name_models(terminal, models, [f"{others}."] if others else [])
+            reach = run_reach(store, models, place.secrets, run)
             if reach and not run.result:
                 self._reach = reach
                 terminal.note(reach)
             then = "its outcome is kept" if run.status == "finished" else "its versions are measured again"
-            for each in workspace.models.list_changed(run):
+            for each in models.list_changed(run):
                 terminal.note(f"note: {each}; {then}")
-            if planned := self._agree_to_rest(terminal, workspace, run):
-                return planned
+            # Under caps that are used up nothing is sent: it goes as far as what was answered, and says why it stops.
+            if self.dry_run or (asks_real_models(models, run.roles) and not models.has_used_up(run)):
+                spent, left = store.budgets.get_spent(run.id), estimate_rest(store, models, place.secrets, run)
+                text = (
+                    f"Sent so far: {counted(spent.calls, 'call')}. What is left of {run.id}: at most "
+                    f"{describe_calls(left)}. {models.caps_of(run).describe_used(spent)}"
+                )
+                kept = "Nothing more was spent."
+                if planned := agree(terminal, store, models, left, self, text.rstrip(), declined=kept):
+                    return planned
             return self._train(terminal, workspace, run, out)
-
-    def _agree_to_rest(self, terminal: Terminal, workspace: Workspace, run: Run) -> Planned | None:
-        store, models = workspace.store, workspace.models
-        caps, spent = models.caps_of(run), store.budgets.get_spent(run.id)
-        # Under caps that are used up nothing is sent: it goes as far as what was answered, and says why it stops.
-        if not self.dry_run and (not asks_real_models(models, run.roles) or models.has_used_up(run)):
-            return None
-        left = estimate_rest(store, models, workspace.place.secrets, run)
-        text = f"Sent so far: {counted(spent.calls, 'call')}. What is left of {run.id}: at most {describe_calls(left)}."
-        return agree(
-            terminal, store, models, left, self, f"{text} {caps.describe_used(spent)}".rstrip(),
-            declined="Nothing more was spent.",
-        )  # fmt: skip
 
     # Training
 

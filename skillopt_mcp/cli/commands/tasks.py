@@ -31,7 +31,7 @@ from skillopt_mcp.core.notes import describe_note
 from skillopt_mcp.core.results import TasksAdded
 from skillopt_mcp.core.tasks import SPLITS, NewTask, Task
 from skillopt_mcp.core.text import counted
-from skillopt_mcp.tasks.formats.registry import FORMATS, join_names, list_suffixes, read_stream, write_rows
+from skillopt_mcp.tasks.formats.registry import FORMATS, join_names, list_suffixes, read_rows, write_rows
 from skillopt_mcp.tasks.formats.rows import make_row
 from skillopt_mcp.tasks.judges.judging import kinds
 from skillopt_mcp.tasks.splits import DEFAULT_SHARES
@@ -171,7 +171,7 @@ class AddTasks(_Rows):
             if plan is not None:
                 return add_data_set(workspace.store, workspace.place, self.skill, Path(self.file).expanduser(), plan)
             if self.file == STDIN:
-                return add_tasks(workspace.store, workspace.place, self.skill, read_stream(sys.stdin.buffer))
+                return add_tasks(workspace.store, workspace.place, self.skill, read_rows(sys.stdin.buffer))
             return add_tasks(workspace.store, workspace.place, self.skill, file=self.file)
 
     def show(self, result: TasksAdded, terminal: Terminal) -> None:

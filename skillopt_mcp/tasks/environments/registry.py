@@ -99,7 +99,9 @@ def tasks_of(environment: Environment) -> list[NewTask]:
             try:
                 found.append(_task(row, split, environment))
             except BadInput as error:
-                raise BadInput(f"{called}, {split} task {n}{_named(row)}: {error}") from None
+                own: object = getattr(row, "name", None)
+                shown = f" {quoted(own)}" if isinstance(own, str) else ""
+                raise BadInput(f"{called}, {split} task {n}{shown}: {error}") from None
     if not found:
         raise BadInput(f"{called} has no tasks")
     if all(task.split != "train" for task in found):
@@ -134,11 +136,6 @@ def _all(given: object, kind: type[T], name: str) -> tuple[T, ...]:
     if isinstance(given, Sequence) and not isinstance(given, str) and all(isinstance(each, kind) for each in given):
         return tuple(given)
     raise BadInput(f"its {name} are to be a tuple of {kind.__name__}")
-
-
-def _named(row: object) -> str:
-    name: object = getattr(row, "name", None)
-    return f" {quoted(name)}" if isinstance(name, str) else ""
 
 
 def _kind(value: object) -> str:
@@ -279,7 +276,16 @@ def check_left(name: str, offered: Sequence[NewTask], left: Sequence[NewTask], s
 
     `stored` is the split of each task that is there already, by its digest.
     """
-    _check_names(name, left)
+    first: dict[str, NewTask] = {}
+    for task in left:
+        # The store could keep only the first of two tasks of one name.
+        if task.name and first.setdefault(task.name, task).digest != task.digest:
+            other = first[task.name].split
+            place = f"two {task.split} tasks" if other == task.split else f"a {other} task and a {task.split} task"
+            way = "" if other == task.split else f", for instance {quoted(f'{task.split}-{task.name}')}"
+            raise BadInput(
+                f"the environment {quoted(name)} calls {place} {quoted(task.name)}: give each a name of its own{way}"
+            )
     splits = dict(stored)
     for task in left:
         splits.setdefault(task.digest, cast(Split, task.split))
@@ -294,19 +300,6 @@ def check_left(name: str, offered: Sequence[NewTask], left: Sequence[NewTask], s
             f"none of the {n:,} train tasks of the environment {quoted(name)} can be used: {', '.join(why)}. "
             "A run learns from train tasks: let the environment give others, which no other split has"
         )
-
-
-def _check_names(name: str, tasks: Sequence[NewTask]) -> None:
-    """Raise BadInput when two tasks have one name: the store could keep only the first."""
-    first: dict[str, NewTask] = {}
-    for task in tasks:
-        if task.name and first.setdefault(task.name, task).digest != task.digest:
-            other = first[task.name].split
-            place = f"two {task.split} tasks" if other == task.split else f"a {other} task and a {task.split} task"
-            way = "" if other == task.split else f", for instance {quoted(f'{task.split}-{task.name}')}"
-            raise BadInput(
-                f"the environment {quoted(name)} calls {place} {quoted(task.name)}: give each a name of its own{way}"
-            )
 
 
 def find_unknown_environments(tasks: Iterable[Task], names: Collection[str]) -> Iterator[tuple[str, str]]:

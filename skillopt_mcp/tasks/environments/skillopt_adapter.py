@@ -9,6 +9,7 @@ import shutil
 import tempfile
 import weakref
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from importlib import import_module
@@ -127,6 +128,7 @@ class SkillOptEnvironment:
     def __init__(self, adapter: Adapter, name: str | None = None, options: Mapping[str, object] | None = None) -> None:
         self._adapter = adapter
         self._options = dict(options or {})
+        self._is_set_up = False
         self.name = name or f"skillopt:{type(adapter).__module__}:{type(adapter).__qualname__}"
 
     @property
@@ -134,12 +136,15 @@ class SkillOptEnvironment:
         """Return what tasks and scores depend on: the release of SkillOpt, the settings and the data."""
         rows = [[each.split, each.id, each.item, each.seed] for each in self._episodes.values()]
         data = json.dumps([rows, self._options] if self._options else rows, sort_keys=True, default=str)
-        return f"{_release(type(self._adapter).__module__)}+{hashlib.sha256(data.encode()).hexdigest()[:16]}"
+        release = type(self._adapter).__module__.partition(".")[0]
+        with suppress(PackageNotFoundError):
+            release = f"{release}-{installed_version(release)}"
+        return f"{release}+{hashlib.sha256(data.encode()).hexdigest()[:16]}"
 
     @property
     def task_types(self) -> list[str]:
         """Return the adapter's own task types."""
-        self._ready()
+        self._set_up()
         return [str(each) for each in self._given(self._adapter.get_task_types(), "get_task_types")]
 
     def tasks(self, split: Split) -> list[NewTask]:
@@ -182,23 +187,20 @@ class SkillOptEnvironment:
             return self._adapter.build_train_env(batch_size=n, seed=seed)
         return self._adapter.build_eval_env(env_num=n, split=_SPLIT_NAMES[split], seed=seed)
 
-    def _ready(self) -> None:
-        """Set the adapter up, once."""
-        _ = self._scratch
-
-    @cached_property
-    def _scratch(self) -> str:
-        """Return the folder that the adapter may keep its own files in, as long as the environment is there."""
+    def _set_up(self) -> None:
+        """Set the adapter up, once, with a folder for its own files that stays as long as the environment is there."""
+        if self._is_set_up:
+            return
         folder = tempfile.mkdtemp(prefix="skillopt-adapter-")
         weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
         config = {"seed": DEFAULT_SEED, **self._options, "out_root": folder, "env": type(self._adapter).__name__}
         self._adapter.setup(config)
-        return folder
+        self._is_set_up = True
 
     @cached_property
     def _episodes(self) -> dict[str, Episode]:
         """Return every task by the name that it is stored under."""
-        self._ready()
+        self._set_up()
         found = [episode for split in SPLITS for episode in self._episodes_of(split)]
         episodes = {f"{each.split}/{each.id}": each for each in found}
         if len(episodes) < len(found):
@@ -210,7 +212,10 @@ class SkillOptEnvironment:
         items = getattr(loader, "get_split_items", None)
         if items is not None:
             return [_episode(split, item) for item in self._given(items(split), "get_split_items")]
-        n, seed = self._count(split), _whole(self._options.get("seed", DEFAULT_SEED), "seed")
+        count = f"n_{split}"
+        if count not in self._options:
+            raise BadInput(f"{self.name} has no data set: set {count}=N, the number of {split} tasks to build")
+        n, seed = _whole(self._options[count], count), _whole(self._options.get("seed", DEFAULT_SEED), "seed")
         built = self._simulated(split, n, seed)
         if isinstance(built, Sequence) and built and all(isinstance(each, Mapping) and "id" in each for each in built):
             return [_episode(split, item) for item in built]
@@ -222,12 +227,6 @@ class SkillOptEnvironment:
         if not isinstance(value, Iterable) or isinstance(value, str):
             raise BadInput(f"{quoted(self.name, SHOWN)}: its method '{method}' gave {type(value).__name__}, not a list")
         return list(value)
-
-    def _count(self, split: Split) -> int:
-        name = f"n_{split}"
-        if name not in self._options:
-            raise BadInput(f"{self.name} has no data set: set {name}=N, the number of {split} tasks to build")
-        return _whole(self._options[name], name)
 
 
 def open_skillopt(options: str) -> SkillOptEnvironment:
@@ -277,11 +276,3 @@ def _whole(value: object, name: str) -> int:
     if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 31:
         return value
     raise BadInput(f"{name} must be a whole number from 0, got {quoted(str(value))}")
-
-
-def _release(module: str) -> str:
-    top = module.partition(".")[0]
-    try:
-        return f"{top}-{installed_version(top)}"
-    except PackageNotFoundError:
-        return top

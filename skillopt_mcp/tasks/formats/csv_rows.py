@@ -6,9 +6,10 @@ import csv
 import io
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 
 from skillopt_mcp.core.errors import BadInput
-from skillopt_mcp.tasks.formats.json_rows import decode_json, find_repeated
+from skillopt_mcp.tasks.formats.json_rows import decode_json, make_object
 from skillopt_mcp.tasks.formats.registry import task_format
 
 _WRITTEN_AS_JSON = frozenset({"judge", "tags", "files"})
@@ -40,13 +41,11 @@ def read_csv(text: str, where: str) -> list[object]:
     for n, row in enumerate(rows, 2):
         if None in row or None in row.values():
             raise BadInput(f"{where} row {n} has not as many cells as the header; nothing was added")
-    return [find_repeated({name: _decode_cell(name, text) for name, text in row.items() if text}) for row in rows]
-
-
-def _decode_cell(name: str, text: str) -> object:
-    if name not in _WRITTEN_AS_JSON:
-        return text
-    try:
-        return decode_json(text)
-    except (ValueError, RecursionError):
-        return text
+    found = list[object]()
+    for row in rows:
+        cells: dict[str, object] = {name: text for name, text in row.items() if text}
+        for name in _WRITTEN_AS_JSON & cells.keys():
+            with suppress(ValueError, RecursionError):
+                cells[name] = decode_json(row[name])
+        found.append(make_object([*cells.items()]))
+    return found

@@ -21,36 +21,27 @@ class Repeated(NamedTuple):
 
 def decode_json(text: str) -> object:
     """Decode a JSON text, each object with a key that comes twice as `Repeated`. Raises ValueError, RecursionError."""
-    return json.loads(text, object_pairs_hook=_make_object)
+    return json.loads(text, object_pairs_hook=make_object)
 
 
-def find_repeated(row: Mapping[str, object]) -> Mapping[str, object] | Repeated:
-    """Find what is wrong within one of the values of a row, or give the row."""
+def make_object(pairs: Sequence[tuple[str, object]]) -> Mapping[str, object] | Repeated:
+    """Make the object of keys and their values, or say which key comes twice in it or in one of the values."""
+    made = dict(pairs)
+    if len(made) < len(pairs):
+        [(name, _)] = Counter(name for name, _ in pairs).most_common(1)
+        return Repeated(name)
     # Not by recursion: what a decoder reads may nest deeper than that goes.
-    left = list(row.values())[::-1]
+    left = list(made.values())[::-1]
     while left:
         each = left.pop()
         if isinstance(each, Repeated):
             return each
         if isinstance(each, list):
             left += each
-    return row
+    return made
 
 
-def _make_object(pairs: list[tuple[str, object]]) -> Mapping[str, object] | Repeated:
-    made = dict(pairs)
-    if len(made) == len(pairs):
-        return find_repeated(made)
-    [(name, _)] = Counter(name for name, _ in pairs).most_common(1)
-    return Repeated(name)
-
-
-def write_lines(rows: Sequence[Mapping[str, object]]) -> str:
-    """Write one row a line."""
-    return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
-
-
-@task_format("JSON list, JSON lines", (".json", ".jsonl"), write=write_lines)
+@task_format("JSON list, JSON lines", (".json", ".jsonl"))
 def read_json(text: str, where: str) -> list[object]:
     """Read a JSON list, or JSON lines. Raises BadInput naming the lines that are none."""
     rows, bad = list[object](), list[str]()

@@ -38,26 +38,23 @@ def parse_task(value: object) -> NewTask:
     judge, tags = parse_judge(value.get("judge")), value.get("tags") or ()
     if not isinstance(tags, Sequence) or isinstance(tags, str) or not all(isinstance(each, str) for each in tags):
         raise BadInput("tags must be a list of texts")
+    files = value.get("files") or {}
+    if not isinstance(files, Mapping) or not all(isinstance(k, str) and isinstance(v, str) for k, v in files.items()):
+        raise BadInput("files must be an object of {relative path: text}")
+    for path in files:
+        if path.startswith("~") or "\\" in path or "\0" in path or {"", ".", ".."} & set(path.split("/")):
+            raise BadInput(f"the file path {quoted(path)} must be relative and stay inside the task's folder")
+    if sum(map(len, files.values())) > limits.FILE_BYTES:
+        raise BadInput(f"the files have more than {limits.FILE_BYTES:,} characters")
     return NewTask(
         prompt=storable(prompt),
         judge=judge,
         name=None if name is None else storable(str(name)),
         split=cast(Split | None, split),
         tags=tuple(map(storable, tags)),
-        files=_parse_files(value.get("files") or {}),
+        files=tuple(TaskFile(storable(path), storable(text)) for path, text in sorted(files.items())),
         group=parse_group(value.get("group")),
     )
-
-
-def _parse_files(value: object) -> tuple[TaskFile, ...]:
-    if not isinstance(value, Mapping) or not all(isinstance(k, str) and isinstance(v, str) for k, v in value.items()):
-        raise BadInput("files must be an object of {relative path: text}")
-    for path in value:
-        if path.startswith("~") or "\\" in path or "\0" in path or {"", ".", ".."} & set(path.split("/")):
-            raise BadInput(f"the file path {quoted(path)} must be relative and stay inside the task's folder")
-    if sum(map(len, value.values())) > limits.FILE_BYTES:
-        raise BadInput(f"the files have more than {limits.FILE_BYTES:,} characters")
-    return tuple(TaskFile(storable(path), storable(text)) for path, text in sorted(value.items()))
 
 
 def parse_group(value: object) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import cast
 
@@ -53,16 +54,16 @@ def read_splits(folder: Path) -> dict[Split, list[object]]:
     missing = [split for split in SPLITS if split not in places]
     if missing:
         raise BadInput(f"{show_path(folder)} has no '{missing[0]}': a folder of splits holds train, val and test")
-    return {split: _read_place(places[split]) for split in SPLITS}
-
-
-def _read_place(path: Path) -> list[object]:
-    if not path.is_dir():
-        return read_rows(path)
-    files = [each for each in _list_entries(path) if each.suffix in list_suffixes() and not each.name.startswith(".")]
-    if not files:
-        raise BadInput(f"{show_path(path)} holds no rows: put a {', '.join(list_suffixes())} file into it")
-    return [row for each in files for row in read_rows(each)]
+    rows = dict[Split, list[object]]()
+    for split in SPLITS:
+        files = [places[split]]
+        if files[0].is_dir():
+            inside = _list_entries(files[0])
+            files = [each for each in inside if each.suffix in list_suffixes() and not each.name.startswith(".")]
+        if not files:
+            raise BadInput(f"{show_path(places[split])} holds no rows: put a {', '.join(list_suffixes())} file into it")
+        rows[split] = [row for each in files for row in read_rows(each)]
+    return rows
 
 
 def _list_entries(folder: Path) -> list[Path]:
@@ -94,7 +95,17 @@ def parse_question(item: Mapping[str, object], split: Split | None = None) -> Ne
         raise BadInput("the question is empty: say what is asked")
     context = _read_text(item, "context")
     parts = [f"Context:\n{context}"] if context.strip() else []
-    judge = F1(expected=_parse_answers(item), exact=True)
+    given = next((item[name] for name in _ANSWERS if item.get(name) not in (None, "", [])), None)
+    if isinstance(given, str) and given.lstrip().startswith("["):
+        # A cell of a table holds a list as JSON, or it is the text itself.
+        with suppress(ValueError, RecursionError):
+            value = json.loads(given)
+            given = value if isinstance(value, list) else given
+    texts = [given] if isinstance(given, str | int | float) else given
+    if not isinstance(texts, Sequence) or not texts or not all(isinstance(each, str | int | float) for each in texts):
+        raise BadInput("the question has no answers: give answers, a list of texts any one of which is right")
+    answers = [storable(str(each)) for each in texts]
+    judge = F1(expected=answers[0] if len(answers) == 1 else answers, exact=True)
     check_judge(judge)
     name = item.get("id")
     return NewTask(
@@ -105,26 +116,6 @@ def parse_question(item: Mapping[str, object], split: Split | None = None) -> Ne
         tags=(storable(_read_text(item, "task_type")) or DEFAULT_TYPE,),
         group=parse_group(item.get("group")),
     )
-
-
-def _parse_answers(item: Mapping[str, object]) -> str | list[str]:
-    given = next((item[name] for name in _ANSWERS if item.get(name) not in (None, "", [])), None)
-    if isinstance(given, str) and given.lstrip().startswith("["):
-        given = _parse_list(given)
-    texts = [given] if isinstance(given, str | int | float) else given
-    if isinstance(texts, Sequence) and texts and all(isinstance(each, str | int | float) for each in texts):
-        answers = [storable(str(each)) for each in texts]
-        return answers[0] if len(answers) == 1 else answers
-    raise BadInput("the question has no answers: give answers, a list of texts any one of which is right")
-
-
-def _parse_list(text: str) -> object:
-    """Read the list that a cell of a table holds as JSON, or the text itself when it is none."""
-    try:
-        value: object = json.loads(text)
-    except (ValueError, RecursionError):
-        return text
-    return value if isinstance(value, list) else text
 
 
 def _read_text(item: Mapping[str, object], name: str) -> str:
@@ -146,17 +137,19 @@ def parse_row(value: object) -> NewTask:
 
 
 def read_data_set(path: Path, *, has_splits: bool = False) -> list[object]:
-    """Read the rows of a file, or of a folder that holds a file or folder for each split. Raises BadInput."""
+    """Read the rows of a file, or of a folder that holds a file or folder for each split, which the rows are given.
+
+    Raises BadInput, also where a row names another split.
+    """
     if not has_splits:
         return read_rows(path)
-    return [_set_split(row, split, n) for split, rows in read_splits(path).items() for n, row in enumerate(rows, 1)]
-
-
-def _set_split(row: object, split: Split, n: int) -> object:
-    """Return a row with the split of its folder. Raises BadInput where it names another one."""
-    if not isinstance(row, Mapping):
-        return row
-    own = row.get("split")
-    if own is not None and (not isinstance(own, str) or ALIASES.get(own) != split):
-        raise BadInput(f"row {n} in {split} has the split {quoted(str(own))}: leave its split out; nothing was added")
-    return {**row, "split": split}
+    found = list[object]()
+    for split, rows in read_splits(path).items():
+        for n, row in enumerate(rows, 1):
+            own = row.get("split") if isinstance(row, Mapping) else None
+            if own is not None and (not isinstance(own, str) or ALIASES.get(own) != split):
+                raise BadInput(
+                    f"row {n} in {split} has the split {quoted(str(own))}: leave its split out; nothing was added"
+                )
+            found.append({**row, "split": split} if isinstance(row, Mapping) else row)
+    return found

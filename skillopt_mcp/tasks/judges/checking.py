@@ -157,7 +157,9 @@ def _collisions(tasks: Sequence[Task], names: Collection[str] | None = None) -> 
     said, asked = words_of(tasks)
     words = said
     if names is not None:
-        words = add_numbers(said, [n for n, task in enumerate(tasks) if task.name in names])
+        # What has other numbers than all of these is near to none of them.
+        meant = {_numbers(each) for each, task in zip(said, tasks, strict=True) if task.name in names}
+        words = [each if _numbers(each) in meant else frozenset() for each in said]
     layers, weighed, expected = _layers(tasks, words, said, asked)
     twins = near_pairs(weighed, expected)
     near = near_pairs(layers)
@@ -178,7 +180,10 @@ def _layers(
     tasks: Sequence[Task], words: Words, said: Words, asked: Words
 ) -> tuple[list[Layer], list[Layer], list[Hashable]]:
     """Return what is compared of tasks: their words, the same weighed by how rare they are, and what is expected."""
-    expected = [_expected(task.judge) for task in tasks]
+    expected = list[Hashable]()
+    for spec in (task.judge for task in tasks):
+        answers = spec.references() if _by_answer_alone(spec) else []
+        expected.append(tuple(map(on_one_line, answers)) or judge_json(spec))
     n_with = Counter(expected)
     least = [_NEAR_WITH_ANSWER if n_with[each] <= _FEW else NEAR for each in expected]
     # What most tasks have in common, as a long form, weighs next to nothing.
@@ -194,12 +199,6 @@ def _collision(task: Task, other: Task, problem: Literal["duplicate", "near_dupl
         return TaskFinding(task.name, problem, f"{same} '{other.name}': it counts twice", other.name)
     text = f"{same} '{other.name}', which is in {other.split}: what was learned or chosen there is tested here again"
     return TaskFinding(task.name, "leak", text, other.name)
-
-
-def _expected(spec: Judge) -> Hashable:
-    """Return what a judge expects, equal for judges that expect the same."""
-    answers = spec.references() if _by_answer_alone(spec) else []
-    return tuple(map(on_one_line, answers)) or judge_json(spec)
 
 
 def _agree(first: Judge, second: Judge) -> bool:
@@ -232,12 +231,6 @@ def words_of(tasks: Sequence[Task]) -> tuple[Words, Words]:
     has_text = [bool(task.files) or _question(task.prompt) is not task.prompt for task in tasks]
     rows = zip(tasks, asked, has_text, strict=True)
     return [_words(_whole(task)) if is_long else each for task, each, is_long in rows], asked
-
-
-def add_numbers(words: Words, meant: Sequence[int]) -> Words:
-    """Return the words, none for what has other numbers than all of those that are `meant`: it is near to none."""
-    numbers = {_numbers(words[n]) for n in meant}
-    return [each if _numbers(each) in numbers else frozenset() for each in words]
 
 
 class Layer:

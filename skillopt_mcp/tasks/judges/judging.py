@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 import skillopt_mcp.tasks.judges.kinds  # noqa: F401 - registers every kind
 from skillopt_mcp.core.calls import Ask, Message
@@ -29,21 +28,12 @@ def parse_judge(value: object) -> Judge:
         n_judges, depth = n_judges + len(level), depth + 1
         if n_judges > MAX_JUDGES or depth > MAX_DEPTH:
             raise BadInput(f"a judge combines at most {MAX_JUDGES} judges on {MAX_DEPTH} levels; use fewer")
-        level = [inner for each in level for inner in _inner(each)]
+        inside = [each.get("judges") if isinstance(each, dict) else None for each in level]
+        parts = [part for each in inside if isinstance(each, list) for part in each]
+        level = [part.get("judge", part) for part in parts if isinstance(part, dict)]
     judge = judge_of(value)
     check_judge(judge)
     return judge
-
-
-def _inner(value: object) -> list[object]:
-    """Return the judges inside what may be a judge."""
-    parts = value.get("judges") if isinstance(value, dict) else None
-    return [each.get("judge", each) for each in parts if isinstance(each, dict)] if isinstance(parts, list) else []
-
-
-def parse_judge_json(text: str) -> Judge:
-    """Return the judge of a JSON text that `judge_json` wrote."""
-    return judge_of(json.loads(text))
 
 
 def check_judge(judge: Judge) -> None:
@@ -103,8 +93,7 @@ def score(judge: Judge, answer: str, messages: Sequence[Message] = ()) -> Outcom
 
     Judges look at the last 100,000 characters of the trimmed answer (numeric and choice at the last 20,000).
     """
-    attempt = Attempt(answer, messages)
-    return _folded(judge, lambda leaf: _score(leaf, attempt))
+    return _fold(judge, Attempt(answer, messages))
 
 
 def judge_all(ask: Ask, attempts: Sequence[Attempted]) -> list[Outcome]:
@@ -113,7 +102,13 @@ def judge_all(ask: Ask, attempts: Sequence[Attempted]) -> list[Outcome]:
     The questions of all judges of one kind go out together. A judge that fails, a reply that stays missing or unusable,
     and a score that is not in [0, 1] leave the attempt without a score: never with a made-up one.
     """
-    looked_at = [_attempt(each) for each in attempts]
+    looked_at = [
+        Attempt(
+            each.answer, each.messages, each.task.prompt, [(file.path, file.content) for file in each.task.files],
+            each.draw,
+        )
+        for each in attempts
+    ]  # fmt: skip
     asking: dict[type[Asking], list[tuple[int, Asking]]] = {}
     for n, each in enumerate(attempts):
         for leaf in leaves(each.task.judge):
@@ -125,43 +120,28 @@ def judge_all(ask: Ask, attempts: Sequence[Attempted]) -> list[Outcome]:
         for (n, leaf), outcome in zip(asking[kind], outcomes, strict=True):
             asked[n].append((leaf, outcome))
 
-    return [
-        _guarded(each.task.judge, attempt, outcomes)
-        for each, attempt, outcomes in zip(attempts, looked_at, asked, strict=True)
-    ]
+    found = list[Outcome]()
+    for each, attempt, outcomes_of in zip(attempts, looked_at, asked, strict=True):
+        try:
+            found.append(_valid(_fold(each.task.judge, attempt, outcomes_of)))
+        # What an answer causes was scored before (`_fold`): this is a lack of memory, a library that is not there, a
+        # fault of a judge that asks. It is no verdict on the answer, and must not end the run either.
+        except Exception as error:  # noqa: BLE001
+            found.append(Unscored(f"the judge failed: {type(error).__name__}: {error}"))
+    return found
 
 
-def _attempt(attempted: Attempted) -> Attempt:
-    task = attempted.task
-    files = [(file.path, file.content) for file in task.files]
-    return Attempt(attempted.answer, attempted.messages, task.prompt, files, attempted.draw)
+def _fold(judge: Judge, attempt: Attempt, asked: Sequence[tuple[Judge, Outcome]] = ()) -> Outcome:
+    """The outcome of a judge, whose single ones are looked up in `asked`, or score it once, in order.
 
-
-def _guarded(judge: Judge, attempt: Attempt, asked: Sequence[tuple[Judge, Outcome]]) -> Outcome:
-    def outcome_of(leaf: Judge) -> Outcome:
-        if isinstance(leaf, Asking):
-            return _valid(next(outcome for other, outcome in asked if other is leaf))
-        return _valid(_score(leaf, attempt))
-
-    try:
-        return _valid(_folded(judge, outcome_of))
-    # What an answer causes was scored before (`_score`): this is a lack of memory, a library that is not there, a fault
-    # of a judge that asks. It is no verdict on the answer, and must not end the run either.
-    except Exception as error:  # noqa: BLE001
-        return Unscored(f"the judge failed: {type(error).__name__}: {error}")
-
-
-def _folded(judge: Judge, outcome_of: Callable[[Judge], Outcome]) -> Outcome:
-    """Return the outcome of a judge whose single judges have these outcomes, each asked once, in order."""
+    What an answer makes a judge stumble over has failed.
+    """
     if isinstance(judge, Combined):
-        return judge.combine([_folded(part, outcome_of) for part in judge.parts()])
-    return outcome_of(judge)
-
-
-def _score(leaf: Judge, attempt: Attempt) -> Outcome:
-    """Return the score of a single judge: what an answer makes a judge stumble over has failed."""
+        return judge.combine([_fold(part, attempt, asked) for part in judge.parts()])
+    if outcome := next((outcome for other, outcome in asked if other is judge), None):
+        return _valid(outcome)
     try:
-        return leaf.score(attempt)
+        return _valid(judge.score(attempt))
     except _STUMBLES as error:
         text = quoted(attempt.answer)
         reason = f"the judge stumbled over {text}: {type(error).__name__}: {quoted(str(error))}"
