@@ -481,7 +481,7 @@ def _stopper(stop: threading.Event) -> Callable[[Call, Reply], None]:
 
 
 def _outcome(store: Store, place: Place, skill: Skill, run: Run, result: Replayed) -> Trained:
-    result = result.sealed() if place.is_agents else result
+    result = result.for_agents() if place.is_agents else result
     used, steps = account(store, run.id), store.runs.list_steps(run.id)
     best = store.skills.get_files(run.skill_id, steps[-1].best_version if steps else run.base_version)
     return Trained(

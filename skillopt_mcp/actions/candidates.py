@@ -18,7 +18,7 @@ from skillopt_mcp.core.next_step import NextStep
 from skillopt_mcp.core.results import EditOutcome, Proposed
 from skillopt_mcp.core.skills import MAIN_FILE, Skill, SkillFiles, short
 from skillopt_mcp.core.text import quoted, storable
-from skillopt_mcp.documents.diffs import first_and_last, unified_diff
+from skillopt_mcp.documents.diffs import cut_lines, unified_diff
 from skillopt_mcp.documents.edits import apply_patch
 from skillopt_mcp.documents.lint import list_introduced
 from skillopt_mcp.gates.guard.capabilities import findings
@@ -81,7 +81,7 @@ def propose_edits(store: Store, place: Place, skill: str, edits: Sequence[object
         stored.mark_seen(tracked.id)
     result = describe_edits(tracked.name, base, applied, made)
     result = with_past(store, result, made) if made else result
-    diff = first_and_last(result.diff, DIFF_LINES, f"inspect {made.id} shows all" if made else "")
+    diff = cut_lines(result.diff, DIFF_LINES, f"inspect {made.id} shows all" if made else "")
     return fitted(result.model_copy(update={"diff": diff}), "diff")
 
 

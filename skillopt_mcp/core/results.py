@@ -345,7 +345,7 @@ class Replayed(Result):
     simulated: bool | None = None
     memory: MemoryOutcome | None = Field(default=None, exclude_if=lambda value: value is None)
 
-    def sealed(self) -> Replayed:
+    def for_agents(self) -> Replayed:
         """Return it without what only a person sees of its promotion tests."""
         unseen = {"test": None, "verdict": None}
         memory = self.memory and self.memory.model_copy(update=unseen)

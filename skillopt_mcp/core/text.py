@@ -233,12 +233,12 @@ def path_refusal(path: str, main_path: str = MAIN_FILE) -> str:
     return ""
 
 
-def unportable(path: str) -> bool:
+def is_unportable(path: str) -> bool:
     """Whether some system takes a part of the path for a device, or another name than it is."""
     return _UNPORTABLE.search(path) is not None
 
 
-def collision(path: str, others: Iterable[str]) -> str:
+def find_collision(path: str, others: Iterable[str]) -> str:
     """Return the one of `others` that a new file at `path` would collide with on some disk, or an empty string.
 
     It does where one is a folder of the other, or parts that some disk takes for the same are written differently.

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from skillopt_mcp.core.skills import SkillFiles
 from skillopt_mcp.core.text import is_text, quoted
-from skillopt_mcp.documents.diffs import changes
+from skillopt_mcp.documents.diffs import find_changes
 from skillopt_mcp.documents.frontmatter import block_end
 from skillopt_mcp.documents.markdown import parse
 
@@ -33,7 +33,7 @@ def find_touched_code(old: bytes, new: bytes) -> bytes | None:
     was, now = old.splitlines(), new.splitlines()
     code_was, code_now = code_lines(old), code_lines(new)
     at_old = at_new = 0
-    for old_start, old_end, new_start, new_end in (*changes(was, now), (len(was), len(was), len(now), len(now))):
+    for old_start, old_end, new_start, new_end in (*find_changes(was, now), (len(was), len(was), len(now), len(now))):
         # What is around a line that stays may make code of it.
         kept = [at for at in range(at_new, new_start) if (at in code_now) != (at - at_new + at_old in code_was)]
         added = [at for at in range(new_start, new_end) if at in code_now]
@@ -130,7 +130,7 @@ def beyond_small_edit(base: SkillFiles, new: SkillFiles) -> str:
     if fronts[0] != fronts[1]:
         return "it changes the front matter"
     old, fresh = was.content.splitlines(), now.content.splitlines()
-    touched = [line for a, b, c, d in changes(old, fresh) for line in (*old[a:b], *fresh[c:d])]
+    touched = [line for a, b, c, d in find_changes(old, fresh) for line in (*old[a:b], *fresh[c:d])]
     if len(touched) > MAX_LINES or sum(map(len, touched)) > MAX_LINE_BYTES:
         return f"it changes {len(touched)} lines; a permission covers {MAX_LINES} of {MAX_LINE_BYTES:,} bytes in all"
     if (line := find_touched_code(was.content, now.content)) is not None:

@@ -17,7 +17,7 @@ _SMALL = 40_000
 _Block = tuple[int, int, int, int]
 
 
-def changes(old: Sequence[Line], new: Sequence[Line]) -> list[_Block]:
+def find_changes(old: Sequence[Line], new: Sequence[Line]) -> list[_Block]:
     """The differences as (old start, old end, new start, new end), in order; all else is the same line by line.
 
     Lines that both sides have exactly once part the rest, as in a patience diff; what is small is compared in full.
@@ -98,13 +98,13 @@ def changed_lines(before: SkillFiles, after: SkillFiles) -> list[list[str]]:
         was, now = (file.content if file else b"" for file in (old, new))
         if is_text(was) and is_text(now):
             lost, gained = was.splitlines(keepends=True), now.splitlines(keepends=True)
-            for i1, i2, j1, j2 in changes(lost, gained):
+            for i1, i2, j1, j2 in find_changes(lost, gained):
                 rows[-1] += (f"-{_show_line(line, show_ending=False)}" for line in lost[i1:i2])
                 rows[-1] += (f"+{_show_line(line, show_ending=False)}" for line in gained[j1:j2])
     return rows
 
 
-def first_and_last(text: str, n: int, rest: str) -> str:
+def cut_lines(text: str, n: int, rest: str) -> str:
     """Return the first and the last of `n` lines of a text, with how many are left out between; `rest` says where."""
     lines = text.splitlines(keepends=True)
     if len(lines) <= n:
@@ -132,7 +132,7 @@ def _diff_file(old: SkillFile | None, new: SkillFile | None, name: str) -> str:
     head = f"--- {f'a/{place}' if old else '/dev/null'}\n+++ {f'b/{place}' if new else '/dev/null'}\n"
     lost, gained = was.splitlines(keepends=True), now.splitlines(keepends=True)
     groups: list[list[_Block]] = []
-    for change in changes(lost, gained):
+    for change in find_changes(lost, gained):
         if groups and change[0] - groups[-1][-1][1] <= 2 * _CONTEXT:
             groups[-1].append(change)
         else:
@@ -203,7 +203,7 @@ def _list_edits(path: str, old: bytes, new: bytes) -> Iterator[Edit]:
             yield Edit("set_description", content=description, path=path)
         old, new = old[fronts[0].end :], new[fronts[1].end :]
     lines, after = to_lf(old).splitlines(keepends=True), to_lf(new).splitlines(keepends=True)
-    for start, end, inside in _find_unique_ranges(lines, changes(lines, after)):
+    for start, end, inside in _find_unique_ranges(lines, find_changes(lines, after)):
         written, at = list[bytes](), start
         for old_start, old_end, new_start, new_end in inside:
             written += [*lines[at:old_start], *after[new_start:new_end]]

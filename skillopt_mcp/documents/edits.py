@@ -13,13 +13,13 @@ from skillopt_mcp.core.limits import EDIT_BYTES, FILE_BYTES, KIB, MIB, PATCH_EDI
 from skillopt_mcp.core.skills import MAIN_FILE, SkillFile, SkillFiles
 from skillopt_mcp.core.text import (  # fmt: skip
     BOM,
-    collision,
+    find_collision,
     is_text,
+    is_unportable,
     line_end,
     path_refusal,
     quoted,
     to_lf,
-    unportable,
     unreadable,
 )
 from skillopt_mcp.documents import frontmatter
@@ -289,9 +289,9 @@ def _absence(path: str, files: SkillFiles, edited: Iterable[str]) -> Miss | None
     others = (*(file.path for file in files.files), *edited)
     if path == files.main_path:
         return Miss("not_found", f"the skill has no {MAIN_FILE}")
-    if unportable(path):
+    if is_unportable(path):
         return Miss("invalid", f"{quoted(path)} is a name that some systems do not take; choose another name")
-    if other := collision(path, others):
+    if other := find_collision(path, others):
         return Miss("invalid", f"{quoted(path)} would collide with {quoted(other)}; choose another name")
     return None
 

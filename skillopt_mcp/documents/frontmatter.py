@@ -7,7 +7,6 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import NamedTuple
 
 import yaml
 
@@ -53,13 +52,6 @@ class FrontMatter:
     plain: bool
 
 
-class Fault(NamedTuple):
-    """Why a block could not be read, and in which line of the document, from 1."""
-
-    line: int
-    why: str
-
-
 class _Opaque(Exception):
     """The block is none that this reader accepts; `line` is where in it, from 0."""
 
@@ -98,23 +90,23 @@ def read(content: bytes) -> FrontMatter | None:
     return _read_block(content[: end + 1 if content[end - 1 : end + 1] == b"\r\n" else end])
 
 
-def fault(content: bytes) -> Fault | None:
-    """Return why a block that is closed cannot be read; None for one that can, and where there is no block."""
+def find_fault(content: bytes) -> tuple[int, str] | None:
+    """The line of the document, from 1, that keeps a closed block from being read, and why; None without one."""
     end = block_end(content)
     if end is None or read(content) is not None:
         return None
     try:
         _parse_block(content[:end])
     except _Opaque as error:
-        return Fault(error.line + _LINE_OF_FIRST_FIELD, str(error))
+        return error.line + _LINE_OF_FIRST_FIELD, str(error)
     except yaml.MarkedYAMLError as error:
         return _explain_fault(_YAML_BREAK.split(content[:end].decode("utf-8", "replace")), error)
     except (yaml.YAMLError, ValueError, OverflowError):
-        return Fault(1, "a character or an escape in it is none that YAML allows")
-    return Fault(1, _TOO_LARGE)
+        return 1, "a character or an escape in it is none that YAML allows"
+    return 1, _TOO_LARGE
 
 
-def _explain_fault(lines: list[str], error: yaml.MarkedYAMLError) -> Fault:
+def _explain_fault(lines: list[str], error: yaml.MarkedYAMLError) -> tuple[int, str]:
     """Return where YAML stumbled and why, and how to write a value that is not quoted; it may be a secret."""
     marks = (mark for mark in (error.problem_mark, error.context_mark) if mark)
     places = [min(mark.line + _LINE_OF_FIRST_FIELD, len(lines)) for mark in marks]
@@ -125,9 +117,9 @@ def _explain_fault(lines: list[str], error: yaml.MarkedYAMLError) -> Fault:
         why = "what begins here is never closed"
     field = _FIELD.fullmatch(lines[line - 1])
     if field is None:
-        return Fault(line, _WHY.get(why, why))
+        return line, _WHY.get(why, why)
     mark = "'" if '"' in field[2] or "\\" in field[2] else '"'
-    return Fault(line, f"{_WHY.get(why, why)}; write the value in quotes, {field[1]}: {mark}...{mark}")
+    return line, f"{_WHY.get(why, why)}; write the value in quotes, {field[1]}: {mark}...{mark}"
 
 
 def one_line(description: str) -> str:

@@ -93,9 +93,9 @@ def _check_front_matter(main: bytes, folder: str) -> Iterator[str]:
     front = frontmatter.read(main)
     if front is None:
         opening = main.removeprefix(BOM).splitlines()[:1]
-        if fault := frontmatter.fault(main):
+        if fault := frontmatter.find_fault(main):
             problem = "the front matter cannot be read as plain YAML: hosts may not find the skill"
-            yield f"{problem}. Line {fault.line}: {fault.why}"
+            yield f"{problem}. Line {fault[0]}: {fault[1]}"
         elif opening and opening[0].rstrip() == b"---":
             yield "the front matter is never closed: put a line of --- below its last field"
         else:

@@ -112,7 +112,7 @@ def gather_run(store: Store, place: Place, run: Run, *, is_explained: bool = Fal
     if run.result:
         result = (Replayed if run.kind == "replay" else Proposed).model_validate_json(run.result)
     if isinstance(result, Replayed) and place.is_agents:
-        result = result.sealed()
+        result = result.for_agents()
     # The status of a run that was killed says so, too.
     is_advanced = run.status == "running" and run.kind == "replay" and is_locked(store.locks_path, run.id)
     return RunFacts(

@@ -255,7 +255,7 @@ class Replay(Sending):
         if label and (step := result.next_step) and step.action == "promote_skill":
             more = replace(step, arguments={**step.arguments, "simulated": True})
             result = result.model_copy(update={"next_step": more})
-        result = result.sealed() if terminal.is_agents else result
+        result = result.for_agents() if terminal.is_agents else result
         used, config = account(store, run.id).summary, Config.of_run(run.config)
         self._spent = describe_price(used)
         self._aside, self._label = describe_failed(used), label
