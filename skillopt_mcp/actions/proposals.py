@@ -228,4 +228,4 @@ def _mark_unseen(store: Store, run: Run) -> None:
             if result.candidate_id is not None or not (result.edits or is_lost(store, other)):
                 read.update(other.sessions)
     if unread := set(run.sessions) - read:
-        store.trajectories.mark_unseen(run.skill_id, min(unread))
+        store.trajectories.mark_seen(run.skill_id, before=min(unread))

@@ -169,7 +169,7 @@ class Harvester:
 
     def _is_known(self, session: str, attempt: SessionAttempt, skill: Skill) -> bool:
         """Whether an attempt was recorded before, by the agent itself or by another reading; else record it."""
-        is_placed = self._store.trajectories.is_placed(skill.id, session, attempt.index)
+        is_placed = bool(self._store.trajectories.find_placed(skill.id, session, attempt.index)[0])
         messages: list[object] = [{"role": "skill", "content": OPENED, "name": skill.name}]
         messages += [message._asdict() for message in attempt.messages]
         if attempt.reaction is not None:

@@ -22,7 +22,7 @@ from skillopt_mcp.core.redacting import Redactor
 from skillopt_mcp.core.results import Recorded, RecordOutcome
 from skillopt_mcp.core.skills import Skill, short
 from skillopt_mcp.core.text import or_more, quoted, storable
-from skillopt_mcp.store.erasing import Erasing, ErasureFilter
+from skillopt_mcp.store.erasing import Erasing
 from skillopt_mcp.store.opening import Store
 from skillopt_mcp.store.pending import MOST_COUNTED
 from skillopt_mcp.store.trajectories import NewTrajectory
@@ -188,7 +188,7 @@ def find_attempts(store: Store, place: Place, wanted: AttemptQuery) -> list[int]
         )
     before = _moment(wanted.before, time.time()) if wanted.before is not None else None
     skill = place.kept(wanted.names[0])
-    return store.table(Erasing).choose(skill.id, ErasureFilter(session=wanted.session, before=before))
+    return store.table(Erasing).choose(skill.id, wanted.session, before)
 
 
 def _moment(text: str, now: float) -> str:
@@ -255,9 +255,9 @@ def attach_reaction(
     is now; with `of_itself`, the agent had recorded it in other words. Raises BadInput.
     """
     trajectories = store.trajectories
-    trajectory_id = trajectories.find_unanswered(skill_id, recording.session_id or "", recording.index or 0)
-    found = trajectories.get_trajectory(trajectory_id) if trajectory_id else None
-    if trajectory_id is None or found is None or found[1].messages[0].role != "skill":
+    trajectory_id, is_open = trajectories.find_placed(skill_id, recording.session_id or "", recording.index or 0)
+    found = trajectories.get_trajectory(trajectory_id) if is_open else None
+    if found is None or found[1].messages[0].role != "skill":
         return
     new = checked(recording, place.redactor, place.session)
     # An agent may have given another attempt this place in its session.

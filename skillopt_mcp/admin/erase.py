@@ -18,7 +18,7 @@ from skillopt_mcp.core.next_step import NextStep
 from skillopt_mcp.core.redacting import Redactor
 from skillopt_mcp.core.results import Result
 from skillopt_mcp.core.text import counted
-from skillopt_mcp.store.erasing import Doomed, Erasing, Shown
+from skillopt_mcp.store.erasing import Doomed, Erasing
 from skillopt_mcp.store.files import held_locks, lock_run
 from skillopt_mcp.store.opening import Store
 from skillopt_mcp.workspace.place import Place
@@ -61,10 +61,32 @@ class Erasure(Result):
 
 def review_erasure(store: Store, redactor: Redactor, ids: Sequence[int]) -> Erasure:
     """What `erase` would take out, and what it would leave; nothing is changed."""
-    erasing = store.table(Erasing)
+    erasing, path = store.table(Erasing), store.path
     doomed = list(erasing.walk_doomed(ids))
-    n_answers = erasing.count_answers([each.id for each in _shown(store, ids)])
-    return _describe(store, redactor, doomed, "planned" if doomed else "nothing", n_answers)
+    doomed_ids, sessions = [each.id for each in doomed], {each.session_id for each in doomed if each.session_id}
+    folders = session_folders(Path(os.path.expanduser("~")), os.environ) if sessions else []
+    name = glob.escape(path.name)
+    copies = (copy for kept in (f"{name}.replaced-*", f".{name}.*") for copy in path.parent.glob(kept))
+    return Erasure(
+        status="planned" if doomed else "nothing",
+        n=len(doomed),
+        attempts=[
+            ErasedRow(
+                id=f"trajectory:{each.id}", skill=store.skills.get_skill(each.skill_id).name,
+                session=each.session_id or "", at=each.created_at, words=_words(store, redactor, each),
+            )
+            for each in doomed[:ERASED_SHOWN]
+        ],
+        answers=sum(each.has_text for each in erasing.list_shown(ids)),
+        runs=[run for run, goes_on in erasing.list_holding(doomed_ids).items() if goes_on],
+        made_from=erasing.list_made_of(doomed_ids),
+        copies=sorted(str(copy) for copy in copies if copy.is_file()),
+        transcripts=[
+            str(file)
+            for file in session_files([folder for folder in folders if folder.is_dir()])
+            if session_id(file) in sessions
+        ],
+    )  # fmt: skip
 
 
 def erase(store: Store, place: Place, ids: Sequence[int], advance: Callable[[int], None] = lambda _: None) -> Erasure:
@@ -74,8 +96,7 @@ def erase(store: Store, place: Place, ids: Sequence[int], advance: Callable[[int
     are left are unchanged then.
     """
     erasing = store.table(Erasing)
-    doomed = list(erasing.walk_doomed(ids))
-    described = _describe(store, place.redactor, doomed, "nothing", 0)
+    described, doomed = review_erasure(store, place.redactor, ids), list(erasing.walk_doomed(ids))
     with ExitStack() as stack:
         runs = set[str]()  # the unfinished ones that may see the attempts, held so that none has them in memory
 
@@ -89,7 +110,7 @@ def erase(store: Store, place: Place, ids: Sequence[int], advance: Callable[[int
                     runs.add(run)
 
         hold(ids)
-        shown = _shown(store, ids)
+        shown = erasing.list_shown(ids)
         for call in shown:
             if not call.is_answered and call.owner != HOST and f"{call.owner}.owner" in held_locks(store.locks_path):
                 raise _busy(f"some of these attempts are with an optimizer just now, for '{call.scope}'", 0)
@@ -102,7 +123,7 @@ def erase(store: Store, place: Place, ids: Sequence[int], advance: Callable[[int
             n += n_gone
             advance(len(some))
         # Of all that was ever erased: what was on its way to a host meanwhile, and what a killed erasure left.
-        n_answers += _clear(store, place, [each.id for each in _shown(store, erasing.list_erased())])
+        n_answers += _clear(store, place, [each.id for each in erasing.list_shown(erasing.list_erased())])
     is_gone = store.compact(LOG_WAIT_MS)
     why = "another process reads the store, whose files may hold the texts until it ends"
     return described.model_copy(
@@ -114,37 +135,6 @@ def erase(store: Store, place: Place, ids: Sequence[int], advance: Callable[[int
             "next_step": None if is_gone else NextStep(action="store erase", why=why),
         }
     )
-
-
-def _describe(
-    store: Store, redactor: Redactor, doomed: Sequence[Doomed], status: Literal["nothing", "planned"], n_answers: int
-) -> Erasure:
-    """What erasing these attempts means: which they are, what goes on without them, and what stays."""
-    erasing, path = store.table(Erasing), store.path
-    ids, sessions = [each.id for each in doomed], {each.session_id for each in doomed if each.session_id}
-    folders = session_folders(Path(os.path.expanduser("~")), os.environ) if sessions else []
-    name = glob.escape(path.name)
-    copies = (copy for kept in (f"{name}.replaced-*", f".{name}.*") for copy in path.parent.glob(kept))
-    return Erasure(
-        status=status,
-        n=len(doomed),
-        attempts=[
-            ErasedRow(
-                id=f"trajectory:{each.id}", skill=store.skills.get_skill(each.skill_id).name,
-                session=each.session_id or "", at=each.created_at, words=_words(store, redactor, each),
-            )
-            for each in doomed[:ERASED_SHOWN]
-        ],
-        answers=n_answers,
-        runs=[run for run, goes_on in erasing.list_holding(ids).items() if goes_on],
-        made_from=erasing.list_made_of(ids),
-        copies=sorted(str(copy) for copy in copies if copy.is_file()),
-        transcripts=[
-            str(file)
-            for file in session_files([folder for folder in folders if folder.is_dir()])
-            if session_id(file) in sessions
-        ],
-    )  # fmt: skip
 
 
 def _clear(store: Store, place: Place, call_ids: Sequence[int]) -> int:
@@ -162,11 +152,6 @@ def _busy(why: str, n_gone: int) -> Busy:
     return Busy(
         f"{why}: wait for it to end, or stop it (a replay goes on later without them), then erase again; {changed}"
     )
-
-
-def _shown(store: Store, ids: Sequence[int]) -> list[Shown]:
-    """Return the calls that showed some of these attempts."""
-    return store.table(Erasing).list_shown(ids) if ids else []
 
 
 def _chunks(doomed: Sequence[Doomed]) -> Iterator[list[Doomed]]:

@@ -6,6 +6,7 @@ import math
 import re
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
@@ -15,7 +16,7 @@ from skillopt_mcp.actions.next_steps import is_reason_to_promote, verdict_for_ag
 from skillopt_mcp.actions.promotions.consent import UNPROVEN, describe_declined
 from skillopt_mcp.actions.promotions.promoting import next_step, restore_version
 from skillopt_mcp.core import limits
-from skillopt_mcp.core.candidates import GATE, Candidate, Consent, Decision, Promotion, rolled_back
+from skillopt_mcp.core.candidates import GATE, Candidate, Consent, Decision, Promotion, candidate_id, rolled_back
 from skillopt_mcp.core.edits import UNSHOWN, Edit
 from skillopt_mcp.core.errors import NotFound
 from skillopt_mcp.core.next_step import NextStep
@@ -133,7 +134,8 @@ def _with_skill(store: Store, id: str) -> str:
     """Return an id, with its skill before it where it is a version alone. Raises NotFound where that is ambiguous."""
     if not (is_version(id) and store.is_made) or store.skills.find_paths(id):
         return id
-    having = [f"{skill.path}@{id}" for skill in store.skills.list_having(id)]
+    skills = sorted(store.skills.list_listed(having=id), key=lambda skill: skill.id)
+    having = [f"{skill.path}@{id}" for skill in skills]
     if len(having) > 1:
         examples = " or ".join(quoted(each, 500) for each in having[:2])
         raise NotFound(f"{quoted(id)} is a version of {len(having)} skills: name one, for instance {examples}")
@@ -196,6 +198,7 @@ def _skill(store: Store, place: Place, name: str, n: int | None) -> Thing:
     row, trouble = skill_row(store, place, skill), place.trouble(skill)
     skill = store.skills.get_skill(skill.id)  # as it is on disk now, where it can be read
     permission = store.permissions.get(skill.id)
+    unscored = store.trajectories.recent_trajectories(skill.id, SHOWN, is_scored=False)
     runs = store.runs.list_runs(skill.id)[::-1]
     candidates, changes = store.candidates.list_candidates(skill.id)[::-1], store.promotions.list_promotions(skill.id)
     detail = SkillDetail(
@@ -207,7 +210,7 @@ def _skill(store: Store, place: Place, name: str, n: int | None) -> Thing:
         n_candidates=len(candidates),
         candidates=[_candidate_row(store, place, skill, each, changes) for each in candidates[:n]],
         runs=[RunState(id=run.id, status=run.status) for run in runs[:n]],
-        unscored=[f"trajectory:{each}" for each in store.trajectories.list_unscored(skill.id, SHOWN)],
+        unscored=[f"trajectory:{each}" for each in unscored[::-1]],
     )
     text = shown("\n".join(_skill_lines(store, skill, detail, trouble)))
     return Thing(name, "skill", text, detail, lambda _: row.next_step, row)
@@ -257,11 +260,13 @@ _STANDINGS: dict[CandidateStanding, str] = {
 
 
 def _approvals(store: Store, skill_id: int) -> list[ApprovalRow]:
-    return [
-        ApprovalRow(id=made if each.kind == "promote" else short(made), kind=each.kind, login=each.login, at=each.at)
-        for made, approvals in store.approvals.list_unused(skill_id).items()
-        for each in approvals
-    ]
+    """The unused approvals, the oldest first, those of one candidate, or of one version to roll back to, together."""
+    found: dict[str, list[ApprovalRow]] = {}
+    for each in store.approvals.list_unused(skill_id):
+        made = candidate_id(skill_id, each.from_version, each.to_version)
+        id = made if each.kind == "promote" else short(each.to_version)
+        found.setdefault(id, []).append(ApprovalRow(id=id, kind=each.kind, login=each.login, at=each.at))
+    return [row for rows in found.values() for row in rows]
 
 
 def _describe_approvals(approvals: Sequence[ApprovalRow]) -> list[str]:
@@ -321,7 +326,9 @@ def _version(store: Store, place: Place, id: str, name: str, version: str) -> Th
     for each in store.candidates.list_candidates(skill.id, steps=True):
         if each.version_id == found.id:
             place.note_seen(each)
-    parent = store.skills.find_parent(found)
+    parent = None
+    with suppress(NotFound):  # it may be a version of another skill
+        parent = store.skills.get_version(skill.id, found.parent_id) if found.parent_id else None
     detail = VersionDetail(
         skill=skill.name,
         version=short(found.id),
@@ -523,14 +530,15 @@ def _run(store: Store, place: Place, id: str) -> Thing:
 def _trajectory(store: Store, id: str) -> Thing:
     number = _number(id)
     if number is not None and (left := store.table(Erasing).get_tombstone(number)):
-        text = f"{id}, recorded at {left.recorded_at}, was erased by a person at {left.erased_at}: its text is gone"
+        skill_id, version, session, recorded_at, erased_at = left
+        text = f"{id}, recorded at {recorded_at}, was erased by a person at {erased_at}: its text is gone"
         gone = TrajectoryDetail(
             id=id,
-            skill=store.skills.get_skill(left.skill_id).name,
-            version=short(left.version_id),
-            session=left.session_id or "",
+            skill=store.skills.get_skill(skill_id).name,
+            version=short(version),
+            session=session or "",
             held_out=False,
-            erased_at=left.erased_at,
+            erased_at=erased_at,
         )
         return Thing(id, "trajectory", text, gone, lambda _: None)
     found = None if number is None else store.trajectories.get_trajectory(number)

@@ -305,12 +305,6 @@ def insert_reply(connection: Connection, reply: Reply) -> bool:
     return _insert_replies(connection, [reply]) == 1
 
 
-def claim_again(connection: Connection, call_id: int) -> None:
-    """Count one more claim of a call by its owner, within the caller's transaction."""
-    [owner] = connection.execute("select owner from call where id = ?", [call_id]).fetchone()
-    _claim_again(connection, str(owner), "id = ?", [call_id])
-
-
 def _claim(connection: Connection, fresh: Sequence[tuple[bytes, Call]], scope: str, owner: str) -> list[Claim]:
     """Return the rows of calls, in order: those that are new, or were this owner's already, are its to send."""
     if not fresh:

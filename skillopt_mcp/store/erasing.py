@@ -4,36 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
-from skillopt_mcp.store.pool import Pool, Value
+from skillopt_mcp.store.pool import Pool
 
 _PAGE = 500
-_DOOMED = (
-    "select t.id, t.skill_id, t.session_id, t.created_at,"
-    " length(t.prompt) + length(t.answer) + length(t.reason) + length(t.messages) from trajectory t"
-    " where t.id in (select value from json_each(?)) and t.id not in (select trajectory_id from erased) order by t.id"
-)
-_CALLS = (
-    "select c.id, c.scope, c.owner, c.refs, exists (select 1 from reply r where r.call_id = c.id) from call c"
-    " where c.id > ? and c.refs like '%trajectory:%' order by c.id limit ?"
-)
-_WITH_TEXT = "call_id in (select value from json_each(?)) and (text <> '' or messages <> '[]')"
-_EMPTY_REPLIES = f"update reply set text = '', messages = '[]' where {_WITH_TEXT}"
-_WITHDRAW = (
-    "update lease set state = 'withdrawn' where state in ('out', 'failed')"
-    " and call_id in (select value from json_each(?))"
-)
-_LEASES = "select id from lease where call_id in (select value from json_each(?))"
-_EMPTY = (
-    "update trajectory set prompt = '', answer = '', reason = '', messages = '[]'"
-    " where id in (select value from json_each(?)) and id not in (select trajectory_id from erased)"
-)
-_NOTE_ERASED = (
-    "insert into erased(trajectory_id) select id from trajectory"
-    " where id in (select value from json_each(?)) and id not in (select trajectory_id from erased) order by id"
-)
+_DOOMED = "id in (select value from json_each(?)) and id not in (select trajectory_id from erased)"
 _GOES_ON = "(run.status = 'running' or run.status = 'stopped' and run.kind = 'replay')"
 # A proposal that was given up may yet be at work in the process that it was taken from.
 _HOLDING = (
@@ -41,16 +17,6 @@ _HOLDING = (
     " where held.value in (select value from json_each(?)) and run.status <> 'finished'"
     " group by run.id order by run.rowid"
 )
-
-
-class Tombstone(NamedTuple):
-    """What is left of an erased attempt: its skill, version and session, and when it was recorded and erased."""
-
-    skill_id: int
-    version_id: str
-    session_id: str | None
-    recorded_at: str
-    erased_at: str
 
 
 class Doomed(NamedTuple):
@@ -64,20 +30,13 @@ class Doomed(NamedTuple):
 
 
 class Shown(NamedTuple):
-    """A call whose evidence held some of the attempts, who sends it, and whether it was answered."""
+    """A call whose evidence held some of the attempts, who sends it, and whether its reply is there, and has a text."""
 
     id: int
     scope: str
     owner: str
     is_answered: bool
-
-
-@dataclass(frozen=True, slots=True)
-class ErasureFilter:
-    """Which attempts of a skill are meant: all of them that meet each of these."""
-
-    session: str | None = None
-    before: str | None = None
+    has_text: bool
 
 
 class Erasing:
@@ -86,32 +45,31 @@ class Erasing:
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
 
-    def get_tombstone(self, trajectory_id: int) -> Tombstone | None:
-        """Return what is left of an attempt that was erased, None where none was."""
-        row = self._pool.row(
+    def get_tombstone(self, trajectory_id: int) -> tuple[int, str, str | None, str, str] | None:
+        """The skill, version and session of an erased attempt, and when it was recorded and erased, or None."""
+        return self._pool.row(
             "select t.skill_id, t.version_id, t.session_id, t.created_at, e.created_at from erased e"
             " join trajectory t on t.id = e.trajectory_id where e.trajectory_id = ?",
             [trajectory_id],
         )
-        return Tombstone(*row) if row else None
 
-    def choose(self, skill_id: int, choice: ErasureFilter) -> list[int]:
-        """Return the attempts of a skill that are meant, and not erased yet."""
-        where = ["skill_id = ?", "id not in (select trajectory_id from erased)"]
-        values: list[Value] = [skill_id]
-        if choice.session is not None:
-            where.append("session_id = ?")
-            values.append(choice.session)
-        if choice.before is not None:
-            where.append("created_at < ?")
-            values.append(choice.before)
-        rows = self._pool.rows(f"select id from trajectory where {' and '.join(where)} order by id", values)
+    def choose(self, skill_id: int, session: str | None = None, before: str | None = None) -> list[int]:
+        """The attempts of a skill, where these are given of a session and before a time, that are not erased yet."""
+        rows = self._pool.rows(
+            "select id from trajectory where skill_id = ?1 and (?2 is null or session_id = ?2)"
+            " and (?3 is null or created_at < ?3) and id not in (select trajectory_id from erased) order by id",
+            [skill_id, session, before],
+        )
         return [row[0] for row in rows]
 
     def walk_doomed(self, ids: Sequence[int]) -> Iterator[Doomed]:
         """Yield those of the attempts that are there and not erased yet."""
+        sql = (
+            "select id, skill_id, session_id, created_at,"
+            f" length(prompt) + length(answer) + length(reason) + length(messages) from trajectory where {_DOOMED}"
+        )
         for start in range(0, len(ids), _PAGE):
-            for row in self._pool.rows(_DOOMED, [json.dumps(ids[start : start + _PAGE])]):
+            for row in self._pool.rows(f"{sql} order by id", [json.dumps(ids[start : start + _PAGE])]):
                 yield Doomed(*row)
 
     def list_erased(self) -> list[int]:
@@ -124,14 +82,19 @@ class Erasing:
         return frozenset(row[0] for row in self._pool.rows(sql, [json.dumps(list(ids))]))
 
     def list_shown(self, ids: Collection[int]) -> list[Shown]:
-        """Return the calls whose evidence held some of these attempts."""
+        """The calls whose evidence held some of these attempts."""
         names = {f"trajectory:{each}" for each in ids}
         found, after = list[Shown](), 0
-        while page := self._pool.rows(_CALLS, [after, _PAGE]):
+        sql = (
+            "select c.id, c.refs, c.scope, c.owner, r.call_id is not null, r.text <> '' or r.messages <> '[]'"
+            " from call c left join reply r on r.call_id = c.id"
+            " where c.id > ? and c.refs like '%trajectory:%' order by c.id limit ?"
+        )
+        while names and (page := self._pool.rows(sql, [after, _PAGE])):
             after = page[-1][0]
-            for call_id, scope, owner, refs, is_answered in page:
+            for call_id, refs, scope, owner, is_answered, has_text in page:
                 if not names.isdisjoint(str(refs).split()):
-                    found.append(Shown(call_id, str(scope), str(owner), bool(is_answered)))
+                    found.append(Shown(call_id, str(scope), str(owner), bool(is_answered), bool(has_text)))
         return found
 
     def list_holding(self, ids: Sequence[int]) -> dict[str, bool]:
@@ -152,14 +115,16 @@ class Erasing:
         """
         chosen = json.dumps(call_ids)
         with self._pool.write() as connection:
-            connection.execute(_WITHDRAW, [chosen])
-            n_replies = connection.execute(_EMPTY_REPLIES, [chosen]).rowcount
-            leases = [str(row[0]) for row in connection.execute(_LEASES, [chosen]).fetchall()]
-        return n_replies, leases
-
-    def count_answers(self, call_ids: Sequence[int]) -> int:
-        """Return how many replies to these calls have a text."""
-        return self._pool.number(f"select count(*) from reply where {_WITH_TEXT}", [json.dumps(call_ids)])
+            of_these = "call_id in (select value from json_each(?))"
+            connection.execute(
+                f"update lease set state = 'withdrawn' where state in ('out', 'failed') and {of_these}", [chosen]
+            )
+            with_text = f"{of_these} and (text <> '' or messages <> '[]')"
+            n_replies = connection.execute(
+                f"update reply set text = '', messages = '[]' where {with_text}", [chosen]
+            ).rowcount
+            leases = connection.execute(f"select id from lease where {of_these}", [chosen]).fetchall()
+        return n_replies, [str(row[0]) for row in leases]
 
     def erase(self, ids: Sequence[int], held: Collection[str] = ()) -> int | None:
         """Take the texts of attempts out, in one transaction; return of how many: those that had been are none.
@@ -171,6 +136,9 @@ class Erasing:
             if any(run not in held for run, _ in connection.execute(_HOLDING, [json.dumps(ids)]).fetchall()):
                 return None
             chosen = json.dumps(ids)
-            n = connection.execute(_EMPTY, [chosen]).rowcount
-            connection.execute(_NOTE_ERASED, [chosen])
+            empty = "prompt = '', answer = '', reason = '', messages = '[]'"
+            n = connection.execute(f"update trajectory set {empty} where {_DOOMED}", [chosen]).rowcount
+            connection.execute(
+                f"insert into erased(trajectory_id) select id from trajectory where {_DOOMED} order by id", [chosen]
+            )
             return n

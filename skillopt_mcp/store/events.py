@@ -95,10 +95,6 @@ class ChainLink(NamedTuple):
     row_sha256: str
     hash: str
 
-    def follows(self, previous_hash: str) -> bool:
-        """Return whether its hash is that of its columns after the event with this hash."""
-        return self.hash == _hash(previous_hash, self.seq, self.at, self.kind, self.key, self.row_sha256)
-
 
 class Events:
     """Table event."""
@@ -132,7 +128,7 @@ def append(connection: Connection, kind: str, key: str | int) -> None:
     values = (seq, now(), kind, str(key), _digest(row))
     connection.execute(
         "insert into event(seq, at, kind, key, row_sha256, hash) values (?, ?, ?, ?, ?, ?)",
-        [*values, _hash(previous_hash, *values)],
+        [*values, hash_event(previous_hash, *values)],
     )
 
 
@@ -145,7 +141,8 @@ def _digest(row: Row | None) -> str:
     return hashlib.sha256(_json(row).encode()).hexdigest()
 
 
-def _hash(previous_hash: str, *values: str | int) -> str:
+def hash_event(previous_hash: str, *values: str | int) -> str:
+    """The hash of an event by its first five columns, after the event with the hash before."""
     return hashlib.sha256(_json([previous_hash, *values]).encode()).hexdigest()
 
 

@@ -101,14 +101,8 @@ def make_private(path: Path) -> None:
         raise StoreError(
             f"the store '{path}' cannot be made ({error.strerror}): name another place with --store"
         ) from error
-    _check_not_emptied(path)
-
-
-def _check_not_emptied(path: Path) -> None:
-    """Raise StoreError for an empty file where there was a store before, as its side files show.
-
-    Another process that begins a new store there fills the file in a moment.
-    """
+    # An empty file where there was a store before, as its side files show, is an error; another process that begins a
+    # new store there fills the file in a moment.
     deadline = time.monotonic() + _FILLED_S
     while os.path.isfile(path) and not os.path.getsize(path) and any(os.path.exists(f"{path}{end}") for end in _LEFT):
         if time.monotonic() > deadline:

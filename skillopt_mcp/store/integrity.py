@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict
 
 from skillopt_mcp.core.skills import files_digest
 from skillopt_mcp.core.tasks import task_digest
-from skillopt_mcp.store.events import KINDS, ChainLink, Events
+from skillopt_mcp.store.events import KINDS, ChainLink, Events, hash_event
 from skillopt_mcp.store.files import Mark
 from skillopt_mcp.store.pool import Pool, Row, Value, connect, prepare
 
@@ -88,13 +88,11 @@ class Integrity:
         self._pool = pool
 
     def check_file(self) -> Iterator[Damage]:
-        """Yield what SQLite finds wrong with the file and its indexes."""
-        for [message] in self._pool.rows("pragma integrity_check"):
-            if message != "ok":
-                yield Damage(code="file", detail=str(message))
-
-    def check_tables(self) -> Iterator[Damage]:
-        """Yield that tables are missing, if any are."""
+        """Yield what SQLite finds wrong with the file and its indexes, or else that tables are missing, if any are."""
+        wrong = [str(message) for [message] in self._pool.rows("pragma integrity_check") if message != "ok"]
+        if wrong:
+            yield from (Damage(code="file", detail=each) for each in wrong)
+            return
         expected = {name for kind, name, *_ in _expected_schema() if kind == "table"}
         missing = sorted(expected - {name for [name] in self._pool.rows("select name from sqlite_schema")}, key=str)
         if missing:
@@ -120,8 +118,14 @@ class Integrity:
                 yield Damage(code="content", where=str(sha256))
         yield from self._check_versions()
         for row in self._walk("select id, digest, prompt, judge, files from task where id > ? order by id", 0):
-            if not _is_its_task(row):
-                yield Damage(code="task", where=str(row[0]))
+            task_id, digest, prompt, judge, listed = row
+            try:
+                files = json.loads(listed)
+                is_same = json.dumps(files) == listed and task_digest(prompt, judge, files) == digest
+            except ValueError:
+                is_same = False
+            if not is_same:
+                yield Damage(code="task", where=str(task_id))
         for [task_id] in self._pool.rows(_LEARNED):
             yield Damage(code="split", where=str(task_id))
         for test, unit, arm, number in self._pool.rows(_UNLIKE):
@@ -141,7 +145,7 @@ class Integrity:
         last = dict[tuple[str, str], ChainLink]()
         for event in events.walk():
             seq += 1
-            if event.seq != seq or event.kind not in KINDS or not event.follows(previous_hash):
+            if event.seq != seq or event.kind not in KINDS or event.hash != hash_event(previous_hash, *event[:5]):
                 yield Damage(code="event", where=f"{event.seq} ({event.kind})")
             seq, previous_hash = event.seq, event.hash
             last[KINDS.get(event.kind, ""), event.key] = event
@@ -183,12 +187,3 @@ def _expected_schema() -> set[Row]:
         return set(connection.execute(_SCHEMA).fetchall())
     finally:
         connection.close()
-
-
-def _is_its_task(row: Row) -> bool:
-    _, digest, prompt, judge, files = row
-    try:
-        parsed = json.loads(files)
-    except ValueError:
-        return False
-    return bool(json.dumps(parsed) == files and task_digest(prompt, judge, parsed) == digest)

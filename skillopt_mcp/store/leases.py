@@ -9,11 +9,11 @@ from typing import Literal, NamedTuple
 
 from skillopt_mcp.core.budgets import Caps, Cost, Spent
 from skillopt_mcp.core.calls import Reply, Role
-from skillopt_mcp.store.calls import CHUNK, Bill, charge, claim_again, insert_reply, n_affordable, pad_marks
+from skillopt_mcp.store.calls import CHUNK, Bill, charge, insert_reply, n_affordable, pad_marks
 from skillopt_mcp.store.events import append
 from skillopt_mcp.store.files import boot_id
 from skillopt_mcp.store.pending import WAITED_FOR
-from skillopt_mcp.store.pool import Connection, Pool, Row
+from skillopt_mcp.store.pool import Connection, Pool
 
 LeaseState = Literal["out", "answered", "failed", "withdrawn"]
 Answered = Literal["accepted", "duplicate", "late", "withdrawn"]
@@ -147,9 +147,13 @@ class Leases:
             for offer in offers:
                 if connection.execute(_FREE, [offer.call_id, term.taken_at]).fetchone() is None:
                     continue
-                if not _is_charged(connection, offer.call_id, term.scope, caps):
-                    is_capped = True
-                    continue
+                if connection.execute("select 1 from lease where call_id = ? limit 1", [offer.call_id]).fetchone():
+                    bill = Bill(term.scope, caps, Spent(), [Cost()])
+                    if not n_affordable(connection, bill):
+                        is_capped = True
+                        continue
+                    charge(connection, bill, bill.costs)
+                    connection.execute("update call set n_claims = n_claims + 1 where id = ?", [offer.call_id])
                 connection.execute(_TAKE, [offer.id, offer.call_id, term.scope, offer.task_id, *term[1:]])
                 leased.append(offer)
         return Taken(leased, is_capped)
@@ -157,28 +161,20 @@ class Leases:
     def find(self, lease_id: str) -> Lease | None:
         """Return a lease, or None."""
         row = self._pool.row(f"{_LEASE} where l.id = ?", [lease_id])
-        return _lease(row) if row else None
+        return Lease(*row) if row else None
 
     def list_of(self, scope: str) -> list[Lease]:
         """Return every lease of a scope, in the order in which they were taken."""
-        return [_lease(row) for row in self._pool.rows(f"{_LEASE} where l.scope = ? order by l.rowid", [scope])]
+        return [Lease(*row) for row in self._pool.rows(f"{_LEASE} where l.scope = ? order by l.rowid", [scope])]
 
     def unanswered_of(self, scope: str) -> list[Lease]:
         """Return the leases of a scope that are out, in time or overdue, on calls that have no reply."""
-        return [_lease(row) for row in self._pool.rows(f"{_LEASE} where l.scope = ? and {WAITED_FOR}", [scope])]
+        return [Lease(*row) for row in self._pool.rows(f"{_LEASE} where l.scope = ? and {WAITED_FOR}", [scope])]
 
     def in_time(self, lease_ids: Sequence[str], now: float) -> set[str]:
         """Return those of the leases that are out and in time."""
         sql = f"select id from lease where {_AMONG.format('id')} and {_IN_TIME}"
         return {str(row[0]) for row in self._pool.rows(sql, [json.dumps(lease_ids), now])}
-
-    def count_answered(self, scope: str) -> dict[Role, int]:
-        """Return how many leases of a scope were answered, by the role that was asked."""
-        answered = "where l.scope = ? and l.state = 'answered' group by c.role"
-        rows = self._pool.rows(
-            f"select c.role, count(*) from lease l join call c on c.id = l.call_id {answered}", [scope]
-        )
-        return dict(rows)
 
     def answer(self, lease_id: str, reply: Reply, session: str) -> Answered:
         """Store the reply of a lease (the id of the reply is its call's): the first one of a call stays.
@@ -293,19 +289,3 @@ def _is_lost(connection: Connection, failing: Failing) -> bool:
     counted = "select count(*) from lease where call_id = ? and state = 'failed'"
     [n_failed] = connection.execute(counted, [failing.missing.id]).fetchone()
     return n_failed >= failing.most and insert_reply(connection, failing.missing)
-
-
-def _is_charged(connection: Connection, call_id: int, scope: str, caps: Caps) -> bool:
-    """Return whether a call is charged for its next lease: the first one was with its claim, others are within caps."""
-    if connection.execute("select 1 from lease where call_id = ? limit 1", [call_id]).fetchone() is None:
-        return True
-    bill = Bill(scope, caps, Spent(), [Cost()])
-    if not n_affordable(connection, bill):
-        return False
-    charge(connection, bill, bill.costs)
-    claim_again(connection, call_id)
-    return True
-
-
-def _lease(row: Row) -> Lease:
-    return Lease(*row)

@@ -85,13 +85,6 @@ class Permissions:
         return bool(row[0]) if row else None
 
 
-def is_granted(connection: Connection, skill_id: int, permission: Permission) -> bool:
-    """Return, within the caller's transaction, whether a standing permission still stands as it was given."""
-    sql = "select 1 from permission where skill_id = ? and granted_by = ? and simulated = ?"
-    values = [skill_id, permission.granted_by, int(permission.simulated)]
-    return connection.execute(sql, values).fetchone() is not None
-
-
 def withdraw(connection: Connection, skill_id: int) -> None:
     """Take a standing permission back within the caller's transaction."""
     if connection.execute("delete from permission where skill_id = ?", [skill_id]).rowcount:

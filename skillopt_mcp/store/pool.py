@@ -146,8 +146,8 @@ def explain_failure(error: Exception, path: Path) -> SkillOptError:
         return UnsafeStore(f"'{path}' is damaged or no store: nothing was changed; restore a backup or use --store")
     if isinstance(error, UnicodeError | OverflowError):
         return BadInput(f"a value cannot be stored ({error}): use text of valid Unicode, and smaller numbers")
-    name = _name(error)
-    if name.startswith(("SQLITE_READONLY", "SQLITE_CANTOPEN")) and (why := _find_hindrance(path, name)):
+    name, why = _name(error), _find_cause(path, _name(error))
+    if why and name.startswith(("SQLITE_READONLY", "SQLITE_CANTOPEN")):
         return StoreError(
             f"the store '{path}' cannot be used there, for {why}, and even to read it takes writing: mend that, or "
             f"copy it (cp -r {shlex.quote(str(path))}* FOLDER) and name the copy with --store"
@@ -156,7 +156,7 @@ def explain_failure(error: Exception, path: Path) -> SkillOptError:
         return StoreError(f"the store '{path}' is read-only: make it writable, or name another with --store")
     if name.startswith("SQLITE_CANTOPEN"):
         return StoreError(f"the store '{path}' cannot be opened: check the folder's permissions, or use --store")
-    if name.startswith(("SQLITE_FULL", "SQLITE_IOERR")) and (why := _find_lack_of_space(path, name)):
+    if why and name.startswith(("SQLITE_FULL", "SQLITE_IOERR")):
         return StoreError(f"the store '{path}' cannot be written, for {why}, and go on: what was stored is kept")
     if name.startswith("SQLITE_IOERR"):
         return StoreError(
@@ -185,30 +185,27 @@ def _name(error: Exception) -> str:
     return getattr(error, "sqlite_errorname", "") or _UNNAMED.get(str(error), "")
 
 
-def _find_hindrance(path: Path, name: str) -> str:
-    """Return the cause of a failure of this name, "" where it is unknown."""
+def _find_cause(path: Path, name: str) -> str:
+    """Why a store cannot be used (or has no space left, and what to do about it); "" where that is unknown."""
     folder = path.parent
-    with suppress(OSError):
-        if os.statvfs(folder).f_flag & os.ST_RDONLY:
-            return f"'{folder}' lies on a read-only file system"
-        if not os.access(folder, os.W_OK | os.X_OK):
-            return f"you have no permission to write in '{folder}'"
-    files = [f"{path}{end}" for end in ("", "-wal", "-shm") if not name.startswith("SQLITE_READONLY")]
-    if any(os.path.exists(file) and not os.access(file, os.R_OK | os.W_OK) for file in files):
-        return f"you have no permission to read and write it (chmod 600 {shlex.quote(str(path))}*)"
-    return ""
-
-
-def _find_lack_of_space(path: Path, name: str) -> str:
-    """Return why there is no space for a store, with what to do about it, "" where that is unknown."""
-    with suppress(OSError):
-        space = os.statvfs(path.parent)
-        if name.startswith("SQLITE_FULL") or space.f_bavail * space.f_frsize < _LEAST_ROOM:
-            return f"the disk of '{path.parent}' is full: free some space"
-    longest = getrlimit(RLIMIT_FSIZE)[0]
-    lengths = [os.path.getsize(file) for file in (path, f"{path}-wal") if os.path.exists(file)]
-    if longest != RLIM_INFINITY and longest < max(lengths, default=0) + _MOST_AT_ONCE:
-        return f"no file may be longer than {longest:,} bytes here: raise the limit (ulimit -f)"
+    if name.startswith(("SQLITE_READONLY", "SQLITE_CANTOPEN")):
+        with suppress(OSError):
+            if os.statvfs(folder).f_flag & os.ST_RDONLY:
+                return f"'{folder}' lies on a read-only file system"
+            if not os.access(folder, os.W_OK | os.X_OK):
+                return f"you have no permission to write in '{folder}'"
+        files = [f"{path}{end}" for end in ("", "-wal", "-shm") if not name.startswith("SQLITE_READONLY")]
+        if any(os.path.exists(file) and not os.access(file, os.R_OK | os.W_OK) for file in files):
+            return f"you have no permission to read and write it (chmod 600 {shlex.quote(str(path))}*)"
+    elif name.startswith(("SQLITE_FULL", "SQLITE_IOERR")):
+        with suppress(OSError):
+            space = os.statvfs(folder)
+            if name.startswith("SQLITE_FULL") or space.f_bavail * space.f_frsize < _LEAST_ROOM:
+                return f"the disk of '{folder}' is full: free some space"
+        longest = getrlimit(RLIMIT_FSIZE)[0]
+        lengths = [os.path.getsize(file) for file in (path, f"{path}-wal") if os.path.exists(file)]
+        if longest != RLIM_INFINITY and longest < max(lengths, default=0) + _MOST_AT_ONCE:
+            return f"no file may be longer than {longest:,} bytes here: raise the limit (ulimit -f)"
     return ""
 
 
@@ -318,7 +315,13 @@ class Pool:
                 yield connection
                 is_counted = not is_lazy or time.monotonic() - self._counted_at > _COUNT_EVERY_S
                 if is_counted and connection.execute(_CHANGES).fetchone() != before:
-                    mark = _count_commit(connection, self.path, synced=not is_lazy)
+                    known = read_mark(self.path)
+                    [n] = connection.execute("select coalesce(max(n), 0) from mark").fetchone()
+                    if not known or known.claimed <= n:  # else rows are gone, and both stand still
+                        connection.execute(_COUNT)
+                        last = connection.execute("select seq, hash from event order by seq desc limit 1").fetchone()
+                        n_synced = n + 1 if not is_lazy else known.n_synced if known else 0
+                        mark = Mark(n + 1, boot_id(), n_synced, *(last or ()))
                     self._counted_at = time.monotonic()
                 connection.execute("commit")
             except BaseException:
@@ -403,25 +406,23 @@ class Pool:
                 "right store is in that place (a backup: skillopt-mcp store restore FILE), then start again"
             )
         if self._log and _file_at(self._log_path) != self._log:
-            self._bring_in_log()
+            # What it holds goes into the file, where no other process has begun a new one.
+            n_bytes = 0
+            with suppress(FileNotFoundError):
+                n_bytes = os.path.getsize(self._log_path)
+            if not n_bytes:
+                with suppress(IndexError, *failures()):
+                    connection = self._idle.pop()
+                    try:
+                        connection.execute("pragma wal_checkpoint(passive)")
+                    finally:
+                        self._idle.append(connection)
             raise StoreError(
                 f"'{self._log_path}' was removed or replaced while this ran: nothing more is written. End "
                 "all that use the store (a host's server: disconnect it there), then: skillopt-mcp store verify"
             )
         if self._index and _file_at(self._index_path) != self._index:
             raise StoreError(_INDEX_LOST.format(path=self._index_path))
-
-    def _bring_in_log(self) -> None:
-        """Write what a removed log holds into the file, where no other process has begun a new one."""
-        with suppress(FileNotFoundError):
-            if os.path.getsize(self._log_path):
-                return
-        with suppress(IndexError, *failures()):
-            connection = self._idle.pop()
-            try:
-                connection.execute("pragma wal_checkpoint(passive)")
-            finally:
-                self._idle.append(connection)
 
     def close(self) -> None:
         """Close every idle connection; the lent ones are closed when they come back. A forked child leaves them be."""
@@ -440,18 +441,6 @@ class Pool:
                     ctypes.pythonapi.Py_IncRef(ctypes.py_object(connection))  # the end of the process closes it
                 else:
                     connection.close()
-
-
-def _count_commit(connection: Connection, path: Path, *, synced: bool) -> Mark | None:
-    """Count the caller's transaction; return the mark to write after its commit, None where rows are gone."""
-    before = read_mark(path)
-    [n] = connection.execute("select coalesce(max(n), 0) from mark").fetchone()
-    if before and before.claimed > n:
-        return None
-    connection.execute(_COUNT)
-    last = connection.execute("select seq, hash from event order by seq desc limit 1").fetchone()
-    n_synced = n + 1 if synced else before.n_synced if before else 0
-    return Mark(n + 1, boot_id(), n_synced, *(last or ()))
 
 
 def _file_at(path: Path) -> tuple[int, int] | None:
@@ -511,8 +500,12 @@ def prepare(connection: Connection, path: Path) -> None:
             if not has_schema(connection, path):  # another process may have been faster
                 if read_mark(path):  # it had rows, in a log that was removed
                     raise is_empty(path)
-                for statement in _split_statements(schema_sql()):
-                    connection.execute(statement)
+                pending = ""
+                for line in schema_sql().splitlines(keepends=True):  # executescript would commit the transaction
+                    pending += line
+                    if line.rstrip().endswith(";") and sqlite().complete_statement(pending):
+                        connection.execute(pending)
+                        pending = ""
                 connection.execute(f"pragma application_id = {APPLICATION_ID}")
                 connection.execute(f"pragma user_version = {schema_id()}")
             connection.execute("commit")
@@ -557,14 +550,3 @@ def _set_journal_mode(connection: Connection, path: Path, *, is_new: bool) -> No
             f"the store '{path}' is in WAL mode, and this Python's SQLite {found} can corrupt it: "
             "install pysqlite3>=0.6.1 next to skillopt-mcp, or name another file with --store"
         )
-
-
-def _split_statements(sql: str) -> list[str]:
-    """Return the statements of a script one by one: executescript would commit the transaction we are in."""
-    found, pending = [], ""
-    for line in sql.splitlines(keepends=True):
-        pending += line
-        if line.rstrip().endswith(";") and sqlite().complete_statement(pending):
-            found.append(pending)
-            pending = ""
-    return found

@@ -3,32 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from skillopt_mcp.core.candidates import (
     Approval,
     Promotion,
     PromotionKind,
-    candidate_id,
     undone_by,
 )
 from skillopt_mcp.store.events import append
-from skillopt_mcp.store.permissions import Permission, is_granted
+from skillopt_mcp.store.permissions import Permission
 from skillopt_mcp.store.pool import Connection, Pool, Value
 
-_CHANGE = "skill_id = ? and kind = ? and from_version = ? and to_version = ?"
 _UNUSED = "not exists (select 1 from promotion where approval_id = approval.id)"
 
 
-@dataclass(frozen=True, slots=True)
-class UnusedApproval:
-    """An approval that no change has used up."""
+class UnusedApproval(NamedTuple):
+    """An approval that no change has used up; `shown` are the digests of the findings that the person saw."""
 
+    id: int
     kind: PromotionKind
     from_version: str
     to_version: str
+    evidence: str
     login: str
     at: str
+    shown: str
 
 
 class Approvals:
@@ -43,8 +43,9 @@ class Approvals:
             cursor = connection.execute(
                 "insert into approval(skill_id, kind, from_version, to_version, findings, evidence, login)"
                 " values (?, ?, ?, ?, ?, ?, ?)",
-                [*_change(new), " ".join(sorted(new.finding_digests)), new.evidence, new.login],
-            )
+                [new.skill_id, new.kind, new.from_version, new.to_version, " ".join(sorted(new.finding_digests)),
+                 new.evidence, new.login],
+            )  # fmt: skip
             approval_id = int(cursor.lastrowid or 0)
             append(connection, "approval_given", approval_id)
         return approval_id
@@ -54,27 +55,20 @@ class Approvals:
 
         It may have been shown with more findings, as what is known to be a secret differs by process; never with fewer.
         """
-        rows = self._pool.rows(
-            f"select id, login, findings from approval where {_CHANGE} and evidence = ? and {_UNUSED} order by id",
-            [*_change(wanted), wanted.evidence],
-        )
-        return next(
-            ((id, str(by)) for id, by, shown in rows if wanted.finding_digests <= set(str(shown).split())),
-            None,
-        )
+        change = (wanted.kind, wanted.from_version, wanted.to_version, wanted.evidence)
+        for each in self.list_unused(wanted.skill_id):
+            if each[1:5] == change and wanted.finding_digests <= set(each.shown.split()):
+                return each.id, each.login
+        return None
 
-    def list_unused(self, skill_id: int) -> dict[str, list[UnusedApproval]]:
-        """The unused approvals of a skill, the oldest first, by the candidate, or the version to roll back to."""
+    def list_unused(self, skill_id: int) -> list[UnusedApproval]:
+        """The unused approvals of a skill, the oldest first."""
         rows = self._pool.rows(
-            "select kind, from_version, to_version, login, created_at from approval"
+            "select id, kind, from_version, to_version, evidence, login, created_at, findings from approval"
             f" where skill_id = ? and {_UNUSED} order by id",
             [skill_id],
         )
-        found: dict[str, list[UnusedApproval]] = {}
-        for each in (UnusedApproval(*row) for row in rows):
-            made = candidate_id(skill_id, each.from_version, each.to_version)
-            found.setdefault(made if each.kind == "promote" else each.to_version, []).append(each)
-        return found
+        return [UnusedApproval(*row) for row in rows]
 
     def drop(self, skill_id: int, approval_id: int) -> None:
         """Take back one approval, unless a change has used it up."""
@@ -88,10 +82,6 @@ def _withdraw_unused(connection: Connection, condition: str, values: Sequence[Va
     connection.execute(f"delete from approval {where}", values)
     for [approval_id] in taken:
         append(connection, "approval_withdrawn", approval_id)
-
-
-def _change(approval: Approval) -> list[Value]:
-    return [approval.skill_id, approval.kind, approval.from_version, approval.to_version]
 
 
 _PROMOTION = (
@@ -118,8 +108,11 @@ class Promotions:
             unused = f"select 1 from approval where id = ? and {_UNUSED}"
             if approval_id is not None and not connection.execute(unused, [approval_id]).fetchone():
                 return None
-            if permission is not None and not is_granted(connection, new.skill_id, permission):
-                return None
+            if permission is not None:
+                sql = "select 1 from permission where skill_id = ? and granted_by = ? and simulated = ?"
+                given = [new.skill_id, permission.granted_by, int(permission.simulated)]
+                if not connection.execute(sql, given).fetchone():
+                    return None
             cursor = connection.execute(
                 "insert into promotion(skill_id, kind, candidate_id, from_version, to_version, state, verdict,"
                 " agreed_by, agreed_on, login, approval_id) values (?, ?, ?, ?, ?, 'pending', ?, ?, ?, ?, ?)",

@@ -83,9 +83,11 @@ class Skills:
         """Return every tracked skill, by name."""
         return [_skill(row) for row in self._pool.rows(f"{_SKILL} order by name, path")]
 
-    def list_listed(self) -> list[Skill]:
-        """Return every tracked skill that is not forgotten, by name."""
-        return [_skill(row) for row in self._pool.rows(f"{_SKILL} where {_LISTED} order by name, path")]
+    def list_listed(self, having: str = "") -> list[Skill]:
+        """Every tracked skill that is not forgotten, and has a version whose id begins with `having`, by name."""
+        has_version = "?1 = '' or id in (select skill_id from version where id >= ?1 and id < ?1 || 'g')"
+        rows = self._pool.rows(f"{_SKILL} where {_LISTED} and ({has_version}) order by name, path", [having])
+        return [_skill(row) for row in rows]
 
     def track(self, name: str, path: str, files: SkillFiles, begun: int | None = None) -> Skill:
         """Return the skill at `path`, added if it is new, with `files` stored as its live version.
@@ -161,14 +163,6 @@ class Skills:
             )
         return _version(rows[0])
 
-    def list_having(self, version_id: str) -> list[Skill]:
-        """Return the listed skills that have a version whose id begins so."""
-        rows = self._pool.rows(
-            f"{_SKILL} where id in (select skill_id from version where id >= ? and id < ?) and {_LISTED} order by id",
-            [version_id, version_id + "g"],
-        )
-        return [_skill(row) for row in rows]
-
     def list_live(self, skill_id: int, n: int) -> list[str]:
         """Return the ids of the `n` newest versions of a skill that are or were live."""
         rows = self._pool.rows(
@@ -188,11 +182,6 @@ class Skills:
         """Store files that a person named as a version."""
         with self._pool.write() as connection:
             add_version(connection, skill_id, files, parent_id=None, origin="edited")
-
-    def find_parent(self, version: Version) -> Version | None:
-        """Return the version of the same skill that one follows from, None where there is none, or another skill's."""
-        row = self._pool.row(f"{_VERSION} where skill_id = ? and id = ?", [version.skill_id, version.parent_id])
-        return _version(row) if row else None
 
     def get_files(self, skill_id: int, version_id: str) -> SkillFiles:
         """Return the files of a version, byte for byte.

@@ -147,10 +147,14 @@ class Trajectories:
                 [*placed, row[5] or new.answer, new.messages, trajectory_id],
             )
 
-    def find_unanswered(self, skill_id: int, session_id: str, position: int) -> int | None:
-        """Return the attempt at a place in a session, if the person has not replied to it; else None."""
-        row = self._pool.row(_UNANSWERED, [skill_id, session_id, position])
-        return row[0] if row else None
+    def find_placed(self, skill_id: int, session_id: str, position: int) -> tuple[int, bool]:
+        """The attempt at a place in a session, 0 for none, and whether the person has yet to reply to it."""
+        row = self._pool.row(
+            "select id, iif(json_valid(messages), json_extract(messages, '$[#-1][0]'), 'user') <> 'user'"
+            " from trajectory where skill_id = ? and session_id = ? and position = ?",
+            [skill_id, session_id, position],
+        )
+        return (row[0], bool(row[1])) if row else (0, False)
 
     def add_reaction(self, skill_id: int, trajectory_id: int, reaction: Message) -> None:
         """Append the person's next message to an attempt, unless a run holds it, or there is one."""
@@ -188,42 +192,24 @@ class Trajectories:
         """Return how many of the last thousand trajectories are new since a proposal, and scored; `n` at most."""
         return self._pool.number(_N_NEW_SCORED, [skill_id, n])
 
-    def mark_seen(self, skill_id: int) -> None:
-        """Note that a proposal has seen every trajectory recorded so far."""
+    def mark_seen(self, skill_id: int, before: int | None = None) -> None:
+        """Note that a proposal has seen every trajectory so far, or failed: those from `before` on are new again."""
+        newest = "coalesce((select max(id) from trajectory where skill_id = ?1), 0)"
         with self._pool.write() as connection:
             connection.execute(
-                "update skill set n_seen = coalesce((select max(id) from trajectory where skill_id = ?), 0)"
-                " where id = ?",
-                [skill_id, skill_id],
+                f"update skill set n_seen = iif(?2 is null, {newest}, min(n_seen, ?2 - 1)) where id = ?1",
+                [skill_id, before],
             )
 
-    def mark_unseen(self, skill_id: int, first_id: int) -> None:
-        """Note that a proposal failed: the trajectories of a skill from this one on are new again."""
-        with self._pool.write() as connection:
-            connection.execute("update skill set n_seen = min(n_seen, ?) where id = ?", [first_id - 1, skill_id])
-
-    def is_placed(self, skill_id: int, session_id: str, position: int) -> bool:
-        """Return whether the attempt at a place in a session is recorded."""
-        sql = "select 1 from trajectory where skill_id = ? and session_id = ? and position = ?"
-        return self._pool.row(sql, [skill_id, session_id, position]) is not None
-
-    def list_unscored(self, skill_id: int, n: int) -> list[int]:
-        """Return the ids of the `n` newest attempts without a score, among the last thousand.
+    def recent_trajectories(self, skill_id: int, n: int, *, is_scored: bool = True) -> list[int]:
+        """The ids of the `n` newest attempts with a score, or without one among the last thousand; oldest first.
 
         None has a held-out task's prompt: nothing is learned from those.
         """
+        lately = "(select id, skill_id, hard, prompt from trajectory where skill_id = ?1 order by id desc limit 1000)"
+        of_these = "trajectory where hard is not null" if is_scored else f"{lately} where hard is null"
         rows = self._pool.rows(
-            "select id from (select id, hard, prompt from trajectory where skill_id = ?1 order by id desc limit 1000)"
-            f" where hard is null and {IS_THERE} and {_NOT_HELD_OUT} order by id desc limit ?2",
-            [skill_id, n, string.whitespace],
-        )
-        return [row[0] for row in rows]
-
-    def recent_trajectories(self, skill_id: int, n: int) -> list[int]:
-        """Return the ids of the `n` newest scored trajectories, oldest first, none with a held-out task's prompt."""
-        rows = self._pool.rows(
-            f"select id from trajectory where skill_id = ?1 and hard is not null and {IS_THERE} and {_NOT_HELD_OUT}"
-            " order by id desc limit ?2",
+            f"select id from {of_these} and skill_id = ?1 and {IS_THERE} and {_NOT_HELD_OUT} order by id desc limit ?2",
             [skill_id, n, string.whitespace],
         )
         return [row[0] for row in reversed(rows)]
@@ -249,10 +235,6 @@ class Trajectories:
 
 _NOT_HELD_OUT = "trim(prompt, ?3) not in (select trim(prompt, ?3) from task where skill_id = ?1 and split <> 'train')"
 _IS_ERASED = f"select 1 from trajectory where id = ? and skill_id = ? and not {IS_THERE}"
-_UNANSWERED = (
-    "select id from trajectory where skill_id = ? and session_id = ? and position = ?"
-    " and iif(json_valid(messages), json_extract(messages, '$[#-1][0]'), 'user') <> 'user'"
-)
 _IN_A_RUN = "select 1 from run, json_each(run.sessions) held where run.skill_id = ? and held.value = ? limit 1"
 _N_NEW = (
     "select count(*) from (select id from trajectory where skill_id = ?1"

@@ -10,7 +10,7 @@ from children import SKILL, attempt
 
 from skillopt_mcp.admin.verify import verify_store
 from skillopt_mcp.core.errors import StoreError
-from skillopt_mcp.store.erasing import Erasing, ErasureFilter
+from skillopt_mcp.store.erasing import Erasing
 from skillopt_mcp.store.opening import Store
 from skillopt_mcp.store.pool import Pool
 from skillopt_mcp.store.trajectories import NewTrajectory
@@ -28,7 +28,7 @@ def filled(store: Store, n: int = N) -> list[int]:
 def erase_one_by_one(parent: Parent, path: Path) -> None:
     with Store(path) as store:
         erasing = store.table(Erasing)
-        ids = erasing.choose(1, ErasureFilter())
+        ids = erasing.choose(1)
         parent.wait_for_start()
         for start_at in range(0, len(ids), 3):
             parent.send(erasing.erase(ids[start_at : start_at + 3]))
@@ -51,7 +51,7 @@ def test_a_kill_leaves_each_attempt_whole_or_erased_and_it_goes_on(store: Store,
         pool.close()
         assert all(is_empty == is_erased for is_empty, is_erased in rows)
         assert verify_store(store.path).problems == []
-    left = store.table(Erasing).choose(1, ErasureFilter())
+    left = store.table(Erasing).choose(1)
     assert 0 < len(left) <= N - 3 * n_kills
     assert store.table(Erasing).erase(left) == len(left)
     assert verify_store(store.path).problems == []

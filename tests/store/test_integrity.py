@@ -24,7 +24,7 @@ def kinds(store: Store) -> list[str]:
 
 def problems(store: Store) -> list[str]:
     integrity = store.table(Integrity)
-    found = [*integrity.check_file(), *integrity.check_tables(), *integrity.check_schema(), *integrity.check_digests()]
+    found = [*integrity.check_file(), *integrity.check_schema(), *integrity.check_digests()]
     return [str(each) for each in [*found, *integrity.check_chain(store.events)]]
 
 
