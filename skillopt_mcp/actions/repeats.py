@@ -62,13 +62,13 @@ def list_discarded(store: Store, run: Run) -> tuple[DiscardedEdit, ...]:
     erased = set(erasing.list_made_of(erasing.list_erased()))
     text = store.skills.get_files(run.skill_id, run.base_version).text
     found: dict[tuple[str, str, str | None, str | None], DiscardedEdit] = {}
-    for standing in discarding.list_standing(run.id, GATE):
-        became = NOT_PROVEN if standing.verdict not in (None, *ACCEPTED) else ""
-        if standing.version_id in undone:
+    for made, version, verdict in discarding.list_standing(run.id, GATE):
+        became = NOT_PROVEN if verdict not in (None, *ACCEPTED) else ""
+        if version in undone:
             became = "promoted, then rolled back by a person"
-        if not became or standing.candidate_id in erased or len(found) >= MAX_REJECTED:
+        if not became or made in erased or len(found) >= MAX_REJECTED:
             continue
-        edits = edits_of(store, store.candidates.get_candidate(standing.candidate_id))
+        edits = edits_of(store, store.candidates.get_candidate(made))
         for edit in edits:
             if not edit.content or edit.content.strip() not in text:
                 discarded = DiscardedEdit(edit, became, len(edits) - 1)

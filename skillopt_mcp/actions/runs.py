@@ -64,7 +64,7 @@ def new_run(
         caps=models.caps,
         answering=(identify(backends),),
     )
-    ordinal = store.runs.count_runs(tracked.id)
+    ordinal = len(store.runs.list_runs(tracked.id))
     return replace(draft, id="r-" + hashlib.sha256(f"{ordinal} {draft}".encode()).hexdigest()[:12])
 
 
@@ -92,8 +92,9 @@ def unfinished_run(store: Store, place: Place, skill: str) -> Run:
             raise NotFound(f"run '{run.id}' has finished: skillopt-mcp show {run.id}")
         return run
     tracked = place.recorded(skill)
-    if found := store.runs.find_unfinished(tracked.id):
-        return found
+    for run in reversed(store.runs.list_runs(tracked.id)):
+        if run.kind == "replay" and run.status != "finished":
+            return run
     new = f"skillopt-mcp replay {called(store, tracked)} {BACKENDS}"
     raise NotFound(f"no run of '{tracked.name}' is unfinished: start one with '{new}'")
 

@@ -142,20 +142,17 @@ def _found(check: Callable[[], Iterable[Damage]]) -> list[Damage]:
 
 
 def _check_decisions(store: Store, verdicts: list[str]) -> Iterator[Damage]:
-    after = 0
-    while page := store.decisions.list_decisions(after):
-        for number, decision in page:
-            verdicts.append(decision.verdict)
-            try:
-                verdict = _recomputed(store, decision)
-            except (BadInput, ValueError) as error:
-                detail = str(error).splitlines()[0]
-            else:
-                if verdict == decision.verdict:
-                    continue
-                detail = f"it is {decision.verdict}, but {verdict} follows from its evidence"
-            yield Damage(code="decision", where=f"{number} ({decision.gate})", detail=detail)
-        after = page[-1][0]
+    for number, decision in store.decisions.walk():
+        verdicts.append(decision.verdict)
+        try:
+            verdict = _recomputed(store, decision)
+        except (BadInput, ValueError) as error:
+            detail = str(error).splitlines()[0]
+        else:
+            if verdict == decision.verdict:
+                continue
+            detail = f"it is {decision.verdict}, but {verdict} follows from its evidence"
+        yield Damage(code="decision", where=f"{number} ({decision.gate})", detail=detail)
 
 
 def _recomputed(store: Store, decision: Decision) -> str:

@@ -486,9 +486,9 @@ def _test(store: Store, place: Place, id: str) -> Thing:
     else:
         author = ", same session" if test.same_session else ""
         simulated = " (a SIMULATION: it says nothing about a real model)" if test.evidence == "simulated" else ""
-        n_answered = store.leases.count_answered(id)
-        n_judged = n_answered.get("judge", 0)
-        kinds = ((sum(n_answered.values()) - n_judged, "answer"), (n_judged, "judgement"))
+        roles = [lease.role for lease in store.leases.list_of(id) if lease.state == "answered"]
+        n_judged = roles.count("judge")
+        kinds = ((len(roles) - n_judged, "answer"), (n_judged, "judgement"))
         answers = " and ".join(counted(n, kind) for n, kind in kinds if n)
         lines += [
             f"{label(report, is_running=not report.verdict and is_locked(store.locks_path, id))}{simulated}",

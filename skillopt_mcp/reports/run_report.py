@@ -138,14 +138,15 @@ def _progress(store: Store, secrets: KnownSecrets, run: Run, n_done: int, second
 
 def _explain_steps(store: Store, run: Run, records: Sequence[StepRecord]) -> list[StepFacts]:
     steps = list[StepFacts]()
-    reasons = store.decisions.reasons_in(run.id)
     documents = [run.skill_id, *([run.memory.skill_id] if run.memory else [])]
     made = [each for skill_id in documents for each in store.candidates.list_candidates(skill_id, steps=True)]
     found = {each.id: each.findings for each in made}
     for record in records:
         findings = found.get(record.candidate_id or "", ())
         notes = [*record.unusable, *record.unmatched]
-        why = [reasons.get(record.n) or (truncate_middle(notes[0], 200) if notes else "no usable edit")]
+        decided = store.decisions.latest_in(f"{run.id}/{record.n}")
+        reason = decided.reason if decided else ""
+        why = [reason or (truncate_middle(notes[0], 200) if notes else "no usable edit")]
         if findings:
             why.append(f"the guard wants a person to look: {truncate_middle(findings[0], 200)}")
         outcome: Outcome = "unchanged" if record.verdict == "no_change" else "rejected"

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from skillopt_mcp.core.candidates import PERSON, Approval, Decision, PromotionKind, candidate_id
-from skillopt_mcp.core.evidence import ACCEPTED, Trial
+from skillopt_mcp.core.evidence import ACCEPTED
 from skillopt_mcp.gates.recompute import PersonInputs, PersonVerdict
-from skillopt_mcp.store.candidates import insert_trials
 from skillopt_mcp.store.events import append
 from skillopt_mcp.store.pending import IS_SIMULATED
-from skillopt_mcp.store.pool import Connection, Pool, Row
+from skillopt_mcp.store.pool import Connection, Pool
 
 _DECISION = "select skill_id, gate, base_version, version_id, scope, verdict, reason, inputs from decision"
+_PAGE = 500
 _ACCEPTED = f"({', '.join(repr(verdict) for verdict in ACCEPTED)})"
 
 
@@ -28,17 +28,12 @@ class Decisions:
         with self._pool.write() as connection:
             insert_decision(connection, decision)
 
-    def add_evidence(self, decision: Decision, trials: Sequence[Trial]) -> None:
-        """Store a verdict with the trials that it rests on."""
-        with self._pool.write() as connection:
-            insert_trials(connection, trials)
-            insert_decision(connection, decision)
-
-    def list_decisions(self, after: int = 0, limit: int = 500) -> list[tuple[int, Decision]]:
-        """Return the decisions of all skills after one of them, by its id, as (id, decision), at most `limit`."""
-        sql = _DECISION.replace("select ", "select id, ", 1)
-        rows = self._pool.rows(f"{sql} where id > ? order by id limit ?", [after, limit])
-        return [(row[0], _decision(row[1:])) for row in rows]
+    def walk(self) -> Iterator[tuple[int, Decision]]:
+        """Yield the decisions of all skills in order, as (id, decision)."""
+        after, sql = 0, _DECISION.replace("select ", "select id, ", 1)
+        while page := self._pool.rows(f"{sql} where id > ? order by id limit ?", [after, _PAGE]):
+            yield from ((row[0], Decision(*row[1:])) for row in page)
+            after = page[-1][0]
 
     def latest(self, skill_id: int, gate: str, base_version: str, version_id: str) -> Decision | None:
         """Return the decision of a gate on a version against a base that counts: the newest, but one that rests on real
@@ -49,7 +44,7 @@ class Decisions:
             f" order by {IS_SIMULATED}, id desc limit 1",
             [skill_id, gate, base_version, version_id],
         )
-        return _decision(row) if row else None
+        return Decision(*row) if row else None
 
     def verdicts(self, skill_id: int, gate: str, base_version: str) -> dict[str, str]:
         """Return a gate's verdict on each version that it compared with a base: that of the `latest` decision."""
@@ -73,12 +68,7 @@ class Decisions:
     def latest_in(self, scope: str) -> Decision | None:
         """Return the newest decision of a scope: one step of a run, or a promotion test."""
         row = self._pool.row(f"{_DECISION} where scope = ? order by id desc limit 1", [scope])
-        return _decision(row) if row else None
-
-    def reasons_in(self, run_id: str) -> dict[int, str]:
-        """Return why the search gate of a run decided as it did, by step."""
-        sql = "select scope, reason from decision where scope > ?1 || '/' and scope < ?1 || '0' order by id"
-        return {int(str(scope).partition("/")[2]): str(reason) for scope, reason in self._pool.rows(sql, [run_id])}
+        return Decision(*row) if row else None
 
 
 def insert_decision(connection: Connection, decision: Decision) -> None:
@@ -94,37 +84,10 @@ def insert_decision(connection: Connection, decision: Decision) -> None:
         append(connection, "decision_taken", int(cursor.lastrowid or 0))
 
 
-def _decision(row: Row) -> Decision:
-    return Decision(*row)
-
-
-# What a simulation rejected does not count for a run with a real target.
-_VERDICT = (
-    "(select verdict from decision where decision.skill_id = made.skill_id and gate = ?2"
-    " and decision.base_version = made.base_version and decision.version_id = made.version_id"
-    f" and decision.created_at < run.created_at and (run.target glob 'simulated*' or not {IS_SIMULATED})"
-    f" order by {IS_SIMULATED}, decision.id desc limit 1)"
+_IS_ABOUT_MADE = (
+    "decision.skill_id = made.skill_id and gate = ?2 and decision.base_version = made.base_version"
+    " and decision.version_id = made.version_id"
 )
-_MADE = (
-    f"select made.id, made.version_id, {_VERDICT} from run join candidate made on made.skill_id = run.skill_id"
-    " where run.id = ?1 and made.origin <> 'step' and made.created_at < run.created_at"
-    " order by made.rowid desc"
-)
-_REJECTED = (
-    "select made.id from candidate made where made.skill_id = ?1 and made.origin <> 'step'"
-    " and (select verdict from decision where decision.skill_id = made.skill_id and gate = ?2"
-    " and decision.base_version = made.base_version and decision.version_id = made.version_id"
-    f" and not {IS_SIMULATED} order by decision.id desc limit 1) not in {_ACCEPTED}"
-    " order by made.rowid desc limit ?3"
-)
-
-
-class EarlierVerdict(NamedTuple):
-    """A candidate, and a gate's verdict on it when a run began; None where it had none that counts for the run."""
-
-    candidate_id: str
-    version_id: str
-    verdict: str | None
 
 
 class Discarding:
@@ -133,24 +96,36 @@ class Discarding:
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
 
-    def list_standing(self, run_id: str, gate: str) -> list[EarlierVerdict]:
-        """Return the candidates that were there when a run began, the newest first."""
-        return [EarlierVerdict(*row) for row in self._pool.rows(_MADE, [run_id, gate])]
+    def list_standing(self, run_id: str, gate: str) -> list[tuple[str, str, str | None]]:
+        """The candidates that were there when a run began, the newest first: id, version, and the gate's verdict then.
+
+        None is one without a verdict that counts: what a simulation rejected does not for a run with a real target.
+        """
+        verdict = (
+            f"select verdict from decision where {_IS_ABOUT_MADE} and decision.created_at < run.created_at"
+            f" and (run.target glob 'simulated*' or not {IS_SIMULATED})"
+            f" order by {IS_SIMULATED}, decision.id desc limit 1"
+        )
+        return self._pool.rows(
+            f"select made.id, made.version_id, ({verdict}) from run join candidate made on made.skill_id = run.skill_id"
+            " where run.id = ?1 and made.origin <> 'step' and made.created_at < run.created_at"
+            " order by made.rowid desc",
+            [run_id, gate],
+        )
 
     def list_rejected(self, skill_id: int, gate: str, n: int) -> list[str]:
         """Return the `n` newest candidates of a skill that a gate did not accept with a real model, newest first."""
-        return [str(row[0]) for row in self._pool.rows(_REJECTED, [skill_id, gate, n])]
+        verdict = f"{_IS_ABOUT_MADE} and not {IS_SIMULATED} order by decision.id desc limit 1"
+        rows = self._pool.rows(
+            "select made.id from candidate made where made.skill_id = ?1 and made.origin <> 'step'"
+            f" and (select verdict from decision where {verdict}) not in {_ACCEPTED} order by made.rowid desc limit ?3",
+            [skill_id, gate, n],
+        )
+        return [str(row[0]) for row in rows]
 
     def begun_at(self, run_id: str) -> str:
         """Return when a run began (UTC); empty for none."""
         return self._pool.text("select created_at from run where id = ?", [run_id])
-
-
-_OF_SKILL = (
-    "select json_extract(inputs, '$.kind'), base_version, version_id, reason, created_at, verdict from decision"
-    " where skill_id = ? and gate = ? order by id desc"
-)
-_N_OF_CHANGE = "select count(*) from decision where gate = ? and scope = ?"
 
 
 class Refusal(NamedTuple):
@@ -175,14 +150,19 @@ class Refusals:
         # Not the promotion test: its newest decision is its gate's.
         scope = f"{asked.kind} {candidate_id(asked.skill_id, asked.from_version, asked.to_version)}"
         with self._pool.write() as connection:
-            [n] = connection.execute(_N_OF_CHANGE, [PERSON, scope]).fetchone()
+            sql = "select count(*) from decision where gate = ? and scope = ?"
+            [n] = connection.execute(sql, [PERSON, scope]).fetchone()
             inputs = PersonInputs(kind=asked.kind, evidence=asked.evidence, n=n + 1, verdict=verdict)
             versions, kept = (asked.from_version, asked.to_version), inputs.model_dump_json()
             insert_decision(connection, Decision(asked.skill_id, PERSON, *versions, scope, verdict, by, kept))
 
     def list_refusals(self, skill_id: int) -> list[Refusal]:
         """Return the refusals of changes of a skill, the newest first."""
-        return [Refusal(*row) for row in self._pool.rows(_OF_SKILL, [skill_id, PERSON])]
+        sql = (
+            "select json_extract(inputs, '$.kind'), base_version, version_id, reason, created_at, verdict from decision"
+            " where skill_id = ? and gate = ? order by id desc"
+        )
+        return [Refusal(*row) for row in self._pool.rows(sql, [skill_id, PERSON])]
 
     def last_refusal(self, asked: Approval, verdict: PersonVerdict = "declined") -> Refusal | None:
         """Return the newest refusal of a change, whatever evidence it was shown with, or None."""

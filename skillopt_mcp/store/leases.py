@@ -111,13 +111,11 @@ class Leases:
             found |= dict(rows)
         return found
 
-    def free(self, call_ids: Sequence[int], now: float) -> list[int]:
-        """Return those of the calls, in their order, that have no reply and are not leased."""
-        taken = set(
-            self._pool.rows(
-                f"select id from call where {_AMONG.format('id')} and {_IS_TAKEN}", [json.dumps(call_ids), now]
-            )
-        )
+    def free(self, call_ids: Sequence[int], now: float, *, is_new: bool = False) -> list[int]:
+        """Those of the calls, in their order, that have no reply and are not leased; with `is_new`, never were."""
+        is_taken = f"({_IS_TAKEN} or exists (select 1 from lease where call_id = call.id))" if is_new else _IS_TAKEN
+        sql = f"select id from call where {_AMONG.format('id')} and {is_taken}"
+        taken = set(self._pool.rows(sql, [json.dumps(call_ids), now]))
         return [call_id for call_id in call_ids if (call_id,) not in taken]
 
     def unanswered(self, call_ids: Sequence[int]) -> int:
@@ -129,12 +127,6 @@ class Leases:
         """Return whether a call was given up: its reply says why."""
         found = self._pool.row("select 1 from reply where call_id = ? and fault is not null", [call_id])
         return found is not None
-
-    def never_taken(self, call_ids: Sequence[int]) -> list[int]:
-        """Return those of the calls, in their order, that were never leased."""
-        sql = f"select distinct call_id from lease where {_AMONG.format('call_id')}"
-        taken = set(self._pool.rows(sql, [json.dumps(call_ids)]))
-        return [call_id for call_id in call_ids if (call_id,) not in taken]
 
     def take(self, offers: Sequence[Offer], term: Term, caps: Caps) -> Taken:
         """Lease those of the offers that were not taken or answered meanwhile.
@@ -220,14 +212,20 @@ class Leases:
         with self._pool.write() as connection:
             if _is_elsewhere(connection, failing):
                 return False
-            noted = connection.execute(_NOTE, [note_id, failing.lease_id])
+            noted = connection.execute(
+                "insert into lease(id, call_id, scope, task_id, session, taken_at, expires_at, state)"
+                " select ?, call_id, scope, task_id, session, taken_at, expires_at, 'failed' from lease"
+                " where id = ? and state = 'out' on conflict do nothing",
+                [note_id, failing.lease_id],
+            )
             is_lost = bool(noted.rowcount) and _is_lost(connection, failing)
             return is_lost and _fail(connection, failing.lease_id)
 
     def free_at(self, lease_ids: Sequence[str], at: float) -> None:
         """End the time of leases that are out `at` a time (seconds since 1970), where it would end later."""
         with self._pool.write() as connection:
-            connection.executemany(_FREE_AT, [(lease_id, at) for lease_id in lease_ids])
+            sql = "update lease set expires_at = ?2 - 1 where id = ?1 and state = 'out' and expires_at >= ?2"
+            connection.executemany(sql, [(lease_id, at) for lease_id in lease_ids])
 
     def rule_out(self, missing: Reply) -> None:
         """Store that a call cannot be handed out (the id of the reply is its call's): it is missing."""
@@ -265,12 +263,6 @@ _TAKE = (
 )
 _HAS_ANSWERED = "select 1 from lease where scope = ? and session = ? and state = 'answered' limit 1"
 _ANSWER = "update lease set state = 'answered', session = ?2 where id = ?1"
-_FREE_AT = "update lease set expires_at = ?2 - 1 where id = ?1 and state = 'out' and expires_at >= ?2"
-_NOTE = (
-    "insert into lease(id, call_id, scope, task_id, session, taken_at, expires_at, state)"
-    " select ?, call_id, scope, task_id, session, taken_at, expires_at, 'failed' from lease"
-    " where id = ? and state = 'out' on conflict do nothing"
-)
 
 
 def _fail(connection: Connection, lease_id: str) -> bool:

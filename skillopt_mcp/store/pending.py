@@ -6,7 +6,6 @@ import json
 import string
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
-from typing import NamedTuple
 
 from skillopt_mcp.core.candidates import PERSON, candidate_id
 from skillopt_mcp.core.next_step import Action, CandidateState, SkillState
@@ -89,34 +88,6 @@ _APPROVED = f"""
 select skill_id, kind, from_version, to_version from approval
 where skill_id {_CHOSEN} and not exists (select 1 from promotion where approval_id = approval.id) order by id
 """
-# At most so urgent: what is looked at closely can only be less.
-_AT_MOST = """
-select id, case
-    when exists (select 1 from decision where skill_id = s.id and gate = ?1 and verdict in ('better', 'no_worse'))
-        then 'promote_skill'
-    when exists (select 1 from run where skill_id = s.id and status <> 'finished')
-        or exists (select 1 from promotion_test where skill_id = s.id and base_version = s.live_version)
-        then 'submit_work'
-    when not exists (select 1 from task where skill_id = s.id) and not exists
-        (select 1 from trajectory where skill_id = s.id) then 'add_tasks'
-    when exists (select 1 from candidate where skill_id = s.id) then 'evaluate_candidate'
-    else 'record_trajectory' end
-from skill s
-"""
-_BEGUN = (
-    "select version_id, id, backend, (select count(*) from test_attempt where test_id = c.id) from promotion_test c"
-    " where skill_id = ? and base_version = ? and version_id in (select value from json_each(?))"
-    f" and {_UNDECIDED} order by rowid"
-)
-
-
-class Begun(NamedTuple):
-    """An undecided promotion test: its version, its id, its backend, and how many attempts it has."""
-
-    version_id: str
-    id: str
-    backend: str
-    n_attempts: int
 
 
 class Pending:
@@ -180,12 +151,33 @@ class Pending:
         return states
 
     def list_most_urgent(self, gate: str) -> dict[int, Action]:
-        """The most urgent action that each skill may need next, without a close look at any."""
-        return dict(self._pool.rows(_AT_MOST, [gate]))
+        """The most urgent action that each skill may need next: what is looked at closely can only be less."""
+        sql = """
+        select id, case
+            when exists (select 1 from decision where skill_id = s.id and gate = ?1
+                and verdict in ('better', 'no_worse')) then 'promote_skill'
+            when exists (select 1 from run where skill_id = s.id and status <> 'finished')
+                or exists (select 1 from promotion_test where skill_id = s.id and base_version = s.live_version)
+                then 'submit_work'
+            when not exists (select 1 from task where skill_id = s.id) and not exists
+                (select 1 from trajectory where skill_id = s.id) then 'add_tasks'
+            when exists (select 1 from candidate where skill_id = s.id) then 'evaluate_candidate'
+            else 'record_trajectory' end
+        from skill s
+        """
+        return dict(self._pool.rows(sql, [gate]))
 
-    def list_begun(self, skill_id: int, base_version: str, versions: Sequence[str]) -> list[Begun]:
-        """Return the promotion tests of versions against a base that have not decided, in their order."""
-        return [Begun(*row) for row in self._pool.rows(_BEGUN, [skill_id, base_version, json.dumps(versions)])]
+    def list_begun(self, skill_id: int, base_version: str, versions: Sequence[str]) -> list[tuple[str, str, str, int]]:
+        """The promotion tests of versions against a base that have not decided, in their order.
+
+        Each is (version, id, backend, number of attempts).
+        """
+        return self._pool.rows(
+            "select version_id, id, backend, (select count(*) from test_attempt where test_id = c.id)"
+            " from promotion_test c where skill_id = ? and base_version = ?"
+            f" and version_id in (select value from json_each(?)) and {_UNDECIDED} order by rowid",
+            [skill_id, base_version, json.dumps(versions)],
+        )
 
 
 def _by_skill(rows: Iterable[Row]) -> defaultdict[int, list[Row]]:

@@ -24,11 +24,6 @@ _RUN = (
     " judge, kind, answering,"
     " memory_id, memory_version, max_calls, max_tokens, max_usd, max_minutes from run"
 )
-_ALIKE = (
-    "select id from run where skill_id = ?1 and (status = 'finished') = ?2 and kind = ?3 and base_version = ?4"
-    " and config = ?5 and sessions = ?6 and (?7 is null or tasks = ?7) and prompts = ?8"
-    " and memory_id is ?9 and memory_version is ?10 order by rowid desc"
-)
 _CapValues = tuple[int | None, int | None, float | None, float | None]
 _TRIED = (
     "select s.n, s.epoch, s.verdict, e.op, e.path, e.target, e.content, e.sources,"
@@ -70,26 +65,17 @@ class Runs:
         """Return the runs of a skill, oldest first."""
         return [_run(row) for row in self._pool.rows(f"{_RUN} where skill_id = ? order by rowid", [skill_id])]
 
-    def count_runs(self, skill_id: int) -> int:
-        """Return how many runs a skill has, proposals too."""
-        return self._pool.number("select count(*) from run where skill_id = ?", [skill_id])
+    def list_alike(self, run: Run, *, is_finished: bool) -> list[str]:
+        """The ids of the runs that are frozen to what this one is, newest first: of the finished, or the others.
 
-    def find_unfinished(self, skill_id: int) -> Run | None:
-        """Return the newest run of a skill that has not finished, None when all have. Proposals are none."""
-        unfinished = "skill_id = ? and kind = 'replay' and status <> 'finished' order by rowid desc limit 1"
-        row = self._pool.row(f"{_RUN} where {unfinished}", [skill_id])
-        return _run(row) if row else None
-
-    def list_alike(self, run: Run, *, is_finished: bool, by_tasks: bool = True) -> list[str]:
-        """Return the ids of the runs that are frozen to what this one is, newest first: of the finished, or the others.
-
-        Who answers in them may differ, by name too, and, without `by_tasks`, their tasks.
+        Who answers in them may differ, by name too.
         """
         rows = self._pool.rows(
-            _ALIKE,
+            "select id from run where skill_id = ? and (status = 'finished') = ? and kind = ? and base_version = ?"
+            " and config = ? and sessions = ? and tasks = ? and prompts = ? and memory_id is ? and memory_version is ?"
+            " order by rowid desc",
             [run.skill_id, is_finished, run.kind, run.base_version, run.config, json.dumps(run.sessions),
-             json.dumps(run.tasks) if by_tasks else None,
-             hashlib.sha256(run.prompts.encode()).hexdigest(), *(run.memory or (None, None))],
+             json.dumps(run.tasks), hashlib.sha256(run.prompts.encode()).hexdigest(), *(run.memory or (None, None))],
         )  # fmt: skip
         return [str(row[0]) for row in rows]
 
@@ -132,24 +118,14 @@ class Runs:
         """Return the options that raise the caps at which a run has stopped; empty where it stopped otherwise."""
         return self._pool.text("select higher from run where id = ?", [run_id])
 
-    def set_caps(self, run_id: str, caps: Caps) -> None:
-        """Note under which caps a run goes on."""
+    def update_run(self, run: Run) -> None:
+        """Note under which caps a run goes on, who has answered in it so far, and how its backends are spelled now."""
         with self._pool.write() as connection:
             connection.execute(
-                "update run set max_calls = ?, max_tokens = ?, max_usd = ?, max_minutes = ? where id = ?",
-                [*_cap_values(caps), run_id],
+                "update run set max_calls = ?, max_tokens = ?, max_usd = ?, max_minutes = ?, answering = ?, target = ?,"
+                " optimizer = ?, judge = ? where id = ?",
+                [*_cap_values(run.caps), _answering_json(run.answering), run.target, run.optimizer, run.judge, run.id],
             )
-
-    def set_answering(self, run_id: str, answering: Sequence[Answering]) -> None:
-        """Note who has answered in a run, and who answers in it now."""
-        with self._pool.write() as connection:
-            connection.execute("update run set answering = ? where id = ?", [_answering_json(answering), run_id])
-
-    def set_backends(self, run_id: str, target: str, optimizer: str, judge: str) -> None:
-        """Note how the backends of a run are spelled that goes on."""
-        with self._pool.write() as connection:
-            values = [target, optimizer, judge, run_id]
-            connection.execute("update run set target = ?, optimizer = ?, judge = ? where id = ?", values)
 
     def list_finishes(self, run_id: str) -> list[str]:
         """Return the ids of the promotion tests that a run has reached."""

@@ -15,7 +15,7 @@ from skillopt_mcp.core.commands import Limits, RegisteredCommand
 from skillopt_mcp.core.judging import Judge, judge_json, judge_of
 from skillopt_mcp.core.tasks import SPLITS, NewTask, Split, Task, TaskFile
 from skillopt_mcp.store.events import append, now
-from skillopt_mcp.store.pool import Connection, Pool, Row
+from skillopt_mcp.store.pool import Pool, Row
 from skillopt_mcp.tasks.splits import Placed, StoredTask, default_name, files_json, place_tasks
 
 _ASKED, _GIVEN = (f"trim({text}, char(9, 10, 11, 12, 13, 32))" for text in ("prompt", "?2"))
@@ -53,10 +53,14 @@ class Tasks:
             for task, each in zip(tasks, placed, strict=True):
                 task_id = None if each.fault else each.same
                 if each.is_new:
-                    task_id = insert_task(connection, skill_id, task, each.split, waits=waits, at=at)
+                    values = [
+                        skill_id, default_name(task), task.digest, task.prompt, judge_json(task.judge), each.split,
+                        json.dumps(task.tags), files_json(task), task.group, int(waits), at,
+                    ]  # fmt: skip
+                    task_id = int(connection.execute(_INSERT, values).lastrowid or 0)
                 if login is not None and task_id is not None:
-                    values = [each.split, task_id]
-                    connection.execute("update task set split = ?, waits = 0 where id = ? and waits", values)
+                    drawn = "update task set split = ?, waits = 0 where id = ? and waits"
+                    connection.execute(drawn, [each.split, task_id])
                     names = _parse(judge_json(task.judge))[1]
                     marked.append((task_id, _seen_digest(task.digest, task.group, names, programs), login))
             if marked:
@@ -84,10 +88,6 @@ class Tasks:
     def list_in_use(self, skill_id: int) -> list[Task]:
         """Return the tasks of a skill that were not retired, in the order they were added."""
         return self._tasks("where skill_id = ? and retirement.task_id is null order by id", skill_id)
-
-    def get_task(self, task_id: int) -> Task | None:
-        """Return a task by the id of its row, or None."""
-        return next(iter(self.list_by_id([task_id])), None)
 
     def list_by_id(self, task_ids: Iterable[int]) -> list[Task]:
         """Return the tasks with these row ids, in the order they were added; ids without a row are left out."""
@@ -122,17 +122,10 @@ def _seen_digest(digest: str, group: str, names: Iterable[str], programs: Mappin
     return hashlib.sha256(json.dumps([digest, group, used]).encode()).hexdigest()
 
 
-def insert_task(connection: Connection, skill_id: int, task: NewTask, split: Split, *, waits: bool, at: str) -> int:
-    """Store a task that is not there within the caller's transaction; return its id."""
-    cursor = connection.execute(
-        "insert into task(skill_id, name, digest, prompt, judge, split, tags, files, group_name, waits, created_at)"
-        " values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-        [skill_id, default_name(task), task.digest, task.prompt, judge_json(task.judge), split,
-         json.dumps(task.tags), files_json(task), task.group, int(waits), at],
-    )  # fmt: skip
-    return int(cursor.lastrowid or 0)
-
-
+_INSERT = (
+    "insert into task(skill_id, name, digest, prompt, judge, split, tags, files, group_name, waits, created_at)"
+    " values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+)
 _N_IN_SPLITS = (
     "select split, count(*) from task where skill_id = ? and id not in (select task_id from retirement) group by split"
 )
@@ -182,8 +175,20 @@ class Retirements:
 
     def retire(self, skill_id: int, task_ids: Iterable[int], reason: str) -> list[int]:
         """Take tasks of a skill out of use, and return which were in use; the names of these are free from then on."""
+        retired = list[int]()
         with self._pool.write() as connection:
-            return [each for each in task_ids if retire_task(connection, skill_id, each, reason)]
+            for task_id in task_ids:
+                added = connection.execute(
+                    "insert into retirement(task_id, name, reason) select id, name, ? from task"
+                    " where id = ? and skill_id = ? on conflict do nothing",
+                    [reason, task_id, skill_id],
+                ).rowcount
+                if added:
+                    # A name longer than any that can be given is free, and so is the one it had.
+                    [digest] = connection.execute("select digest from task where id = ?", [task_id]).fetchone()
+                    connection.execute("update task set name = ? where id = ?", [f"retired {digest * 4}", task_id])
+                    retired.append(task_id)
+        return retired
 
     def list_retired(self, skill_id: int) -> dict[int, Retirement]:
         """Return how tasks of a skill were taken out of use, by task id, in the order in which they were."""
@@ -193,22 +198,6 @@ class Retirements:
             [skill_id],
         )
         return {row[0]: Retirement(*row[1:]) for row in rows}
-
-
-def retire_task(connection: Connection, skill_id: int, task_id: int, reason: str) -> bool:
-    """Take a task out of use within the caller's transaction; return whether it was in use."""
-    cursor = connection.execute(_RETIRE, [reason, task_id, skill_id])
-    if cursor.rowcount:
-        # A name longer than any that can be given is free, and so is the one it had.
-        [digest] = connection.execute("select digest from task where id = ?", [task_id]).fetchone()
-        connection.execute("update task set name = ? where id = ?", [f"retired {digest * 4}", task_id])
-    return bool(cursor.rowcount)
-
-
-_RETIRE = (
-    "insert into retirement(task_id, name, reason) select id, name, ? from task where id = ? and skill_id = ?"
-    " on conflict do nothing"
-)
 
 
 _COMMAND = "select name, argv, sha256, limits, reads, unconfined, created_at, unattended from command"

@@ -169,7 +169,8 @@ def _note_spoilt(store: Store, redactor: Redactor, lease: Lease, reply: Reply, p
 
 def _reply(store: Store, place: Place, lease: Lease, fields: Mapping[object, object]) -> Reply:
     """Return the reply to store: what was given, or else left in the folder of the work, without secrets."""
-    task = store.tasks.get_task(lease.task_id) if lease.task_id is not None else None
+    found = store.tasks.list_by_id([lease.task_id]) if lease.task_id is not None else []
+    task = found[0] if found else None
     text = _text(place, lease, fields.get("reply"))
     messages = (*_tool_calls(place, lease, fields.get("tool_calls")), *_score(place, lease, task, fields))
     size = len(text) + sum(len(message.content) for message in messages)

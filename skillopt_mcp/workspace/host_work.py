@@ -58,7 +58,7 @@ def hand_out(
         taken = _take_calls(store, models, place, scope, _choose_fitting(free, calls, capacity))
         if taken.is_capped and not taken.offers:
             # What was never handed out is paid for.
-            paid = leases.never_taken(free)
+            paid = leases.free(free, now, is_new=True)
             taken = _take_calls(store, models, place, scope, _choose_fitting(paid, calls, capacity))
             if not taken.offers:
                 raise Budget(scope, models.caps).reached(store.budgets.get_spent(scope), Cost())

@@ -61,10 +61,9 @@ def host_tests(store: Store, candidates: Sequence[Candidate]) -> dict[str, str]:
     first, names = candidates[0], {each.version_id: each.id for each in candidates}
     found = store.table(Pending).list_begun(first.skill_id, first.base_version, list(names))
     return {
-        each.version_id: f"the test of {names[each.version_id]} by a host ({each.id}) is under way, "
-        f"{counted(each.n_attempts, 'attempt')} done"
-        for each in found
-        if each.n_attempts and find_host_roles(each.backend)
+        version: f"the test of {names[version]} by a host ({test}) is under way, {counted(n_attempts, 'attempt')} done"
+        for version, test, backend, n_attempts in found
+        if n_attempts and find_host_roles(backend)
     }
 
 

@@ -229,18 +229,14 @@ class Models:
         try_programs(self._store, tasks)
         caps = self.caps_of(run)
         check_caps(caps, backends)
-        if caps != run.caps:
-            runs.set_caps(run.id, caps)
         lasting = self._list_lasting(run)
         now = identify(backends, len(runs.list_steps(run.id)))
-        noted = lasting if not changes(lasting[-1], now) else (*lasting, now)
-        if noted != run.answering:
-            runs.set_answering(run.id, noted)
-        names = Names.of(backends)
-        if names != (run.target, run.optimizer, run.judge):
-            runs.set_backends(run.id, *names)
+        noted, names = lasting if not changes(lasting[-1], now) else (*lasting, now), Names.of(backends)
+        taken_up = replace(run, caps=caps, answering=noted, **names._asdict())
+        if (caps, noted, names) != (run.caps, run.answering, (run.target, run.optimizer, run.judge)):
+            runs.update_run(taken_up)
         self.note_caller(run.id, tasks)
-        return replace(run, caps=caps, answering=noted, **names._asdict()), backends
+        return taken_up, backends
 
     def _list_lasting(self, run: Run) -> tuple[Answering, ...]:
         """Who answered first, and then in finished steps of a run, the latest last."""

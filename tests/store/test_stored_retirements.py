@@ -19,7 +19,7 @@ def test_a_retired_task_keeps_its_name_though_another_takes_it(store: Store, ski
     new = store.tasks.list_in_use(skill.id)[-1]
     assert (new.name, new.prompt, new.split) == ("a", "uno", "val")
     assert store.tasks.list_tasks(skill.id) == [old, other, new]
-    assert store.tasks.get_task(old.id) == old
+    assert store.tasks.list_by_id([old.id]) == [old]
     assert store.tasks.count_tasks(skill.id) == {"train": 0, "val": 1, "test": 1}
 
 
