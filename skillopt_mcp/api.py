@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import difflib
-import hashlib
 import inspect
 import logging
 import os
 import threading
 import warnings
-from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from contextvars import copy_context
@@ -23,41 +22,26 @@ from pydantic import Field
 from skillopt_mcp.actions.promotion_tests import evaluate_candidate
 from skillopt_mcp.actions.replay import best_candidate, replay
 from skillopt_mcp.actions.runs import begin, describe_left_changed, find_alike, new_run, run_reach
-from skillopt_mcp.actions.tasks import add_environment, add_tasks
-from skillopt_mcp.backends.base import Backend, worst_case
-from skillopt_mcp.backends.environment import Rolling
-from skillopt_mcp.backends.registry import open_backend
-from skillopt_mcp.backends.user_backend import require_backend
-from skillopt_mcp.backends.wrappers import HostMade
+from skillopt_mcp.actions.tasks import add_given
+from skillopt_mcp.backends.functions import Answerer, JudgeFunction, judge_name, make_backends
 from skillopt_mcp.core.budgets import NO_CAPS, Caps
-from skillopt_mcp.core.calls import Call, Reply, Role, Rollout, Usage
 from skillopt_mcp.core.errors import BadInput, Stopped
-from skillopt_mcp.core.judging import Score
-from skillopt_mcp.core.next_step import NextStep
 from skillopt_mcp.core.notes import describe_note, warn_unanswered
-from skillopt_mcp.core.results import Evaluated, Replayed, TasksAdded
-from skillopt_mcp.core.runs import Run
-from skillopt_mcp.core.skills import Skill, SplitCounts, short
-from skillopt_mcp.core.tasks import Task
+from skillopt_mcp.core.results import Evaluated, Replayed
+from skillopt_mcp.core.skills import SplitCounts, short
 from skillopt_mcp.prompts.loading import load_prompts
 from skillopt_mcp.reports.export import check_folder, export_run
 from skillopt_mcp.reports.run_report import n_tasks_of
 from skillopt_mcp.store.files import store_path
-from skillopt_mcp.store.opening import Store
-from skillopt_mcp.tasks.environments.base import Environment, rolls_out
-from skillopt_mcp.tasks.environments.registry import checked, open_environment
-from skillopt_mcp.tasks.formats.registry import list_suffixes, read_rows
-from skillopt_mcp.tasks.formats.skillopt import parse_row
-from skillopt_mcp.tasks.judges.kinds.reported import environment_evaluation
+from skillopt_mcp.tasks.environments.base import Environment
+from skillopt_mcp.tasks.environments.registry import open_source
 from skillopt_mcp.training.config import Config
 from skillopt_mcp.training.progress import Notify, Progress
 from skillopt_mcp.training.promotion_test import Asked
-from skillopt_mcp.training.settings.reading import read_mapping
-from skillopt_mcp.training.settings.settling import settled_config
+from skillopt_mcp.training.settings.settling import settle_mapping
 from skillopt_mcp.workspace.callers import find_caller
 from skillopt_mcp.workspace.costs import Accounted, UsedRow, account, describe_in_flight
 from skillopt_mcp.workspace.jobs import Wait
-from skillopt_mcp.workspace.place import Place
 from skillopt_mcp.workspace.workspace import Workspace
 
 StageName = Literal[
@@ -65,12 +49,6 @@ StageName = Literal[
 ]
 PathLike = str | os.PathLike[str]
 Callback = Callable[[Progress], object]
-# `target(skill_text, prompt)`, `optimizer(prompt)` or a rubric's `judge(prompt)`: the answer.
-Answer = str | Reply
-Function = Callable[..., Answer | Awaitable[Answer]]
-Answerer = Backend | Function | str
-Graded = bool | float | tuple[bool | float, str]
-JudgeFunction = Callable[[Task, str], Graded]
 Tasks = Environment | Sequence[object] | PathLike
 T = TypeVar("T")
 _POLL_S = 0.05
@@ -108,7 +86,7 @@ class Trained(Replayed):
             f"{self.usage.n_sent:,} calls, {self.tokens_in + self.tokens_out:,} tokens, ${self.usage.usd_known:.2f}, "
             f"{self.usage.seconds:.0f} s",
             f"run {self.run_id} in {self.store_path}",
-            step.as_line(self.store_path) if isinstance(step, NextStep) else f"Next: {step or 'nothing'}",
+            step.as_line(self.store_path) if step else "Next: nothing",
         ])  # fmt: skip
 
 
@@ -159,16 +137,21 @@ def train(
     settings, own_prompts = _config(config), load_prompts(Path(prompts).expanduser()) if prompts is not None else None
     folder = Path(out).expanduser() if out is not None else None
     name = skill if isinstance(skill, str) else os.path.abspath(skill)
-    source = _source(tasks)
+    source = open_source(tasks)
     stop = threading.Event()
 
     def work() -> Trained:
-        roles = _roles(target, optimizer, judge, source)
-        with _workspace(roles, store, caps, concurrency, stop) as workspace:
+        with _workspace((target, optimizer, judge, source), store, caps, concurrency, stop) as workspace:
             if source is None:
                 workspace.models.check_caps({role: workspace.models.backend(role) for role in ("target", "optimizer")})
             tracked = (workspace.place.recorded if source is None else workspace.place.skill)(name)
-            only = None if source is None else _add(workspace.store, workspace.place, tracked, source, judge)
+            only = None
+            if source is not None:
+                added, only = add_given(workspace.store, workspace.place, tracked.path, source, judge_name(judge))
+                for note in added.notes:
+                    # A function that judges is an environment that only this call knows.
+                    if note.code != "unknown_environment":
+                        _warn(describe_note(note))
             new = new_run(workspace.store, workspace.models, workspace.place, tracked.path, settings, own_prompts, only)
             found = find_alike(workspace.store, workspace.models, new, is_finished=True) if reuse else None
             found = found or find_alike(workspace.store, workspace.models, new, allow_changed=allow_changed)
@@ -197,8 +180,22 @@ def train(
                 raise
             finally:
                 if folder:
-                    _export(workspace.store, workspace.place, run.id, folder)
-            return _outcome(workspace.store, workspace.place, tracked, run, result)
+                    _export(workspace, run.id, folder)
+            result = result.for_agents() if workspace.place.is_agents else result
+            used, steps = account(workspace.store, run.id), workspace.store.runs.list_steps(run.id)
+            version = steps[-1].best_version if steps else run.base_version
+            best = workspace.store.skills.get_files(run.skill_id, version)
+            return Trained(
+                **result.model_dump(exclude={"next_step"}),
+                next_step=result.next_step,
+                usage=RunUsage(**used.summary.model_dump(), stages=used.table),
+                config=Config.of_run(run.config),
+                n_tasks=n_tasks_of(workspace.store, run),
+                reused=run.result is not None,
+                best_skill=best.main.decode("utf-8", "replace"),
+                skill_path=tracked.path,
+                store_path=str(workspace.store.path),
+            )
 
     return _run(work, stop)
 
@@ -228,7 +225,7 @@ def evaluate(
     stop = threading.Event()
 
     def work() -> Evaluated:
-        with _workspace(_roles(target, None, judge, None), store, caps, concurrency, stop) as workspace:
+        with _workspace((target, None, judge, None), store, caps, concurrency, stop) as workspace:
             is_run = candidate_id.startswith("r-")
             tested = (
                 best_candidate(workspace.store, workspace.place.secrets, candidate_id).id if is_run else candidate_id
@@ -242,168 +239,24 @@ def evaluate(
     return _run(work, stop, always_thread=True)
 
 
-# Functions as backends
-
-
-class FunctionBackend:
-    """A user's function as a backend; its name and its source identify it."""
-
-    deferred = False
-
-    def __init__(self, function: Function) -> None:
-        self._function = function
-        self.name = f"python:{_qualname(function)}"
-        self.fingerprint = _identity(function)
-
-    async def complete(self, call: Call) -> Reply:
-        """Return what the function answers; one that is not async runs in a thread."""
-        request = call.request
-        if isinstance(request, Rollout):
-            arguments = [request.files.text, request.task.prompt]
-        else:
-            arguments = [f"{request.instructions}\n\n{request.evidence}"]
-        answer: object = await _called(self._function, *arguments)
-        return answer if isinstance(answer, Reply) else Reply(str(answer))
-
-
-class JudgedBackend:
-    """A target whose answers a user's function scores, for tasks that name the function as their judge."""
-
-    deferred = False
-
-    def __init__(self, backend: Backend, judge: JudgeFunction) -> None:
-        self._backend, self._judge = backend, judge
-        self.environment_name = _judge_name(judge)
-        self.name = backend.name
-        self.fingerprint = f"{backend.fingerprint}+{_identity(judge)}"
-
-    async def complete(self, call: Call) -> Reply:
-        """Return the target's reply with its score recorded."""
-        reply = await self._backend.complete(call)
-        if reply.fault or not isinstance(call.request, Rollout):
-            return reply
-        graded = await _called(self._judge, call.request.task, reply.text)
-        score, reason = graded if isinstance(graded, tuple) else (graded, "")
-        if not isinstance(score, int | float) or not 0 <= score <= 1:
-            raise BadInput(f"the judge must return True, False or a score from 0 to 1, got {score!r}")
-        recorded = environment_evaluation(self.environment_name, Score(score >= 1, float(score), str(reason)))
-        return reply._replace(messages=(*reply.messages, recorded))
-
-    def worst_case(self, call: Call) -> Usage | None:
-        """Return the most that one attempt can use."""
-        return worst_case(self._backend, call)
-
-
-async def _called(function: Callable[..., object], *arguments: object) -> object:
-    is_async = inspect.iscoroutinefunction(function)
-    answer = function(*arguments) if is_async else await asyncio.to_thread(function, *arguments)
-    return await answer if inspect.isawaitable(answer) else answer
-
-
-def _qualname(function: object) -> str:
-    return str(getattr(function, "__qualname__", type(function).__qualname__))
-
-
-def _identity(function: object) -> str:
-    """Return a function's name with a digest of its source, where that can be read."""
-    try:
-        source = inspect.getsource(cast(Callable[..., object], function))
-    except (OSError, TypeError):
-        source = ""
-    return f"python:{_qualname(function)}@{hashlib.sha256(source.encode()).hexdigest()[:12]}"
-
-
-def _judge_name(judge: object) -> str:
-    return f"python:{_qualname(judge)}"
-
-
-def _is_function(value: object) -> bool:
-    return callable(value) and not isinstance(value, type) and not hasattr(value, "complete")
-
-
 # What was given
-
-
-def _source(tasks: Tasks | None) -> Environment | list[object] | None:
-    """Return the environment or the rows that were given, None for neither. Raises BadInput."""
-    if isinstance(tasks, str | os.PathLike):
-        path = Path(os.path.expanduser(tasks))
-        if isinstance(tasks, str) and not path.exists() and path.suffix not in list_suffixes():
-            return open_environment(tasks)
-        return read_rows(path)
-    return tasks if tasks is None else list(tasks) if isinstance(tasks, Sequence) else checked(tasks)
-
-
-def _roles(target: object, optimizer: object, judge: object, source: object) -> dict[Role, Backend | str | None]:
-    """Return who answers for each role. Raises BadInput for what cannot."""
-    environment = next(
-        (checked(cast(Environment, each)) for each in (target, source) if hasattr(each, "rollout")), None
-    )
-    if environment is not None and rolls_out(environment):
-        if target not in (None, environment):
-            raise BadInput("the environment attempts its tasks itself; leave out the target")
-        target = Rolling(environment)
-    if _is_function(judge):
-        if target is None:
-            raise BadInput("a judge function needs a target")
-        if isinstance(target, str) and find_caller() == "agent":
-            raise BadInput("in an agent's process a judge function needs a function or a Backend as the target")
-        inner = open_backend(target) if isinstance(target, str) else _backend("target", target)
-        target, judge = JudgedBackend(cast(Backend, inner), cast(JudgeFunction, judge)), None
-    answering: dict[Role, object] = {"target": target, "optimizer": optimizer, "judge": judge}
-    return {role: _backend(role, value) for role, value in answering.items()}
-
-
-def _backend(role: Role, value: object) -> Backend | str | None:
-    backend = FunctionBackend(cast(Function, value)) if _is_function(value) else value
-    return backend if backend is None or isinstance(backend, str) else require_backend(f"the {role}", backend)
 
 
 @contextmanager
 def _workspace(
-    roles: Mapping[Role, Backend | str | None], store: PathLike | None, caps: Caps,
-    concurrency: int | None, stop: threading.Event,
+    given: tuple[object, object, object, object], store: PathLike | None, caps: Caps, concurrency: int | None,
+    stop: threading.Event,
 ) -> Iterator[Workspace]:  # fmt: skip
-    given: object = caps
-    if not isinstance(given, Caps):
-        raise BadInput(f"caps must be a skillopt_mcp.Caps(calls=, tokens=, usd=, minutes=), got {given!r}")
-    path = store_path(os.fspath(store) if store is not None else None, os.environ)
-    caller = find_caller()
-    if caller == "agent":  # what an agent's own code answers is its host's evidence
-        roles = {role: HostMade(each) if each and not isinstance(each, str) else each for role, each in roles.items()}
+    """Lend a workspace with what answers of target, optimizer, judge and source of tasks as they are `given`."""
+    roles, limits = make_backends(*given, by_agent=find_caller() == "agent"), cast(object, caps)
+    if not isinstance(limits, Caps):
+        raise BadInput(f"caps must be a skillopt_mcp.Caps(calls=, tokens=, usd=, minutes=), got {limits!r}")
     with Workspace(
-        path, target=roles["target"], optimizer=roles["optimizer"], judge=roles["judge"], caps=caps,
-        concurrency=concurrency,
+        store_path(os.fspath(store) if store is not None else None, os.environ),
+        target=roles["target"], optimizer=roles["optimizer"], judge=roles["judge"], caps=caps, concurrency=concurrency,
     ) as workspace:  # fmt: skip
-        workspace.models.on_reply, workspace.place.caller = _stopper(stop), caller
+        workspace.models.on_reply = warn_unanswered(_warn, stop.is_set)
         yield workspace
-
-
-def _add(
-    store: Store, place: Place, skill: Skill, source: Environment | list[object], judge: object
-) -> Collection[str]:
-    """Store the tasks, and return their digests. Raises BadInput where one cannot be used."""
-    if not isinstance(source, list):
-        from_environment = add_environment(store, place, skill.path, source)
-        _warn_of(from_environment)
-        return from_environment.digests
-    if _is_function(judge):
-        own = {"judge": {"kind": "environment", "name": _judge_name(judge)}}
-        source = [own | row if isinstance(row, dict) else row for row in source]
-    added = add_tasks(store, place, skill.path, source)
-    for first in added.rejected[:1]:
-        raise BadInput(
-            f"{len(added.rejected)} of {len(source)} tasks cannot be used; row {first.index}: {first.reason}"
-        )
-    _warn_of(added)
-    return frozenset(parse_row(row).digest for row in source)
-
-
-def _warn_of(added: TasksAdded) -> None:
-    for note in added.notes:
-        # A function that judges is an environment that only this call knows.
-        if note.code != "unknown_environment":
-            _warn(describe_note(note))
 
 
 def _config(config: Config | Mapping[str, object] | None) -> Config:
@@ -413,7 +266,7 @@ def _config(config: Config | Mapping[str, object] | None) -> Config:
     if not isinstance(given, Mapping | None):
         raise BadInput(f"config must be a skillopt_mcp.Config or a dict, got {type(given).__name__}")
     try:
-        return settled_config(read_mapping(given or {}))
+        return settle_mapping(given or {})
     except BadInput as error:
         raise BadInput(f"config: {error}") from None
 
@@ -469,38 +322,10 @@ def _n_cancelling(loop: asyncio.AbstractEventLoop | None) -> int:
     return sum(task.cancelling() for task in asyncio.all_tasks(loop)) if loop else 0
 
 
-def _stopper(stop: threading.Event) -> Callable[[Call, Reply], None]:
-    note_reply = warn_unanswered(_warn)
-
-    def on_reply(call: Call, reply: Reply) -> None:
-        note_reply(call, reply)
-        if stop.is_set():
-            raise Stopped("interrupted; the same call continues")
-
-    return on_reply
-
-
-def _outcome(store: Store, place: Place, skill: Skill, run: Run, result: Replayed) -> Trained:
-    result = result.for_agents() if place.is_agents else result
-    used, steps = account(store, run.id), store.runs.list_steps(run.id)
-    best = store.skills.get_files(run.skill_id, steps[-1].best_version if steps else run.base_version)
-    return Trained(
-        **result.model_dump(exclude={"next_step"}),
-        next_step=result.next_step,
-        usage=RunUsage(**used.summary.model_dump(), stages=used.table),
-        config=Config.of_run(run.config),
-        n_tasks=n_tasks_of(store, run),
-        reused=run.result is not None,
-        best_skill=best.main.decode("utf-8", "replace"),
-        skill_path=skill.path,
-        store_path=str(store.path),
-    )
-
-
-def _export(store: Store, place: Place, run_id: str, folder: Path) -> None:
+def _export(workspace: Workspace, run_id: str, folder: Path) -> None:
     """Write a run as files; where that fails, it warns: the outcome, or why the run stopped, counts more."""
     try:
-        export_run(store, place, run_id, folder)
+        export_run(workspace.store, workspace.place, run_id, folder)
     except BadInput as error:
         _warn(f"run '{run_id}' was not written as files: {error}")
 

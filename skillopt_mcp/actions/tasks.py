@@ -231,6 +231,28 @@ def add_environment(store: Store, place: Place, skill: str, environment: Environ
     )
 
 
+def add_given(
+    store: Store, place: Place, skill: str, source: Environment | list[object], judged_by: str = ""
+) -> tuple[TasksAdded, Collection[str]]:
+    """Add all tasks of an environment, or all rows that a program gives: what came of it, and the tasks' digests.
+
+    Rows without a judge of their own are `judged_by` an environment of that name, if any. Raises BadInput where a task
+    cannot be used.
+    """
+    if not isinstance(source, list):
+        from_environment = add_environment(store, place, skill, source)
+        return from_environment, from_environment.digests
+    if judged_by:
+        own = {"judge": {"kind": "environment", "name": judged_by}}
+        source = [own | row if isinstance(row, dict) else row for row in source]
+    added = add_tasks(store, place, skill, source)
+    for first in added.rejected[:1]:
+        raise BadInput(
+            f"{len(added.rejected)} of {len(source)} tasks cannot be used; row {first.index}: {first.reason}"
+        )
+    return added, frozenset(parse_row(row).digest for row in source)
+
+
 def _to_stored(task: Task, *, is_removed: bool) -> StoredTask:
     files = files_json(task)
     facts = (task.id, task.name, task.prompt, files, task.split, task.digest, task.group)

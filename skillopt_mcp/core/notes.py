@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from pydantic import BaseModel, ConfigDict, Field
 
 from skillopt_mcp.core.calls import Call, Reply
+from skillopt_mcp.core.errors import Stopped
 
 
 class Note(BaseModel):
@@ -68,8 +69,13 @@ def note_unanswered(faults: Mapping[str, tuple[int, str]]) -> list[Note]:
     ]
 
 
-def warn_unanswered(warn: Callable[[str], None]) -> Callable[[Call, Reply], None]:
-    """A callback of replies that warns of a fault of the target's own when it has come three times."""
+def warn_unanswered(
+    warn: Callable[[str], None], is_stopped: Callable[[], bool] = bool
+) -> Callable[[Call, Reply], None]:
+    """A callback of replies that warns of a fault of the target's own when it has come three times.
+
+    Once `is_stopped` says so, it raises Stopped.
+    """
     n_of = Counter[str]()
 
     def on_reply(call: Call, reply: Reply) -> None:
@@ -78,6 +84,8 @@ def warn_unanswered(warn: Callable[[str], None]) -> Callable[[Call, Reply], None
         if call.stage == "rollout" and n_of[fault] == _WARNED:
             for note in note_unanswered({fault: (_WARNED, reply.text), "": (n_of.total() - _WARNED, "")}):
                 warn(describe_note(note))
+        if is_stopped():
+            raise Stopped("interrupted; the same call continues")
 
     return on_reply
 

@@ -10,8 +10,7 @@ from skillopt_mcp.backends.openai import open_openai
 from skillopt_mcp.backends.registry import open_backend
 from skillopt_mcp.core.errors import BadInput, Unset
 from skillopt_mcp.training.config import Config
-from skillopt_mcp.training.settings.reading import read_mapping
-from skillopt_mcp.training.settings.settling import Settings, load_settings, settled_config
+from skillopt_mcp.training.settings.settling import Settings, load_settings, settle_mapping
 from skillopt_mcp.training.settings.skillopt_names import (
     FIELDS,
     FIXED,
@@ -119,7 +118,7 @@ def test_a_config_that_cannot_be_made_is_bad_input_as_a_dict_of_it_is(
         Config(**settings)  # type: ignore[arg-type]
     assert str(error.value).startswith(message)
     with pytest.raises(BadInput) as said:
-        settled_config(read_mapping(settings))
+        settle_mapping(settings)
     assert f"config: {said.value}".startswith(message) or "nonsense" in settings
     for make in (
         Config.model_validate,

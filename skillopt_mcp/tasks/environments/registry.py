@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import difflib
 import inspect
+import os
 import re
 import traceback
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -22,6 +23,7 @@ from skillopt_mcp.core.redacting import Redactor
 from skillopt_mcp.core.tasks import SPLITS, NewTask, Split, Task, TaskFile
 from skillopt_mcp.core.text import quoted, storable
 from skillopt_mcp.tasks.environments.base import Environment, rolls_out
+from skillopt_mcp.tasks.formats.registry import list_suffixes, read_rows
 from skillopt_mcp.tasks.formats.rows import parse_group
 from skillopt_mcp.tasks.judges.judging import check_judge, environment_of, leaves
 from skillopt_mcp.tasks.judges.kinds.reported import ByEnvironment
@@ -213,6 +215,18 @@ def open_environment(spec: str) -> Environment:
     with foreign(f"the environment {quoted(spec, SHOWN)} cannot be opened"):
         opened = made(GROUP, "environment", name, options)
     return checked(opened, spec)
+
+
+def open_source(
+    tasks: Environment | Sequence[object] | str | os.PathLike[str] | None,
+) -> Environment | list[object] | None:
+    """The environment, or the rows, that a program gives or names; None for neither. Raises BadInput."""
+    if isinstance(tasks, str | os.PathLike):
+        path = Path(os.path.expanduser(tasks))
+        if isinstance(tasks, str) and not path.exists() and path.suffix not in list_suffixes():
+            return open_environment(tasks)
+        return read_rows(path)
+    return tasks if tasks is None else list(tasks) if isinstance(tasks, Sequence) else checked(tasks)
 
 
 def checked(value: object, spec: str = "") -> Environment:

@@ -23,6 +23,7 @@ from skillopt_mcp.training.settings.reading import (
     SplitPlan,
     Tree,
     parse_yaml,
+    read_mapping,
     read_pairs,
     read_tree,
     split_plan,
@@ -151,8 +152,9 @@ def settle(layers: Sequence[SettingsLayer], n_files: int = 0) -> Settings:
     )
 
 
-def settled_config(layer: SettingsLayer) -> Config:
-    """Return the config of one layer. Raises BadInput for a setting that is none of a config, or cannot be."""
+def settle_mapping(values: Mapping[object, object]) -> Config:
+    """The config of settings by name. Raises BadInput for a setting that is none of a config, or cannot be."""
+    layer = read_mapping(values)
     for name, given in layer.values.items():
         if name not in (*Config.model_fields, *_OF_CONFIG):
             raise BadInput(f"unknown setting {quoted(given.key)}: see help(skillopt_mcp.Config)")
