@@ -48,7 +48,7 @@ class Placed:
 
     @property
     def is_new(self) -> bool:
-        """Return whether the task is to be stored."""
+        """Whether the task is to be stored."""
         return not (self.fault or self.is_duplicate)
 
 

@@ -12,7 +12,7 @@ from contextvars import ContextVar
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from skillopt_mcp.core.errors import BadSkill, NotFound
+from skillopt_mcp.core.errors import BadSkill, NotFound, StoreError
 from skillopt_mcp.core.limits import SESSION_CHARACTERS
 from skillopt_mcp.core.skills import Skill, is_memory
 from skillopt_mcp.core.text import quoted
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 # Which session of a host a call comes from, and how Claude Code names its session to servers and commands.
 SESSION: ContextVar[str] = ContextVar("session", default="")
 _SESSION_VARIABLE = "CLAUDE_CODE_SESSION_ID"
+_SALT_BYTES = 32
 _LARGEST_FILE_BYTES = 64 * 1024
 _CREDENTIAL_FILES = (
     ".aws/credentials", ".netrc", ".config/gh/hosts.yml", ".npmrc", ".pypirc", ".git-credentials",
@@ -90,8 +91,6 @@ class Place:
     @functools.cached_property
     def redactor(self) -> Redactor:
         """What takes secrets out of texts before they are stored, shown or sent; opens the store."""
-        from skillopt_mcp.workspace.redactors import open_redactor  # noqa: PLC0415
-
         self._store.open()
         return open_redactor(self._store.path, self.secrets)
 
@@ -214,3 +213,27 @@ class Place:
     def forget(self, skill: Skill) -> None:
         """Look at the skill's folder afresh next time: its files or its row have just changed."""
         self._cache.forget(skill.path)
+
+
+def open_redactor(store_path: Path, known: KnownSecrets) -> Redactor:
+    """The redactor of a store; its salt is kept next to the store, so that placeholders stay the same.
+
+    Raises StoreError when the salt can neither be read nor made.
+    """
+    from skillopt_mcp.core.redacting import Redactor  # noqa: PLC0415
+
+    path = store_path.with_name(f"{store_path.name}.salt")
+    try:
+        if not path.exists():  # the first process makes it
+            own = path.with_name(f"{path.name}.{os.getpid()}.{secrets.token_hex(4)}")
+            with open(os.open(own, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+                file.write(secrets.token_bytes(_SALT_BYTES))
+            try:
+                os.link(own, path)
+            except FileExistsError:
+                pass
+            finally:
+                own.unlink()
+        return Redactor(path.read_bytes(), known)
+    except OSError as error:
+        raise StoreError(f"'{path}' cannot be made ({error.strerror}): check the folder's permissions") from error

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
@@ -45,7 +46,6 @@ class Workspace:
         if clock:
             self.store.leases.clock = clock
         self.place = Place(self.store, project, environ)
-        self.jobs = Jobs()
         self._specs: dict[Role, str | Backend | None] = {"target": target, "optimizer": optimizer, "judge": judge}
         self._caps, self._concurrency, self._hands_out = caps, concurrency, hands_out
         self._models: Models | None = None
@@ -57,6 +57,11 @@ class Workspace:
             for role, spec in self._specs.items():
                 if spec is not None:
                     check_no_secret(spec if isinstance(spec, str) else spec.name, self.place.secrets, f"the {role}")
+
+    @cached_property
+    def jobs(self) -> Jobs:
+        """The jobs of a server in the background."""
+        return Jobs()
 
     @property
     def models(self) -> Models:

@@ -28,7 +28,7 @@ from skillopt_mcp.core.redacting import known_secrets
 from skillopt_mcp.reports.inspecting import inspect
 from skillopt_mcp.store.pool import connect
 from skillopt_mcp.training.config import Config
-from skillopt_mcp.workspace.redactors import open_redactor
+from skillopt_mcp.workspace.place import open_redactor
 from skillopt_mcp.workspace.workspace import Workspace
 
 ENVIRONMENT = "blue whale seven"

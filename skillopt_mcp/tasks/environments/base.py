@@ -88,5 +88,5 @@ class RollsOut(Environment, Protocol):
 
 
 def rolls_out(environment: Environment) -> TypeGuard[RollsOut]:
-    """Return whether the environment attempts its tasks itself."""
+    """Whether the environment attempts its tasks itself."""
     return callable(getattr(environment, "rollout", None))

@@ -24,7 +24,7 @@ class QuestionAnswering:
 
     @property
     def version(self) -> str:
-        """Return what its tasks depend on: the digest of all of them."""
+        """What its tasks depend on: the digest of all of them."""
         digests = "\n".join(task.digest for split in SPLITS for task in self._tasks[split])
         return hashlib.sha256(digests.encode()).hexdigest()[:16]
 

@@ -11,7 +11,7 @@ import traceback
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import entry_points
 from inspect import getattr_static
 from pathlib import Path
 from typing import TypeVar, cast
@@ -54,7 +54,7 @@ def foreign(what: str) -> Iterator[None]:
 
 
 def is_stop(error: BaseException) -> bool:
-    """Return whether what came out of awaited foreign code was sent there: Ctrl-C, or a cancellation asked for."""
+    """Whether what came out of awaited foreign code was sent there: Ctrl-C, or a cancellation asked for."""
     if isinstance(error, asyncio.CancelledError):
         task = asyncio.current_task()
         return task is not None and task.cancelling() > 0
@@ -62,7 +62,7 @@ def is_stop(error: BaseException) -> bool:
 
 
 def raised(error: BaseException, redactor: Redactor = _REDACTOR) -> str:
-    """Return what foreign code raised on one line, without secrets, with the place in that code."""
+    """What foreign code raised on one line, without secrets, with the place in that code."""
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if _is_foreign(frame.filename)]
     # A syntax error names its own place.
     has_place = frames and not isinstance(error, SyntaxError)
@@ -150,16 +150,22 @@ def names(group: str) -> list[str]:
 
 
 def made(group: str, kind: str, name: str, options: str) -> object:
-    """Return what an entry point of this name makes, which is called with the options as one text.
+    """What an entry point of this name makes, which is called with the options as one text.
 
     Without any it is called with nothing where it takes that, and else with an empty text. Raises BadInput when there
     is none of that name or there are several, or it takes no such arguments, and whatever it raises itself.
     """
-    return _called(_found(group, kind, name).load(), options)
+    points = [point for point in entry_points(group=group) if point.name == name]
+    if not points:
+        known = names(group)
+        near = difflib.get_close_matches(name, known, n=1, cutoff=0.0)
+        meant = f"did you mean {quoted(near[0])}? " if near else ""
+        raise BadInput(f"unknown {kind} {quoted(name)}: {meant}Registered: {', '.join(known) or 'none'}")
+    if len({point.value for point in points}) > 1:
+        places = ", ".join(sorted(point.value for point in points))
+        raise BadInput(f"the {kind} {quoted(name)} is registered more than once ({places}): uninstall one")
 
-
-def _called(factory: Callable[..., object], options: str) -> object:
-    """Return what an entry point makes. Raises BadInput when it cannot be called with the options."""
+    factory: Callable[..., object] = points[0].load()
     try:
         signature = inspect.signature(factory)
     except (TypeError, ValueError):
@@ -180,19 +186,6 @@ def _takes(signature: inspect.Signature, given: Sequence[str]) -> bool:
     except TypeError:
         return False
     return True
-
-
-def _found(group: str, kind: str, name: str) -> EntryPoint:
-    points = [point for point in entry_points(group=group) if point.name == name]
-    if not points:
-        known = names(group)
-        near = difflib.get_close_matches(name, known, n=1, cutoff=0.0)
-        meant = f"did you mean {quoted(near[0])}? " if near else ""
-        raise BadInput(f"unknown {kind} {quoted(name)}: {meant}Registered: {', '.join(known) or 'none'}")
-    if len({point.value for point in points}) > 1:
-        places = ", ".join(sorted(point.value for point in points))
-        raise BadInput(f"the {kind} {quoted(name)} is registered more than once ({places}): uninstall one")
-    return points[0]
 
 
 GROUP = "skillopt_mcp.environments"
@@ -254,7 +247,7 @@ Scalar = str | int | float | bool | None
 
 
 def plain_value(text: str) -> Scalar:
-    """Return what a text written without quotes means: a number, a truth value, nothing, or the text itself."""
+    """What a text written without quotes means: a number, a truth value, nothing, or the text itself."""
     if text.lower() in _WORDS:
         return _WORDS[text.lower()]
     if _WHOLE.fullmatch(text):

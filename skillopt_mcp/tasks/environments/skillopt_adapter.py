@@ -33,7 +33,7 @@ CONTEXT_CHARACTERS = 6_000
 
 
 def asked(item: Mapping[str, object]) -> str:
-    """Return what an item asks; of its other fields only the context, for they may hold what is expected."""
+    """What an item asks; of its other fields only the context, for they may hold what is expected."""
     question = next((text for name in _ASKING if isinstance(text := item.get(name), str) and text.strip()), None)
     if question is None:
         return f"Item {item.get('id')}"
@@ -133,7 +133,7 @@ class SkillOptEnvironment:
 
     @property
     def version(self) -> str:
-        """Return what tasks and scores depend on: the release of SkillOpt, the settings and the data."""
+        """What tasks and scores depend on: the release of SkillOpt, the settings and the data."""
         rows = [[each.split, each.id, each.item, each.seed] for each in self._episodes.values()]
         data = json.dumps([rows, self._options] if self._options else rows, sort_keys=True, default=str)
         release = type(self._adapter).__module__.partition(".")[0]
@@ -223,7 +223,7 @@ class SkillOptEnvironment:
         return [Episode(split, str(each), seed=each) for each in range(first, first + n)]
 
     def _given(self, value: object, method: str) -> list[object]:
-        """Return what a method of the adapter gave as a list. Raises BadInput when it is none."""
+        """What a method of the adapter gave as a list. Raises BadInput when it is none."""
         if not isinstance(value, Iterable) or isinstance(value, str):
             raise BadInput(f"{quoted(self.name, SHOWN)}: its method '{method}' gave {type(value).__name__}, not a list")
         return list(value)

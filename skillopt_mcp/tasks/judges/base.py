@@ -38,7 +38,7 @@ def looked_at(answer: str, limit: int = LOOKED_AT) -> str:
 
 
 def is_whole(answer: str) -> bool:
-    """Return whether `looked_at` shows all of the answer."""
+    """Whether `looked_at` shows all of the answer."""
     return len(answer.strip()) <= LOOKED_AT
 
 
@@ -62,7 +62,7 @@ def quoted(text: str, limit: int = 80) -> str:
 
 
 def is_encodable(text: str) -> bool:
-    """Return whether the text can be stored as UTF-8: one with a lone surrogate cannot."""
+    """Whether the text can be stored as UTF-8: one with a lone surrogate cannot."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -71,7 +71,7 @@ def is_encodable(text: str) -> bool:
 
 
 def is_name(text: str) -> bool:
-    """Return whether the text can name a tool or an environment."""
+    """Whether the text can name a tool or an environment."""
     return bool(text.strip()) and len(text) <= MAX_NAME_CHARS and is_encodable(text)
 
 

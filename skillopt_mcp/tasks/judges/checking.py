@@ -44,7 +44,7 @@ class TaskFinding:
 
 
 def check_tasks(tasks: Sequence[Task], names: Collection[str] | None = None) -> list[TaskFinding]:
-    """Return what is wrong with tasks, each alone and all together: twins within a split, and leaks between splits.
+    """What is wrong with tasks, each alone and all together: twins within a split, and leaks between splits.
 
     With `names`, only what is wrong with the tasks of these names among all.
     """
@@ -73,7 +73,7 @@ def _judge_problems(spec: Judge, prompt: str) -> Iterator[tuple[Problem, str]]:
 
 
 def _by_answer_alone(spec: Judge) -> bool:
-    """Return whether no judge needs a model, a program or a recorded message."""
+    """Whether no judge needs a model, a program or a recorded message."""
     return all(leaf.needs_answer_only for leaf in leaves(spec))
 
 
@@ -179,7 +179,7 @@ def _collisions(tasks: Sequence[Task], names: Collection[str] | None = None) -> 
 def _layers(
     tasks: Sequence[Task], words: Words, said: Words, asked: Words
 ) -> tuple[list[Layer], list[Layer], list[Hashable]]:
-    """Return what is compared of tasks: their words, the same weighed by how rare they are, and what is expected."""
+    """What is compared of tasks: their words, the same weighed by how rare they are, and what is expected."""
     expected = list[Hashable]()
     for spec in (task.judge for task in tasks):
         answers = spec.references() if _by_answer_alone(spec) else []
@@ -202,7 +202,7 @@ def _collision(task: Task, other: Task, problem: Literal["duplicate", "near_dupl
 
 
 def _agree(first: Judge, second: Judge) -> bool:
-    """Return whether what answers one task answers another one that asks nearly the same."""
+    """Whether what answers one task answers another one that asks nearly the same."""
     if not (_by_answer_alone(first) and _by_answer_alone(second)):
         return False
     ways = (first, second), (second, first)
@@ -221,7 +221,7 @@ _Key = tuple[frozenset[str], Hashable]
 
 
 def exact_form(task: Task) -> Hashable:
-    """Return what two tasks have in common that ask the very same: prompt, whatever its blanks, and files."""
+    """What two tasks have in common that ask the very same: prompt, whatever its blanks, and files."""
     return on_one_line(task.prompt), *sorted((file.path, file.content) for file in task.files)
 
 
@@ -249,7 +249,7 @@ class Layer:
         self.rarest = [self._rarest(n) for n in range(len(sets))]
 
     def are_near(self, n: int, m: int) -> bool:
-        """Return whether two sets overlap as much as both must (Jaccard)."""
+        """Whether two sets overlap as much as both must (Jaccard)."""
         common = self._weight(self.sets[n] & self.sets[m])
         least = max(self.least[n], self.least[m])
         return common >= least * (self.totals[n] + self.totals[m] - common) - _ROUNDING
@@ -345,7 +345,7 @@ def _whole(task: Task) -> str:
 
 
 def _question(prompt: str) -> str:
-    """Return what a prompt asks, without the text that it asks about: all of it, but for a row of a data set."""
+    """What a prompt asks, without the text that it asks about: all of it, but for a row of a data set."""
     return prompt.rpartition(f"\n\n{QUESTION}")[2] if prompt.endswith(QUESTION_ENDING) else prompt
 
 

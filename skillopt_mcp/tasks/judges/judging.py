@@ -155,7 +155,7 @@ def _valid(outcome: Outcome) -> Outcome:
 
 
 def is_form_alone(tasks: Sequence[Task]) -> bool:
-    """Return whether there are tasks, and each of them judges nothing but the form of an answer."""
+    """Whether there are tasks, and each of them judges nothing but the form of an answer."""
     return bool(tasks) and all(task.judge.is_form_only() for task in tasks)
 
 
