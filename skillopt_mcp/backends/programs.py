@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import json
 import os
 import re
 import shutil
@@ -73,7 +72,7 @@ class CommandRunner:
         self.fingerprint = f"command:{hashlib.sha256(prints.encode()).hexdigest()[:16]}"
 
     async def complete(self, call: Call) -> Reply:
-        """Return how the command ended, as the JSON of a CheckReply; a fault when it could not be run.
+        """Run the command: how it ended as the JSON of a CheckReply, a fault when it could not be run.
 
         Raises BackendError when no such command is registered, its program is no longer the registered one, or nothing
         can confine it.
@@ -85,9 +84,9 @@ class CommandRunner:
         folder = ""
         try:
             folder = tempfile.mkdtemp(prefix="judge-")
-            _lay_out(Path(folder), material)
             environ = {"LANG": os.environ.get("LANG", "C.UTF-8")}
-            ending = await supervise(_job(command, folder, environ), environ, command.limits.time_s + _GRACE_S, _END_S)
+            job = _set_up(command, material, folder, environ)
+            ending = await supervise(job, environ, command.limits.time_s + _GRACE_S, _END_S)
             if ending is None:
                 raise OSError("its supervisor did not answer in time")
         except OSError as error:
@@ -98,16 +97,6 @@ class CommandRunner:
         is_started = ending["error"] is None and ending["exit"] not in _NOT_STARTED
         ending["output"] = self._clean(ending["output"])
         return _reply(ending, confinement(command), "" if is_started else describe_barrier(command.argv))
-
-    async def try_all(self) -> None:
-        """Run each program on an empty answer, once in this process. Raises BackendError if one cannot start."""
-        if self.fingerprint in _TRIED:
-            return
-        for name in self._commands:
-            reply = await self.complete(check_call(name, Attempt("", draw="trial")))
-            if reply.missing:
-                raise BackendError(f'judge program "{name}" cannot start: {reply.text}')
-        _TRIED.add(self.fingerprint)
 
     def command(self, name: str) -> RegisteredCommand:
         """Return the command that a task names. Raises BackendError when it may not be run: see `complete`."""
@@ -124,10 +113,27 @@ class CommandRunner:
         return command
 
 
-def _job(command: RegisteredCommand, folder: str, environ: Mapping[str, str]) -> Supervised:
+def _set_up(command: RegisteredCommand, material: _Material, folder: str, environ: Mapping[str, str]) -> Supervised:
+    """Write the task's files and the answer (answer.txt) in a folder; the job that runs the command there."""
     limits, work, tmp = command.limits, os.path.join(folder, "work"), os.path.join(folder, "tmp")
+    os.mkdir(tmp)
+    os.mkdir(work)
+    for path, content in [*material.files, ("answer.txt", material.answer)]:
+        place = Path(os.path.normpath(os.path.join(work, path)))
+        if not place.is_relative_to(work) or place == Path(work):
+            raise OSError(f"the file '{path}' would lie outside of the working copy")
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_text(content, "utf-8", "replace", newline="")
+    wrapper: list[str] = []
+    if not command.unconfined:
+        # No files but the folder, what it may read, and devices. It writes in the folder alone, whose `tmp` is its
+        # /tmp and /dev/shm, too: what is there counts as its use of the disk.
+        wrapper = [
+            shutil.which("bwrap") or "bwrap", *_ALONE, "--bind", tmp, "/tmp", "--bind", tmp, "/dev/shm",
+            *_ro_binds(readable_paths(command.argv, command.reads)), "--bind", folder, folder,
+            "--remount-ro", "/dev", "--remount-ro", "/", "--chdir", work, "--",
+        ]  # fmt: skip
     path = f"{os.path.dirname(command.argv[0])}:/usr/local/bin:/usr/bin:/bin"
-    wrapper = [] if command.unconfined else bwrap_line(folder, readable_paths(command.argv, command.reads))
     return {
         "argv": list(command.argv),
         "work": work,
@@ -174,7 +180,7 @@ def register_command(
 
 
 def confinement(command: RegisteredCommand) -> str:
-    """Return what keeps a command from the rest of the machine."""
+    """The name of what keeps a command from the rest of the machine."""
     return "none" if command.unconfined else "bwrap"
 
 
@@ -196,42 +202,28 @@ def program_sha256(argv: Sequence[str]) -> str:
     """Return the sha256 (hex) over the files that a command line names by absolute path: its program, its scripts."""
     digest = hashlib.sha256()
     for part in argv:
-        if os.path.isabs(part) and os.path.isfile(part):
-            digest.update(_file_sha256(part))
+        if not (os.path.isabs(part) and os.path.isfile(part)):
+            continue
+        with open(part, "rb") as file:
+            stat = os.fstat(file.fileno())
+            # Only the system sets ctime; a file that has just changed may change again without another one.
+            stamp = (stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns)
+            known, content = _KNOWN.get(part, ((), b""))
+            if time.time_ns() - stat.st_ctime_ns < _SETTLED_NS:
+                content = hashlib.file_digest(file, "sha256").digest()
+            elif known != stamp:
+                content = hashlib.file_digest(file, "sha256").digest()
+                _KNOWN[part] = (stamp, content)
+        digest.update(content)
     return digest.hexdigest()
 
 
-def _file_sha256(path: str) -> bytes:
-    with open(path, "rb") as file:
-        stat = os.fstat(file.fileno())
-        # Only the system sets ctime; a file that has just changed may change again without another one.
-        stamp = (stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns)
-        if time.time_ns() - stat.st_ctime_ns < _SETTLED_NS:
-            return hashlib.file_digest(file, "sha256").digest()
-        if _KNOWN.get(path, ((), b""))[0] != stamp:
-            _KNOWN[path] = (stamp, hashlib.file_digest(file, "sha256").digest())
-        return _KNOWN[path][1]
-
-
 def has_changed(command: RegisteredCommand) -> bool:
-    """Return whether its program is no longer the registered one, or cannot be read: then it is not run."""
+    """True where its program is no longer the registered one, or cannot be read: then it is not run."""
     try:
         return program_sha256(command.argv) != command.sha256
     except OSError:
         return True
-
-
-def _lay_out(folder: Path, material: _Material) -> None:
-    """Write the working copy: the task's files, and the answer as answer.txt."""
-    work = folder / "work"
-    (folder / "tmp").mkdir()
-    work.mkdir()
-    for path, content in [*material.files, ("answer.txt", material.answer)]:
-        place = Path(os.path.normpath(work / path))
-        if not place.is_relative_to(work) or place == work:
-            raise OSError(f"the file '{path}' would lie outside of the working copy")
-        place.parent.mkdir(parents=True, exist_ok=True)
-        place.write_text(content, "utf-8", "replace", newline="")
 
 
 def describe_barrier(argv: Sequence[str]) -> str:
@@ -247,7 +239,7 @@ def describe_barrier(argv: Sequence[str]) -> str:
 
 
 def _reply(ending: Exit, confined: str, why: str) -> Reply:
-    """Return how a command ended; `why` is the reason that it may not have been started for."""
+    """The reply for a command that ended; `why` is the reason that it may not have been started for."""
     code, limit, error, output = ending["exit"], ending["limit"], ending["error"], ending["output"]
     if error is not None:
         return _missing(f"it could not be started: {why or error}")
@@ -282,7 +274,7 @@ def bwrap_fault() -> str:
 
 @cache
 def _failure(path: str) -> str:
-    """Return how the bubblewrap at this path fails, or ""."""
+    """The way in which the bubblewrap at this path fails, or ""."""
     user = unprivileged_user()
     try:
         subprocess.run(
@@ -307,21 +299,8 @@ def _ro_binds(paths: Sequence[str]) -> list[str]:
     return [part for path in paths for part in ("--ro-bind-try", path, path)]
 
 
-def bwrap_line(folder: str, reads: Sequence[str]) -> list[str]:
-    """Return the beginning of a command line that runs the rest with no files but `folder`, `reads` and devices.
-
-    It writes in `folder` alone, whose `tmp` is its /tmp and /dev/shm, too: what is there counts as its use of the disk.
-    """
-    tmp = os.path.join(folder, "tmp")
-    return [
-        shutil.which("bwrap") or "bwrap", *_ALONE, "--bind", tmp, "/tmp", "--bind", tmp, "/dev/shm", *_ro_binds(reads),
-        "--bind", folder, folder,
-        "--remount-ro", "/dev", "--remount-ro", "/", "--chdir", os.path.join(folder, "work"), "--",
-    ]  # fmt: skip
-
-
 def readable_paths(argv: Sequence[str], further: Sequence[str]) -> list[str]:
-    """Return what a command may read: the system, the installation of its program, the files its line names, `further`.
+    """The paths that a command may read: the system, the installation of its program, files in its line, `further`.
 
     A program in PREFIX/bin reads PREFIX's lib and so on; other files of a home folder are not among them.
     """
@@ -367,28 +346,24 @@ def barred(argv: Sequence[str], user: Sequence[int]) -> str:
     A link is followed: what it leads through counts as well. Access lists, where there are any, are not looked at.
     """
     for part in filter(os.path.isabs, argv if user else ()):
-        for path in _led_through(part):
+        at = part
+        for _ in range(_LINKS):
+            # Links in the folders are resolved, the one in the last place is followed.
+            path = Path(os.path.realpath(os.path.dirname(at)), os.path.basename(at))
             leads = f" leads to '{path}'" if str(path) != part else ""
             closed = next((each for each in reversed(path.parents) if not _may(each, user, 0o1)), None)
             if closed is not None:
                 return f"'{part}'{leads}: the user '{name_of(user)}' may not enter the folder '{closed}'"
-            if not path.is_symlink() and path.is_file() and not _may(path, user, 0o1 if part == argv[0] else 0o4):
-                return f"'{part}'{leads}: the user '{name_of(user)}' may not {_USE[part == argv[0]]} it"
+            if not path.is_symlink():
+                if path.is_file() and not _may(path, user, 0o1 if part == argv[0] else 0o4):
+                    return f"'{part}'{leads}: the user '{name_of(user)}' may not {_USE[part == argv[0]]} it"
+                break
+            at = os.path.join(path.parent, os.readlink(path))
     return ""
 
 
-def _led_through(part: str) -> Iterator[Path]:
-    """Yield a path and what each link in its last place leads to, with the links in their folders resolved."""
-    for _ in range(_LINKS):
-        path = Path(os.path.realpath(os.path.dirname(part)), os.path.basename(part))
-        yield path
-        if not path.is_symlink():
-            return
-        part = os.path.join(path.parent, os.readlink(path))
-
-
 def _may(path: Path, user: Sequence[int], right: int) -> bool:
-    """Return whether the mode of a file or folder gives a user a right (1 to enter or run, 4 to read)."""
+    """True where the mode of a file or folder gives a user a right (1 to enter or run, 4 to read)."""
     try:
         found = os.stat(path)
     except OSError:
@@ -400,10 +375,18 @@ def _may(path: Path, user: Sequence[int], right: int) -> bool:
 def try_programs(store: Store, tasks: Iterable[Task]) -> None:
     """Raise BackendError if a judge program of the tasks cannot start: before answers to judge are paid for."""
     names = {name for task in tasks for name in missing_programs(task.judge, ())}
-    if names:
-        # A thread of its own: the caller's may have an event loop already.
-        with ThreadPoolExecutor(1) as thread:
-            thread.submit(asyncio.run, CommandRunner(store.commands.named(names)).try_all()).result()
+    commands = store.commands.named(names) if names else {}
+    runner = CommandRunner(commands)
+    if runner.fingerprint in _TRIED:
+        return
+    # A thread of its own: the caller's may have an event loop already.
+    with ThreadPoolExecutor(1) as thread:
+        for name in commands:
+            call = check_call(name, Attempt("", draw="trial"))
+            reply = thread.submit(asyncio.run, runner.complete(call)).result()
+            if reply.missing:
+                raise BackendError(f'judge program "{name}" cannot start: {reply.text}')
+    _TRIED.add(runner.fingerprint)
 
 
 _ENDINGS = {
@@ -417,22 +400,21 @@ _NO_MEMORY = re.compile("MemoryError|cannot allocate memory|out of memory|bad_al
 _MOST_AT_ONCE = 4
 
 
-def try_command(command: RegisteredCommand) -> CheckReply:
-    """How a program ends on an empty answer, without files. Raises BadInput when it cannot be run here."""
-    evidence = json.dumps({"answer": "", "files": []})
-    call = Call("judge", "check", Question(command.name, evidence, "check"), "trial")
+def try_command(command: RegisteredCommand) -> tuple[CheckReply, str]:
+    """Run a program on an empty answer, without files: how it ends, and why it may never pass an answer, or "".
+
+    Raises BadInput when it cannot be run here.
+    """
+    call = check_call(command.name, Attempt("", draw="trial"))
     reply = asyncio.run(CommandRunner({command.name: command}).complete(call))
     if reply.missing:
         raise BadInput(f"the command '{command.name}' cannot judge: {reply.text}: it was not registered")
-    return CheckReply.model_validate_json(reply.text)
-
-
-def cannot_pass(trial: CheckReply) -> str:
-    """Why a program whose trial ended so may never pass an answer, "" when its trial came to an end."""
+    trial = CheckReply.model_validate_json(reply.text)
     ending = _ENDINGS[trial.limit] if trial.limit else ""
     if trial.exit and _NO_MEMORY.search(trial.output):
         ending = "ran out of memory (allow it more with --memory)"
-    return f"on an empty answer it {ending}: if it does so on every answer, it passes none of them" if ending else ""
+    never = f"on an empty answer it {ending}: if it does so on every answer, it passes none of them" if ending else ""
+    return trial, never
 
 
 def trivial_programs(store: Store, tasks: Iterable[Task]) -> Iterator[tuple[str, str]]:

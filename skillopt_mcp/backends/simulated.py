@@ -9,7 +9,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from random import Random
 from typing import ClassVar, NamedTuple
 
@@ -65,7 +65,7 @@ def number_of(row: Row) -> int:
 
 
 def worth(row: Row) -> float:
-    """Return how much an edit or a suggestion is worth, from 0 (harmful) to 1."""
+    """The worth of an edit or a suggestion, from 0 (harmful) to 1."""
     target, content = str(row.get("target", "")), f"{row.get('content', '')}{row.get('instruction', '')}"
     removed = f"{target if row.get('op') == 'delete' else ''}{content.partition(DROPPED)[2]}"
     if any(topic.harmful in removed for topic in TOPICS):
@@ -91,7 +91,7 @@ def _headed(opening: re.Pattern[str], body: str) -> Iterator[tuple[str, str]]:
 
 
 def _fenced(text: str, label: str) -> tuple[str, int]:
-    """Return what stands in the first fence of a label, and where the fence ends: 0 when there is none.
+    """The text in the first fence of a label, and where the fence ends: 0 when there is none.
 
     No line of it is a fence as long as its own (`prompts.rendering.fence`), so the next such line ends it.
     """
@@ -137,49 +137,47 @@ def with_notes(evidence: str, patch: replies.PatchReply, schema: str) -> replies
     return _AWARE[schema].model_validate(values | {"classified": classified, "notes": notes})
 
 
-def worked_in(row: Row) -> replies.EditReply:
-    """Return the edit that does what a suggestion says."""
-    instruction = str(row["instruction"])
-    if instruction.startswith(DROPPED):
-        return replies.EditReply(op="delete", target=f"- {instruction.removeprefix(DROPPED)}\n")
-    return replies.EditReply(op="append", content=f"- {instruction}")
+def merge(skill: str, body: str, schema: str) -> BaseModel:
+    """What many analysts proposed as one: edits or suggestions without doubles, those from failures first, or a text.
 
-
-def merged_suggestions(body: str) -> replies.MergeSuggestionsReply:
-    """Return the suggestions without doubles, those from failures first."""
-    merged: dict[str, list[int]] = {}
-    for row in sorted(rows_of(body), key=lambda row: row.get("from") != "failures"):
-        merged.setdefault(str(row["instruction"]), []).append(number_of(row))
-    return replies.MergeSuggestionsReply(
-        reasoning="(simulated) Equal suggestions were put together.",
-        suggestions=[replies.SuggestionReply(instruction=instruction) for instruction in merged],
-        merged_from=[sorted(numbers) for numbers in merged.values()],
+    The text has every line that one of the texts added, and none that one took away.
+    """
+    rows = sorted(rows_of(body), key=lambda row: row.get("from") != "failures")
+    if schema == "merge_suggestions":
+        suggested: dict[str, list[int]] = {}
+        for row in rows:
+            suggested.setdefault(str(row["instruction"]), []).append(number_of(row))
+        return replies.MergeSuggestionsReply(
+            reasoning="(simulated) Equal suggestions were put together.",
+            suggestions=[replies.SuggestionReply(instruction=instruction) for instruction in suggested],
+            merged_from=[sorted(numbers) for numbers in suggested.values()],
+        )
+    if schema == "merge_rewrites":
+        old, texts = skill.splitlines(), {int(number): text for number, text in _headed(_TEXT, body)}
+        added = dict.fromkeys(line for text in texts.values() for line in text.splitlines() if line and line not in old)
+        all_lines = [text.splitlines() for text in texts.values()]
+        gone = [line for line in dict.fromkeys(old) if line and any(line not in lines for lines in all_lines)]
+        edits = [replies.EditReply(op="delete", target=f"{line}\n") for line in gone]
+        edits += [replies.EditReply(op="append", content=line) for line in added]
+        reasoning = "(simulated) All lessons were put together."
+        return replies.MergeRewritesReply(reasoning=reasoning, skill=_changed(skill, edits), merged_from=sorted(texts))
+    merged: dict[tuple[str, str], tuple[replies.EditReply, list[int]]] = {}
+    anchors: set[str | None] = set()
+    for row in rows:
+        edit, number = replies.EditReply.model_validate(row), number_of(row)
+        lesson = ("", edit.content.strip()) if edit.content else (edit.op, edit.target or "")
+        if lesson in merged:
+            merged[lesson][1].append(number)
+            continue
+        if edit.op == "insert_after" and edit.content and edit.target in anchors:
+            edit = replies.EditReply(op="append", content=edit.content.rstrip("\n"), path=edit.path)
+        anchors.add(edit.target)
+        merged[lesson] = (edit, [number])
+    return replies.MergeReply(
+        reasoning="(simulated) Equal lessons were put together.",
+        edits=[edit for edit, _ in merged.values()],
+        merged_from=[sorted(numbers) for _, numbers in merged.values()],
     )
-
-
-def merged_rewrites(skill: str, body: str) -> replies.MergeRewritesReply:
-    """Return the skill with every line that a text added, and without those that one took away."""
-    old, texts = skill.splitlines(), {int(number): text for number, text in _headed(_TEXT, body)}
-    added = dict.fromkeys(line for text in texts.values() for line in text.splitlines() if line and line not in old)
-    gone = [
-        line for line in dict.fromkeys(old) if line and any(line not in text.splitlines() for text in texts.values())
-    ]
-    edits = [replies.EditReply(op="delete", target=f"{line}\n") for line in gone]
-    edits += [replies.EditReply(op="append", content=line) for line in added]
-    return replies.MergeRewritesReply(
-        reasoning="(simulated) All lessons were put together.", skill=_changed(skill, edits), merged_from=sorted(texts)
-    )
-
-
-def meta_notes(evidence: str) -> replies.MetaSkillReply:
-    """Return notes that name what was rejected, this epoch's before those so far."""
-    _, history, _ = parts(evidence)
-    so_far = [line for line in history.splitlines() if line.startswith("- Rejected: ")]
-    rows = [json.loads(match[1]) for match in reversed([*_TRIED.finditer(history)])]
-    texts = [str(row["content"]) for row in rows if row.get("verdict") == "reject" and row.get("content")]
-    lines = [f"- Rejected: {' '.join(text.removeprefix('- ').split())}" for text in texts]
-    notes = list(dict.fromkeys([*lines, *so_far]))[:_MAX_NOTES]
-    return replies.MetaSkillReply(reasoning="(simulated) What was tried in vain.", notes="\n".join(notes))
 
 
 def _suggestion(edit: replies.EditReply) -> replies.SuggestionReply:
@@ -236,25 +234,27 @@ class Proposer:
                     with_notes(evidence, patch, schema) if schema != question.schema else formed(skill, patch, schema)
                 )
             case "rewrite":
-                edits = [worked_in(row) for row in rows_of(body)]
+                said = [str(row["instruction"]) for row in rows_of(body)]
+                edits = [
+                    replies.EditReply(op="delete", target=f"- {each.removeprefix(DROPPED)}\n")
+                    if each.startswith(DROPPED)
+                    else replies.EditReply(op="append", content=f"- {each}")
+                    for each in said
+                ]
                 return formed(
                     skill, replies.PatchReply(reasoning="(simulated) All were worked in.", edits=edits), "rewrite"
                 )
-            case "merge":
-                return _merge(body)
-            case "merge_suggestions":
-                return merged_suggestions(body)
-            case "merge_rewrites":
-                return merged_rewrites(skill, body)
+            case "merge" | "merge_suggestions" | "merge_rewrites":
+                return merge(skill, body, schema)
             case "rank":
-                return _rank(body, random)
+                worths = {number_of(row): worth(row) + random.gauss(0, _RANKING_NOISE) for row in rows_of(body)}
+                ranking = sorted(worths, key=lambda number: -worths[number])
+                return replies.RankReply(reasoning="(simulated) The most useful first.", ranking=ranking)
             case "budget":
                 n = sum(worth(row) >= 1 for row in rows_of(body))
                 return replies.BudgetReply(reasoning="(simulated) As many as teach something.", n=max(1, n))
-            case "slow_update":
-                return self._guidance(question, random)
-            case "meta_skill":
-                return meta_notes(evidence)
+            case "slow_update" | "meta_skill":
+                return self._end_epoch(evidence, schema, random)
         raise BackendError(f"the simulation has no answer of schema '{question.schema}'; use another backend")
 
     def _patch(self, question: Question, random: Random) -> replies.PatchReply:
@@ -272,8 +272,16 @@ class Proposer:
         needed = ", ".join(needs) or "nothing in particular"
         return replies.PatchReply(reasoning=f"(simulated) The attempts needed: {needed}.", edits=edits)
 
-    def _guidance(self, question: Question, random: Random) -> replies.SlowUpdateReply:
-        skill, history, body = parts(question.evidence)
+    def _end_epoch(self, evidence: str, schema: str, random: Random) -> BaseModel:
+        """Guidance from what both versions lack, or notes that name what was rejected, this epoch's first."""
+        skill, history, body = parts(evidence)
+        if schema == "meta_skill":
+            so_far = [line for line in history.splitlines() if line.startswith("- Rejected: ")]
+            rows = [json.loads(match[1]) for match in reversed([*_TRIED.finditer(history)])]
+            texts = [str(row["content"]) for row in rows if row.get("verdict") == "reject" and row.get("content")]
+            lines = [f"- Rejected: {' '.join(text.removeprefix('- ').split())}" for text in texts]
+            notes = list(dict.fromkeys([*lines, *so_far]))[:_MAX_NOTES]
+            return replies.MetaSkillReply(reasoning="(simulated) What was tried in vain.", notes="\n".join(notes))
         needs = Counter(name for failed, topics in attempts_in(body) if failed for name in sorted(topics))
         stock = _stock(skill, needs, history, random)
         stock.anchors.clear()
@@ -292,7 +300,7 @@ class Proposer:
 
 
 def _stock(skill: str, needs: Counter[str], history: str, random: Random) -> _Stock:
-    """Return what may be proposed: of what was rejected before, only a remedy is tried again, and last."""
+    """All that may be proposed: of what was rejected before, only a remedy is tried again, and last."""
     wanted = [_BY_NAME[name] for name, _ in needs.most_common()]
     remedies: list[str | replies.EditReply] = []
     for topic in wanted:
@@ -326,32 +334,6 @@ def _placed(line: str, stock: _Stock, random: Random) -> replies.EditReply:
     if not stock.anchors or random.random() < _SHARE_APPENDED:
         return replies.EditReply(op="append", content=f"- {line}")
     return replies.EditReply(op="insert_after", target=stock.anchors.pop(), content=f"- {line}\n")
-
-
-def _merge(body: str) -> replies.MergeReply:
-    merged: dict[tuple[str, str], tuple[replies.EditReply, list[int]]] = {}
-    anchors: set[str | None] = set()
-    for row in sorted(rows_of(body), key=lambda row: row.get("from") != "failures"):
-        edit, number = replies.EditReply.model_validate(row), number_of(row)
-        lesson = ("", edit.content.strip()) if edit.content else (edit.op, edit.target or "")
-        if lesson in merged:
-            merged[lesson][1].append(number)
-            continue
-        if edit.op == "insert_after" and edit.content and edit.target in anchors:
-            edit = replies.EditReply(op="append", content=edit.content.rstrip("\n"), path=edit.path)
-        anchors.add(edit.target)
-        merged[lesson] = (edit, [number])
-    return replies.MergeReply(
-        reasoning="(simulated) Equal lessons were put together.",
-        edits=[edit for edit, _ in merged.values()],
-        merged_from=[sorted(numbers) for _, numbers in merged.values()],
-    )
-
-
-def _rank(body: str, random: Random) -> replies.RankReply:
-    worths = {number_of(row): worth(row) + random.gauss(0, _RANKING_NOISE) for row in rows_of(body)}
-    ranking = sorted(worths, key=lambda number: -worths[number])
-    return replies.RankReply(reasoning="(simulated) The most useful first.", ranking=ranking)
 
 
 _MAX_REMEMBERED = 100_000
@@ -407,13 +389,21 @@ class Simulated:
         self._seed = str(options.seed).encode()
         self._tasks: dict[str, _TaskFacts] = {}
         self._skills: dict[str, _SkillFacts] = {}
+        self._filler = ""
+        if options.trajectory_bytes:
+            words = " ".join(Random("filler").choices(_WORDS, k=_FILLER_SHIFTS // 4))
+            self._filler = words * ((_FILLER_SHIFTS + options.trajectory_bytes) // len(words) + 1)
 
     async def complete(self, call: Call) -> Reply:
         """Return the simulated answer. Raises BackendError for a question the simulation has no answer to."""
         if self._latency_s > 0:
             await asyncio.sleep(self._latency_s)
         request = call.request
-        return self._attempt(request, call.draw) if isinstance(request, Rollout) else self._reason(request, call)
+        if isinstance(request, Rollout):
+            return self._attempt(request, call.draw)
+        text = self._proposer.answer(request, call.draw)
+        n_asked = len(request.instructions) + len(request.evidence)
+        return Reply(text, usage=Usage(n_asked // 4, len(text) // 4, 0.0, self._options.latency_ms))
 
     def worst_case(self, call: Call) -> Usage:
         """Return the most that answering `call` can use; a simulation is free."""
@@ -430,24 +420,16 @@ class Simulated:
         key = b"\0".join((self._seed, draw.encode(), request.files.digest.encode(), task.digest))
         chance = hashlib.sha256(key).digest()
         passed = int.from_bytes(chance[:8], "big") < self._world.pass_rate(skill.taught, task.topics) * (1 << 64)
-        answer = task.answer if passed else _wrong(task.answer, chance)
-        working = self._working(len(prompt) + len(answer), chance)
+        answer = task.answer
+        if not passed:
+            answer = amount(int(answer.replace(".", "")) + 1 + int.from_bytes(chance[12:16], "big") % 9_999)
+        working = "I followed the skill line by line, wrote the calculation down and checked it. The result is "
+        size = self._options.trajectory_bytes - len(prompt) - len(answer) - _FRAME - len(working)
+        if size > 0:
+            shift = int.from_bytes(chance[8:12], "big") % _FILLER_SHIFTS
+            working = self._filler[shift : shift + size] + working
         usage = Usage(skill.n_tokens + len(prompt) // 4, len(working) // 4, 0.0, self._options.latency_ms)
         return Reply(answer, (Message("user", prompt), Message("assistant", working + answer)), usage)
-
-    def _working(self, n_taken: int, chance: bytes) -> str:
-        opening = "I followed the skill line by line, wrote the calculation down and checked it. The result is "
-        size = self._options.trajectory_bytes - n_taken - _FRAME - len(opening)
-        if size <= 0:
-            return opening
-        shift = int.from_bytes(chance[8:12], "big") % _FILLER_SHIFTS
-        return self._filler[shift : shift + size] + opening
-
-    @cached_property
-    def _filler(self) -> str:
-        words = " ".join(Random("filler").choices(_WORDS, k=_FILLER_SHIFTS // 4))
-        size = _FILLER_SHIFTS + self._options.trajectory_bytes
-        return words * (size // len(words) + 1)
 
     def _task(self, prompt: str) -> _TaskFacts:
         answer = right_answer(self._world.seed, prompt)
@@ -463,11 +445,6 @@ class Simulated:
         if len(self._skills) >= _MAX_REMEMBERED:
             self._skills.clear()
         return self._skills.setdefault(files.digest, _SkillFacts(taught_by(files.text), len(files.text) // 4))
-
-    def _reason(self, question: Question, call: Call) -> Reply:
-        text = self._proposer.answer(question, call.draw)
-        n_asked = len(question.instructions) + len(question.evidence)
-        return Reply(text, usage=Usage(n_asked // 4, len(text) // 4, 0.0, self._options.latency_ms))
 
 
 @backend(
@@ -486,7 +463,3 @@ def open_simulated(text: str) -> Simulated:
     if options.helpful + options.harmful > 1:
         raise BackendError(f"helpful and harmful in 'simulated:{text}' add up to more than 1; lower one of them")
     return Simulated(options)
-
-
-def _wrong(answer: str, chance: bytes) -> str:
-    return amount(int(answer.replace(".", "")) + 1 + int.from_bytes(chance[12:16], "big") % 9_999)

@@ -8,7 +8,6 @@ from dataclasses import replace
 from typing import Annotated, Any
 
 from skillopt_mcp.backends.programs import (
-    cannot_pass,
     confinement,
     describe_barrier,
     has_changed,
@@ -96,11 +95,10 @@ class AddJudge(Command):
                 "Run it once on an empty answer, and register it?", yes=self.yes,
                 declined="Nothing was run or registered.",
             )  # fmt: skip
-            ended = try_command(made)
+            ended, never = try_command(made)
             # A script's word is good for its own runs, not for those of agents.
             made = replace(made, unattended=not terminal.is_interactive)
             replaced = workspace.store.commands.register(made)
-        never = cannot_pass(ended)
         for warning in filter(None, (never, describe_barrier(made.argv))):
             terminal.note(f"warning: {warning}")
         if ended.limit is None and ended.exit == 0:
