@@ -16,7 +16,7 @@ from pydantic import Field
 
 from skillopt_mcp.backends.agents.arrival import CHECK_S, HostRequests, read_messages, serving
 from skillopt_mcp.backends.agents.backend import AgentBackend, Program, find_program
-from skillopt_mcp.backends.agents.claude_events import read_claude, read_commands
+from skillopt_mcp.backends.agents.claude_events import read_claude
 from skillopt_mcp.backends.agents.events import AgentEvents
 from skillopt_mcp.backends.agents.places import (
     MADE_UP_KEY,
@@ -217,7 +217,7 @@ def list_commands() -> frozenset[str]:
         host, task = ClaudeCode(path, ClaudeOptions(), {}), Task(0, 0, "t", "x", Exact(expected="x"), "train", "t")
         call = Call("target", "rollout", Rollout(SkillFiles(()), task), "")
         with private_place() as place, serving("", "", host.skills_path) as (address, _):
-            return read_commands((await run(host.line(call, place, address), place, CHECK_S)).output)
+            return frozenset(host.read(await run(host.line(call, place, address), place, CHECK_S)).commands)
 
     # A thread of its own: the caller's may have an event loop already.
     with ThreadPoolExecutor(1) as thread:

@@ -209,7 +209,8 @@ def compare(text: str, arrived: str) -> Arrival:
         for kind, i, i_end, j, j_end in SequenceMatcher(None, wanted, came, autojunk=False).get_opcodes():
             others = came[j:j_end]
             for line in wanted[i:i_end] if kind in ("replace", "delete") else ():
-                near = next((other for other in others if _is_alike(line, other)), None)
+                pairs = ((other, SequenceMatcher(None, line[:_COMPARED], other[:_COMPARED])) for other in others)
+                near = next((other for other, pair in pairs if pair.ratio() >= _ALIKE), None)
                 (missing if near is None else changed).append(line)
                 others = others[others.index(near) + 1 :] if near is not None else others
     changed += [line for line in missing if _REPLACED.search(line)]
@@ -217,10 +218,6 @@ def compare(text: str, arrived: str) -> Arrival:
     if missing:
         return Arrival("refused", f"{len(missing)} lines did not arrive: {_shown(missing)}")
     return Arrival("arrived", f"the host changes {len(changed)} lines: {_shown(changed)}" if changed else "")
-
-
-def _is_alike(line: str, other: str) -> bool:
-    return SequenceMatcher(None, line[:_COMPARED], other[:_COMPARED]).ratio() >= _ALIKE
 
 
 def _shown(lines: Sequence[str]) -> str:

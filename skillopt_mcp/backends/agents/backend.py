@@ -123,11 +123,11 @@ class HostProgram(Protocol):
         ...
 
     def record(self, place: FolderPaths) -> str:
-        """Return what it kept of its work in a file of its own, empty where it keeps none."""
+        """The text that it kept of its work in a file of its own, empty where it keeps none."""
         ...
 
     def read(self, ended: Ended) -> AgentEvents:
-        """Return what it reported."""
+        """Its work, by what it printed and kept."""
         ...
 
     def secrets(self) -> Mapping[str, str]:
@@ -205,7 +205,7 @@ class AgentBackend:
         return self._host.max_usage
 
     async def _run(self, call: Call) -> tuple[Ended, str | None]:
-        """Return how the command line ended, and the name of the skill that it had, if any."""
+        """Run the command line: how it ended, and the name of the skill that it had, if any."""
         host, skill = self._host, None
         with private_place() as place:
             if isinstance(call.request, Rollout):

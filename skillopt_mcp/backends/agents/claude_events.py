@@ -85,7 +85,7 @@ class _Result(Event):
 
 
 def read_claude(output: str) -> AgentEvents:
-    """Return what Claude Code printed."""
+    """The work of Claude Code, by what it printed."""
     events = AgentEvents(mark="/")
     code: str | None = None
     calls: dict[str, int] = {}
@@ -97,18 +97,13 @@ def read_claude(output: str) -> AgentEvents:
                 _read_message(sent.message, kind, calls, events)
         elif kind == "system" and (init := parsed(line, _SystemEvent)) and init.subtype == "init":
             asked = init.model or asked
+            events.commands += init.slash_commands
         elif kind == "result" and (result := parsed(line, _Result)):
             _end(result, code, events)
     # It counts usage under the name that it asked for, too: only a message names the model that wrote it.
     events.by_itself = not events.models and events.usage == Usage(usd=events.usage.usd)
     events.models = events.models or [served_name(asked)]
     return events
-
-
-def read_commands(output: str) -> frozenset[str]:
-    """The commands that Claude Code lists when it begins."""
-    events = (parsed(line, _SystemEvent) for kind, line in objects(output) if kind == "system")
-    return frozenset(name for event in events if event and event.subtype == "init" for name in event.slash_commands)
 
 
 def _read_message(message: _Content, kind: str, calls: dict[str, int], events: AgentEvents) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterator
 
 from pydantic import Field, JsonValue
 from pydantic_core import from_json, to_json
@@ -63,7 +62,7 @@ class _Row(Event):
 
 
 def read_session(text: str) -> AgentEvents:
-    """Return what a conversation holds; its answer is None until the task is complete."""
+    """A conversation, by the file of its session; its answer is None until the task is complete."""
     events = AgentEvents()
     calls: dict[str, int] = {}
     for kind, line in objects(text):
@@ -96,7 +95,12 @@ def _read_payload(payload: _Payload, calls: dict[str, int], events: AgentEvents)
         calls[payload.call_id] = len(events.messages)
         events.add(TOOL_CALL, arguments, name)
     elif payload.type in ("function_call_output", "custom_tool_call_output"):
-        call, text = calls.get(payload.call_id), _result(payload.output)
+        call, output = calls.get(payload.call_id), payload.output
+        parts = [part for part in output if isinstance(part, dict)] if isinstance(output, list) else []
+        text = output if isinstance(output, str) else "".join(str(part["text"]) for part in parts if "text" in part)
+        head, mark, rest = text.partition(_OUTPUT)
+        if mark and (found := _EXIT.search(head)):
+            text = rest if found[1] == "0" else f"{rest}\n[exit code {found[1]}]"
         events.add("tool", text, None if call is None else events.messages[call].name)
         # A longer text may hold what was read before a later command failed.
         if call is not None and len(text) < ARRIVED_CHARACTERS and _FAILED.search(text):
@@ -118,22 +122,6 @@ def _called(payload: _Payload) -> tuple[str, str]:
     # [shell, "-lc", what] runs what in a shell.
     words = command[-1] if isinstance(command, list) and command else command
     return SHELL, to_json({"command": words}).decode()
-
-
-def _result(output: JsonValue) -> str:
-    text = "".join(_strings(output))
-    head, mark, rest = text.partition(_OUTPUT)
-    found = _EXIT.search(head)
-    if not mark or not found:
-        return text
-    return rest if found[1] == "0" else f"{rest}\n[exit code {found[1]}]"
-
-
-def _strings(output: JsonValue) -> Iterator[str]:
-    if isinstance(output, str):
-        yield output
-    elif isinstance(output, list):
-        yield from (str(part["text"]) for part in output if isinstance(part, dict) and "text" in part)
 
 
 def _texts(parts: list[_TextPart] | str | None) -> list[str]:
@@ -178,7 +166,7 @@ class _Failed(Event):
 
 
 def read_codex(output: str, session: str) -> AgentEvents:
-    """Return what Codex printed, and what the file of its session adds where it is there."""
+    """The work of Codex, by what it printed, and what the file of its session adds where it is there."""
     events = _by_events(output)
     kept = read_session(session)
     if kept.messages:
@@ -193,7 +181,7 @@ def read_codex(output: str, session: str) -> AgentEvents:
 
 
 def _by_events(output: str) -> AgentEvents:
-    """Return what the events hold; the answer is the last message of the agent."""
+    """The work of Codex, by its events; the answer is the last message of the agent."""
     events = AgentEvents()
     last = ""
     for kind, line in objects(output):
@@ -215,7 +203,13 @@ def _read_item(item: _Item, events: AgentEvents) -> None:
     elif item.type == "reasoning" and item.text.strip():
         events.add("assistant", item.text, "thinking")
     elif item.type == "command_execution":
-        events.add(TOOL_CALL, _json({"command": _bare(item.command)}), SHELL)
+        try:
+            words = shlex.split(item.command)
+        except ValueError:
+            words = []
+        # What the shell runs, where the command is SHELL -lc WHAT.
+        is_wrapped = len(words) == _SHELL_WORDS and words[1] in ("-lc", "-c")
+        events.add(TOOL_CALL, _json({"command": words[2] if is_wrapped else item.command}), SHELL)
         ending = f"\n[exit code {item.exit_code}]" if item.exit_code else ""
         events.add("tool", item.aggregated_output + ending, SHELL)
     elif item.type == "file_change":
@@ -229,15 +223,6 @@ def _read_item(item: _Item, events: AgentEvents) -> None:
         events.add(TOOL_CALL, _json({"query": item.query}), "web_search")
     elif item.type == "error" and (rerouted := _REROUTED.match(item.message)):
         events.models.append(served_name(rerouted[1]))
-
-
-def _bare(command: str) -> str:
-    """Return what a shell runs, where the command is SHELL -lc WHAT."""
-    try:
-        words = shlex.split(command)
-    except ValueError:
-        return command
-    return words[2] if len(words) == _SHELL_WORDS and words[1] in ("-lc", "-c") else command
 
 
 def _json(value: JsonValue) -> str:

@@ -36,7 +36,8 @@ class AgentEvents:
 
     `models` are those that answered, in the order in which they began to. `loaded` is what the program itself put
     before the model, such as a skill's text; `failed` are the places of calls among the messages whose tool failed.
-    `mark` is how a prompt begins that names a skill, "" where none does; `by_itself`: it asked no model.
+    `mark` is how a prompt begins that names a skill, "" where none does; `by_itself`: it asked no model. `commands`
+    are those of its own prompts, where it lists them.
     """
 
     answer: str | None = None
@@ -49,6 +50,7 @@ class AgentEvents:
     failed: set[int] = field(default_factory=set)
     mark: str = ""
     by_itself: bool = False
+    commands: list[str] = field(default_factory=list)
 
     @property
     def served(self) -> str:
