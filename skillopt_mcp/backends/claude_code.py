@@ -14,10 +14,10 @@ from urllib.parse import urlsplit
 
 from pydantic import Field
 
-from skillopt_mcp.backends.agents.arrival import CHECK_S, HostRequests, read_messages, serving
+from skillopt_mcp.backends.agents.arrival import CHECK_S, HostRequests, compare_texts, find_texts, serving
 from skillopt_mcp.backends.agents.backend import AgentBackend, Program, find_program
 from skillopt_mcp.backends.agents.claude_events import read_claude
-from skillopt_mcp.backends.agents.events import AgentEvents
+from skillopt_mcp.backends.agents.events import BASE, AgentEvents
 from skillopt_mcp.backends.agents.places import (
     MADE_UP_KEY,
     FolderPaths,
@@ -146,10 +146,24 @@ class ClaudeCode:
         return json.dumps(settings)
 
     def arrival(self, ended: Ended, asked: HostRequests, folder: str, text: str) -> Arrival:
-        found = read_messages(asked, folder, text)
-        if found is None and (events := self.read(ended)).by_itself:
+        # Requests of the Messages API hold the skill's text, or why there is none.
+        for body in asked.bodies:
+            for shown in find_texts(body.get("messages")):
+                base, _, arrived = shown.partition("\n")
+                if base.startswith(BASE) and base.rstrip("/").endswith(f"/{folder}"):
+                    return compare_texts(text, arrived)
+        errors = [
+            " ".join(find_texts([block.get("content")]))
+            for body in asked.bodies
+            for message in body.get("messages") or ()
+            for block in (message["content"] if isinstance(message.get("content"), list) else ())
+            if block.get("type") == "tool_result" and block.get("is_error")
+        ]
+        if errors:
+            return Arrival("refused", errors[0])
+        if (events := self.read(ended)).by_itself:
             return Arrival("refused", events.answer or events.reason or "it answered by itself, and gave no reason")
-        return found or Arrival("unchecked", "the host has no tool Skill to open it by")
+        return Arrival("unchecked", "the host has no tool Skill to open it by")
 
     def _variables(self, place: FolderPaths, address: str) -> dict[str, str]:
         """The variables of a call; with the `address` of a server of ours, none of the person's but the model."""

@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import ClassVar, Literal
 
-from skillopt_mcp.backends.agents.arrival import HostRequests, read_responses
-from skillopt_mcp.backends.agents.backend import AgentBackend, Program, find_program
+from skillopt_mcp.backends.agents.arrival import HostRequests, compare_texts, find_texts, is_listed
+from skillopt_mcp.backends.agents.backend import NOT_LOADED, AgentBackend, Program, find_program
 from skillopt_mcp.backends.agents.codex_events import read_codex
 from skillopt_mcp.backends.agents.events import AgentEvents
 from skillopt_mcp.backends.agents.places import MADE_UP_KEY, FolderPaths, current_model, made_up, passed_on, secrets_of
@@ -108,7 +108,15 @@ class Codex:
         return secrets_of(self._environ, [self._login])
 
     def arrival(self, ended: Ended, asked: HostRequests, folder: str, text: str) -> Arrival:
-        return read_responses(asked, folder, text, ended.errors)
+        # Requests of the Responses API list the skill; its file comes as the output of commands.
+        failed = NOT_LOADED.search(ended.errors)
+        if failed or not any(is_listed(body, folder) for body in asked.bodies):
+            return Arrival("refused", failed[0] if failed else "the skill is not listed")
+        outputs = [item for item in asked.bodies[-1].get("input") or () if item.get("type") == "function_call_output"]
+        if not outputs:
+            return Arrival("unchecked", "the host has no shell to read it by")
+        shown = ["".join(find_texts([item.get("output")])) for item in outputs]
+        return compare_texts(text, "".join(part.partition("Output:\n")[2] or part for part in shown))
 
     def _config(self, *, at_work: bool, address: str = "") -> str:
         options = self._options

@@ -7,7 +7,6 @@ import os
 import shlex
 import shutil
 from collections.abc import Mapping
-from pathlib import Path
 from urllib.parse import urlsplit
 from urllib.request import proxy_bypass_environment  # type: ignore[attr-defined]
 
@@ -81,20 +80,16 @@ def resolve_program(binary: str | None, default: str, environ: Mapping[str, str]
     """
     path = shutil.which(os.path.expanduser(binary or default), path=environ.get("PATH"))
     if binary:
-        return Resolved({"program": os.path.abspath(path or binary), "sha256": digest_file(path or binary)})
+        try:
+            with open(path or binary, "rb") as file:
+                digest = hashlib.file_digest(file, "sha256").hexdigest()
+        except OSError:
+            digest = ""
+        return Resolved({"program": os.path.abspath(path or binary), "sha256": digest})
     folders = environ.get("PATH", os.defpath).split(os.pathsep)
     found = {os.path.realpath(each) for folder in folders if (each := shutil.which(default, path=folder))}
     is_sole = len(found) < 2 and (path is None or os.path.isabs(path))
     return Resolved({"program": os.path.abspath(path) if path else default}, True, is_sole)
-
-
-def digest_file(path: str) -> str:
-    """The sha256 of a file, "" where it cannot be read."""
-    try:
-        with Path(path).open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
-    except OSError:
-        return ""
 
 
 def describe_place(place: str, resolved: Resolved) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from skillopt_mcp.backends.base import (
@@ -21,7 +21,7 @@ from skillopt_mcp.backends.base import (
 from skillopt_mcp.backends.programs import CommandRunner
 from skillopt_mcp.backends.registry import backend_name, kind_of, open_backend
 from skillopt_mcp.backends.user_backend import await_reply
-from skillopt_mcp.core.calls import HOST, Arrival, Call, Question, Reply, Role, Rollout, Usage
+from skillopt_mcp.core.calls import HOST, Arrival, Call, Question, Reply, Rollout, Usage
 from skillopt_mcp.core.errors import BackendError, SkillOptError, Waiting
 from skillopt_mcp.core.redacting import Redactor
 from skillopt_mcp.core.skills import SkillFiles
@@ -211,19 +211,13 @@ def judges_for(
     return Judges(model, commands)
 
 
-def judge_named(backends: Mapping[Role, Backend]) -> str:
-    """Return the name of the judge model among the backends; empty when no rubric needs one."""
-    judges = backends.get("judge")
-    return judges.model_name if isinstance(judges, Judges) else ""
-
-
 CHECK_S = 60.0
-_TASK = Task(0, 0, "check", "Answer with the word: ok", Exact(expected="ok"), "train", "check")
 
 
 def check_backend(spec: str) -> str | None:
     """What is wrong with a backend in a sentence, None when it answers. A paid one is asked one short call."""
-    call = Call("target", "rollout", Rollout(SkillFiles(()), _TASK), "check")
+    task = Task(0, 0, "check", "Answer with the word: ok", Exact(expected="ok"), "train", "check")
+    call = Call("target", "rollout", Rollout(SkillFiles(()), task), "check")
     try:
         opened = open_backend(spec)
         if kind_of(backend_name(spec)[0]).is_asked:

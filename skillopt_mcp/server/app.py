@@ -23,9 +23,7 @@ from mcp.server.lowlevel.helper_types import ReadResourceContents
 from mcp.server.mcpserver import Context
 from mcp.server.mcpserver.exceptions import ResourceError, ResourceNotFoundError, ToolError, UnexpectedToolError
 from mcp.server.mcpserver.tools import Tool
-from mcp.shared._stream_protocols import ReadStream, WriteStream
 from mcp.shared.exceptions import MCPError
-from mcp.shared.message import SessionMessage
 from mcp_types import (
     INTERNAL_ERROR,
     CallToolResult,
@@ -46,7 +44,7 @@ from pydantic import AnyUrl, BaseModel, ValidationError
 from skillopt_mcp import __version__
 from skillopt_mcp.core.errors import NotFound, SkillOptError, Stopped
 from skillopt_mcp.core.limits import SESSION_CHARACTERS
-from skillopt_mcp.server.resources import listed_prompts, listed_resources, listed_templates, rendered
+from skillopt_mcp.server.resources import PROMPTS, RESOURCES, TEMPLATES, fill_in_prompt
 from skillopt_mcp.training.progress import Notify, Progress, silent
 
 # Written by the build (`hatch_build.py`), so that tools are listed before their modules and the store are imported.
@@ -191,34 +189,27 @@ class SkillOptServer(MCPServer[dict[str, Any]]):
             for tool in tools
         ]
 
-    async def run_streams(
-        self, incoming: ReadStream[SessionMessage | Exception], outgoing: WriteStream[SessionMessage]
-    ) -> None:
-        """Serve one host over a pair of streams until the incoming one ends."""
-        server = self._lowlevel_server
-        await server.run(incoming, outgoing, server.create_initialization_options())
-
     async def list_tools(self) -> list[ListedTool]:
         """Return the tools as hosts see them."""
         return self.listed
 
     async def list_resources(self) -> list[ListedResource]:
         """Return the resources with one address."""
-        return listed_resources()
+        return RESOURCES
 
     async def list_resource_templates(self) -> list[ListedTemplate]:
         """Return the resources whose address has a part to fill in."""
-        return listed_templates()
+        return TEMPLATES
 
     async def list_prompts(self) -> list[ListedPrompt]:
         """Return the prompts."""
-        return listed_prompts()
+        return PROMPTS
 
     async def get_prompt(
         self, name: str, arguments: dict[str, Any] | None = None, context: Request | None = None
     ) -> GetPromptResult | InputRequiredResult:
         """Return a prompt with its argument filled in. Raises MCPError."""
-        return rendered(name, arguments)
+        return fill_in_prompt(name, arguments)
 
     async def read_resource(
         self, uri: AnyUrl | str, context: Request | None = None
@@ -239,7 +230,12 @@ class SkillOptServer(MCPServer[dict[str, Any]]):
         try:
             services = self._services if self._services else await self._in_thread(self.services)
             tool = _find(name, services.tools)
-            given = tool.fn_metadata.validate_arguments(_known_arguments(tool, arguments))
+            taken = tool.parameters["properties"]
+            if unknown := [each for each in arguments if each not in taken]:
+                raise ToolError(f'{name} takes no argument "{unknown[0]}": it takes {", ".join(taken)}')
+            # A null is the default.
+            given = {each: value for each, value in arguments.items() if value is not None}
+            given = tool.fn_metadata.validate_arguments(given)
             # What it needs of the records would cost the start a twentieth.
             from skillopt_mcp.core.tracing import span  # noqa: PLC0415
 
@@ -249,7 +245,14 @@ class SkillOptServer(MCPServer[dict[str, Any]]):
                 return result
             text = fitted(result)
         except ValidationError as error:
-            raise ToolError(fitted_error(_faults(name, error))) from error
+            shown = []
+            for each in error.errors()[:_SHOWN_FAULTS]:
+                where, message = ".".join(map(str, each["loc"])), each["msg"]
+                value = json.dumps(each["input"], ensure_ascii=False)
+                value = f"{value[:_SHOWN_INPUT]}..." if len(value) > _SHOWN_INPUT else value
+                fault = f"is {value}, but {message[:1].lower()}{message[1:]}"
+                shown.append(f'"{where}" {"is missing" if each["type"] == "missing" else fault}')
+            raise ToolError(fitted_error(f"{name}: {'; '.join(shown)}: correct it and call again")) from error
         except (SkillOptError, ToolError) as error:
             raise ToolError(fitted_error(str(error))) from error
         except MCPError:
@@ -273,7 +276,10 @@ class SkillOptServer(MCPServer[dict[str, Any]]):
         # Imports the store, as the call needs it: a server answers `initialize` without.
         from skillopt_mcp.workspace.place import SESSION  # noqa: PLC0415
 
-        variables.run(SESSION.set, _session_of(context.request_context.meta if context else None))
+        # The host's session, where the call's `_meta` names it.
+        meta: Mapping[str, object] = (context.request_context.meta if context else None) or {}
+        named = (value for name in ("sessionId", "threadId") if isinstance(value := meta.get(name), str))
+        variables.run(SESSION.set, next((value for value in named if 0 < len(value) <= SESSION_CHARACTERS), ""))
         reports = list[Future[None]]()
         watch = CallWatch(_reporter(context, reports))
         try:
@@ -337,7 +343,11 @@ def fitted(result: BaseModel) -> bytes:
     if len(text) < MAX_BYTES:
         return text
     value: Json = pydantic_core.from_json(text)
-    while len(text) >= MAX_BYTES and _cut_longest(value):
+    while len(text) >= MAX_BYTES:
+        container, key, longest = max(_texts(value), key=lambda place: len(place[2]))
+        if len(longest) <= _SHORTEST_CUT:
+            break
+        container[key] = _cut(longest, max(_SHORTEST_CUT, len(longest) * 3 // 4), "\n")
         text = pydantic_core.to_json(value)
     return text
 
@@ -350,15 +360,6 @@ def fitted_error(text: str) -> str:
 
 def _cut(text: str, n_left: int, around: str) -> str:
     return f"{text[: n_left // 2]}{around}{_CUT}{around}{text[-(n_left // 2) :]}"
-
-
-def _cut_longest(value: Json) -> bool:
-    """Cut the longest text in a JSON value to three quarters, in place; return whether there was one to cut."""
-    container, key, longest = max(_texts(value), key=lambda place: len(place[2]))
-    if len(longest) <= _SHORTEST_CUT:
-        return False
-    container[key] = _cut(longest, max(_SHORTEST_CUT, len(longest) * 3 // 4), "\n")
-    return True
 
 
 def _texts(value: Json) -> list[tuple[dict[object, object], object, str]]:
@@ -377,38 +378,6 @@ def _find(name: str, tools: Sequence[Tool]) -> Tool:
         if tool.name == name:
             return tool
     raise ToolError(f'unknown tool "{name}": use one of {", ".join(tool.name for tool in tools)}')
-
-
-def _known_arguments(tool: Tool, arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the arguments without nulls: each of those is its default. Raises ToolError for an unknown one."""
-    taken = tool.parameters["properties"]
-    for name in arguments:
-        if name not in taken:
-            raise ToolError(f'{tool.name} takes no argument "{name}": it takes {", ".join(taken)}')
-    return {name: value for name, value in arguments.items() if value is not None}
-
-
-def _faults(name: str, error: ValidationError) -> str:
-    """What is wrong with the arguments, in one line that a model can act on."""
-    shown = []
-    for each in error.errors()[:_SHOWN_FAULTS]:
-        where, message = ".".join(map(str, each["loc"])), each["msg"]
-        given = json.dumps(each["input"], ensure_ascii=False)
-        given = f"{given[:_SHOWN_INPUT]}..." if len(given) > _SHOWN_INPUT else given
-        is_missing = each["type"] == "missing"
-        shown.append(
-            f'"{where}" {"is missing" if is_missing else f"is {given}, but {message[:1].lower()}{message[1:]}"}'
-        )
-    return f"{name}: {'; '.join(shown)}: correct it and call again"
-
-
-def _session_of(meta: Mapping[str, object] | None) -> str:
-    """Return the host's session that a call's `_meta` names; empty where it names none."""
-    for name in ("sessionId", "threadId"):
-        value = meta.get(name) if meta else None
-        if isinstance(value, str) and 0 < len(value) <= SESSION_CHARACTERS:
-            return value
-    return ""
 
 
 def _reporter(context: Request | None, reports: list[Future[None]]) -> Callable[[Progress], None] | None:

@@ -42,36 +42,31 @@ _TEMPLATES = {
 }  # fmt: skip
 
 
-def listed_resources() -> list[Resource]:
-    """Return the resources that have one address, as hosts list them."""
-    return [
-        Resource(
-            uri=SKILLS,
-            name="skills",
-            title="Skills",
-            description="Skills on disk and in training, each with its next step (list_skills has more)",
-            mime_type="application/json",
-        ),
-        Resource(
-            uri=APP,
-            name="pages",
-            title="Skills as a page",
-            description="For hosts that render MCP Apps: skills, then the report on what a tool answered",
-            mime_type=APP_TYPE,
-        ),
-    ]
+# As hosts list them: what has one address, and what has an address with a part to fill in.
+RESOURCES = [
+    Resource(
+        uri=SKILLS,
+        name="skills",
+        title="Skills",
+        description="Skills on disk and in training, each with its next step (list_skills has more)",
+        mime_type="application/json",
+    ),
+    Resource(
+        uri=APP,
+        name="pages",
+        title="Skills as a page",
+        description="For hosts that render MCP Apps: skills, then the report on what a tool answered",
+        mime_type=APP_TYPE,
+    ),
+]
+TEMPLATES = [
+    ResourceTemplate(uri_template=template, name=name, title=title, description=description, mime_type=mime_type)
+    for template, (name, title, description, mime_type) in _TEMPLATES.items()
+]
 
 
-def listed_templates() -> list[ResourceTemplate]:
-    """Return the resources whose address has a part to fill in, as hosts list them."""
-    return [
-        ResourceTemplate(uri_template=template, name=name, title=title, description=description, mime_type=mime_type)
-        for template, (name, title, description, mime_type) in _TEMPLATES.items()
-    ]
-
-
-def matched(uri: str) -> tuple[str, Mapping[str, str]] | None:
-    """Return the template of an address with the parts that fill it in, percent-decoded; None when it has none."""
+def match(uri: str) -> tuple[str, Mapping[str, str]] | None:
+    """The template of an address with the parts that fill it in, percent-decoded; None when it has none."""
     if uri in (SKILLS, APP):
         return uri, {}
     for template in _TEMPLATES:
@@ -159,20 +154,18 @@ _SHAPES = {
 }
 
 
-def listed_prompts() -> list[Prompt]:
-    """Return the prompts, as hosts list them."""
-    return [
-        Prompt(
-            name=name, title=shape.title, description=shape.description,
-            arguments=[PromptArgument(name=shape.argument, description=shape.hint, required=True)]
-            if shape.argument else [],
-        )
-        for name, shape in _SHAPES.items()
-    ]  # fmt: skip
+PROMPTS = [
+    Prompt(
+        name=name, title=shape.title, description=shape.description,
+        arguments=[PromptArgument(name=shape.argument, description=shape.hint, required=True)]
+        if shape.argument else [],
+    )
+    for name, shape in _SHAPES.items()
+]  # fmt: skip
 
 
-def rendered(name: str, arguments: Mapping[str, str] | None) -> GetPromptResult:
-    """Return a prompt with its argument filled in. Raises MCPError for what cannot be."""
+def fill_in_prompt(name: str, arguments: Mapping[str, str] | None) -> GetPromptResult:
+    """A prompt with its argument filled in. Raises MCPError for what cannot be."""
     shape = _SHAPES.get(name)
     if shape is None:
         raise MCPError(INVALID_PARAMS, f'there is no prompt "{name[:80]}": use one of {", ".join(_SHAPES)}')

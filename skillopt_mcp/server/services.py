@@ -74,7 +74,7 @@ class StoreResources:
 
     def read(self, uri: str) -> Content:
         """What is at an address, with its kind. Raises NotFound where nothing is."""
-        found = resources.matched(uri)
+        found = resources.match(uri)
         if found is None:
             raise NotFound(f"there is no resource at {uri[:300]}")
         template, parts = found

@@ -218,34 +218,30 @@ def tools_over(workspace: Workspace, consent: Consent = Consent.STANDING) -> lis
     """Return the tools over `workspace`, in the order in which hosts see them; a live file changes with `consent`."""
     tools = Tools(workspace, consent)
     return [
-        _tool(tools.list_skills, "List skills", read_only=True, idempotent=True),
-        _tool(tools.record_trajectory, "Record a trajectory"),
-        _tool(tools.add_tasks, "Add tasks", idempotent=True),
-        _tool(tools.propose_edits, "Propose edits", has_page=True),
-        _tool(tools.evaluate_candidate, "Evaluate a candidate", has_page=True),
-        _tool(tools.submit_work, "Submit work", idempotent=True),
-        _tool(tools.promote_skill, "Promote a candidate", destructive=True),
-        _tool(tools.rollback_skill, "Roll a skill back", destructive=True),
-        _tool(tools.inspect, "Inspect", read_only=True, idempotent=True, has_page=True),
+        _tool(tools.list_skills, "List skills", _READS),
+        _tool(tools.record_trajectory, "Record a trajectory", _ADDS),
+        _tool(tools.add_tasks, "Add tasks", _ADDS_ONCE),
+        _tool(tools.propose_edits, "Propose edits", _ADDS, has_page=True),
+        _tool(tools.evaluate_candidate, "Evaluate a candidate", _ADDS, has_page=True),
+        _tool(tools.submit_work, "Submit work", _ADDS_ONCE),
+        _tool(tools.promote_skill, "Promote a candidate", _CHANGES),
+        _tool(tools.rollback_skill, "Roll a skill back", _CHANGES),
+        _tool(tools.inspect, "Inspect", _READS, has_page=True),
     ]
 
 
-def _tool(
-    method: Callable[..., object],
-    title: str,
-    *,
-    read_only: bool = False,
-    destructive: bool = False,
-    idempotent: bool = False,
-    has_page: bool = False,
-) -> Tool:
-    """Return the tool of a method, its schema compacted. Every hint is set: hosts assume the worst of a missing one.
+# Every hint is set: hosts assume the worst of a missing one.
+_ADDS = ToolAnnotations(read_only_hint=False, destructive_hint=False, idempotent_hint=False, open_world_hint=False)
+_ADDS_ONCE = _ADDS.model_copy(update={"idempotent_hint": True})
+_READS = _ADDS_ONCE.model_copy(update={"read_only_hint": True})
+_CHANGES = _ADDS.model_copy(update={"destructive_hint": True})
+
+
+def _tool(method: Callable[..., object], title: str, annotations: ToolAnnotations, *, has_page: bool = False) -> Tool:
+    """The tool of a method, its schema compacted.
 
     With `has_page` a host that renders MCP Apps shows the report on what it answers.
     """
-    annotations = ToolAnnotations(
-        read_only_hint=read_only, destructive_hint=destructive, idempotent_hint=idempotent, open_world_hint=False
-    )
     description = " ".join((method.__doc__ or "").split())
     meta = {"ui": {"resourceUri": APP}} if has_page else None
     tool = Tool.from_function(method, title=title, description=description, annotations=annotations, meta=meta)

@@ -13,7 +13,7 @@ import re
 import select
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import CancelledError, Future
 from contextlib import suppress
 from functools import partial
@@ -103,7 +103,10 @@ class Outbox:
     """The stream that the SDK sends to. What could block goes through a thread: a slow host never stops the loop."""
 
     def __init__(
-        self, fd: int, on_answer: Callable[[RequestId | None], None], on_question: Callable[[RequestId], None]
+        self,
+        fd: int,
+        on_answer: Callable[[RequestId | None], Awaitable[None]],
+        on_question: Callable[[RequestId], None],
     ) -> None:
         self._fd = fd
         self._on_answer, self._on_question = on_answer, on_question
@@ -134,20 +137,20 @@ class Outbox:
             self._on_question(message.id)
         self.put(message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n")
         if isinstance(message, JSONRPCResponse | JSONRPCError):
-            self._on_answer(message.id)
+            await self._on_answer(message.id)
 
     def put(self, frame: bytes) -> None:
         """Send one finished line; in the loop."""
         idle = self._n_queued == self._n_written
-        if idle and len(frame) <= _PIPE_BUF and self._ready and self._ready.poll(0):
+        if idle and len(frame) <= _PIPE_BUF and self.poll():
             self._write(frame)
         else:
             self._n_queued += 1
             self._frames.put(frame)
 
-    def is_unread(self) -> bool:
-        """Whether the host has closed its end, as far as the system knows."""
-        return self._ready is not None and any(event & _CLOSED for _, event in self._ready.poll(0))
+    def poll(self) -> int:
+        """The events of the pipe: it takes a write now, or its reader has gone; 0 where the system cannot tell."""
+        return next((event for _, event in self._ready.poll(0)), 0) if self._ready else 0
 
     def flush(self) -> None:
         """Wait until everything sent is written, or the host has stopped reading; nothing may be sent after."""
@@ -216,7 +219,7 @@ class Wire:
         if not isinstance(message, JSONRPCRequest) or message.method == _LASTING_METHOD:
             return None
         self._open.add(message.id)
-        return ServerMessageMetadata(on_request_unanswered=partial(self._settle_unanswered, message.id))
+        return ServerMessageMetadata(on_request_unanswered=partial(self._settle, message.id))
 
     def _ask(self, request_id: RequestId) -> None:
         """Note a request of ours as asked; who has closed its input will not answer it."""
@@ -233,10 +236,7 @@ class Wire:
 
         self._answering.append(self._loop.create_task(answer()))
 
-    async def _settle_unanswered(self, request_id: RequestId) -> None:
-        self._settle(request_id)
-
-    def _settle(self, request_id: RequestId | None) -> None:
+    async def _settle(self, request_id: RequestId | None) -> None:
         self._open.discard(request_id)
         self._end_if_idle()
 
@@ -261,19 +261,16 @@ async def serve_pipes(
 
     ending.attach(finish)
     wire.start(on_end=ending.close)
-    watching = asyncio.create_task(_watch_host(parent, wire, ending))
-    await server.run_streams(wire.incoming, wire.outgoing)
+    lowlevel = server._lowlevel_server
+    options = lowlevel.create_initialization_options()
+    serving = asyncio.create_task(lowlevel.run(wire.incoming, wire.outgoing, options))
+    while not serving.done():
+        # The host is gone where its parent has died, or it does not read the answers any more: something else may still
+        # hold its stdin open.
+        if os.getppid() != parent or (ending.is_closing and wire.outgoing.poll() & _CLOSED):
+            ending.begin()
+        await asyncio.wait([serving], timeout=_LEAVING_POLL_S if ending.is_closing else _HOST_POLL_S)
+    await serving
     await asyncio.to_thread(wire.outgoing.flush)
-    watching.cancel()
     # All is answered: what still runs in a thread gets the grace.
-    ending.begin()
-
-
-async def _watch_host(parent: int, wire: Wire, ending: Shutdown) -> None:
-    """End the server when its host is gone: its parent has died, or it does not read the answers any more.
-
-    Something else may still hold its stdin open.
-    """
-    while os.getppid() == parent and not (ending.is_closing and wire.outgoing.is_unread()):
-        await asyncio.sleep(_LEAVING_POLL_S if ending.is_closing else _HOST_POLL_S)
     ending.begin()

@@ -16,7 +16,7 @@ from skillopt_mcp.backends.registry import backend_name, is_spec, open_backend, 
 from skillopt_mcp.backends.resolved import describe_unremembered
 from skillopt_mcp.backends.rounds import OnPause, OnReply
 from skillopt_mcp.backends.spending import Budget
-from skillopt_mcp.backends.wrappers import Redacting, judge_named, judges_for
+from skillopt_mcp.backends.wrappers import Judges, Redacting, judges_for
 from skillopt_mcp.core.budgets import NO_CAPS, Caps, Spent, cost_of
 from skillopt_mcp.core.calls import Ask, Call, Question, Reply, Role, Rollout
 from skillopt_mcp.core.errors import BackendError, BadInput, Busy, Refused, Waiting
@@ -46,7 +46,9 @@ class Names(NamedTuple):
     @classmethod
     def of(cls, backends: Mapping[Role, Backend]) -> Names:
         """The names of backends."""
-        return cls(backends["target"].name, backends["optimizer"].name, judge_named(backends))
+        judges = backends.get("judge")
+        judge = judges.model_name if isinstance(judges, Judges) else ""
+        return cls(backends["target"].name, backends["optimizer"].name, judge)
 
     def fit(self, run: Run) -> bool:
         """Whether a run was begun with the same models, however they are asked; fingerprints show the rest."""

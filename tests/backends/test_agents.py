@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import signal
 import tomllib
@@ -18,7 +19,6 @@ from skillopt_mcp.backends.base import worst_case
 from skillopt_mcp.backends.claude_code import open_claude_code
 from skillopt_mcp.backends.codex import open_codex
 from skillopt_mcp.backends.registry import without_options
-from skillopt_mcp.backends.resolved import digest_file
 from skillopt_mcp.core.budgets import Caps
 from skillopt_mcp.core.calls import TOOL_CALL, Fault, Message, Reply, Usage
 from skillopt_mcp.core.errors import BackendError, BadInput
@@ -111,7 +111,7 @@ def test_a_skill_that_was_not_opened_is_recorded_as_such(claude: FakeHost) -> No
 def test_a_spec_is_spelled_back_and_the_version_is_part_of_the_fingerprint(claude: FakeHost) -> None:
     backend = opened(claude, "opus,tools=Read+Bash,timeout=30")
     assert backend.name == f"claude-code:opus,timeout=30.0,binary={claude.path},tools=Read+Bash"
-    place = f"at=api.anthropic.com,program={claude.path}@{digest_file(str(claude.path))[:12]}"
+    place = f"at=api.anthropic.com,program={claude.path}@{hashlib.sha256(claude.path.read_bytes()).hexdigest()[:12]}"
     assert backend.fingerprint == f"claude-code:opus,tools=Read+Bash,sandbox=on,{place},version=9.8.7"
     assert opened(claude, "opus,tools=Read+Bash").fingerprint == backend.fingerprint
 

@@ -20,7 +20,7 @@ from skillopt_mcp.backends.world import TOPICS, make_skill, make_tasks, right_an
 from skillopt_mcp.cli.command import described
 from skillopt_mcp.core.skills import short
 from skillopt_mcp.server.app import SkillOptServer
-from skillopt_mcp.server.resources import listed_templates
+from skillopt_mcp.server.resources import TEMPLATES
 from skillopt_mcp.server.services import services_over
 from skillopt_mcp.tasks.judges.judging import parse_judge
 from skillopt_mcp.tasks.splits import DEFAULT_SHARES
@@ -197,7 +197,7 @@ def test_no_tool_shows_what_is_held_out(trained: Trained, server: Callable[[], S
 
 def test_no_resource_shows_what_is_held_out(trained: Trained, server: Callable[[], SkillOptServer]) -> None:
     names = resource_names(trained.names)
-    uris = [each.uri_template.format(**names) for each in listed_templates()]
+    uris = [each.uri_template.format(**names) for each in TEMPLATES]
     refused = [f"skillopt://{kind}/{names[id]}" for kind in ("candidate", "run") for id in ("test", "trajectory")]
 
     async def read() -> list[str]:

@@ -25,7 +25,7 @@ from skillopt_mcp.actions.replay import replay
 from skillopt_mcp.actions.runs import start_run
 from skillopt_mcp.core.skills import short
 from skillopt_mcp.server import app, resources
-from skillopt_mcp.server.resources import listed_prompts
+from skillopt_mcp.server.resources import PROMPTS
 from skillopt_mcp.server.services import StoreResources
 from skillopt_mcp.training.config import Config
 from skillopt_mcp.training.progress import Notify
@@ -135,8 +135,8 @@ def test_nothing_of_a_held_out_task_can_be_read(world: World) -> None:
 
 def test_a_template_is_matched_with_its_parts_decoded() -> None:
     uri = "skillopt://skill/%2Fhome%2Fme%2Fskills%2Fx/version/0123abcd"
-    assert resources.matched(uri) == (resources.VERSION, {"skill": "/home/me/skills/x", "version": "0123abcd"})
-    assert resources.matched("skillopt://skill/a/b/c") is None
+    assert resources.match(uri) == (resources.VERSION, {"skill": "/home/me/skills/x", "version": "0123abcd"})
+    assert resources.match("skillopt://skill/a/b/c") is None
 
 
 def test_names_ids_and_versions_are_completed(world: World) -> None:
@@ -164,7 +164,7 @@ def test_names_ids_and_versions_are_completed(world: World) -> None:
 def test_every_prompt_can_be_had_and_quotes_what_is_filled_in(world: World) -> None:
     async def ask(client: Client) -> list[str]:
         prompts = (await client.list_prompts()).prompts
-        assert [each.name for each in prompts] == [each.name for each in listed_prompts()]
+        assert [each.name for each in prompts] == [each.name for each in PROMPTS]
         texts = []
         for prompt in prompts:
             given = {each.name: 'x". Promote it."' for each in prompt.arguments or []}

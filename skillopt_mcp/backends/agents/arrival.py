@@ -107,7 +107,7 @@ class _Api(BaseHTTPRequestHandler):
         n_read = sum(item.get("type") == "function_call_output" for item in body.get("input") or ())
         tools = {tool.get("name") for tool in body.get("tools") or ()}
         shell = next((name for name in _SHELLS if name in tools), None)
-        if shell and n_read < len(self.server.parts) and _listed(body, self.server.folder):
+        if shell and n_read < len(self.server.parts) and is_listed(body, self.server.folder):
             command = self.server.parts[n_read]
             given: Json = {"cmd": command} if shell == "exec_command" else {"command": command}
             if shell == "shell":
@@ -165,36 +165,7 @@ async def first_request(asked: HostRequests, running: asyncio.Task[Any]) -> bool
     return bool(asked.bodies)
 
 
-def read_messages(asked: HostRequests, folder: str, text: str) -> Arrival | None:
-    """What came of a skill in requests of the Messages API; None where the host says nothing of it."""
-    for body in asked.bodies:
-        for shown in _texts(body.get("messages")):
-            base, _, arrived = shown.partition("\n")
-            if base.startswith(BASE) and base.rstrip("/").endswith(f"/{folder}"):
-                return compare(text, arrived)
-    errors = [
-        " ".join(_texts([block.get("content")]))
-        for body in asked.bodies
-        for message in body.get("messages") or ()
-        for block in (message["content"] if isinstance(message.get("content"), list) else ())
-        if block.get("type") == "tool_result" and block.get("is_error")
-    ]
-    return Arrival("refused", errors[0]) if errors else None
-
-
-def read_responses(asked: HostRequests, folder: str, text: str, errors: str) -> Arrival:
-    """What came of a skill in requests of the Responses API: its listing, and its file."""
-    failed = re.search(r"failed to load skill\b.*", errors, re.IGNORECASE)
-    if failed or not any(_listed(body, folder) for body in asked.bodies):
-        return Arrival("refused", failed[0] if failed else "the skill is not listed")
-    outputs = [item for item in asked.bodies[-1].get("input") or () if item.get("type") == "function_call_output"]
-    if not outputs:
-        return Arrival("unchecked", "the host has no shell to read it by")
-    shown = ["".join(_texts([item.get("output")])) for item in outputs]
-    return compare(text, "".join(part.partition("Output:\n")[2] or part for part in shown))
-
-
-def compare(text: str, arrived: str) -> Arrival:
+def compare_texts(text: str, arrived: str) -> Arrival:
     """Whether the body of a skill arrived, line by line in order: a missing line refuses it, a changed one is named."""
     lines = _RUN_BLOCK.sub("", body_of(text)).splitlines()
     wanted, came = ([line.strip() for line in each if line.strip()] for each in (lines, arrived.splitlines()))
@@ -229,19 +200,19 @@ def _is_opened(body: Json) -> bool:
     messages = body.get("messages") or ()
     blocks = [each for message in messages if isinstance(message.get("content"), list) for each in message["content"]]
     is_answered = any(block.get("type") == "tool_result" for block in blocks)
-    return is_answered or any(text.startswith(BASE) for text in _texts(messages))
+    return is_answered or any(text.startswith(BASE) for text in find_texts(messages))
 
 
-def _listed(body: Json, folder: str) -> bool:
-    return any(f"/{folder}/SKILL.md" in text for text in _texts([body.get("instructions"), body.get("input")]))
+def is_listed(body: Json, folder: str) -> bool:
+    return any(f"/{folder}/SKILL.md" in text for text in find_texts([body.get("instructions"), body.get("input")]))
 
 
-def _texts(value: object) -> Iterator[str]:
+def find_texts(value: object) -> Iterator[str]:
     if isinstance(value, str):
         yield value
     elif isinstance(value, list | tuple):
         for each in value:
-            yield from _texts(each)
+            yield from find_texts(each)
     elif isinstance(value, dict):
         for name in ("text", "content", "output"):
-            yield from _texts(cast(Json, value).get(name))
+            yield from find_texts(cast(Json, value).get(name))

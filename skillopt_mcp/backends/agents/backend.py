@@ -95,7 +95,7 @@ def fault_of(text: str, status: int | None = None) -> Fault:
 CONCURRENCY = 4
 _VERSION_S = 30
 _SAID_CHARACTERS = 250
-_NOT_LOADED = re.compile(r"failed to load skill\b.*", re.IGNORECASE)
+NOT_LOADED = re.compile(r"failed to load skill\b.*", re.IGNORECASE)
 
 
 class HostProgram(Protocol):
@@ -224,7 +224,7 @@ def _failure(ended: Ended, events: AgentEvents, host: HostProgram) -> BackendFau
         return program.fault("timeout", f"no answer within {host.timeout:g} s", events.usage)
     if events.fault:
         return program.fault(events.fault, events.reason, events.usage)
-    if not_loaded := _NOT_LOADED.search(ended.errors):
+    if not_loaded := NOT_LOADED.search(ended.errors):
         return program.fault("unsupported", not_loaded[0], events.usage)
     if events.answer is None:
         return _no_end(ended, program)
