@@ -27,7 +27,7 @@ def advise(state: SkillState) -> NextStep:
     if state.open_job:
         why = f"{state.n_open} answers are open"
         return NextStep(action="submit_work", arguments={"job_id": state.open_job}, why=why)
-    if candidate and not candidate.is_stale and candidate.accepted is None and state.n_held_out:
+    if candidate and not candidate.is_stale and candidate.accepted is None and state.n_test:
         arguments: dict[str, JsonValue] = {"candidate_id": candidate.id}
         return NextStep(action="evaluate_candidate", arguments=arguments, why="not tested yet")
     if state.stopped_run and state.is_running:
@@ -41,7 +41,7 @@ def advise(state: SkillState) -> NextStep:
         return _advise_tasks(state)
     if candidate and candidate.is_stale:
         return advise_rebase(candidate.id)
-    if state.n_held_out < MIN_HELD_OUT:
+    if state.n_test < MIN_HELD_OUT:
         return _advise_tasks(state)
     rollouts = 0 if state.n_scored >= ENOUGH_SCORED else min(state.n_train, ROLLOUTS)
     # One reason for every other verdict: the author of edits learns only whether a candidate was accepted.
@@ -81,7 +81,7 @@ def advise_review(skill: str, n_waiting: int) -> NextStep:
 def _advise_tasks(state: SkillState) -> NextStep:
     if state.n_waiting:
         return advise_review(state.skill, state.n_waiting)
-    why = f"too few tasks: {state.n_train} train, {state.n_held_out} held out"
+    why = f"too few tasks: {state.n_train} train, {state.n_test} held out"
     return NextStep(action="add_tasks", arguments={"skill": state.skill}, why=why)
 
 

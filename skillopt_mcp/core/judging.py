@@ -137,7 +137,15 @@ def judge_of(value: object) -> Judge:
     try:
         return KINDS[kind].model_validate(parameters)
     except ValidationError as error:
-        raise BadInput(_describe_error(KINDS[kind], error)) from None
+        # Of a union's errors the deepest is about the alternative that was meant.
+        deepest = max(error.errors(include_url=False, include_context=False), key=lambda each: len(each["loc"]))
+        where = ".".join(str(part) for part in deepest["loc"] if part not in ("str", "list[str]"))[:80]
+        if deepest["type"] == "extra_forbidden":
+            fields = ", ".join(field.alias or name for name, field in KINDS[kind].model_fields.items())
+            raise BadInput(f'"{kind}" has no field {_show_value(where)}; it has: {fields}') from None
+        got = "" if deepest["type"] == "missing" else f", got {_show_value(deepest['input'])}"
+        why = f"{deepest['msg'][:1].lower()}{deepest['msg'][1:120]}"
+        raise BadInput(f"{kind} judge: {_show_value(where)}: {why}{got}") from None
 
 
 AnyJudge = Annotated[SerializeAsAny[Judge], PlainValidator(judge_of)]
@@ -146,17 +154,6 @@ AnyJudge = Annotated[SerializeAsAny[Judge], PlainValidator(judge_of)]
 def judge_json(judge: Judge) -> str:
     """Return a judge as compact JSON, without defaults."""
     return judge.model_dump_json(exclude_defaults=True, by_alias=True)
-
-
-def _describe_error(cls: type[Judge], error: ValidationError) -> str:
-    # Of a union's errors the deepest is about the alternative that was meant.
-    deepest = max(error.errors(include_url=False, include_context=False), key=lambda each: len(each["loc"]))
-    where = ".".join(str(part) for part in deepest["loc"] if part not in ("str", "list[str]"))[:80]
-    if deepest["type"] == "extra_forbidden":
-        fields = ", ".join(field.alias or name for name, field in cls.model_fields.items())
-        return f'"{cls.kind}" has no field {_show_value(where)}; it has: {fields}'
-    got = "" if deepest["type"] == "missing" else f", got {_show_value(deepest['input'])}"
-    return f"{cls.kind} judge: {_show_value(where)}: {deepest['msg'][:1].lower()}{deepest['msg'][1:120]}{got}"
 
 
 def _show_value(value: object) -> str:

@@ -117,7 +117,7 @@ class SkillState:
     is_gone: bool = False
     n_train: int = 0
     n_val: int = 0
-    n_test: int = 0
+    n_test: int = 0  # held out: no part of a search sees these tasks
     n_waiting: int = 0  # tasks in train until a person has looked at them
     n_trajectories: int = 0
     n_new: int = 0  # recorded attempts since the last proposal
@@ -130,8 +130,3 @@ class SkillState:
     n_candidates: int = 0  # made from the live version, open or accepted
     candidate: CandidateState | None = None
     approved: tuple[str, ...] = ()  # candidates, or versions to roll back to, that a person agreed to
-
-    @property
-    def n_held_out(self) -> int:
-        """How many tasks no part of a search sees."""
-        return self.n_test

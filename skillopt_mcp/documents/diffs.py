@@ -12,12 +12,11 @@ from skillopt_mcp.core.skills import SkillFile, SkillFiles
 from skillopt_mcp.core.text import BOM, escaped, is_text, to_lf
 from skillopt_mcp.documents import frontmatter
 
-Line = bytes
 _SMALL = 40_000
 _Block = tuple[int, int, int, int]
 
 
-def find_changes(old: Sequence[Line], new: Sequence[Line]) -> list[_Block]:
+def find_changes(old: Sequence[bytes], new: Sequence[bytes]) -> list[_Block]:
     """The differences as (old start, old end, new start, new end), in order; all else is the same line by line.
 
     Lines that both sides have exactly once part the rest, as in a patience diff; what is small is compared in full.
@@ -51,7 +50,7 @@ def find_changes(old: Sequence[Line], new: Sequence[Line]) -> list[_Block]:
     return found
 
 
-def _pair_unique_lines(old: Sequence[Line], new: Sequence[Line], block: _Block) -> list[tuple[int, int]]:
+def _pair_unique_lines(old: Sequence[bytes], new: Sequence[bytes], block: _Block) -> list[tuple[int, int]]:
     """Return the longest rising series of lines that both sides have exactly once, as (old index, new index)."""
     old_start, old_end, new_start, new_end = block
     n_old, n_new = Counter(old[old_start:old_end]), Counter(new[new_start:new_end])

@@ -288,10 +288,13 @@ def _normalize_label(written: str) -> str:
 
 
 def _strip_inline(text: str) -> tuple[str, list[str]]:
-    """Return the text without comments and inline code, and what stood in that code (CommonMark 4.6 and 6.1)."""
-    kept: list[str] = []
-    codes: list[str] = []
-    closings = _Closings(text)
+    """Return the text without comments and inline code, and the texts in that code (CommonMark 4.6 and 6.1)."""
+    kept, codes = list[str](), list[str]()
+    # Where runs of backticks begin, by their length: found once, so that none is looked for again and again.
+    runs: dict[int, list[int]] = {}
+    for ticks in _TICKS.finditer(text):
+        runs.setdefault(len(ticks[0]), []).append(ticks.start())
+    breaks = [found.start() for found in _BREAK.finditer(text)]
     at = 0
     while found := _COMMENT_OR_CODE.search(text, at):
         kept.append(text[at : found.start()])
@@ -300,30 +303,13 @@ def _strip_inline(text: str) -> tuple[str, list[str]]:
             at = len(text) if end < 0 else end + len("-->")
             continue
         is_escaped = text[found.start() - 1 : found.start()] == "\\"
-        start = found.start() + is_escaped
-        closing = closings.after(found.end(), found.end() - start)
-        if closing is None:
+        n = len(found[0]) - is_escaped
+        like = runs.get(n, [])
+        next_run, next_break = bisect_left(like, found.end()), bisect_left(breaks, found.end())
+        if next_run == len(like) or (next_break < len(breaks) and breaks[next_break] < like[next_run]):
             kept.append(found[0])
             at = found.end()
         else:
-            codes.append(text[found.end() : closing].strip())
-            at = closing + found.end() - start
+            codes.append(text[found.end() : like[next_run]].strip())
+            at = like[next_run] + n
     return "".join([*kept, text[at:]]), codes
-
-
-class _Closings:
-    """Where runs of backticks begin, by their length; found once, so that no run is looked for again and again."""
-
-    def __init__(self, text: str) -> None:
-        self._breaks = [found.start() for found in _BREAK.finditer(text)]
-        self._runs: dict[int, list[int]] = {}
-        for found in _TICKS.finditer(text):
-            self._runs.setdefault(len(found[0]), []).append(found.start())
-
-    def after(self, at: int, n: int) -> int | None:
-        """Return where the next run of `n` backticks in the paragraph begins, or None."""
-        runs, breaks = self._runs.get(n, []), self._breaks
-        next_run, next_break = bisect_left(runs, at), bisect_left(breaks, at)
-        if next_run == len(runs) or (next_break < len(breaks) and breaks[next_break] < runs[next_run]):
-            return None
-        return runs[next_run]
