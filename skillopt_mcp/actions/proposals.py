@@ -23,7 +23,7 @@ from skillopt_mcp.core.tracing import span
 from skillopt_mcp.store.opening import Store
 from skillopt_mcp.tasks.splits import stratified
 from skillopt_mcp.training.config import Config
-from skillopt_mcp.training.loop import step_alone
+from skillopt_mcp.training.loop import MAX_REJECTED, step_alone
 from skillopt_mcp.training.outcome import StepWork, guard_findings, step_candidate
 from skillopt_mcp.training.progress import Notify
 from skillopt_mcp.workspace.answers import shortened
@@ -173,7 +173,7 @@ def _work(
     lock = models.lock_run(run)
     try:
         erased = list_erased(store, run)
-        plan = replace(planned(store, place.secrets, run), discarded=list_discarded(store, run))
+        plan = replace(planned(store, place.secrets, run), discarded=list_discarded(store, run, MAX_REJECTED))
         draws = find_attempted(store, run, plan, models.backend("target").fingerprint) if plan.train else {}
         backends = models.backends_for(plan.train, "optimizer")
         with span("proposal", run=run.id):

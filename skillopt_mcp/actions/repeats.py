@@ -20,7 +20,6 @@ from skillopt_mcp.documents.edits import apply_patch
 from skillopt_mcp.store.decisions import Discarding
 from skillopt_mcp.store.erasing import Erasing
 from skillopt_mcp.store.opening import Store
-from skillopt_mcp.training.loop import MAX_REJECTED
 
 NOT_PROVEN = "not proven alone; it may be part of a larger edit"
 """Of an edit that a promotion test did not accept: what whoever writes edits learns."""
@@ -48,10 +47,10 @@ def _get_files(store: Store, candidate: Candidate) -> tuple[SkillFiles, SkillFil
     return files(candidate.skill_id, candidate.base_version), files(candidate.skill_id, candidate.version_id)
 
 
-def list_discarded(store: Store, run: Run) -> tuple[DiscardedEdit, ...]:
+def list_discarded(store: Store, run: Run, most: int) -> tuple[DiscardedEdit, ...]:
     """The edits that a promotion test had rejected or a person had rolled back when a run began, newest first.
 
-    They are those of this skill, each once, at most as many as a run's own that were rejected; none of a candidate
+    They are those of this skill, each once, at most so many; none of a candidate
     that was made from an attempt erased since, and none that its base version holds.
     """
     discarding = store.table(Discarding)
@@ -66,14 +65,14 @@ def list_discarded(store: Store, run: Run) -> tuple[DiscardedEdit, ...]:
         became = NOT_PROVEN if verdict not in (None, *ACCEPTED) else ""
         if version in undone:
             became = "promoted, then rolled back by a person"
-        if not became or made in erased or len(found) >= MAX_REJECTED:
+        if not became or made in erased or len(found) >= most:
             continue
         edits = edits_of(store, store.candidates.get_candidate(made))
         for edit in edits:
             if not edit.content or edit.content.strip() not in text:
                 discarded = DiscardedEdit(edit, became, len(edits) - 1)
                 found.setdefault((edit.op, edit.path, edit.target, edit.content), discarded)
-    return tuple(found.values())[:MAX_REJECTED]
+    return tuple(found.values())[:most]
 
 
 class Repeat(NamedTuple):

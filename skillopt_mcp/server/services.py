@@ -147,7 +147,8 @@ class StoreResources:
         return unified_diff(skills.get_files(skill.id, old), skills.get_files(skill.id, new), skill.name)
 
     def _look_up(self, id: str) -> Thing:
-        from skillopt_mcp.reports.inspecting import SHOWN, look_up  # noqa: PLC0415
+        from skillopt_mcp.reports.inspecting import SHOWN  # noqa: PLC0415
+        from skillopt_mcp.reports.lookup import look_up  # noqa: PLC0415
 
         return look_up(self._workspace.store, self._workspace.place, id, SHOWN)
 

@@ -16,7 +16,7 @@ from skillopt_mcp.core.errors import CapReached, NotFound, Refused
 from skillopt_mcp.core.runs import Run
 from skillopt_mcp.core.skills import SkillFiles
 from skillopt_mcp.core.tasks import NewTask, Split, Task
-from skillopt_mcp.reports.inspecting import look_up
+from skillopt_mcp.reports.lookup import look_up
 from skillopt_mcp.reports.run_report import list_runs
 from skillopt_mcp.tasks.judges.judging import parse_judge
 from skillopt_mcp.training.config import Config

@@ -23,7 +23,7 @@ from skillopt_mcp.core.candidates import Consent
 from skillopt_mcp.core.errors import NotLoaded, Refused
 from skillopt_mcp.core.skills import SkillFile
 from skillopt_mcp.gates.verdicts import caveats
-from skillopt_mcp.reports.inspecting import look_up
+from skillopt_mcp.reports.lookup import look_up
 from skillopt_mcp.training.config import Config
 from skillopt_mcp.workspace.skill_folders import read_skill
 from skillopt_mcp.workspace.workspace import Workspace

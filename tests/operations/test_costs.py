@@ -15,7 +15,7 @@ from skillopt_mcp.backends.base import BackendFault
 from skillopt_mcp.backends.scripted import Scripted
 from skillopt_mcp.core.calls import Call, Reply, Usage
 from skillopt_mcp.core.results import Replayed
-from skillopt_mcp.reports.inspecting import look_up
+from skillopt_mcp.reports.lookup import look_up
 from skillopt_mcp.reports.run_report import list_runs
 from skillopt_mcp.training.config import Config
 from skillopt_mcp.workspace.costs import (

@@ -19,7 +19,7 @@ from skillopt_mcp.core.errors import BadSkill, NotFound, Refused, StoreError
 from skillopt_mcp.core.skills import SkillFile, SkillFiles
 from skillopt_mcp.documents import live_files as livefiles
 from skillopt_mcp.reports.history import history
-from skillopt_mcp.reports.inspecting import inspect
+from skillopt_mcp.reports.lookup import inspect
 from skillopt_mcp.store.files import lock_run
 from skillopt_mcp.workspace import skill_folders as looking
 from skillopt_mcp.workspace.skill_folders import lock_name, read_skill, recover

@@ -29,7 +29,7 @@ from skillopt_mcp.reports.details import (
     json_bytes,
     within,
 )
-from skillopt_mcp.reports.inspecting import inspect, look_up
+from skillopt_mcp.reports.lookup import inspect, look_up
 from skillopt_mcp.training.config import Config
 from skillopt_mcp.workspace.workspace import Workspace
 

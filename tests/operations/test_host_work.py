@@ -14,7 +14,7 @@ from skillopt_mcp.actions.tasks import add_tasks
 from skillopt_mcp.backends.scripted import Scripted
 from skillopt_mcp.backends.work import EVIDENCE
 from skillopt_mcp.core.results import Proposed
-from skillopt_mcp.reports.inspecting import inspect
+from skillopt_mcp.reports.lookup import inspect
 from skillopt_mcp.workspace.host_replies import receive
 from skillopt_mcp.workspace.jobs import Capacity, Wait
 from skillopt_mcp.workspace.workspace import Workspace

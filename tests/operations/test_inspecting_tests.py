@@ -6,7 +6,8 @@ from workshop import SEED, Place
 from benchmarks.host_agent import Agent
 from skillopt_mcp.actions.promotion_tests import evaluate_candidate
 from skillopt_mcp.actions.submitting import submit_work
-from skillopt_mcp.reports.inspecting import gather_test, inspect
+from skillopt_mcp.reports.inspecting import gather_test
+from skillopt_mcp.reports.lookup import inspect
 from skillopt_mcp.workspace.jobs import Wait
 from skillopt_mcp.workspace.workspace import Workspace
 

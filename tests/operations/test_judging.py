@@ -23,7 +23,7 @@ from skillopt_mcp.core.errors import BackendError, Refused
 from skillopt_mcp.core.evidence import Solved
 from skillopt_mcp.core.judging import Judge
 from skillopt_mcp.core.tasks import NewTask, Split
-from skillopt_mcp.reports.inspecting import inspect
+from skillopt_mcp.reports.lookup import inspect
 from skillopt_mcp.store.pool import connect
 from skillopt_mcp.tasks.judges.judging import parse_judge
 from skillopt_mcp.tasks.judges.kinds.combined import All

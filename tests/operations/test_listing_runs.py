@@ -6,7 +6,7 @@ from workshop import SEED, Place
 from benchmarks.host_agent import Agent
 from skillopt_mcp.actions.submitting import submit_work
 from skillopt_mcp.core.results import Proposed
-from skillopt_mcp.reports.inspecting import inspect
+from skillopt_mcp.reports.lookup import inspect
 from skillopt_mcp.reports.run_report import list_runs
 from skillopt_mcp.workspace.jobs import Wait
 from skillopt_mcp.workspace.workspace import Workspace

@@ -21,8 +21,8 @@ from skillopt_mcp.core.errors import BadInput, SkillOptError
 from skillopt_mcp.core.next_step import NextStep
 from skillopt_mcp.core.results import Result
 from skillopt_mcp.reports.history import diff_versions, history
-from skillopt_mcp.reports.inspecting import inspect
 from skillopt_mcp.reports.listing import list_skills
+from skillopt_mcp.reports.lookup import inspect
 from skillopt_mcp.training.config import Config
 from skillopt_mcp.workspace.workspace import Workspace
 

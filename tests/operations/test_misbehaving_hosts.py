@@ -22,7 +22,7 @@ from skillopt_mcp.actions.trajectories import Recording, record_trajectory
 from skillopt_mcp.core.candidates import Consent
 from skillopt_mcp.core.errors import BackendError, BadInput, NotFound
 from skillopt_mcp.core.results import Submitted
-from skillopt_mcp.reports.inspecting import inspect
+from skillopt_mcp.reports.lookup import inspect
 from skillopt_mcp.workspace.jobs import Capacity, Wait
 from skillopt_mcp.workspace.workspace import Workspace
 

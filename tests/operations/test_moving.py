@@ -17,8 +17,8 @@ from skillopt_mcp.core.candidates import Consent
 from skillopt_mcp.core.errors import BadInput, BadSkill, Busy, NotFound, Refused
 from skillopt_mcp.core.skills import SkillRow
 from skillopt_mcp.reports.history import diff_versions, history
-from skillopt_mcp.reports.inspecting import inspect
 from skillopt_mcp.reports.listing import list_skills
+from skillopt_mcp.reports.lookup import inspect
 from skillopt_mcp.reports.run_report import list_runs
 from skillopt_mcp.store.files import lock_run
 from skillopt_mcp.workspace.skill_folders import lock_name

@@ -13,8 +13,8 @@ from skillopt_mcp.actions.runs import start_run
 from skillopt_mcp.core.candidates import Consent
 from skillopt_mcp.core.errors import NotFound
 from skillopt_mcp.core.notes import Note
-from skillopt_mcp.reports.inspecting import inspect
 from skillopt_mcp.reports.listing import list_skills
+from skillopt_mcp.reports.lookup import inspect
 from skillopt_mcp.training.config import Config
 from skillopt_mcp.workspace.jobs import Wait
 from skillopt_mcp.workspace.workspace import Workspace

@@ -16,8 +16,8 @@ from skillopt_mcp.core.candidates import Consent
 from skillopt_mcp.core.errors import Refused
 from skillopt_mcp.core.next_step import NextStep
 from skillopt_mcp.reports.facts import gather, gather_skills
-from skillopt_mcp.reports.inspecting import inspect
 from skillopt_mcp.reports.listing import list_skills
+from skillopt_mcp.reports.lookup import inspect
 from skillopt_mcp.training.promotion_test import Asked
 from skillopt_mcp.workspace.workspace import Workspace
 

@@ -25,7 +25,7 @@ from skillopt_mcp.backends.scripted import Scripted
 from skillopt_mcp.core.calls import Call, Message, Question, Reply
 from skillopt_mcp.core.candidates import Consent
 from skillopt_mcp.core.redacting import known_secrets
-from skillopt_mcp.reports.inspecting import inspect
+from skillopt_mcp.reports.lookup import inspect
 from skillopt_mcp.store.pool import connect
 from skillopt_mcp.training.config import Config
 from skillopt_mcp.workspace.place import open_redactor

@@ -6,7 +6,7 @@ from workshop import Place
 from skillopt_mcp.actions.candidates import propose_edits
 from skillopt_mcp.core.errors import BadInput
 from skillopt_mcp.core.results import EditOutcome
-from skillopt_mcp.reports.inspecting import inspect
+from skillopt_mcp.reports.lookup import inspect
 from skillopt_mcp.workspace.workspace import Workspace
 
 

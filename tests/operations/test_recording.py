@@ -12,7 +12,7 @@ from skillopt_mcp.admin.verify import verify_store
 from skillopt_mcp.core import limits
 from skillopt_mcp.core.errors import BadInput, NotFound
 from skillopt_mcp.core.results import Proposed
-from skillopt_mcp.reports.inspecting import inspect
+from skillopt_mcp.reports.lookup import inspect
 from skillopt_mcp.workspace.skill_folders import read_skill
 from skillopt_mcp.workspace.workspace import Workspace
 

@@ -14,7 +14,7 @@ from skillopt_mcp.core.budgets import Caps
 from skillopt_mcp.core.errors import BadInput, Busy, CapReached, NotFound
 from skillopt_mcp.core.tasks import Task
 from skillopt_mcp.reports.history import history
-from skillopt_mcp.reports.inspecting import inspect
+from skillopt_mcp.reports.lookup import inspect
 from skillopt_mcp.training.config import Config
 from skillopt_mcp.workspace.runs import planned
 from skillopt_mcp.workspace.workspace import Workspace

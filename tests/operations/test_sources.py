@@ -10,7 +10,7 @@ from workshop import Place
 from skillopt_mcp.core.candidates import Candidate, NewCandidate, candidate_id
 from skillopt_mcp.core.edits import Edit, Patch
 from skillopt_mcp.documents.edits import apply_patch
-from skillopt_mcp.reports.inspecting import inspect
+from skillopt_mcp.reports.lookup import inspect
 from skillopt_mcp.workspace.skill_folders import read_skill
 from skillopt_mcp.workspace.workspace import Workspace
 

@@ -10,8 +10,8 @@ from skillopt_mcp.actions.sessions import harvest
 from skillopt_mcp.actions.tasks import add_tasks
 from skillopt_mcp.core.errors import BadSkill, NotFound
 from skillopt_mcp.core.evidence import Lost, RunCounts, Standing, Units
-from skillopt_mcp.reports.inspecting import inspect
 from skillopt_mcp.reports.listing import list_skills
+from skillopt_mcp.reports.lookup import inspect
 from skillopt_mcp.reports.run_report import list_runs
 from skillopt_mcp.training.config import Config
 from skillopt_mcp.training.progress import Notify

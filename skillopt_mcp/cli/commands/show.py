@@ -20,7 +20,8 @@ from skillopt_mcp.gates.verdicts import by_change
 from skillopt_mcp.reports.details import PromotionTest
 from skillopt_mcp.reports.export import export_run, export_version
 from skillopt_mcp.reports.history import history
-from skillopt_mcp.reports.inspecting import SHOWN, look_up
+from skillopt_mcp.reports.inspecting import SHOWN
+from skillopt_mcp.reports.lookup import look_up
 from skillopt_mcp.reports.run_report import RunFacts, RunList, RunRow, describe_run, figures_of, list_runs
 from skillopt_mcp.workspace.costs import price_cell
 from skillopt_mcp.workspace.runs import step_row
