@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from skillopt_mcp.core.advice import advise, advise_promotion
-from skillopt_mcp.core.candidates import GATE, Candidate, rolled_back
+from skillopt_mcp.core.candidates import GATE, Candidate, find_rolled_back
 from skillopt_mcp.core.next_step import CandidateState, NextStep, SkillState
 from skillopt_mcp.core.skills import Skill, short
 from skillopt_mcp.store.files import is_locked
@@ -101,7 +101,7 @@ def was_live(store: Store, candidate: Candidate) -> bool:
 
 def bring_back(store: Store, candidate: Candidate) -> NextStep | None:
     """How a person has a candidate again that a person rolled back; None for any other candidate."""
-    if candidate.version_id not in rolled_back(store.promotions.list_promotions(candidate.skill_id)):
+    if candidate.version_id not in find_rolled_back(store.promotions.list_promotions(candidate.skill_id)):
         return None
     arguments = {
         "skill": handle(store, store.skills.get_skill(candidate.skill_id)),

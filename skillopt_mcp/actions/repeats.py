@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
-from skillopt_mcp.core.candidates import GATE, Candidate, rolled_back
+from skillopt_mcp.core.candidates import GATE, Candidate, find_rolled_back
 from skillopt_mcp.core.edits import Edit, Patch
 from skillopt_mcp.core.evidence import ACCEPTED
 from skillopt_mcp.core.runs import DiscardedEdit, Run
@@ -56,7 +56,7 @@ def list_discarded(store: Store, run: Run, most: int) -> tuple[DiscardedEdit, ..
     discarding = store.table(Discarding)
     begun_at = discarding.begun_at(run.id)
     changes = [each for each in store.promotions.list_promotions(run.skill_id) if each.created_at < begun_at]
-    undone = rolled_back(changes)
+    undone = find_rolled_back(changes)
     erasing = store.table(Erasing)
     erased = set(erasing.list_made_of(erasing.list_erased()))
     text = store.skills.get_files(run.skill_id, run.base_version).text
@@ -85,7 +85,7 @@ class Repeat(NamedTuple):
 def repeated(store: Store, candidate: Candidate) -> Repeat | None:
     """Which edit that a person rolled back, and did not put back since, a candidate makes again."""
     changes = store.promotions.list_promotions(candidate.skill_id)
-    undone = rolled_back(changes)
+    undone = find_rolled_back(changes)
     if candidate.version_id in undone:
         return None
     made = (each.candidate_id for each in changes if each.kind == "promote" and each.to_version in undone)

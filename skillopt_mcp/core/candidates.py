@@ -147,7 +147,7 @@ def candidate_id(skill_id: int, base_version: str, version_id: str) -> str:
     return "c-" + hashlib.sha256(f"{skill_id}:{base_version}:{version_id}".encode()).hexdigest()[:12]
 
 
-def undone_by(changes: Sequence[Promotion]) -> frozenset[str]:
+def find_undone(changes: Sequence[Promotion]) -> frozenset[str]:
     """Return the versions that the newest change, a rollback, undid: all that was live since its target was."""
     last, *before = changes
     undone = {last.from_version}
@@ -169,11 +169,11 @@ def edited_on_top(changes: Sequence[Promotion], version: str, live: str) -> bool
     return bool(changes) and changes[0].to_version == version != live
 
 
-def rolled_back(changes: Sequence[Promotion]) -> frozenset[str]:
+def find_rolled_back(changes: Sequence[Promotion]) -> frozenset[str]:
     """Return the versions that a person rolled back, and that were not restored since; changes come newest first."""
     closed: frozenset[str] = frozenset()
     for n in reversed(range(len(changes))):
         if changes[n].is_persons_rollback:
-            closed |= undone_by(changes[n:])
+            closed |= find_undone(changes[n:])
         closed -= {changes[n].to_version}
     return closed

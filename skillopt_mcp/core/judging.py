@@ -88,7 +88,7 @@ class Judge(BaseModel, ABC):
         return False
 
     @model_serializer(mode="wrap")
-    def _with_kind(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+    def _add_kind(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
         return {"kind": self.kind, **handler(self)}
 
 

@@ -11,16 +11,16 @@ from skillopt_mcp.core.edits import Op
 from skillopt_mcp.core.skills import MAIN_FILE
 
 
-def _numbers(value: object) -> object:
+def _keep_numbers(value: object) -> object:
     """Return the whole numbers in a list: what else a model cites is left out."""
     return [each for each in value if type(each) is int] if isinstance(value, list) else []
 
 
-def _lists_of_numbers(value: object) -> object:
-    return [_numbers(each) for each in value] if isinstance(value, list) else []
+def _keep_lists_of_numbers(value: object) -> object:
+    return [_keep_numbers(each) for each in value] if isinstance(value, list) else []
 
 
-Numbers = Annotated[list[int], BeforeValidator(_numbers)]
+Numbers = Annotated[list[int], BeforeValidator(_keep_numbers)]
 OPS = get_args(Op)
 
 
@@ -29,7 +29,7 @@ class _Reply(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _nulls_are_defaults(cls, value: object) -> object:
+    def _drop_nulls(cls, value: object) -> object:
         if not isinstance(value, dict):
             return value
         optional = {name for name, field in cls.model_fields.items() if not field.is_required()}
@@ -47,7 +47,7 @@ class MergedEdit(_Reply):
 
     @model_validator(mode="before")
     @classmethod
-    def _lenient(cls, value: object) -> object:
+    def _repair_fields(cls, value: object) -> object:
         if not isinstance(value, Mapping):
             return {"op": ""}
         fields = {"op": "", **value}
@@ -91,7 +91,7 @@ class MergeReply(ProposalReply):
     """The merged patch. `merged_from` lists, per edit, the numbers of the input edits that it stands for."""
 
     edits: list[MergedEdit] = Field(default_factory=list)
-    merged_from: Annotated[list[list[int]], BeforeValidator(_lists_of_numbers)] = Field(default_factory=list)
+    merged_from: Annotated[list[list[int]], BeforeValidator(_keep_lists_of_numbers)] = Field(default_factory=list)
 
     def proposals(self) -> list[EditReply]:
         return [EditReply(**each.model_dump()) for each in self.edits]
@@ -124,7 +124,7 @@ class SuggestReply(ProposalReply):
 class MergeSuggestionsReply(SuggestReply):
     """The merged suggestions. `merged_from` lists, per suggestion, the numbers of those that it stands for."""
 
-    merged_from: Annotated[list[list[int]], BeforeValidator(_lists_of_numbers)] = Field(default_factory=list)
+    merged_from: Annotated[list[list[int]], BeforeValidator(_keep_lists_of_numbers)] = Field(default_factory=list)
 
     def parents(self) -> list[list[int]]:
         return self.merged_from

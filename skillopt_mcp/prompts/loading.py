@@ -91,7 +91,7 @@ def _check_placeholders(path: Path, text: str, whole: str) -> None:
             )
 
 
-def stored_prompts(text: str) -> Prompts:
+def parse_prompts(text: str) -> Prompts:
     """Return the prompts of a run's row (json). Raises BadInput when they are not prompts of this program."""
     found: dict[str, str] = json.loads(text)
     if odd := sorted(set(NAMES) ^ set(found)):

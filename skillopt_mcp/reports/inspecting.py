@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from skillopt_mcp.actions.next_steps import is_reason_to_promote, verdict_for_agents
 from skillopt_mcp.actions.promotions.consent import describe_declined
 from skillopt_mcp.actions.promotions.promoting import next_step
-from skillopt_mcp.core.candidates import GATE, Candidate, Consent, Decision, Promotion, candidate_id, rolled_back
+from skillopt_mcp.core.candidates import GATE, Candidate, Consent, Decision, Promotion, candidate_id, find_rolled_back
 from skillopt_mcp.core.edits import UNSHOWN, Edit
 from skillopt_mcp.core.errors import NotFound
 from skillopt_mcp.core.next_step import NextStep
@@ -139,7 +139,7 @@ def candidate_row(
     standing: CandidateStanding = "open"
     if candidate.version_id == skill.live_version:
         standing = "live"
-    elif candidate.version_id in rolled_back(changes):
+    elif candidate.version_id in find_rolled_back(changes):
         standing = "rolled_back"
     elif any(each.to_version == candidate.version_id for each in changes):
         standing = "was_live"

@@ -9,7 +9,7 @@ from skillopt_mcp.core.candidates import (
     Approval,
     Promotion,
     PromotionKind,
-    undone_by,
+    find_undone,
 )
 from skillopt_mcp.store.events import append
 from skillopt_mcp.store.permissions import Permission
@@ -136,7 +136,7 @@ class Promotions:
             )
             if promotion.is_persons_rollback:
                 changes = [Promotion(*row) for row in connection.execute(_DONE, [promotion.skill_id]).fetchall()]
-                for version in undone_by(changes):
+                for version in find_undone(changes):
                     where = "skill_id = ? and to_version = ?"
                     _withdraw_unused(connection, where, [promotion.skill_id, version])
             append(connection, "promotion_finished", promotion.id)

@@ -19,7 +19,7 @@ from skillopt_mcp.core.results import StepRow
 from skillopt_mcp.core.runs import Answering, Run, StepRecord
 from skillopt_mcp.core.skills import Skill
 from skillopt_mcp.core.tasks import Task
-from skillopt_mcp.prompts.loading import Prompts, load_prompts, stored_prompts
+from skillopt_mcp.prompts.loading import Prompts, load_prompts, parse_prompts
 from skillopt_mcp.store.erasing import Erasing
 from skillopt_mcp.store.opening import Store
 from skillopt_mcp.tasks.environments.registry import environment_names
@@ -67,7 +67,7 @@ def planned(store: Store, secrets: KnownSecrets, run: Run) -> RunPlan:
         skill_id=run.skill_id,
         base=store.skills.get_files(run.skill_id, run.base_version),
         config=config,
-        prompts=stored_prompts(run.prompts),
+        prompts=parse_prompts(run.prompts),
         train=train_tasks,
         val=val_tasks,
         sessions=tuple(each[1] for each in found if each),

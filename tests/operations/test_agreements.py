@@ -14,7 +14,7 @@ from skillopt_mcp.actions.promotions.consent import NeedsPerson, Ready, agree, p
 from skillopt_mcp.actions.promotions.promoting import check_promotion, promote_skill, rollback_skill
 from skillopt_mcp.actions.promotions.review import question_of_promotion
 from skillopt_mcp.admin.verify import verify_store
-from skillopt_mcp.core.candidates import AgreedBy, Consent, Promotion, PromotionKind, rolled_back
+from skillopt_mcp.core.candidates import AgreedBy, Consent, Promotion, PromotionKind, find_rolled_back
 from skillopt_mcp.reports.history import history
 from skillopt_mcp.workspace.workspace import Workspace
 
@@ -175,7 +175,7 @@ RULE: AgreedBy = "permission"
 def test_a_persons_rollback_closes_what_was_live_since(
     rows: list[tuple[PromotionKind, str, str, AgreedBy]], closed: str
 ) -> None:
-    assert rolled_back(changes(*rows)) == set(closed)
+    assert find_rolled_back(changes(*rows)) == set(closed)
 
 
 STEPS = st.lists(
@@ -189,7 +189,7 @@ def test_what_is_live_is_never_closed_and_only_people_close(steps: list[tuple[Pr
     for kind, new, person in steps:
         rows.append((kind, live, new, ME if person else RULE))
         live = new
-    closed = rolled_back(changes(*rows))
+    closed = find_rolled_back(changes(*rows))
     assert live not in closed
     assert closed <= {old for _, old, _, _ in rows} | {new for _, _, new, _ in rows}
     if not any(kind == "rollback" and who == ME for kind, _, _, who in rows):

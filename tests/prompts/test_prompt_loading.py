@@ -12,7 +12,7 @@ import skillopt_mcp.prompts
 from skillopt_mcp.core.edits import Op
 from skillopt_mcp.core.errors import BadInput
 from skillopt_mcp.core.replies import SCHEMAS
-from skillopt_mcp.prompts.loading import NAMES, fill, load_prompts, stored_prompts
+from skillopt_mcp.prompts.loading import NAMES, fill, load_prompts, parse_prompts
 from skillopt_mcp.prompts.parsing import parse_reply
 from skillopt_mcp.prompts.rendering import FORMS, UpdateMode
 
@@ -146,4 +146,4 @@ def test_prompts_of_another_release_are_refused_by_name() -> None:
     found = asdict(load_prompts())
     for changed in ({**found, "deep": "x"}, {name: text for name, text in found.items() if name != "rank"}):
         with pytest.raises(BadInput, match=r"is of another release, whose prompt '(deep|rank)' is another"):
-            stored_prompts(json.dumps(changed))
+            parse_prompts(json.dumps(changed))

@@ -19,7 +19,7 @@ from skillopt_mcp.core.candidates import (
     Candidate,
     Consent,
     PromotionKind,
-    rolled_back,
+    find_rolled_back,
 )
 from skillopt_mcp.core.errors import BadInput
 from skillopt_mcp.core.next_step import NextStep
@@ -180,7 +180,7 @@ def _check_tool(store: Store, secrets: KnownSecrets, change: LiveChange, consent
         return Ready(change, replace(Consent.APPROVED, unproven=consent.unproven), found[1], found[0])
     if change.approval.findings:
         return _needs_person(store, change, "held", "; ".join(change.approval.findings))
-    if change.to_version in rolled_back(store.promotions.list_promotions(change.skill.id)):
+    if change.to_version in find_rolled_back(store.promotions.list_promotions(change.skill.id)):
         return _needs_person(store, change, "needs_approval", "a person rolled it back; only a person puts it back")
     if last := store.table(Refusals).last_refusal(change.approval):
         return _needs_person(store, change, "needs_approval", f"at {_at(last)} the person was asked, and said no")

@@ -20,7 +20,7 @@ from skillopt_mcp.actions.promotions.promoting import (
     rollback_target,
 )
 from skillopt_mcp.actions.repeats import describe_rolled_back_repeat, repeated
-from skillopt_mcp.core.candidates import GATE, Approval, Candidate, Consent, rolled_back
+from skillopt_mcp.core.candidates import GATE, Approval, Candidate, Consent, find_rolled_back
 from skillopt_mcp.core.evidence import EvidenceKind, TestReport
 from skillopt_mcp.core.skills import short
 from skillopt_mcp.core.text import counted, escaped, quoted
@@ -129,7 +129,7 @@ def review_rollback(store: Store, place: Place, skill: str, version: str | None 
 
 
 def _was_rolled_back(store: Store, candidate: Candidate) -> bool:
-    return candidate.version_id in rolled_back(store.promotions.list_promotions(candidate.skill_id))
+    return candidate.version_id in find_rolled_back(store.promotions.list_promotions(candidate.skill_id))
 
 
 # Claude Code shows three rows of a question, and cuts each at its window's width; others show what their window holds,
