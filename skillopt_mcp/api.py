@@ -144,7 +144,7 @@ def train(
         with _workspace((target, optimizer, judge, source), store, caps, concurrency, stop) as workspace:
             if source is None:
                 workspace.models.check_caps({role: workspace.models.backend(role) for role in ("target", "optimizer")})
-            tracked = (workspace.place.recorded if source is None else workspace.place.skill)(name)
+            tracked = (workspace.place.find_recorded if source is None else workspace.place.skill)(name)
             only = None
             if source is not None:
                 added, only = add_given(workspace.store, workspace.place, tracked.path, source, judge_name(judge))

@@ -21,7 +21,7 @@ from typing import Any
 
 import pytest
 
-from skillopt_mcp.cli.command import modules
+from skillopt_mcp.cli.command import list_modules
 from skillopt_mcp.cli.main import main
 from tests.disk import spare_the_disk, spare_the_forecast
 
@@ -33,7 +33,7 @@ IMPORTED = [
     "filelock",
     "concurrent.futures.thread",
     "skillopt_mcp.cli.main",
-    *(f"skillopt_mcp.cli.commands.{name}" for name in modules()),
+    *(f"skillopt_mcp.cli.commands.{name}" for name in list_modules()),
     "skillopt_mcp.server.wire",
     "skillopt_mcp.server.services",
     "skillopt_mcp.backends.openai",

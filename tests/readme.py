@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from skillopt_mcp.backends.registry import backend_table
-from skillopt_mcp.cli.command import described
+from skillopt_mcp.cli.command import describe_commands
 from skillopt_mcp.server.app import listing
 from skillopt_mcp.server.tools import tools_over
 from skillopt_mcp.tasks.judges.judging import kinds
@@ -75,7 +75,7 @@ def settings() -> str:
 def command_table() -> str:
     """Return the commands as a table."""
     return "\n".join(
-        ["| command | does |", "|---|---|", *(f"| `{name}` | {text} |" for name, text in described().items())]
+        ["| command | does |", "|---|---|", *(f"| `{name}` | {text} |" for name, text in describe_commands().items())]
     )
 
 

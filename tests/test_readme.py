@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from skillopt_mcp import __version__
-from skillopt_mcp.cli.command import described
+from skillopt_mcp.cli.command import describe_commands
 from tests.readme import PAGES, README, ROOT, generated, listed_tools
 
 _LINK = re.compile(r"\]\((?!https?:)([^)#\s]*)(?:#([^)\s]*))?\)")
@@ -30,7 +30,7 @@ def test_the_generated_parts_are_what_the_code_says(path: Path) -> None:
 def test_every_command_and_tool_is_named() -> None:
     text = README.read_text("utf-8")
     tools = [tool["name"] for tool in listed_tools()]
-    assert [name for name in [*tools, *described()] if f"`{name}" not in text] == []
+    assert [name for name in [*tools, *describe_commands()] if f"`{name}" not in text] == []
 
 
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: path.stem)

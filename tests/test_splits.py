@@ -17,10 +17,10 @@ from skillopt_mcp.tasks.splits import (
     DEFAULT_SHARES,
     StoredTask,
     assign_split,
-    batches,
+    cut_batches,
     default_name,
-    epoch_order,
     files_json,
+    order_epoch,
     place_tasks,
     stratified,
 )
@@ -73,14 +73,14 @@ def test_shares_that_cannot_be_used_are_refused(shares: dict[Split, float], mess
 
 @given(st.integers(0, 200), st.integers(), st.integers(0, 100))
 def test_an_epoch_visits_every_task_once_in_the_same_order_each_time(n: int, seed: int, epoch: int) -> None:
-    order = epoch_order(n, seed, epoch)
+    order = order_epoch(n, seed, epoch)
     assert sorted(order) == list(range(n))
-    assert order == epoch_order(n, seed, epoch)
+    assert order == order_epoch(n, seed, epoch)
 
 
 @given(st.lists(st.integers(), max_size=50), st.integers(1, 60))
 def test_batches_hold_everything_in_order_and_only_the_last_is_short(order: list[int], size: int) -> None:
-    cut = batches(order, size)
+    cut = cut_batches(order, size)
     assert [position for batch in cut for position in batch] == order
     assert all(len(batch) == size for batch in cut[:-1])
     assert all(0 < len(batch) <= size for batch in cut)

@@ -26,7 +26,7 @@ from skillopt_mcp.gates.guard.evidence import find_copied, keep_findings
 from skillopt_mcp.store.decisions import Discarding, Refusals
 from skillopt_mcp.store.opening import Store
 from skillopt_mcp.training.plan import RunPlan
-from skillopt_mcp.workspace.answers import fitted, shortened
+from skillopt_mcp.workspace.answers import fit_answer, shorten
 from skillopt_mcp.workspace.place import Place
 from skillopt_mcp.workspace.skill_folders import handle, known
 from skillopt_mcp.workspace.skills import check_merged
@@ -82,7 +82,7 @@ def propose_edits(store: Store, place: Place, skill: str, edits: Sequence[object
     result = describe_edits(tracked.name, base, applied, made)
     result = with_past(store, result, made) if made else result
     diff = cut_lines(result.diff, DIFF_LINES, f"inspect {made.id} shows all" if made else "")
-    return fitted(result.model_copy(update={"diff": diff}), "diff")
+    return fit_answer(result.model_copy(update={"diff": diff}), "diff")
 
 
 def _parse_edit(n: int, value: object) -> Edit:
@@ -132,14 +132,14 @@ def describe_edits(skill_name: str, base: SkillFiles, applied: Applied, made: Ca
         EditOutcome(
             index=report.index,
             op=report.op,
-            path=shortened(report.path, max(n_bytes // 3, len(MAIN_FILE))),
+            path=shorten(report.path, max(n_bytes // 3, len(MAIN_FILE))),
             status=report.status,
             reason=report.reason,
-            detail=shortened(report.detail, min(n_bytes, DETAIL_BYTES)),
+            detail=shorten(report.detail, min(n_bytes, DETAIL_BYTES)),
         )
         for report in applied.reports
     ]
-    shown = [shortened(finding, DETAIL_BYTES) for finding in found[:FINDINGS_SHOWN]]
+    shown = [shorten(finding, DETAIL_BYTES) for finding in found[:FINDINGS_SHOWN]]
     more = [f"and {len(found) - len(shown)} more: inspect the candidate"] if len(found) > len(shown) else []
     result = Proposed(
         status="no_change" if made is None else "held" if found else "candidate",
@@ -148,10 +148,10 @@ def describe_edits(skill_name: str, base: SkillFiles, applied: Applied, made: Ca
         diff=unified_diff(base, applied.files, skill_name),
         edits=edits,
         findings=[*shown, *more],
-        notes=[f"lint: {shortened(problem, DETAIL_BYTES)}" for problem in broken[:FINDINGS_SHOWN]],
+        notes=[f"lint: {shorten(problem, DETAIL_BYTES)}" for problem in broken[:FINDINGS_SHOWN]],
         next_step=_choose_step(skill_name, applied, made),
     )
-    return fitted(result, "diff")
+    return fit_answer(result, "diff")
 
 
 def _choose_step(skill_name: str, applied: Applied, made: Candidate | None) -> NextStep:
@@ -206,7 +206,7 @@ def refresh_outcome(store: Store, place: Place, skill: Skill, result: Proposed) 
     """The outcome of a proposal with what to do where its candidate was made for what is not live any more, or was
     tested before.
     """
-    if result.candidate_id is None or place.trouble(skill):
+    if result.candidate_id is None or place.describe_trouble(skill):
         return result
     candidate = store.candidates.get_candidate(result.candidate_id)
     live = store.skills.get_skill(skill.id).live_version

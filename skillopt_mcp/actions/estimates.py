@@ -28,7 +28,7 @@ from skillopt_mcp.training.promotion_test import Test, held_out
 from skillopt_mcp.workspace.costs import default_tokens
 from skillopt_mcp.workspace.evidence import evidence_of, is_host
 from skillopt_mcp.workspace.models import Models
-from skillopt_mcp.workspace.runs import planned, tasks_of
+from skillopt_mcp.workspace.runs import make_plan, tasks_of
 
 
 class Forecast(BaseModel):
@@ -181,7 +181,7 @@ def _whole(run: Run, tasks: Sequence[Task]) -> _Training:
 
 def _rest(store: Store, secrets: KnownSecrets, run: Run) -> _Training:
     """What is left of a run's training once its current and its best version are measured again."""
-    plan = planned(store, secrets, run)
+    plan = make_plan(store, secrets, run)
     left = list(steps(plan, after=len(store.runs.list_steps(run.id))))
     kinds = Counter(step.kind for step in left)
     sizes = [len(step.tasks) * plan.config.repeats for step in left if step.tasks]
@@ -219,7 +219,7 @@ def _estimate(run: Run, tasks: Sequence[Task], ending: TestPrice, training: _Tra
 
 def estimate_proposal(store: Store, secrets: KnownSecrets, run: Run) -> WorkEstimate:
     """What the agents of a host do for a proposal, which attempts its tasks first, at most."""
-    tasks = planned(store, secrets, run).train
+    tasks = make_plan(store, secrets, run).train
     n_judged = sum(map(n_votes, tasks))
     n_asked = _reasoning(len(tasks) + len(run.sessions), Config.of_run(run.config), has_left_out=False)
     roles: tuple[tuple[Role, str, int], ...] = (

@@ -66,7 +66,7 @@ def find_apart(store: Store, candidate: Candidate, place: Place | None = None) -
     test = store.tests.find(decision.scope) if decision else None
     if test is None or test.other is None:
         return None
-    trouble = place.trouble(store.skills.get_skill(test.other.skill_id)) if place else ""
+    trouble = place.describe_trouble(store.skills.get_skill(test.other.skill_id)) if place else ""
     other = store.skills.get_skill(test.other.skill_id)
     if not trouble and other.live_version == test.other.version:
         return None

@@ -26,7 +26,7 @@ from skillopt_mcp.training.config import Config
 from skillopt_mcp.training.loop import MAX_REJECTED, step_alone
 from skillopt_mcp.training.outcome import StepWork, guard_findings, step_candidate
 from skillopt_mcp.training.progress import Notify
-from skillopt_mcp.workspace.answers import shortened
+from skillopt_mcp.workspace.answers import shorten
 from skillopt_mcp.workspace.host_work import hand_out, take_back_erased, withdraw
 from skillopt_mcp.workspace.jobs import Wait
 from skillopt_mcp.workspace.models import Models, Names
@@ -38,7 +38,7 @@ from skillopt_mcp.workspace.runs import (
     find_attempted,
     is_lost,
     list_erased,
-    planned,
+    make_plan,
 )
 from skillopt_mcp.workspace.skills import check_merged
 
@@ -173,7 +173,7 @@ def _work(
     lock = models.lock_run(run)
     try:
         erased = list_erased(store, run)
-        plan = replace(planned(store, place.secrets, run), discarded=list_discarded(store, run, MAX_REJECTED))
+        plan = replace(make_plan(store, place.secrets, run), discarded=list_discarded(store, run, MAX_REJECTED))
         draws = find_attempted(store, run, plan, models.backend("target").fingerprint) if plan.train else {}
         backends = models.backends_for(plan.train, "optimizer")
         with span("proposal", run=run.id):
@@ -189,7 +189,7 @@ def _finish_proposal(store: Store, place: Place, skill: Skill, run: Run, work: S
     base = store.skills.get_files(skill.id, run.base_version)
     made = None
     if work.applied.files != base:
-        plan = planned(store, place.secrets, run)
+        plan = make_plan(store, place.secrets, run)
         new = step_candidate(plan, base.digest, replace(work, findings=guard_findings(plan, work))).candidate
         made = keep_candidate(store, place, replace(new, origin="run"), work.selected, work.applied)
     result = describe_edits(skill.name, base, work.applied, made)
@@ -207,10 +207,10 @@ def _finish_proposal(store: Store, place: Place, skill: Skill, run: Run, work: S
         for n, edit in enumerate(work.selected.edits):
             fields = {"op": edit.op, "target": edit.target, "content": edit.content, "path": edit.path}
             given = json.dumps({name: value for name, value in fields.items() if value is not None}, ensure_ascii=False)
-            unmade.append(f"edits.{n}: {shortened(given, EDIT_BYTES)}")
+            unmade.append(f"edits.{n}: {shorten(given, EDIT_BYTES)}")
     missing = describe_unanswered(store, run)
     notes = [*missing, *result.notes, *unmade, *work.unusable, *work.patterns][:MAX_NOTES]
-    left_out = [shortened(each.content or each.target or "", LEFT_OUT_BYTES) for each in work.left_out]
+    left_out = [shorten(each.content or each.target or "", LEFT_OUT_BYTES) for each in work.left_out]
     added = {"next_step": step, "notes": notes, "rollouts": len(run.tasks), "job_id": run.id, "left_out": left_out}
     result = result.model_copy(update=added)
     store.runs.set_status(run.id, "finished", result.model_dump_json())

@@ -38,7 +38,7 @@ from skillopt_mcp.training.promotion_test import Asked, Test, run_test, stored_t
 from skillopt_mcp.workspace.costs import account, add_up
 from skillopt_mcp.workspace.models import Models
 from skillopt_mcp.workspace.place import Place
-from skillopt_mcp.workspace.runs import describe_changes, planned, step_row, tasks_of
+from skillopt_mcp.workspace.runs import describe_changes, make_plan, step_row, tasks_of
 from skillopt_mcp.workspace.verdicts import report_of
 
 TOPPED = "the current version scores 1.00 on the val tasks, so the gate accepts no candidate"
@@ -70,7 +70,7 @@ def replay(
         run, backends = models.take_up(run, allow_changed=allow_changed)
         store.runs.set_status(run.id, "running")
         higher = ""
-        plan = planned(store, place.secrets, run)
+        plan = make_plan(store, place.secrets, run)
         price = price_of_run(store, models, run, tasks_of(store, run))
         kept_back = caps_of_search(store, models, run.caps, price) or run.caps
         on_pause = pause_reporter(notify)
@@ -147,7 +147,7 @@ def best_candidate(store: Store, secrets: KnownSecrets, run_id: str) -> Candidat
     if run.kind != "replay" or not run.count_better(store.runs.list_steps(run_id)):
         raise BadInput(f"run '{run_id}' has no version that is better than its base: there is nothing to test")
     best = _best_of(store, run)
-    documents = best.of_documents(planned(store, secrets, run))
+    documents = best.of_documents(make_plan(store, secrets, run))
     made = [store_best(store, plan, files, best.score) for plan, files in documents if files != plan.base]
     latest = store.decisions.latest
     return next((c for c in made if not latest(c.skill_id, GATE, c.base_version, c.version_id)), made[0])
@@ -196,7 +196,7 @@ class _Ending:
         # The test that the run began before it stopped goes on.
         begun = [row for test_id in store.runs.list_finishes(run.id) if (row := store.tests.find(test_id))]
         of_run = next((stored_test(store, row) for row in reversed(begun) if row.version_id == made.version_id), None)
-        if not of_run and plan.other and (trouble := place.trouble(store.skills.get_skill(plan.other_id))):
+        if not of_run and plan.other and (trouble := place.describe_trouble(store.skills.get_skill(plan.other_id))):
             return made, f"it was not tested, as the other document of the run is missing: {trouble}"
         test = of_run or current_test(store, models, place, made, asked, among=held)
         if test.foreseen:
@@ -208,7 +208,7 @@ class _Ending:
     def _describe_moved(self, made: Candidate) -> str:
         """How what is live differs from what the run began with, "" where it does not, or is what the run made."""
         skill = self.store.skills.get_skill(made.skill_id)
-        if trouble := self.place.trouble(skill):
+        if trouble := self.place.describe_trouble(skill):
             return trouble
         live = self.place.again(skill).live_version
         if live in (made.base_version, made.version_id):

@@ -20,8 +20,8 @@ from skillopt_mcp.store.opening import Store
 from skillopt_mcp.training.config import Config
 from skillopt_mcp.workspace.models import Models, Names, identify
 from skillopt_mcp.workspace.place import Place
-from skillopt_mcp.workspace.runs import describe_changed, draft_run, planned, tasks_of
-from skillopt_mcp.workspace.skill_folders import called
+from skillopt_mcp.workspace.runs import describe_changed, draft_run, make_plan, tasks_of
+from skillopt_mcp.workspace.skill_folders import quote_handle
 from skillopt_mcp.workspace.skills import check_merged
 
 _RUN_ID = re.compile(r"r-[0-9a-f]{12}")
@@ -43,7 +43,7 @@ def start_run(
 
 def begin(store: Store, secrets: KnownSecrets, new: Run) -> None:
     """Store a new run. Raises BadInput for one that cannot be trained on."""
-    planned(store, secrets, new)
+    make_plan(store, secrets, new)
     store.runs.add_run(new)
 
 
@@ -52,7 +52,7 @@ def new_run(
     only: Collection[str] | None = None
 ) -> Run:  # fmt: skip
     """Return a new run of a skill as `start_run` does, not yet stored. Raises Refused where git left a conflict."""
-    tracked = place.recorded(skill)
+    tracked = place.find_recorded(skill)
     check_merged(store.skills.get_files(tracked.id, tracked.live_version))
     tasks = chosen_tasks(store, models, tracked, config, only)
     backends = models.ready_for(tasks, "optimizer")
@@ -91,11 +91,11 @@ def unfinished_run(store: Store, place: Place, skill: str) -> Run:
         if run.kind != "replay" or run.status == "finished":
             raise NotFound(f"run '{run.id}' has finished: skillopt-mcp show {run.id}")
         return run
-    tracked = place.recorded(skill)
+    tracked = place.find_recorded(skill)
     for run in reversed(store.runs.list_runs(tracked.id)):
         if run.kind == "replay" and run.status != "finished":
             return run
-    new = f"skillopt-mcp replay {called(store, tracked)} {BACKENDS}"
+    new = f"skillopt-mcp replay {quote_handle(store, tracked)} {BACKENDS}"
     raise NotFound(f"no run of '{tracked.name}' is unfinished: start one with '{new}'")
 
 
@@ -142,14 +142,14 @@ def run_reach(store: Store, models: Models, secrets: KnownSecrets, run: Run) -> 
     n_done = sum(map(store.tests.count_attempts, store.runs.list_finishes(run.id)))
     if not run.count_better(store.runs.list_steps(run.id)):
         # The search has to find a better version first, after the live one on the val tasks.
-        spent = spent._replace(calls=1 + max(spent.calls, len(planned(store, secrets, run).val)))
+        spent = spent._replace(calls=1 + max(spent.calls, len(make_plan(store, secrets, run).val)))
     left = price._replace(n_runs=max(0, price.n_runs - n_done))
     return describe_reach(store, models, models.caps_of(run), left, spent)
 
 
 def describe_running(store: Store, place: Place, name: str) -> str:
     """Which run of the skill another process advances, as a new run repeats its calls; "" for none."""
-    for run_id, started_at in store.runs.list_running(place.recorded(name).id):
+    for run_id, started_at in store.runs.list_running(place.find_recorded(name).id):
         if is_locked(store.locks_path, run_id):
             since = f"is running since {started_at[:16]}Z"
             return f"run {run_id} of this skill {since}; a new run pays for all of its own calls"

@@ -25,7 +25,7 @@ from skillopt_mcp.core.results import Result
 from skillopt_mcp.core.skills import Skill
 from skillopt_mcp.core.text import quoted
 from skillopt_mcp.store.opening import Store
-from skillopt_mcp.workspace.answers import shortened
+from skillopt_mcp.workspace.answers import shorten
 from skillopt_mcp.workspace.place import Place
 from skillopt_mcp.workspace.skill_folders import main_path
 from skillopt_mcp.workspace.skills import first_to_track
@@ -187,7 +187,7 @@ class Harvester:
         return record_trajectory(self._store, self._place, skill.path, recording).duplicate
 
     def _problem(self, path: Path, error: Exception) -> None:
-        self._problems.append(SessionProblem(path=str(path), reason=shortened(str(error), REASON_BYTES)))
+        self._problems.append(SessionProblem(path=str(path), reason=shorten(str(error), REASON_BYTES)))
 
 
 def harvest(

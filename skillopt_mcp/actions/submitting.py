@@ -16,7 +16,7 @@ from skillopt_mcp.core.notes import describe_note
 from skillopt_mcp.core.results import Evaluated, Proposed, Submitted
 from skillopt_mcp.core.text import quoted
 from skillopt_mcp.store.opening import Store
-from skillopt_mcp.workspace.answers import shortened
+from skillopt_mcp.workspace.answers import shorten
 from skillopt_mcp.workspace.host_replies import receive
 from skillopt_mcp.workspace.jobs import Capacity, Wait
 from skillopt_mcp.workspace.models import Models
@@ -92,7 +92,7 @@ def _advance(store: Store, models: Models, place: Place, job: str, wait: Wait) -
     except NotFound:
         raise
     except SkillOptError as error:
-        reason = shortened(str(error), 600)
+        reason = shorten(str(error), 600)
         return Submitted(status="stopped", job_id=job, receipts=[], reason=reason, next_step=_after_stop(store, job))
     if outcome.status in ("work", "running"):
         now = str(outcome.next_step.arguments.get("job_id", job)) if outcome.next_step else job

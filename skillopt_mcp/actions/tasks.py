@@ -24,10 +24,10 @@ from skillopt_mcp.core.tasks import NewTask, Split, Task
 from skillopt_mcp.core.text import quoted, storable
 from skillopt_mcp.store.opening import Store
 from skillopt_mcp.tasks.environments.base import Environment
-from skillopt_mcp.tasks.environments.registry import check_left, find_unknown_environments, tasks_of
+from skillopt_mcp.tasks.environments.registry import check_left, find_unknown_environments, list_tasks
 from skillopt_mcp.tasks.formats.rows import SHAPE
 from skillopt_mcp.tasks.formats.skillopt import parse_row, read_data_set
-from skillopt_mcp.tasks.judges.checking import asked_in_train, check_tasks, check_usable
+from skillopt_mcp.tasks.judges.checking import check_tasks, check_usable, find_asked_in_train
 from skillopt_mcp.tasks.splits import (
     DEFAULT_SHARES,
     Placed,
@@ -35,13 +35,13 @@ from skillopt_mcp.tasks.splits import (
     default_name,
     files_json,
     place_tasks,
-    shuffled,
+    shuffle,
 )
 from skillopt_mcp.training.settings.reading import SplitPlan
-from skillopt_mcp.workspace.answers import shortened
+from skillopt_mcp.workspace.answers import shorten
 from skillopt_mcp.workspace.linting import folder_named, folder_of
 from skillopt_mcp.workspace.place import Place
-from skillopt_mcp.workspace.skill_folders import called, handle, read_skill
+from skillopt_mcp.workspace.skill_folders import handle, quote_handle, read_skill
 
 if TYPE_CHECKING:
     pass
@@ -94,7 +94,7 @@ def parse_rows(
             plan.rejected[position] = redact(str(error), secrets)
     if splits is not None and splits.mode == "ratio":
         plan.shares, tasks = splits.shares, list(plan.tasks.items())
-        plan.tasks = dict(tasks[at] for at in shuffled([task.digest for _, task in tasks], splits.seed))
+        plan.tasks = dict(tasks[at] for at in shuffle([task.digest for _, task in tasks], splits.seed))
     return plan
 
 
@@ -154,7 +154,7 @@ def _insert(store: Store, place: Place, skill: str, plan: TaskPlan) -> TasksAdde
         added=sum(each.is_new for each in placed.values()),
         duplicates=sum(each.is_duplicate for each in placed.values()),
         rejected=[
-            Rejected(index=position, reason=shortened(why, REASON_BYTES))
+            Rejected(index=position, reason=shorten(why, REASON_BYTES))
             for position, why in sorted(plan.rejected.items())[: limits.REJECTED_SHOWN]
         ],
         n_rejected=len(plan.rejected),
@@ -198,7 +198,7 @@ def add_environment(store: Store, place: Place, skill: str, environment: Environ
     stored one of its name.
     """
     skill_id = place.skill(skill).id
-    all_tasks = tasks_of(environment)
+    all_tasks = list_tasks(environment)
     removed_ids = store.retirements.list_retired(skill_id)
     removed = {task.digest for task in store.tasks.list_tasks(skill_id) if task.id in removed_ids}
     left = [task for task in all_tasks if task.digest not in removed]
@@ -327,7 +327,7 @@ def check_file(store: Store, place: Place, skill: str, path: Path, splits: Split
 
 def check_stored(store: Store, place: Place, skill: str) -> Checked:
     """What is wrong with the stored tasks of a skill. Raises NotFound, BadSkill."""
-    tasks = store.tasks.list_in_use(place.recorded(skill).id)
+    tasks = store.tasks.list_in_use(place.find_recorded(skill).id)
     problems, alike = _problems(store, tasks, {task.name for task in tasks}, skill)
     shown = [TaskProblem(task=name, id=name, reason=why) for name, why in problems]
     return Checked(n_tasks=len(tasks), problems=shown, notes=[*alike, *_note_few(tasks)])
@@ -409,7 +409,7 @@ def describe_near_train(
     note = near_train_tasks(store, skill_id, held_out, others)
     if note is None:
         return ""
-    check = f"skillopt-mcp tasks check {called(store, store.skills.get_skill(skill_id))} names them"
+    check = f"skillopt-mcp tasks check {quote_handle(store, store.skills.get_skill(skill_id))} names them"
     asks = "asks" if note.numbers["n"] == 1 else "ask"
     return f"{note.numbers['n']:.0f} of {len(held_out)} held-out tasks {asks} nearly what a train task asks ({check})"
 
@@ -417,7 +417,7 @@ def describe_near_train(
 # A test that goes on asks again and again, and its tasks stay.
 @lru_cache(maxsize=4)
 def _near_train(known_tasks: _Tasks) -> frozenset[int]:
-    return asked_in_train(known_tasks.tasks)
+    return find_asked_in_train(known_tasks.tasks)
 
 
 # Reviewing
@@ -425,7 +425,7 @@ def _near_train(known_tasks: _Tasks) -> frozenset[int]:
 
 def unseen_tasks(store: Store, place: Place, skill: str) -> list[Task]:
     """Return the tasks in use that no person has looked at, in the order in which they were added."""
-    return [task for task in store.tasks.list_in_use(place.kept(skill).id) if not task.looked_at]
+    return [task for task in store.tasks.list_in_use(place.find_kept(skill).id) if not task.looked_at]
 
 
 # Removing
@@ -471,7 +471,7 @@ class Removed(Result):
 
 def review_removal(store: Store, place: Place, skill: str, ids: Sequence[str]) -> Removal:
     """What removing these tasks would do; nothing is written. Raises NotFound for an unknown id."""
-    tracked = place.kept(skill)
+    tracked = place.find_kept(skill)
     found, already = _find_named(store, tracked, ids)
     tests = store.tests.list_of_skill(tracked.id)
     rows = [
@@ -492,7 +492,7 @@ def remove_tasks(store: Store, place: Place, skill: str, ids: Sequence[str], rea
     """
     if len(reason) > REASON_CHARACTERS:
         raise BadInput(f"the reason has {len(reason):,} characters, at most {REASON_CHARACTERS:,}: shorten it")
-    tracked = place.kept(skill)
+    tracked = place.find_kept(skill)
     found, already = _find_named(store, tracked, ids)
     if any(task.looked_at for task in found) and place.caller != "person":
         raise Refused("only a person at a terminal removes tasks that a person has looked at: all of these stay")

@@ -187,7 +187,7 @@ def find_attempts(store: Store, place: Place, wanted: AttemptQuery) -> list[int]
             "given), or --all alone"
         )
     before = _moment(wanted.before, time.time()) if wanted.before is not None else None
-    skill = place.kept(wanted.names[0])
+    skill = place.find_kept(wanted.names[0])
     return store.table(Erasing).choose(skill.id, wanted.session, before)
 
 

@@ -16,7 +16,14 @@ from skillopt_mcp.core.errors import BackendError, BadInput
 from skillopt_mcp.core.judging import Score
 from skillopt_mcp.core.text import quoted, storable
 from skillopt_mcp.tasks.environments.base import Rolled, RolloutFailed, RollsOut, rolls_out
-from skillopt_mcp.tasks.environments.registry import SHOWN, foreign, is_stop, open_environment, raised, said_by
+from skillopt_mcp.tasks.environments.registry import (
+    SHOWN,
+    describe_raised,
+    is_stop,
+    open_environment,
+    read_message,
+    run_foreign,
+)
 from skillopt_mcp.tasks.judges.kinds.reported import environment_evaluation
 
 PREFIX = "env:"
@@ -39,7 +46,7 @@ class Rolling:
         self.environment = environment
         self.environment_name = environment.name
         self.name = f"{PREFIX}{spec or environment.name}"
-        with foreign(f"the environment {quoted(environment.name, SHOWN)} has no version"):
+        with run_foreign(f"the environment {quoted(environment.name, SHOWN)} has no version"):
             self.fingerprint = f"{PREFIX}{environment.name}@{environment.version}"
 
     async def complete(self, call: Call) -> Reply:
@@ -84,8 +91,8 @@ class Rolling:
     def _fault(self, error: BaseException) -> BackendFault:
         """The fault of an attempt that broke off, as the environment reports it; none of them ends the run."""
         if not isinstance(error, RolloutFailed):
-            return BackendFault("internal", f"'{self.name}' failed: {raised(error)}")
-        reported, message = getattr(error, "fault", "internal"), said_by(error)
+            return BackendFault("internal", f"'{self.name}' failed: {describe_raised(error)}")
+        reported, message = getattr(error, "fault", "internal"), read_message(error)
         kind = next((each for each in FAULTS if each == reported and each not in FATAL), None)
         if kind is None:
             message = f"{message} (unknown fault {quoted(repr(reported), SHOWN)})"

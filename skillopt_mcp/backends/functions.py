@@ -18,7 +18,7 @@ from skillopt_mcp.core.errors import BadInput
 from skillopt_mcp.core.judging import Score
 from skillopt_mcp.core.tasks import Task
 from skillopt_mcp.tasks.environments.base import Environment, rolls_out
-from skillopt_mcp.tasks.environments.registry import checked
+from skillopt_mcp.tasks.environments.registry import check_environment
 from skillopt_mcp.tasks.judges.kinds.reported import environment_evaluation
 
 # `target(skill_text, prompt)`, `optimizer(prompt)` or a rubric's `judge(prompt)`: the answer.
@@ -114,7 +114,7 @@ def make_backends(
     What an agent's own code answers (`by_agent`) is its host's evidence.
     """
     environment = next(
-        (checked(cast(Environment, each)) for each in (target, source) if hasattr(each, "rollout")), None
+        (check_environment(cast(Environment, each)) for each in (target, source) if hasattr(each, "rollout")), None
     )
     if environment is not None and rolls_out(environment):
         if target not in (None, environment):

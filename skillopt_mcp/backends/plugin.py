@@ -8,7 +8,7 @@ from skillopt_mcp.backends.user_backend import require_backend
 from skillopt_mcp.core.calls import Call, Reply, Usage
 from skillopt_mcp.core.errors import BackendError, BadInput
 from skillopt_mcp.core.text import quoted
-from skillopt_mcp.tasks.environments.registry import SHOWN, foreign, made
+from skillopt_mcp.tasks.environments.registry import SHOWN, open_registered, run_foreign
 
 GROUP = "skillopt_mcp.backends"
 PREFIX = "plugin:"
@@ -49,8 +49,8 @@ def open_plugged(model: str) -> Backend:
     name, _, options = model.partition(":")
     shown = quoted(f"{PREFIX}{model}", SHOWN)
     try:
-        with foreign(f"the backend {shown} cannot be opened"):
-            opened = made(GROUP, "backend", name, options)
+        with run_foreign(f"the backend {shown} cannot be opened"):
+            opened = open_registered(GROUP, "backend", name, options)
         backend = require_backend(f"what the entry point of {shown} made", opened)
     except BadInput as error:
         raise BackendError(str(error)) from error

@@ -28,7 +28,7 @@ from skillopt_mcp.core.skills import SkillFiles
 from skillopt_mcp.core.tasks import Task
 from skillopt_mcp.core.text import quoted
 from skillopt_mcp.store.opening import Store
-from skillopt_mcp.tasks.environments.registry import is_stop, raised
+from skillopt_mcp.tasks.environments.registry import describe_raised, is_stop
 from skillopt_mcp.tasks.judges.judging import leaves
 from skillopt_mcp.tasks.judges.kinds.command import CommandJudge
 from skillopt_mcp.tasks.judges.kinds.rubric import Rubric
@@ -99,7 +99,7 @@ class Redacting(_Wrapper):
         except BaseException as error:
             if is_stop(error) or isinstance(error, SystemExit):
                 raise
-            raise BackendFault("internal", f"'{self.name}' failed: {raised(error, self._redactor)}") from error
+            raise BackendFault("internal", f"'{self.name}' failed: {describe_raised(error, self._redactor)}") from error
         return self._kept(call, reply)
 
     async def load(self, request: Rollout, *, by_prompt: bool) -> Arrival | None:
@@ -117,7 +117,7 @@ class Redacting(_Wrapper):
         except BaseException as error:
             if isinstance(error, KeyboardInterrupt | GeneratorExit):
                 raise
-            what = raised(error, self._redactor)
+            what = describe_raised(error, self._redactor)
             raise BackendError(f"'worst_case' of the backend {quoted(self.name)} failed: {what}; fix that") from error
         wrong = "" if most is None else unusable_usage(most)
         if wrong:

@@ -123,18 +123,18 @@ def command(
 
 
 @cache
-def modules() -> tuple[str, ...]:
+def list_modules() -> tuple[str, ...]:
     """Return the names of the files of commands."""
     return tuple(sorted(name[:-3] for name in os.listdir(FOLDER) if name.endswith(".py") and name != "__init__.py"))
 
 
-def described(*, actions: bool = False) -> dict[str, str]:
+def describe_commands(*, actions: bool = False) -> dict[str, str]:
     """Return each command with the first sentence of its docstring, read without an import; hidden ones are left out.
 
     A group ("tasks") stands for its actions, unless `actions` asks for these.
     """
     found: dict[str, str] = {}
-    for module in modules():
+    for module in list_modules():
         tree = ast.parse((FOLDER / f"{module}.py").read_text("utf-8"))
         classes = dict[str, str]()
         for node in (each for each in tree.body if isinstance(each, ast.ClassDef)):
@@ -152,17 +152,17 @@ def described(*, actions: bool = False) -> dict[str, str]:
     return found
 
 
-def _find(words: Sequence[str]) -> tuple[type[Command], list[str]]:
+def _find_command(words: Sequence[str]) -> tuple[type[Command], list[str]]:
     """The command that words begin with, and the rest of them; of a group alone the help, or WrongUsage."""
     for module in ("_".join(words[:2]), words[0]):
-        if module in modules():
+        if module in list_modules():
             import_module(f"{__package__}.commands.{module}")
             for n in (3, 2, 1):
                 name, rest = " ".join(words[:n]), list(words[n:])
                 # A group's own name is its list, unless another word follows.
                 if (found := COMMANDS.get(name)) and (found.name == name or not rest or rest[0].startswith("-")):
                     return found, rest
-    names = described(actions=True)
+    names = describe_commands(actions=True)
     actions = {name: text for name, text in names.items() if name.startswith(f"{words[0]} ")}
     if actions and (len(words) == 1 or words[1].startswith("-")):
         if {"-h", "--help"} & set(words):
@@ -174,10 +174,12 @@ def _find(words: Sequence[str]) -> tuple[type[Command], list[str]]:
             raise SystemExit(0)
         raise WrongUsage(f"{words[0]} needs an action: {', '.join(dict.fromkeys(name.split()[1] for name in actions))}")
     tried = " ".join(words[:2]) if actions else words[0]
-    raise WrongUsage(f"unknown command {tried!r}{_nearest(tried, [*names, *described()])} ({PROGRAM} --help)")
+    raise WrongUsage(
+        f"unknown command {tried!r}{_suggest_nearest(tried, [*names, *describe_commands()])} ({PROGRAM} --help)"
+    )
 
 
-def _nearest(word: str, names: Sequence[str]) -> str:
+def _suggest_nearest(word: str, names: Sequence[str]) -> str:
     # Only a mistake pays for this import, which takes longer than the rest of the parser.
     from difflib import get_close_matches  # noqa: PLC0415
 
@@ -210,7 +212,7 @@ def parse(arguments: Sequence[str]) -> ParsedCommand:
     store, as_json, words = _take_common(arguments[:end])
     if not words or words[0].startswith("-"):
         words = [str(vars(_top_parser(is_help=not words or words[0] != "--version").parse_args(words))["command"])]
-    cls, rest = _find(words)
+    cls, rest = _find_command(words)
     values: dict[str, Any] = {}
     if cls.takes_line:
         values["line"] = tuple(arguments[end + 1 :])
@@ -220,7 +222,7 @@ def parse(arguments: Sequence[str]) -> ParsedCommand:
     known, unknown = parser.parse_known_args(rest)
     if unknown:
         options = [option for action in parser._actions for option in action.option_strings]
-        parser.error(f"unknown argument {unknown[0]!r}{_nearest(unknown[0], options)}")
+        parser.error(f"unknown argument {unknown[0]!r}{_suggest_nearest(unknown[0], options)}")
     return ParsedCommand(cls(**values, **vars(known)), store, as_json)
 
 
@@ -240,7 +242,7 @@ def _take_common(arguments: Sequence[str]) -> tuple[str | None, bool, list[str]]
 
 
 def _top_parser(*, is_help: bool) -> argparse.ArgumentParser:
-    names = described() if is_help else {}
+    names = describe_commands() if is_help else {}
     width = max(map(len, names), default=0) + 2
     parser = _Parser(
         prog=PROGRAM,
@@ -277,13 +279,13 @@ def _parser(cls: type[Command]) -> argparse.ArgumentParser:
             group = mark.group if isinstance(mark, Flag) else ""
             place = groups.setdefault(group, parser.add_argument_group(group)) if group else parser
             default: Any = field.default_factory() if field.default_factory is not MISSING else field.default
-            _add(place, field.name, get_args(hints[field.name])[0], mark, default)
+            _add_argument(place, field.name, get_args(hints[field.name])[0], mark, default)
     cls.declare(parser)
     _add_common(parser)
     return parser
 
 
-def _add(place: argparse._ActionsContainer, name: str, hint: Any, mark: Arg | Flag, default: Any) -> None:
+def _add_argument(place: argparse._ActionsContainer, name: str, hint: Any, mark: Arg | Flag, default: Any) -> None:
     """Declare a field as argparse knows it: its type says whether it is a switch, a choice, a number or a list."""
     if isinstance(hint, UnionType):
         hint = next(each for each in get_args(hint) if each is not type(None))

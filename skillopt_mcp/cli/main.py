@@ -35,7 +35,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = list(sys.argv[1:] if argv is None else argv)
     open_streams()
     if sys.platform == "win32":
-        return _failed("Windows is not supported, its files cannot be changed safely enough: use WSL", as_json=False)
+        return _report_failure(
+            "Windows is not supported, its files cannot be changed safely enough: use WSL", as_json=False
+        )
     try:
         return _run(arguments or ["--help"])
     except BrokenPipeError:
@@ -43,7 +45,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return EXPECTED
     except Unwritable as error:
         drop_output()
-        return _failed(str(error), as_json=False)
+        return _report_failure(str(error), as_json=False)
 
 
 def _run(arguments: Sequence[str]) -> int:
@@ -56,17 +58,17 @@ def _run(arguments: Sequence[str]) -> int:
         with separate_results(whole=as_json):
             return _finish(parsed)
     except WrongUsage as error:
-        return _failed(str(error), as_json=as_json, code=USAGE)
+        return _report_failure(str(error), as_json=as_json, code=USAGE)
     except SkillOptError as error:
-        return _failed(str(error), as_json=as_json)
+        return _report_failure(str(error), as_json=as_json)
     except UnicodeEncodeError as error:
         if error.encoding.startswith("utf"):
             raise
         problem = f"{quoted(error.object)} cannot be spelled in this locale ({error.encoding})"
-        return _failed(f"{problem}: set LC_ALL=C.UTF-8, or PYTHONUTF8=1", as_json=as_json)
+        return _report_failure(f"{problem}: set LC_ALL=C.UTF-8, or PYTHONUTF8=1", as_json=as_json)
     except KeyboardInterrupt as stop:
         message = "; ".join(["interrupted", *getattr(stop, "__notes__", [])])
-        return _failed(message, as_json=as_json, code=INTERRUPTED)
+        return _report_failure(message, as_json=as_json, code=INTERRUPTED)
     finally:
         with output():
             sys.stdout.flush()
@@ -101,7 +103,7 @@ def _as_fields(record: Any) -> Any:
     return asdict(record) if is_dataclass(record) else record.model_dump(mode="json")  # type: ignore[arg-type]
 
 
-def _failed(message: str, *, as_json: bool, code: int = EXPECTED) -> int:
+def _report_failure(message: str, *, as_json: bool, code: int = EXPECTED) -> int:
     """Print a failure in one line, and in JSON as well where that was asked for."""
     line = " ".join(message.splitlines())
     with suppress(OSError):

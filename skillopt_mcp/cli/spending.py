@@ -154,7 +154,7 @@ def require_backends(**named: object) -> None:
         raise BadInput(f"Needs {' and '.join(missing)}, e.g. {TARGET} (uses your Claude login, no API key needed)")
 
 
-def simulation(models: Models) -> str:
+def mark_simulation(models: Models) -> str:
     """What marks the results of a simulated target, with its name; empty for a real one."""
     target = models.backend("target")
     return f"SIMULATION ({target.name})" if is_simulated(target.fingerprint) else ""

@@ -48,7 +48,7 @@ def separate_results(*, whole: bool = False) -> Iterator[None]:
     own, standard = sys.stdout, None
     with suppress(OSError, ValueError):  # what a test or a program put in its place has no number, or another one
         standard = own if whole and isinstance(own, io.TextIOWrapper) and own.fileno() == 1 else None
-    with _moved(standard) if standard else nullcontext(own) as stream:
+    with _move_output(standard) if standard else nullcontext(own) as stream:
         kept = _RESULTS.set(stream)
         try:
             with redirect_stdout(sys.stderr):
@@ -58,7 +58,7 @@ def separate_results(*, whole: bool = False) -> Iterator[None]:
 
 
 @contextmanager
-def _moved(stream: io.TextIOWrapper) -> Iterator[TextIO]:
+def _move_output(stream: io.TextIOWrapper) -> Iterator[TextIO]:
     """Enter to have what standard output was under another number, while its own is that of stderr."""
     with output():
         stream.flush()

@@ -44,7 +44,7 @@ class ProgressDisplay(Protocol):
 
 
 @contextmanager
-def working(terminal: Terminal) -> Iterator[ProgressDisplay]:
+def show_work(terminal: Terminal) -> Iterator[ProgressDisplay]:
     """Show work on a terminal alone, and take it away at the end."""
     console = None if terminal.is_json else _console()
     if console is None:

@@ -12,7 +12,7 @@ from skillopt_mcp.core.evidence import EvidenceKind, TestReport
 from skillopt_mcp.core.results import EditOutcome, Result, UnitRow
 from skillopt_mcp.core.skills import Origin, SplitCounts
 from skillopt_mcp.core.text import shown
-from skillopt_mcp.workspace.answers import shortened
+from skillopt_mcp.workspace.answers import shorten
 
 TEXT_BYTES = 300
 
@@ -201,9 +201,9 @@ def within(detail: D, n_bytes: int) -> D:
 
     Other fields stay, even where they take more.
     """
-    texts = {name: shortened(value, TEXT_BYTES) for name, value in detail if isinstance(value, str)}
+    texts = {name: shorten(value, TEXT_BYTES) for name, value in detail if isinstance(value, str)}
     lists = {
-        name: [shortened(each, TEXT_BYTES) if isinstance(each, str) else each for each in value]
+        name: [shorten(each, TEXT_BYTES) if isinstance(each, str) else each for each in value]
         for name, value in detail
         if isinstance(value, list)
     }

@@ -92,7 +92,7 @@ def export_version(store: Store, place: Place, name: str, version: str, folder: 
 
     Raises NotFound, and BadInput when the folder is in use or cannot be written.
     """
-    skill = place.kept(name)
+    skill = place.find_kept(name)
     files = store.skills.get_files(skill.id, store.skills.get_version(skill.id, version).id)
     check_folder(folder)
     target = Path(os.path.realpath(folder))

@@ -18,7 +18,7 @@ from skillopt_mcp.workspace.skill_folders import handle
 
 def history(store: Store, place: Place, skill: str) -> History:
     """Return the promotions and rollbacks of a skill, newest first. Raises NotFound."""
-    tracked = place.kept(skill)
+    tracked = place.find_kept(skill)
     rows = [
         HistoryRow(
             at=each.created_at,
@@ -45,7 +45,7 @@ def history(store: Store, place: Place, skill: str) -> History:
 
 def _undo(store: Store, place: Place, skill: Skill, last: HistoryRow) -> NextStep:
     """What undoes the last change, or an edit that was made since; first of all what mends a broken folder."""
-    if place.trouble(skill):
+    if place.describe_trouble(skill):
         return skill_row(store, place, skill).next_step
     arguments: dict[str, JsonValue] = {"skill": handle(store, skill)}
     if last.version != short(skill.live_version):
@@ -59,7 +59,7 @@ def _undo(store: Store, place: Place, skill: Skill, last: HistoryRow) -> NextSte
 
 def diff_versions(store: Store, place: Place, skill: str, old: str | None = None, new: str | None = None) -> str:
     """Return the unified diff between two versions; by default from the last promotion's parent to the live file."""
-    tracked = place.kept(skill)
+    tracked = place.find_kept(skill)
     new_id = store.skills.get_version(tracked.id, new).id if new else tracked.live_version
     changes = store.promotions.list_promotions(tracked.id)
     old_id = changes[0].from_version if changes else tracked.live_version

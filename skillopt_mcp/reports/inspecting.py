@@ -77,7 +77,7 @@ def find_meant(store: Store, place: Place, name: str) -> Meant:
         run = store.runs.get_run(name)
         skill = store.skills.get_skill(run.skill_id)
     else:
-        skill = place.kept(name)
+        skill = place.find_kept(name)
         tests = [(each.created_at, each.id) for each in store.tests.list_of_skill(skill.id)]
         runs = [(at, each.id) for each, at in store.runs.list_started(skill.id)]
         if tests or runs:
@@ -165,7 +165,7 @@ def candidate_row(
 def look_at_candidate(store: Store, place: Place, id: str) -> Thing:
     candidate = store.candidates.get_candidate(id)
     skill = store.skills.get_skill(candidate.skill_id)
-    place.trouble(skill)  # a person may have changed its files meanwhile
+    place.describe_trouble(skill)  # a person may have changed its files meanwhile
     skill = store.skills.get_skill(skill.id)
     decision = latest_decision(store, candidate)
     place.note_seen(candidate)

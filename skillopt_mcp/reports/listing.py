@@ -20,7 +20,7 @@ from skillopt_mcp.core.skills import PromotedAway, Skill, SkillRow, SplitCounts,
 from skillopt_mcp.store.files import is_locked
 from skillopt_mcp.store.opening import Store
 from skillopt_mcp.store.pending import Pending
-from skillopt_mcp.workspace.answers import page_start, shortened
+from skillopt_mcp.workspace.answers import page_start, shorten
 from skillopt_mcp.workspace.place import Place
 from skillopt_mcp.workspace.skill_folders import (  # fmt: skip
     find_skill_folders,
@@ -120,7 +120,7 @@ def _untracked(place: Place, path: Path, roots: Sequence[Path]) -> SkillRow:
     try:
         read_skill(path)
     except BadSkill as error:
-        why = shortened(f"cannot be read: {error}", TROUBLE_BYTES)
+        why = shorten(f"cannot be read: {error}", TROUBLE_BYTES)
         step = NextStep(action="check", arguments={"folder": str(path)}, why=why)
     promotable = place.root_at(str(path), roots) is not None
     return SkillRow(name=path.name, path=str(path), tracked=False, promotable=promotable, next_step=step)
@@ -132,7 +132,7 @@ def skill_rows(store: Store, place: Place, skills: Sequence[Skill], roots: Seque
         return []
     recover(store)
     changed = [skill for skill in skills if not _is_as_stored(skill)]
-    problems = {skill.id: place.trouble(skill) for skill in changed}
+    problems = {skill.id: place.describe_trouble(skill) for skill in changed}
     now = {skill.id: store.skills.get_skill(skill.id) for skill in changed}
     skills = [now.get(skill.id, skill) for skill in skills]
     states = skill_states(store, [skill.id for skill in skills])
@@ -140,7 +140,7 @@ def skill_rows(store: Store, place: Place, skills: Sequence[Skill], roots: Seque
     unseen = store.promotions.list_unseen()
     rows = list[SkillRow]()
     for skill in skills:
-        state, problem = states[skill.id], shortened(problems.get(skill.id, ""), TROUBLE_BYTES)
+        state, problem = states[skill.id], shorten(problems.get(skill.id, ""), TROUBLE_BYTES)
         row = SkillRow(
             name=skill.name,
             path=skill.path,

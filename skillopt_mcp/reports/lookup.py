@@ -125,8 +125,8 @@ def look_up(store: Store, place: Place, id: str, n: int | None = None) -> Thing:
 
 
 def _skill(store: Store, place: Place, name: str, n: int | None) -> Thing:
-    skill = place.kept(name)  # before a store would be made
-    row, trouble = skill_row(store, place, skill), place.trouble(skill)
+    skill = place.find_kept(name)  # before a store would be made
+    row, trouble = skill_row(store, place, skill), place.describe_trouble(skill)
     skill = store.skills.get_skill(skill.id)  # as it is on disk now, where it can be read
     permission = store.permissions.get(skill.id)
     unscored = store.trajectories.recent_trajectories(skill.id, SHOWN, is_scored=False)
@@ -194,7 +194,7 @@ _STANDINGS: dict[CandidateStanding, str] = {
 
 
 def _version(store: Store, place: Place, id: str, name: str, version: str) -> Thing:
-    skill = place.kept(name)
+    skill = place.find_kept(name)
     found = store.skills.get_version(skill.id, version)
     files = store.skills.get_files(skill.id, found.id)
     for each in store.candidates.list_candidates(skill.id, steps=True):

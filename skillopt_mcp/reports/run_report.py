@@ -43,7 +43,7 @@ from skillopt_mcp.workspace.costs import (
 from skillopt_mcp.workspace.evidence import shown_origin
 from skillopt_mcp.workspace.leases import describe_leases, describe_own_leases
 from skillopt_mcp.workspace.place import Place
-from skillopt_mcp.workspace.runs import describe_changes, planned, resume_step, tasks_of
+from skillopt_mcp.workspace.runs import describe_changes, make_plan, resume_step, tasks_of
 
 # Heads of the two tables, and the columns that go first where a terminal is narrow.
 _STEPS = "step epoch budget edits train  candidate current best   verdict"
@@ -130,7 +130,7 @@ def gather_run(store: Store, place: Place, run: Run, *, is_explained: bool = Fal
 
 
 def _progress(store: Store, secrets: KnownSecrets, run: Run, n_done: int, seconds: float) -> RunProgress:
-    n_total, tests = planned(store, secrets, run).n_rows, store.runs.list_finishes(run.id)
+    n_total, tests = make_plan(store, secrets, run).n_rows, store.runs.list_finishes(run.id)
     left = seconds / n_done * (n_total - n_done) if n_done and not tests else None
     stage = "promotion test" if tests else store.calls.latest_stage(run.id) or "baseline"
     return RunProgress(stage, n_done, n_total, left)
@@ -379,7 +379,7 @@ def list_runs(store: Store, place: Place, skill: str | None = None) -> RunList:
     """Return the runs of a skill, or of all skills; no store is made for all. Raises NotFound, BadSkill."""
     if not (skill or store.is_made):
         return RunList(runs=[], next_step=NextStep(action="replay", why="no run yet"))
-    skills = [place.kept(skill)] if skill else store.skills.list_skills()
+    skills = [place.find_kept(skill)] if skill else store.skills.list_skills()
     started = [
         (_row(store, each.name, gather_run(store, place, run), started_at), run)
         for each in skills

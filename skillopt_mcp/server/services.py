@@ -23,7 +23,7 @@ from skillopt_mcp.server.approval import DialogApprover
 from skillopt_mcp.server.lifecycle import Setup
 from skillopt_mcp.server.tools import tools_over
 from skillopt_mcp.store import pool
-from skillopt_mcp.workspace.answers import ANSWER_BYTES, shortened
+from skillopt_mcp.workspace.answers import ANSWER_BYTES, shorten
 from skillopt_mcp.workspace.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -132,7 +132,7 @@ class StoreResources:
     def _tracked(self, name: str) -> Skill:
         skills = self._workspace.store.skills
         # Of several with that name, the one that the tools use.
-        skill = self._workspace.place.kept(name) if len(skills.find_paths(name)) > 1 else skills.find_skill(name)
+        skill = self._workspace.place.find_kept(name) if len(skills.find_paths(name)) > 1 else skills.find_skill(name)
         if skill is None:
             raise NotFound(f"no skill '{name[:80]}' is tracked: skillopt://skills lists those that are")
         return skill
@@ -169,7 +169,7 @@ class StoreResources:
             return html_page(
                 facts, [] if facts else gather_skills(self._workspace.store, self._workspace.place), script="app"
             )
-        return shortened(markdown(facts), ANSWER_BYTES)
+        return shorten(markdown(facts), ANSWER_BYTES)
 
     def _versions(self, skill: Skill) -> list[str]:
         promotions = self._workspace.store.promotions.list_promotions(skill.id)

@@ -140,7 +140,7 @@ def assign_split(counts: Mapping[Split, int], shares: Mapping[Split, float], key
     other, so none that has a share stays empty. Shares need not add up to 1; a split without one gets nothing.
     Raises BadInput when the shares cannot be used.
     """
-    _check(shares)
+    _check_shares(shares)
     filled = {split: counts.get(split, 0) / shares[split] for split in SPLITS if shares.get(split, 0) > 0}
     least = min(filled.values())
     tied = [split for split, tasks_per_share in filled.items() if tasks_per_share == least]
@@ -148,14 +148,14 @@ def assign_split(counts: Mapping[Split, int], shares: Mapping[Split, float], key
     return tied[int.from_bytes(digest, "big") % len(tied)]
 
 
-def epoch_order(n: int, seed: int, epoch: int) -> list[int]:
+def order_epoch(n: int, seed: int, epoch: int) -> list[int]:
     """Return the positions 0..n-1 in the order in which this epoch visits them; another epoch has another order."""
     order = list(range(n))
     random.Random(f"epoch order {seed} {epoch}").shuffle(order)
     return order
 
 
-def batches(order: Sequence[int], size: int) -> list[list[int]]:
+def cut_batches(order: Sequence[int], size: int) -> list[list[int]]:
     """Return `order` cut into batches of `size`; the last may be shorter. Raises BadInput when size < 1."""
     if size < 1:
         raise BadInput(f'batch size "{size}" is not possible; use 1 or more')
@@ -182,12 +182,12 @@ def stratified(kinds: Sequence[str], n: int, key: str) -> list[int]:
     return sorted(chosen)
 
 
-def shuffled(digests: Sequence[str], seed: int) -> list[int]:
+def shuffle(digests: Sequence[str], seed: int) -> list[int]:
     """Return the positions of `digests` in an order that the seed and the digests decide, not the order given."""
     return sorted(range(len(digests)), key=lambda at: hashlib.sha256(f"{seed}/{digests[at]}".encode()).digest())
 
 
-def _check(shares: Mapping[Split, float]) -> None:
+def _check_shares(shares: Mapping[Split, float]) -> None:
     for split, share in shares.items():
         if split not in SPLITS:
             raise BadInput(f'unknown split "{split}"; use {", ".join(SPLITS)}')

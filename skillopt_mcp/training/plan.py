@@ -13,7 +13,7 @@ from skillopt_mcp.core.runs import DiscardedEdit, StepKind
 from skillopt_mcp.core.skills import SkillFiles
 from skillopt_mcp.core.tasks import Task
 from skillopt_mcp.prompts.loading import Prompts
-from skillopt_mcp.tasks.splits import batches, epoch_order, stratified
+from skillopt_mcp.tasks.splits import cut_batches, order_epoch, stratified
 from skillopt_mcp.training.config import Config, Schedule
 from skillopt_mcp.training.stages.rollout import Evaluation
 
@@ -163,8 +163,8 @@ def epoch_batches(n_tasks: int, config: Config, epoch: int) -> list[list[list[in
 
     Where the epoch's order runs out within a step, it begins again.
     """
-    order = epoch_order(n_tasks, config.seed, epoch)
-    cut = batches(order, config.batch)
+    order = order_epoch(n_tasks, config.seed, epoch)
+    cut = cut_batches(order, config.batch)
     missing = -len(cut) % config.accumulation
     refills = [order[start % n_tasks :][: config.batch] for start in range(0, missing * config.batch, config.batch)]
     chosen = [*cut, *refills]

@@ -21,7 +21,7 @@ def size(text: str) -> int:
     return len(json.dumps(text, ensure_ascii=False).encode("utf-8", "replace")) - 2
 
 
-def shortened(text: str, n_bytes: int) -> str:
+def shorten(text: str, n_bytes: int) -> str:
     """Return the text in at most `n_bytes` of JSON, with its middle left out where it has more."""
     limit = min(len(text), n_bytes)
     cut = truncate_middle(text, limit)
@@ -31,10 +31,10 @@ def shortened(text: str, n_bytes: int) -> str:
     return cut
 
 
-def fitted(result: R, field: str) -> R:
+def fit_answer(result: R, field: str) -> R:
     """Return the result with the text in `field` shortened, so that all of it is one answer."""
     rest = len(result.model_copy(update={field: ""}).model_dump_json().encode())
-    text = shortened(str(getattr(result, field)), max(ANSWER_BYTES - rest, LEAST_BYTES))
+    text = shorten(str(getattr(result, field)), max(ANSWER_BYTES - rest, LEAST_BYTES))
     return result.model_copy(update={field: text})
 
 

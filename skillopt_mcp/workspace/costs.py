@@ -111,7 +111,7 @@ class Account:
     @property
     def summary(self) -> Accounted:
         """What became of what the run sent itself."""
-        return accounted(add_up(self.own), self.charged_itself, self.n_untaken)
+        return sum_sends(add_up(self.own), self.charged_itself, self.n_untaken)
 
     @property
     def table(self) -> list[UsedRow]:
@@ -159,7 +159,7 @@ def used_by(store: Store, name: str) -> Used:
     row = add_up(store.ledger.list_rows(name))
     n_untaken = store.ledger.count_untaken(name, HOST) if row.n_open else 0
     return Used(
-        **accounted(row, store.budgets.get_spent(name), n_untaken).model_dump(),
+        **sum_sends(row, store.budgets.get_spent(name), n_untaken).model_dump(),
         contest=name,
         n_calls=row.n_calls,
         tokens=row.tokens_in + row.tokens_out,
@@ -202,7 +202,7 @@ def _sum_field(values: Sequence[float | None], name: str) -> float | None:
     return math.fsum(known) if name in ("seconds", "latency_ms") else sum(known)
 
 
-def accounted(asked: LedgerRow, charged: Spent, n_untaken: int = 0) -> Accounted:
+def sum_sends(asked: LedgerRow, charged: Spent, n_untaken: int = 0) -> Accounted:
     """What became of what was sent; of the open calls, `n_untaken` no host has taken yet."""
     n_answered = asked.n_calls - asked.n_missing
     n_unanswered = asked.n_under_way - n_untaken + asked.n_repeated

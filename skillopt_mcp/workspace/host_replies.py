@@ -25,7 +25,7 @@ from skillopt_mcp.store.leases import Answered, Failing, GivenUp, Lease
 from skillopt_mcp.store.opening import Store
 from skillopt_mcp.tasks.judges.judging import leaves
 from skillopt_mcp.tasks.judges.kinds.reported import ByHost, host_evaluation
-from skillopt_mcp.workspace.answers import shortened
+from skillopt_mcp.workspace.answers import shorten
 from skillopt_mcp.workspace.place import Place
 
 MAX_REPLIES = 64
@@ -71,13 +71,13 @@ def _receive_reply(store: Store, place: Place, given: object) -> tuple[Receipt, 
     work_id = PureWindowsPath(given_id.strip()).name.lower()
     lease = store.leases.find(storable(work_id))
     if lease is None:
-        shown = shortened(given_id, 80)
+        shown = shorten(given_id, 80)
         return Receipt(work_id=shown, status="unknown", reason="unknown work_id"), None
     try:
         return _answer_lease(store, place, lease, fields), lease.scope
     except BadInput as error:
         if store.leases.unanswered([lease.call_id]):
-            return Receipt(work_id=lease.id, status="refused", reason=shortened(str(error), 300)), lease.scope
+            return Receipt(work_id=lease.id, status="refused", reason=shorten(str(error), 300)), lease.scope
         # Nothing can be wrong with it any more: an earlier reply has removed the folder.
         found = store.leases.find(lease.id)
         status: Answered = "duplicate" if found and found.state in ("answered", "failed") else "late"
@@ -164,7 +164,7 @@ def _note_spoilt(store: Store, redactor: Redactor, lease: Lease, reply: Reply, p
         raise BadInput(
             f"the reply cannot be used ({said}): give one JSON object that is valid under the schema in WORK.md"
         )
-    return f"it is missing now, after {failing.most} replies that could not be used ({shortened(said, 200)})"
+    return f"it is missing now, after {failing.most} replies that could not be used ({shorten(said, 200)})"
 
 
 def _reply(store: Store, place: Place, lease: Lease, fields: Mapping[object, object]) -> Reply:

@@ -211,13 +211,13 @@ def _read_findings(folder: Path) -> tuple[str | None, list[Problem]]:
         return None, [Problem(severity="error", text=text)]
     files = read_skill(folder)
     front = frontmatter.read(files.main) if files.main_path == MAIN_FILE else None
-    findings = [*lint(files, folder.name), *dangers(files)]
+    findings = [*lint(files, folder.name), *find_dangers(files)]
     if files.main_path != MAIN_FILE:
         return None, findings
     # Dot files are shared with the folder.
     hidden, unread = hidden_files(folder)
     for file in hidden.files:
-        found = list(dangers(SkillFiles((file,))))
+        found = list(find_dangers(SkillFiles((file,))))
         if found and not is_ignored(folder / file.path):
             findings += found
     if unread:
@@ -236,7 +236,7 @@ _JOINERS = "\u200c\u200d"
 _JOINED = re.compile("[\u0600-\u0dff]")
 
 
-def dangers(files: SkillFiles) -> Iterator[Problem]:
+def find_dangers(files: SkillFiles) -> Iterator[Problem]:
     """Yield secrets and unseen characters in the texts of a skill, with their lines; of a secret only its kind."""
     for file in files.files:
         if not is_text(file.content):

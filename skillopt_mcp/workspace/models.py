@@ -29,7 +29,7 @@ from skillopt_mcp.tasks.judges.judging import missing_programs
 from skillopt_mcp.tasks.judges.kinds.text import Exact
 from skillopt_mcp.workspace.evidence import evidence_of, is_simulated
 from skillopt_mcp.workspace.place import Place
-from skillopt_mcp.workspace.runs import ChangedBackend, changes, describe_changed, tasks_of
+from skillopt_mcp.workspace.runs import ChangedBackend, describe_changed, list_changes, tasks_of
 
 LEASE_S = 900.0
 ALLOWED = "--allow-changed"
@@ -205,10 +205,10 @@ class Models:
         A change after which no step was finished does not count: nothing of it stays.
         """
         now = now or identify(self.backends_for(tasks_of(self._store, run), "optimizer"))
-        others = changes(run.answering[-1], now)
+        others = list_changes(run.answering[-1], now)
         if not others or run.status == "finished":
             return others
-        return others if changes(self._list_lasting(run)[-1], now) else []
+        return others if list_changes(self._list_lasting(run)[-1], now) else []
 
     def check_unchanged(self, run: Run, command: str = f"the same command with --resume {ALLOWED}") -> None:
         """Raise Refused when a backend of a run has changed; `command` is how a person allows that."""
@@ -233,7 +233,7 @@ class Models:
         check_caps(caps, backends)
         lasting = self._list_lasting(run)
         now = identify(backends, len(runs.list_steps(run.id)))
-        noted, names = lasting if not changes(lasting[-1], now) else (*lasting, now), Names.of(backends)
+        noted, names = lasting if not list_changes(lasting[-1], now) else (*lasting, now), Names.of(backends)
         taken_up = replace(run, caps=caps, answering=noted, **names._asdict())
         if (caps, noted, names) != (run.caps, run.answering, (run.target, run.optimizer, run.judge)):
             runs.update_run(taken_up)

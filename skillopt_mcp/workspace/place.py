@@ -134,7 +134,7 @@ class Place:
             (root for root in (self.roots() if roots is None else roots) if Path(path).is_relative_to(root)), None
         )
 
-    def locked(self, skill: Skill) -> str:
+    def describe_locked(self, skill: Skill) -> str:
         """Why nothing may be promoted to where a skill lies, and how a person allows it; "" when it may be."""
         if self.root_of(skill):
             return ""
@@ -153,7 +153,7 @@ class Place:
         """
         return self._looked_at(self._meant(name_or_path))
 
-    def recorded(self, name_or_path: str) -> Skill:
+    def find_recorded(self, name_or_path: str) -> Skill:
         """Find a skill as `skill` does, to continue with what is recorded: nothing new is tracked.
 
         Raises NotFound where nothing is, too.
@@ -173,7 +173,7 @@ class Place:
         name = known(name_or_path)
         return folder_at(name) or find_folder(self._made, self.roots(), name, self._project)
 
-    def kept(self, name_or_path: str) -> Skill:
+    def find_kept(self, name_or_path: str) -> Skill:
         """Find a skill to look at as `skill` does; where its folder is gone or cannot be read, as the store holds it.
 
         Raises NotFound as `skill` does, and BadSkill when the store does not hold it either.
@@ -189,7 +189,7 @@ class Place:
                 raise
             return found
 
-    def trouble(self, skill: Skill) -> str:
+    def describe_trouble(self, skill: Skill) -> str:
         """Why a tracked skill cannot be used as it is on disk, and what to do, or an empty string."""
         try:
             self.again(skill)

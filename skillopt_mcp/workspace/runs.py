@@ -28,7 +28,7 @@ from skillopt_mcp.training.plan import RunPlan, check_splits, search_splits
 from skillopt_mcp.workspace.costs import add_up
 from skillopt_mcp.workspace.evidence import is_host, shown_origin
 from skillopt_mcp.workspace.leases import describe_leases
-from skillopt_mcp.workspace.skill_folders import called
+from skillopt_mcp.workspace.skill_folders import quote_handle
 
 
 def tasks_of(store: Store, run: Run) -> list[Task]:
@@ -55,7 +55,7 @@ def draft_run(
     )
 
 
-def planned(store: Store, secrets: KnownSecrets, run: Run) -> RunPlan:
+def make_plan(store: Store, secrets: KnownSecrets, run: Run) -> RunPlan:
     """Return the plan that a run was frozen to. Raises BadInput when it cannot be trained on."""
     by_id = {task.id: task for task in store.tasks.list_tasks(run.skill_id)}
     tasks = [by_id[task_id] for task_id in run.tasks]
@@ -104,7 +104,7 @@ def step_row(step: StepRecord) -> StepRow:
 def resume_step(store: Store, run: Run) -> NextStep | None:
     """How to go on with a run; None when it is over, or cannot be resumed."""
     skill = store.skills.get_skill(run.skill_id)
-    name = shlex.split(called(store, skill))[0]
+    name = shlex.split(quote_handle(store, skill))[0]
     if run.kind == "replay":
         if run.status == "finished" or describe_own_backend(run):
             return None
@@ -184,7 +184,7 @@ class ChangedBackend(NamedTuple):
         return f"the {self.role} was '{self.before}' and is '{self.now}' now"
 
 
-def changes(before: Answering, now: Answering) -> list[ChangedBackend]:
+def list_changes(before: Answering, now: Answering) -> list[ChangedBackend]:
     """Return the roles whose backends have changed."""
     roles = sorted(before.fingerprints.keys() | now.fingerprints.keys())
     origins = [[shown_origin(each.fingerprints.get(role, "none")) for each in (before, now)] for role in roles]
@@ -202,5 +202,5 @@ def describe_changes(run: Run) -> list[str]:
         f"{f'after step {now.after}' if now.after else 'before its first step'}, the {each.role} changed from "
         f"'{each.before}' to '{each.now}'"
         for before, now in pairwise(run.answering)
-        for each in changes(before, now)
+        for each in list_changes(before, now)
     ]

@@ -349,7 +349,7 @@ def handle(store: Store, skill: Skill) -> str:
     return skill.path if others or skill.name.startswith("-") else skill.name
 
 
-def called(store: Store, skill: Skill) -> str:
+def quote_handle(store: Store, skill: Skill) -> str:
     """Return the handle of a skill as one word of a shell's command."""
     return shlex.quote(handle(store, skill))
 

@@ -90,8 +90,8 @@ def move_skill(store: Store, place: Place, old: str, new: str) -> Moved:
     What was recorded of the new folder is set aside. Raises NotFound, BadSkill, BadInput where nothing moves, Refused
     when the old folder still holds a skill, and Busy while another process changes its files.
     """
-    skill = _tracked(store, old)
-    folder = _place(skill, new)
+    skill = _find_tracked(store, old)
+    folder = _find_place(skill, new)
     if str(folder) == skill.path:
         raise BadInput(f"'{skill.path}' is where the skill is already: name the folder that it was moved to")
     files = read_skill(folder)
@@ -120,7 +120,7 @@ def forget_skill(store: Store, place: Place, name: str) -> Forgotten:
 
     Raises NotFound, and Refused for a skill that is there and has something recorded.
     """
-    skill = _tracked(store, name)
+    skill = _find_tracked(store, name)
     recorded = store.skills.count_recorded(skill.id)
     # It is taken back with the skill.
     recorded.pop("standing permissions", None)
@@ -136,7 +136,7 @@ def forget_skill(store: Store, place: Place, name: str) -> Forgotten:
     return Forgotten(skill=skill.name, path=skill.path, kept=held, next_step=back if held else None)
 
 
-def _tracked(store: Store, name: str) -> Skill:
+def _find_tracked(store: Store, name: str) -> Skill:
     name = known(name)
     found = find_tracked(store, name)
     if found is None:
@@ -148,7 +148,7 @@ def _main_file(path: str) -> str:
     return os.path.basename(main_path(path))
 
 
-def _place(skill: Skill, new: str) -> Path:
+def _find_place(skill: Skill, new: str) -> Path:
     """Return the folder that is meant: a path, or the new name of a folder that stayed where it was."""
     sibling = Path(skill.path).parent / new
     if Path(new).name == new and os.path.isfile(main_path(str(sibling))):

@@ -15,7 +15,7 @@ from console import SCRIPT, Cli, Place
 
 import skillopt_mcp
 from skillopt_mcp import __version__
-from skillopt_mcp.cli.command import described, parse
+from skillopt_mcp.cli.command import describe_commands, parse
 from skillopt_mcp.cli.main import main
 from skillopt_mcp.core.evidence import Metric
 from skillopt_mcp.training.config import SCHEDULES, Config
@@ -72,7 +72,7 @@ def test_wrong_usage_is_one_line_and_ends_with_2(
     assert names in json.loads(capsys.readouterr().out)["error"]
 
 
-@pytest.mark.parametrize("name", described(actions=True))
+@pytest.mark.parametrize("name", describe_commands(actions=True))
 def test_every_command_has_help_with_an_example(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         main([*name.split(), "--help"])
@@ -84,7 +84,7 @@ def test_every_command_has_help_with_an_example(name: str, capsys: pytest.Captur
 
 def test_help_and_version_are_on_stdout(cli: Cli) -> None:
     assert cli("--version").stdout == f"skillopt-mcp {__version__}\n"
-    assert [name for name in described() if name not in cli().stdout] == []
+    assert [name for name in describe_commands() if name not in cli().stdout] == []
     assert cli("tasks", "--help").stdout.count("\n  tasks ") == 9
 
 

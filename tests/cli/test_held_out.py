@@ -17,7 +17,7 @@ from mcp.shared.exceptions import MCPError
 from benchmarks.agent_looks import OTHERS, REFUSED, SEALED, acting, reading, resource_names
 from skillopt_mcp.actions.promotions.consent import add_root
 from skillopt_mcp.backends.world import TOPICS, make_skill, make_tasks, right_answer
-from skillopt_mcp.cli.command import described
+from skillopt_mcp.cli.command import describe_commands
 from skillopt_mcp.core.skills import short
 from skillopt_mcp.server.app import SkillOptServer
 from skillopt_mcp.server.resources import TEMPLATES
@@ -146,7 +146,7 @@ def test_what_is_held_out_as_a_whole_is_for_a_person(
 
 
 def test_every_command_is_one_that_shows_nothing_to_an_agent() -> None:
-    assert set(described(actions=True)) == {*REFUSED, *SEALED} | OTHERS
+    assert set(describe_commands(actions=True)) == {*REFUSED, *SEALED} | OTHERS
 
 
 def test_a_person_sees_all_of_it(trained: Trained, tmp_path: Path) -> None:

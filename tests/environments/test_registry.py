@@ -17,7 +17,7 @@ from skillopt_mcp.core.tasks import NewTask, Split
 from skillopt_mcp.tasks.environments import registry
 from skillopt_mcp.tasks.environments import registry as entries
 from skillopt_mcp.tasks.environments.base import Environment
-from skillopt_mcp.tasks.environments.registry import checked, foreign, open_environment, tasks_of
+from skillopt_mcp.tasks.environments.registry import check_environment, list_tasks, open_environment, run_foreign
 from skillopt_mcp.tasks.judges.judging import parse_judge
 
 
@@ -111,11 +111,11 @@ def halting(*_: object) -> Iterator[NewTask]:
 def test_an_exception_is_one_line_with_its_place() -> None:
     line = broken.__code__.co_firstlineno + 1
     line_out = f"it failed: RuntimeError: no data \\(test_registry.py, line {line}\\); correct that and retry"
-    with pytest.raises(BadInput, match=f"^{line_out}$"), foreign("it failed"):
+    with pytest.raises(BadInput, match=f"^{line_out}$"), run_foreign("it failed"):
         broken()
-    with pytest.raises(NotFound, match="mine"), foreign("it failed"):
+    with pytest.raises(NotFound, match="mine"), run_foreign("it failed"):
         raise NotFound("mine")
-    with pytest.raises(KeyboardInterrupt), foreign("it failed"):
+    with pytest.raises(KeyboardInterrupt), run_foreign("it failed"):
         raise KeyboardInterrupt
 
 
@@ -127,7 +127,7 @@ def test_an_exception_is_shown_without_secrets(error: type[BaseException]) -> No
         raise error(f"the key is {secret}")
 
     with pytest.raises(BadInput, match=r"the key is \[redacted:") as raised:
-        tasks_of(environment(leaking))
+        list_tasks(environment(leaking))
     assert secret not in str(raised.value)
 
 
@@ -136,9 +136,9 @@ def test_tasks_of_an_environment_that_rolls_out_are_scored_by_itself() -> None:
     given = SimpleNamespace(name="mine", version="1", task_types=(), rollout=broken, tasks=lambda _: [TASK])
     message = r"train task 1 \"q1\": its judge is to be \{'kind': 'environment', 'name': 'mine'\}"
     with pytest.raises(BadInput, match=message):
-        tasks_of(cast(Environment, given))
+        list_tasks(cast(Environment, given))
     given.tasks = lambda _: [replace(TASK, judge=judge)]
-    assert {task.judge for task in tasks_of(cast(Environment, given))} == {judge}
+    assert {task.judge for task in list_tasks(cast(Environment, given))} == {judge}
 
 
 @pytest.mark.parametrize(
@@ -158,7 +158,7 @@ def test_tasks_of_an_environment_that_rolls_out_are_scored_by_itself() -> None:
 )
 def test_what_is_not_a_task_is_named(tasks: Callable[[str], object], message: str) -> None:
     with pytest.raises(BadInput) as error:
-        tasks_of(environment(tasks))
+        list_tasks(environment(tasks))
     assert message in str(error.value)
     assert "\n" not in str(error.value)
 
@@ -187,9 +187,9 @@ class Unnamed(Mine):
     ],
 )
 def test_what_is_not_an_environment_is_named(value: object, message: str) -> None:
-    assert checked(Mine()).name == "mine"
+    assert check_environment(Mine()).name == "mine"
     with pytest.raises(BadInput) as error:
-        checked(value)
+        check_environment(value)
     assert message in str(error.value)
 
 
@@ -229,6 +229,6 @@ def test_an_adapter_that_fails_is_named(
     module.Made = type("Made", (Adapter,), built | parts if parts else {})  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "adapters", module)
     with pytest.raises(BadInput) as error:
-        tasks_of(open_environment("skillopt:adapters:Made,n_train=1,n_val=1,n_test=1"))
+        list_tasks(open_environment("skillopt:adapters:Made,n_train=1,n_val=1,n_test=1"))
     assert message in str(error.value)
     assert "adapters:Made" in str(error.value)

@@ -15,7 +15,7 @@ from skillopt_mcp.core.errors import BadInput
 from skillopt_mcp.core.skills import SkillFile, SkillFiles
 from skillopt_mcp.core.tasks import SPLITS, Task
 from skillopt_mcp.tasks.environments.base import RolloutFailed
-from skillopt_mcp.tasks.environments.skillopt_adapter import SkillOptEnvironment, open_skillopt, rolled
+from skillopt_mcp.tasks.environments.skillopt_adapter import SkillOptEnvironment, open_skillopt, parse_result
 
 SKILL = SkillFiles((SkillFile("SKILL.md", b"say the answer"),))
 ITEM = {"id": "q1", "question": "Where is it?", "answers": ["Zurich", "ZRH"], "task_type": "geo"}
@@ -102,7 +102,7 @@ def test_a_rollout_is_the_adapters_own_with_the_whole_skill() -> None:
 )
 def test_a_row_without_a_score_is_no_zero(tmp_path: Path, row: object, message: str) -> None:
     with pytest.raises(RolloutFailed) as failed:
-        rolled(row, "q1", tmp_path)
+        parse_result(row, "q1", tmp_path)
     assert message in str(failed.value)
 
 
@@ -116,13 +116,13 @@ def test_the_conversation_is_what_the_adapter_wrote_of_it(tmp_path: Path) -> Non
         "noise", {"content": 3},
     ]  # fmt: skip
     (place / "conversation.json").write_text(json.dumps(conversation))
-    found = rolled([{"id": "q1", "hard": 1, "soft": 1}], "q1", tmp_path)
+    found = parse_result([{"id": "q1", "hard": 1, "soft": 1}], "q1", tmp_path)
     assert found.messages == (
         Message("assistant", "It is Zurich."), Message("system", "[EVALUATION] gold: ['Zurich', 'ZRH']"),
         Message("user", "Where is it?"),
     )  # fmt: skip
     (place / "conversation.json").write_text("[" * 1_500)
-    assert rolled([{"id": "q1", "hard": 1, "soft": 1}], "q1", tmp_path).messages == ()
+    assert parse_result([{"id": "q1", "hard": 1, "soft": 1}], "q1", tmp_path).messages == ()
 
 
 @pytest.fixture

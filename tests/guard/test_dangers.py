@@ -9,7 +9,7 @@ import pytest
 import skillopt_mcp
 from skillopt_mcp.core.skills import SkillFile, SkillFiles
 from skillopt_mcp.documents.lint import Problem
-from skillopt_mcp.workspace.linting import dangers
+from skillopt_mcp.workspace.linting import find_dangers
 
 ROOT = Path(__file__).resolve().parents[2]
 REAL = [*sorted((ROOT / "tests" / "documents" / "samples").glob("*.md")),
@@ -18,7 +18,7 @@ KEY = "ghp_aB3dE6gH9jKm2nP5qR8sT1uV4wX7yZ0aB3dE"
 
 
 def found(text: str, path: str = "SKILL.md") -> list[Problem]:
-    return list(dangers(SkillFiles((SkillFile(path, text.encode()),))))
+    return list(find_dangers(SkillFiles((SkillFile(path, text.encode()),))))
 
 
 @pytest.mark.parametrize("path", REAL, ids=lambda path: path.stem)

@@ -13,7 +13,14 @@ from hypothesis import strategies as st
 from skillopt_mcp.core.judging import Score
 from skillopt_mcp.core.tasks import SPLITS, Split, Task, TaskFile
 from skillopt_mcp.tasks.formats.skillopt import parse_question
-from skillopt_mcp.tasks.judges.checking import Layer, TaskFinding, asked_in_train, check_tasks, families, near_pairs
+from skillopt_mcp.tasks.judges.checking import (
+    Layer,
+    TaskFinding,
+    check_tasks,
+    families,
+    find_asked_in_train,
+    near_pairs,
+)
 from skillopt_mcp.tasks.judges.judging import parse_judge, score
 
 PROMPT = "Which city is the capital of France? Choose Paris or London."
@@ -132,10 +139,10 @@ MESSAGES = (
 def test_a_form_that_all_tasks_share_makes_no_two_of_them_the_same() -> None:
     tasks = [task(n, f"{FORM} {said}", SPLITS[n % 3], ("cards", "fees")[n % 2]) for n, said in enumerate(MESSAGES)]
     assert {each.problem for each in check_tasks(tasks)} == {"alike"}
-    assert asked_in_train(tasks) == frozenset()
+    assert find_asked_in_train(tasks) == frozenset()
     again = [*tasks, task(10, f"{FORM} {MESSAGES[4]}?", "train", "cards")]
     assert [each for each in collisions(again) if each[1] != "alike"] == [("t10", "leak", "t4")]
-    assert asked_in_train(again) == {4}
+    assert find_asked_in_train(again) == {4}
 
 
 ASKED = "On which day of the calendar does the clerk of our office send the reminder{} to {} by post{}?"
@@ -156,7 +163,7 @@ def in_form(*ways: tuple[str, str], few_answers: bool) -> list[Task]:
 def test_two_wordings_of_a_question_are_one_though_most_of_their_words_are_a_form(*, few_answers: bool) -> None:
     tasks = in_form(("", ""), ("", ", please"), few_answers=few_answers)
     assert collisions(tasks) == [(f"t{n + 1}", "leak", f"t{n}") for n in range(0, 12, 2)]
-    assert asked_in_train(tasks) == set(range(1, 12, 2))
+    assert find_asked_in_train(tasks) == set(range(1, 12, 2))
 
 
 def test_one_prompt_with_other_files_is_another_task() -> None:
@@ -179,8 +186,8 @@ def test_held_out_tasks_that_train_asks_are_found_behind_others_that_are_nearer_
         task(3, f"Now: {LONG}", "train", "answer 1"),
         task(4, LONG.replace("March", "April"), "test"), task(5, "How far is it?", "test"), task(6, "How far is it?"),
     ]  # fmt: skip
-    assert asked_in_train(tasks) == {1, 2, 5}
-    assert asked_in_train(tasks[:2]) == frozenset()
+    assert find_asked_in_train(tasks) == {1, 2, 5}
+    assert find_asked_in_train(tasks[:2]) == frozenset()
 
 
 def question(n: int, asked: str, split: Split, context: str = "") -> Task:

@@ -20,7 +20,7 @@ from skillopt_mcp.reports.history import history
 from skillopt_mcp.reports.listing import list_skills
 from skillopt_mcp.training.config import Config
 from skillopt_mcp.workspace.runs import resume_step
-from skillopt_mcp.workspace.skill_folders import called, find_folder
+from skillopt_mcp.workspace.skill_folders import find_folder, quote_handle
 from skillopt_mcp.workspace.skills import move_skill
 from skillopt_mcp.workspace.workspace import Workspace
 
@@ -95,10 +95,10 @@ def test_a_name_means_the_skill_of_the_folder_or_else_of_the_checkout(
 def test_advice_calls_a_skill_by_its_path_where_another_has_its_name(place: Place, workspace: Workspace) -> None:
     promote_skill(workspace.store, workspace.place, place.accepted(workspace), Consent.PERSON_SIMULATED)
     skill = workspace.place.skill(str(place.skill))
-    assert called(workspace.store, skill) == NAME
+    assert quote_handle(workspace.store, skill) == NAME
     assert history(workspace.store, workspace.place, str(place.skill)).next_step.arguments["skill"] == NAME
     copy = workspace.place.skill(str(copied(place, place.folder / "second")))
-    assert called(workspace.store, copy) == copy.path
+    assert quote_handle(workspace.store, copy) == copy.path
     assert history(workspace.store, workspace.place, str(place.skill)).next_step.arguments["skill"] == str(place.skill)
     assert review_rollback(workspace.store, workspace.place, str(place.skill)).handle == str(place.skill)
     run = start_run(workspace.store, workspace.models, workspace.place, str(place.skill), Config(epochs=1))
@@ -109,7 +109,7 @@ def test_advice_calls_a_skill_by_its_path_where_another_has_its_name(place: Plac
     third = Path(copy.path).rename(place.folder / "third" / NAME)
     assert move_skill(workspace.store, workspace.place, copy.path, str(third)).next_step.arguments == {"id": str(third)}
     workspace.store.skills.forget(copy.id)
-    assert called(workspace.store, skill) == NAME
+    assert quote_handle(workspace.store, skill) == NAME
 
 
 @pytest.mark.parametrize(("places", "tracked", "current", "used"), MEANT)
@@ -172,8 +172,10 @@ def test_the_skill_of_a_checkout_is_listed_and_promoted_from_its_subfolders_and_
     assert [row.promotable for row in list_skills(below.store, below.place).skills if row.path == str(copy)] == [True]
     assert below.place.root_of(below.place.skill(str(copy))) == copy.parent
     assert aside.place.root_of(aside.place.skill(str(copy))) is None
-    assert aside.place.locked(aside.place.skill(str(copy))).endswith(f"skillopt-mcp skills add-root {copy.parent}")
-    assert below.place.locked(below.place.skill(str(copy))) == ""
+    assert aside.place.describe_locked(aside.place.skill(str(copy))).endswith(
+        f"skillopt-mcp skills add-root {copy.parent}"
+    )
+    assert below.place.describe_locked(below.place.skill(str(copy))) == ""
 
 
 def test_a_root_that_is_itself_a_skill_is_refused_and_so_opens_nothing(place: Place) -> None:

@@ -155,7 +155,7 @@ def test_a_forgotten_skill_is_hidden_and_loses_its_permission_and_nothing_else(
     assert forget_skill(workspace.store, workspace.place, "ledger-clerk").kept == "90 tasks"
     assert [row.name for row in list_skills(workspace.store, workspace.place).skills if row.tracked] == []
     assert workspace.store.permissions.get(skill.id) is None
-    assert workspace.place.kept("ledger-clerk").id == skill.id
+    assert workspace.place.find_kept("ledger-clerk").id == skill.id
     assert_sound(place)
     new.rename(place.skill)
     assert workspace.place.skill("ledger-clerk").id == skill.id

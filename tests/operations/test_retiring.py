@@ -16,7 +16,7 @@ from skillopt_mcp.core.tasks import Task
 from skillopt_mcp.reports.history import history
 from skillopt_mcp.reports.lookup import inspect
 from skillopt_mcp.training.config import Config
-from skillopt_mcp.workspace.runs import planned
+from skillopt_mcp.workspace.runs import make_plan
 from skillopt_mcp.workspace.workspace import Workspace
 
 SKILL = "ledger-clerk"
@@ -80,7 +80,7 @@ def test_a_run_that_is_under_way_trains_on_its_tasks_and_tests_on_those_in_use(w
     gone = [of_split(workspace, split)[0] for split in ("train", "val", "test")]
     found = remove_tasks(workspace.store, workspace.place, SKILL, [task.name for task in gone])
     assert found.under_way == [f"run {run.id}"]
-    plan = planned(workspace.store, workspace.place.secrets, run)
+    plan = make_plan(workspace.store, workspace.place.secrets, run)
     assert (len(plan.train), len(plan.val)) == (30, 30)
     assert replay(workspace.store, workspace.models, workspace.place, run).verdict is not None
     [row] = workspace.store.tests.list_of_skill(1)

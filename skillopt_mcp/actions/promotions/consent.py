@@ -37,7 +37,7 @@ from skillopt_mcp.store.opening import Store
 from skillopt_mcp.store.permissions import Permission
 from skillopt_mcp.store.promotion_tests import TestRow
 from skillopt_mcp.tasks.judges.judging import asks_host
-from skillopt_mcp.workspace.answers import fitted, shortened
+from skillopt_mcp.workspace.answers import fit_answer, shorten
 from skillopt_mcp.workspace.evidence import is_host, is_simulated, kind_of
 from skillopt_mcp.workspace.place import Place
 from skillopt_mcp.workspace.skill_folders import known, read_skill, root_for
@@ -124,10 +124,10 @@ def answer(
         version=short(change.to_version),
         previous_version=short(change.from_version),
         diff=unified_diff(old, new, skill.name),
-        reason=shortened(reason, REASON_BYTES),
+        reason=shorten(reason, REASON_BYTES),
         next_step=next_step,
     )
-    return fitted(result, "diff")
+    return fit_answer(result, "diff")
 
 
 def stale(store: Store, change: LiveChange) -> Promoted:
@@ -288,7 +288,7 @@ def permit(store: Store, place: Place, skill: str, *, simulated: bool) -> Skill:
 
 def revoke(store: Store, place: Place, skill: str) -> Skill:
     """Take a standing permission back."""
-    tracked = place.recorded(skill)
+    tracked = place.find_recorded(skill)
     store.permissions.revoke(tracked.id)
     return tracked
 

@@ -45,7 +45,7 @@ from skillopt_mcp.gates.guard.capabilities import secrets_added
 from skillopt_mcp.gates.verdicts import LABELS
 from skillopt_mcp.store.files import lock_run
 from skillopt_mcp.store.opening import Store
-from skillopt_mcp.workspace.answers import shortened
+from skillopt_mcp.workspace.answers import shorten
 from skillopt_mcp.workspace.place import Place
 from skillopt_mcp.workspace.skill_folders import (
     files_folder,
@@ -143,7 +143,7 @@ def check_rollback(
     It is stale when what is live is not the version that was `seen`, where one was. Raises BadInput, NotFound and
     Refused as `rollback_target` does.
     """
-    tracked = place.recorded(skill)
+    tracked = place.find_recorded(skill)
     target = rollback_target(store, tracked, version)
     change = LiveChange(tracked, handle(store, tracked), "rollback", tracked.live_version, target)
     if target == tracked.live_version:
@@ -298,7 +298,7 @@ def next_step(store: Store, place: Place, candidate: Candidate, consent: Consent
         skill = place.again(store.skills.get_skill(candidate.skill_id))
     except BadSkill as error:
         path = store.skills.get_skill(candidate.skill_id).path
-        return NextStep(action="check", arguments={"folder": path}, why=shortened(str(error), _WHY_BYTES))
+        return NextStep(action="check", arguments={"folder": path}, why=shorten(str(error), _WHY_BYTES))
     if skill.live_version == candidate.version_id:
         return None
     if step := bring_back(store, candidate):

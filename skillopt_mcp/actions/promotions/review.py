@@ -114,7 +114,7 @@ def review_candidate(store: Store, place: Place, candidate_id: str) -> Review:
 
 def review_rollback(store: Store, place: Place, skill: str, version: str | None = None) -> Review:
     """Return the review of a rollback to a version, or to the one before the last change. Raises NotFound, BadInput."""
-    tracked = place.recorded(skill)
+    tracked = place.find_recorded(skill)
     target = rollback_target(store, tracked, version)
     live, old = (store.skills.get_files(tracked.id, each) for each in (tracked.live_version, target))
     return Review(

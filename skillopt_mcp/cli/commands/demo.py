@@ -54,7 +54,7 @@ class Demo(Command):
         terminal.say(f"The mean of {N_RUNS} runs says better or worse {same.by_means} times; ours {same.by_test}.")
         terminal.say("\n2. A line that sounds nice, in a version that teaches every rule", "bold")
         terminal.diff(f"+- {harmful.line}")
-        broken = f": broke {_listed(harmful.worse)}" if harmful.verdict == "worse" and harmful.worse else ""
+        broken = f": broke {_list_names(harmful.worse)}" if harmful.verdict == "worse" and harmful.worse else ""
         terminal.say(textwrap.fill(f"{LABELS[harmful.verdict]} (SIMULATION){broken}.", _WIDTH))
         shares = [outcome.val_before, *(step.current for step in outcome.steps)]
         solved = " → ".join(f"{100 * share:.0f}" for share in shares)
@@ -74,6 +74,6 @@ class Demo(Command):
             terminal.say(outcome.next_step.as_line())
 
 
-def _listed(names: list[str]) -> str:
+def _list_names(names: list[str]) -> str:
     more = len(names) - _N_NAMED
     return ", ".join(names[:_N_NAMED]) + (f" and {more} more" if more > 0 else "")

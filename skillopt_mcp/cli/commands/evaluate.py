@@ -24,7 +24,7 @@ from skillopt_mcp.backends.arrivals import unseen_commands
 from skillopt_mcp.backends.base import Loading
 from skillopt_mcp.cli.command import TARGET, Arg, Flag, command
 from skillopt_mcp.cli.reports import show_page, show_report
-from skillopt_mcp.cli.spending import BrokenOff, Planned, Sending, agree, require_backends, simulation
+from skillopt_mcp.cli.spending import BrokenOff, Planned, Sending, agree, mark_simulation, require_backends
 from skillopt_mcp.cli.terminal import Terminal
 from skillopt_mcp.cli.watching import Watch
 from skillopt_mcp.core.errors import Stopped
@@ -95,11 +95,11 @@ class Evaluate(Sending):
         check_testable(store, models, place, candidate)
         require_backends(target=self.target)
         asked = Asked(self.no_worse, self.max_pairs, self.graded)
-        self._label = simulation(models)
+        self._label = mark_simulation(models)
         test = current_test(store, models, place, candidate, asked, again=self.again)
         self.name_models(terminal, models)
         warnings = (
-            place.locked(store.skills.get_skill(candidate.skill_id)),
+            place.describe_locked(store.skills.get_skill(candidate.skill_id)),
             host_tests(store, [candidate]).get(candidate.version_id),
             describe_near_train(store, test.tasks[0].skill_id, test.tasks),
         )

@@ -9,7 +9,7 @@ from typing import Annotated
 from skillopt_mcp.actions.sessions import Harvested, harvest, session_files, session_folders
 from skillopt_mcp.cli.command import Arg, Command, Flag, command
 from skillopt_mcp.cli.terminal import Terminal
-from skillopt_mcp.cli.watching import working
+from skillopt_mcp.cli.watching import show_work
 from skillopt_mcp.core.text import counted
 
 
@@ -27,7 +27,7 @@ class Harvest(Command):
         kept = session_folders(Path(os.path.expanduser("~")), os.environ)
         files = session_files(given or [folder for folder in kept if folder.is_dir()])
         n_total, n_read = sum(path.stat().st_size for path in files), 0
-        with terminal.workspace() as workspace, working(terminal) as progress:
+        with terminal.workspace() as workspace, show_work(terminal) as progress:
 
             def advance(n_bytes: int) -> None:
                 nonlocal n_read

@@ -34,8 +34,8 @@ from skillopt_mcp.cli.spending import (
     agree,
     asks_real_models,
     describe_calls,
+    mark_simulation,
     require_backends,
-    simulation,
 )
 from skillopt_mcp.cli.terminal import Terminal
 from skillopt_mcp.cli.watching import Watch
@@ -50,7 +50,7 @@ from skillopt_mcp.training.gating import is_topped
 from skillopt_mcp.workspace.costs import account, describe_failed, describe_price
 from skillopt_mcp.workspace.models import ALLOWED
 from skillopt_mcp.workspace.place import Place
-from skillopt_mcp.workspace.runs import describe_own_backend, planned
+from skillopt_mcp.workspace.runs import describe_own_backend, make_plan
 from skillopt_mcp.workspace.workspace import Workspace
 
 # What a resumed run may be given again.
@@ -149,14 +149,14 @@ class Replay(Sending):
             store, models, place = workspace.store, workspace.models, workspace.place
             new = new_run(store, models, place, self.skill, config, ready.prompts, only)
             new = with_memory(store, place, new, self.memory) if self.memory else new
-            planned(store, place.secrets, new)  # raises where nothing can be trained on
+            make_plan(store, place.secrets, new)  # raises where nothing can be trained on
             estimate = estimate_run(store, models, new)
             if not ready.environment:
                 self.name_models(terminal, models, ready.notes)
             warnings = (
                 describe_running(store, place, self.skill),
-                place.locked(place.recorded(self.skill)),
-                place.locked(place.recorded(self.memory)) if self.memory else "",
+                place.describe_locked(place.find_recorded(self.skill)),
+                place.describe_locked(place.find_recorded(self.memory)) if self.memory else "",
             )
             for warning in filter(None, warnings):
                 terminal.note(f"warning: {warning}.")
@@ -216,15 +216,15 @@ class Replay(Sending):
                     f"{describe_calls(left)}. {models.caps_of(run).describe_used(spent)}"
                 )
                 kept = "Nothing more was spent."
-                if planned := agree(terminal, store, models, left, self, text.rstrip(), declined=kept):
-                    return planned
+                if plan := agree(terminal, store, models, left, self, text.rstrip(), declined=kept):
+                    return plan
             return self._train(terminal, workspace, run, out)
 
     # Training
 
     def _train(self, terminal: Terminal, workspace: Workspace, run: Run, out: Path | None) -> Replayed | BrokenOff:
         store, models, place = workspace.store, workspace.models, workspace.place
-        label, caps = simulation(models), models.caps_of(run)
+        label, caps = mark_simulation(models), models.caps_of(run)
         try:
             models.lock_run(run).release()
             terminal.note(f"Run {run.id} {'continues' if self.resume else 'starts'}. {label}".rstrip())

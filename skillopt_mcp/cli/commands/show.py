@@ -66,7 +66,7 @@ class Show(Command):
                     list_runs(workspace.store, workspace.place, self.id),
                 )
                 if terminal.is_watched:
-                    workspace.store.promotions.note_seen(workspace.place.kept(self.id).id)
+                    workspace.store.promotions.note_seen(workspace.place.find_kept(self.id).id)
                 found |= {
                     "history": self._past.model_dump(mode="json"),
                     "runs": self._runs.model_dump(mode="json")["runs"],

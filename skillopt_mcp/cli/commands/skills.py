@@ -35,7 +35,7 @@ class ListSkills(Command):
             if terminal.is_watched:
                 for row in rows:
                     if row.away:
-                        workspace.store.promotions.note_seen(workspace.place.kept(row.path).id)
+                        workspace.store.promotions.note_seen(workspace.place.find_kept(row.path).id)
         # What is next is a command for a person, who tracks a skill.
         for n, row in enumerate(rows):
             if not row.tracked and row.next_step.action == "record_trajectory":

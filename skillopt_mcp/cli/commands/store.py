@@ -9,7 +9,7 @@ from skillopt_mcp.admin.backup import BackedUp, Restored, back_up, restore_store
 from skillopt_mcp.admin.verify import Verified, verify_store
 from skillopt_mcp.cli.command import YES, Arg, Command, Flag, command
 from skillopt_mcp.cli.terminal import Terminal
-from skillopt_mcp.cli.watching import working
+from skillopt_mcp.cli.watching import show_work
 from skillopt_mcp.core.notes import describe_note
 from skillopt_mcp.core.text import counted
 
@@ -26,7 +26,7 @@ class Verify(Command):
     holds: Annotated[str | None, Flag("check that this hash of the chain of events is still in it", "HASH")] = None
 
     def run(self, terminal: Terminal) -> Verified:
-        with working(terminal) as progress:
+        with show_work(terminal) as progress:
             return verify_store(terminal.store_path, self.holds, advance=progress)
 
     def show(self, result: Verified, terminal: Terminal) -> None:
@@ -57,7 +57,7 @@ class Save(Command):
     file: Annotated[str, Arg("a file that does not exist yet")]
 
     def run(self, terminal: Terminal) -> BackedUp:
-        with working(terminal) as progress:
+        with show_work(terminal) as progress:
             return back_up(terminal.store_path, Path(self.file).expanduser(), advance=progress)
 
     def show(self, result: BackedUp, terminal: Terminal) -> None:
@@ -128,7 +128,7 @@ class Erase(Command):
             if planned.status == "planned":
                 terminal.ask(f"Erase {counted(planned.n, 'attempt')} for good?", yes=self.yes)
             n_done = 0
-            with working(terminal) as progress:
+            with show_work(terminal) as progress:
 
                 def advance(n: int) -> None:
                     nonlocal n_done

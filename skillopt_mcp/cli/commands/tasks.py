@@ -60,7 +60,7 @@ class ListTasks(Command):
 
     def run(self, terminal: Terminal) -> dict[str, Any]:
         with terminal.workspace() as workspace:
-            skill, store = workspace.place.kept(self.skill), workspace.store
+            skill, store = workspace.place.find_kept(self.skill), workspace.store
             tasks = store.tasks.list_tasks(skill.id) if self.all else store.tasks.list_in_use(skill.id)
             removed = store.retirements.list_retired(skill.id)
         self._path, self._n_removed = skill.path, len(removed)
@@ -106,7 +106,7 @@ class ExportTasks(Command):
 
     def run(self, terminal: Terminal) -> dict[str, Any]:
         with terminal.workspace() as workspace:
-            skill = workspace.place.kept(self.skill)
+            skill = workspace.place.find_kept(self.skill)
             rows = [make_row(task) for task in workspace.store.tasks.list_in_use(skill.id)]
         if any(row["split"] == "test" for row in rows):
             terminal.require_viewer("tasks export", self.file)
@@ -205,7 +205,7 @@ class CheckTasks(_Rows):
             if terminal.sees_held_out:
                 return found
             # A reason may quote what a judge expects.
-            in_use = workspace.store.tasks.list_in_use(workspace.place.kept(self.skill).id)
+            in_use = workspace.store.tasks.list_in_use(workspace.place.find_kept(self.skill).id)
             sealed = {task.name: {"reason": _SEALED} for task in in_use if task.split == "test"}
             shown = [each.model_copy(update=sealed.get(each.id)) for each in found.problems]
             return found.model_copy(update={"problems": shown})
@@ -258,7 +258,7 @@ class ReviewTasks(Command):
                 elif answer != "s":
                     counts["kept"] += self._keep(workspace, done, terminal)
             counts["left"] = len(unseen_tasks(workspace.store, workspace.place, self.skill))
-            splits = workspace.store.tasks.count_tasks(workspace.place.kept(self.skill).id)
+            splits = workspace.store.tasks.count_tasks(workspace.place.find_kept(self.skill).id)
         return {"skill": self.skill, **counts, "splits": splits}
 
     def _keep(self, workspace: Workspace, tasks: list[Task], terminal: Terminal) -> int:

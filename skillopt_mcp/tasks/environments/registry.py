@@ -37,7 +37,7 @@ _REDACTOR = Redactor()
 
 
 @contextmanager
-def foreign(what: str) -> Iterator[None]:
+def run_foreign(what: str) -> Iterator[None]:
     """Enter to run an environment's own code. Raises BadInput that says what went wrong there, and where."""
     try:
         yield
@@ -50,7 +50,7 @@ def foreign(what: str) -> Iterator[None]:
     except BaseException as error:
         if isinstance(error, KeyboardInterrupt | GeneratorExit):
             raise
-        raise BadInput(f"{what}: {raised(error)}; correct that and retry") from error
+        raise BadInput(f"{what}: {describe_raised(error)}; correct that and retry") from error
 
 
 def is_stop(error: BaseException) -> bool:
@@ -61,18 +61,18 @@ def is_stop(error: BaseException) -> bool:
     return isinstance(error, KeyboardInterrupt | GeneratorExit)
 
 
-def raised(error: BaseException, redactor: Redactor = _REDACTOR) -> str:
+def describe_raised(error: BaseException, redactor: Redactor = _REDACTOR) -> str:
     """What foreign code raised on one line, without secrets, with the place in that code."""
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if _is_foreign(frame.filename)]
     # A syntax error names its own place.
     has_place = frames and not isinstance(error, SyntaxError)
     place = f" ({Path(frames[-1].filename).name}, line {frames[-1].lineno})" if has_place else ""
-    text = " ".join(said_by(error, redactor).split())
+    text = " ".join(read_message(error, redactor).split())
     said = f"{type(error).__name__}: {text}" if text else type(error).__name__
     return f"{said if len(said) <= _MAX_CHARACTERS else said[:_MAX_CHARACTERS] + '...'}{place}"
 
 
-def said_by(error: BaseException, redactor: Redactor = _REDACTOR) -> str:
+def read_message(error: BaseException, redactor: Redactor = _REDACTOR) -> str:
     """Return the text of what foreign code raised, without secrets."""
     try:
         return redactor.text(str(error))
@@ -84,22 +84,22 @@ def _is_foreign(path: str) -> bool:
     return "site-packages" in path or not path.startswith((_OURS, _LIBRARY, "<"))
 
 
-def tasks_of(environment: Environment) -> list[NewTask]:
+def list_tasks(environment: Environment) -> list[NewTask]:
     """Return all tasks of an environment, each with its split. Raises BadInput naming the first that is none."""
     called = f"the environment '{environment.name}'"
     found: list[NewTask] = []
     for split in SPLITS:
-        with foreign(f"{called} gave no {split} tasks"):
+        with run_foreign(f"{called} gave no {split} tasks"):
             given: object = environment.tasks(split)
             if not isinstance(given, Iterable) or isinstance(given, str):
                 raise BadInput(
-                    f"{called} gave {_kind(given)} for the split '{split}': its method 'tasks' is to return a list of "
-                    "skillopt_mcp.NewTask"
+                    f"{called} gave {_describe_type(given)} for the split '{split}': its method 'tasks' is to return a "
+                    "list of skillopt_mcp.NewTask"
                 )
             rows = list(given)
         for n, row in enumerate(rows, 1):
             try:
-                found.append(_task(row, split, environment))
+                found.append(_check_task(row, split, environment))
             except BadInput as error:
                 own: object = getattr(row, "name", None)
                 shown = f" {quoted(own)}" if isinstance(own, str) else ""
@@ -111,14 +111,18 @@ def tasks_of(environment: Environment) -> list[NewTask]:
     return found
 
 
-def _task(row: object, split: Split, environment: Environment) -> NewTask:
+def _check_task(row: object, split: Split, environment: Environment) -> NewTask:
     """Return a task as it is stored. Raises BadInput for what is none, or stands in the wrong split."""
     if not isinstance(row, NewTask):
-        raise BadInput(f"it is {_kind(row)}: give skillopt_mcp.NewTask(prompt, parse_judge({{'kind': ...}}), id)")
+        raise BadInput(
+            f"it is {_describe_type(row)}: give skillopt_mcp.NewTask(prompt, parse_judge({{'kind': ...}}), id)"
+        )
     if not isinstance(row.prompt, str) or not row.prompt.strip() or len(row.prompt) > limits.PROMPT_CHARACTERS:
         raise BadInput(f"its prompt is to be a text of 1 to {limits.PROMPT_CHARACTERS:,} characters")
     if not isinstance(row.judge, Judge):
-        raise BadInput(f"its judge is {_kind(row.judge)}: make it with skillopt_mcp.parse_judge({{'kind': ...}})")
+        raise BadInput(
+            f"its judge is {_describe_type(row.judge)}: make it with skillopt_mcp.parse_judge({{'kind': ...}})"
+        )
     check_judge(row.judge)
     own = environment.name
     if rolls_out(environment) and environment_of(row.judge) != own:
@@ -130,26 +134,26 @@ def _task(row: object, split: Split, environment: Environment) -> NewTask:
         raise BadInput(f"its name is to be a text of up to {limits.NAME_CHARACTERS} characters, or None")
     if row.split not in (None, split):
         raise BadInput(f"its split is {quoted(str(row.split))}: tasks('{split}') is to give the {split} tasks alone")
-    tags, files = _all(row.tags, str, "tags"), _all(row.files, TaskFile, "files")
+    tags, files = _check_all(row.tags, str, "tags"), _check_all(row.files, TaskFile, "files")
     return replace(row, prompt=storable(row.prompt), split=split, tags=tags, files=files, group=parse_group(row.group))
 
 
-def _all(given: object, kind: type[T], name: str) -> tuple[T, ...]:
+def _check_all(given: object, kind: type[T], name: str) -> tuple[T, ...]:
     if isinstance(given, Sequence) and not isinstance(given, str) and all(isinstance(each, kind) for each in given):
         return tuple(given)
     raise BadInput(f"its {name} are to be a tuple of {kind.__name__}")
 
 
-def _kind(value: object) -> str:
+def _describe_type(value: object) -> str:
     return "None" if value is None else f"of type {type(value).__name__}"
 
 
-def names(group: str) -> list[str]:
+def list_names(group: str) -> list[str]:
     """Return the names that are registered in a group, sorted."""
     return sorted({point.name for point in entry_points(group=group)})
 
 
-def made(group: str, kind: str, name: str, options: str) -> object:
+def open_registered(group: str, kind: str, name: str, options: str) -> object:
     """What an entry point of this name makes, which is called with the options as one text.
 
     Without any it is called with nothing where it takes that, and else with an empty text. Raises BadInput when there
@@ -157,7 +161,7 @@ def made(group: str, kind: str, name: str, options: str) -> object:
     """
     points = [point for point in entry_points(group=group) if point.name == name]
     if not points:
-        known = names(group)
+        known = list_names(group)
         near = difflib.get_close_matches(name, known, n=1, cutoff=0.0)
         meant = f"did you mean {quoted(near[0])}? " if near else ""
         raise BadInput(f"unknown {kind} {quoted(name)}: {meant}Registered: {', '.join(known) or 'none'}")
@@ -194,7 +198,7 @@ _MEMBERS = ("name", "version", "task_types", "tasks")
 
 def environment_names() -> list[str]:
     """Return the names under which environments are registered, sorted."""
-    return names(GROUP)
+    return list_names(GROUP)
 
 
 def open_environment(spec: str) -> Environment:
@@ -205,9 +209,9 @@ def open_environment(spec: str) -> Environment:
     it cannot be opened.
     """
     name, _, options = spec.strip().partition(":")
-    with foreign(f"the environment {quoted(spec, SHOWN)} cannot be opened"):
-        opened = made(GROUP, "environment", name, options)
-    return checked(opened, spec)
+    with run_foreign(f"the environment {quoted(spec, SHOWN)} cannot be opened"):
+        opened = open_registered(GROUP, "environment", name, options)
+    return check_environment(opened, spec)
 
 
 def open_source(
@@ -219,10 +223,10 @@ def open_source(
         if isinstance(tasks, str) and not path.exists() and path.suffix not in list_suffixes():
             return open_environment(tasks)
         return read_rows(path)
-    return tasks if tasks is None else list(tasks) if isinstance(tasks, Sequence) else checked(tasks)
+    return tasks if tasks is None else list(tasks) if isinstance(tasks, Sequence) else check_environment(tasks)
 
 
-def checked(value: object, spec: str = "") -> Environment:
+def check_environment(value: object, spec: str = "") -> Environment:
     """Return a value as the environment that it is. Raises BadInput when it is none."""
     shown = quoted(spec or (value.__name__ if isinstance(value, type) else type(value).__name__), SHOWN)
     # Looked up without being read: a version may take a data set to compute.
@@ -231,7 +235,7 @@ def checked(value: object, spec: str = "") -> Environment:
         raise BadInput(f"{shown} is not an environment, it has no '{lacking[0]}': see help(skillopt_mcp.Environment)")
     if isinstance(value, type):
         raise BadInput(f"{shown} is a class: give an environment made of it, {value.__name__}(...)")
-    with foreign(f"{shown} has no name"):
+    with run_foreign(f"{shown} has no name"):
         name: object = getattr(value, "name")  # noqa: B009
     if not isinstance(name, str) or not name.strip():
         raise BadInput(f"the name of {shown} is to be a text that is not empty, not {quoted(str(name))}")
@@ -268,7 +272,7 @@ def parse_options(text: str) -> dict[str, Scalar]:
     return found
 
 
-def accepted(given: Mapping[str, Scalar], known: Sequence[str], also: Sequence[str] = ()) -> dict[str, Scalar]:
+def check_settings(given: Mapping[str, Scalar], known: Sequence[str], also: Sequence[str] = ()) -> dict[str, Scalar]:
     """Return the settings that are given. Raises BadInput for an unknown one, naming the nearest that is known."""
     names = (*known, *also)
     for name in given:

@@ -24,7 +24,7 @@ from skillopt_mcp.core.skills import SkillFiles
 from skillopt_mcp.core.tasks import SPLITS, NewTask, Split, Task
 from skillopt_mcp.core.text import quoted, storable
 from skillopt_mcp.tasks.environments.base import Rolled, RolloutFailed
-from skillopt_mcp.tasks.environments.registry import SHOWN, accepted, parse_options
+from skillopt_mcp.tasks.environments.registry import SHOWN, check_settings, parse_options
 from skillopt_mcp.tasks.judges.kinds.reported import ByEnvironment
 
 _ASKING = ("question", "prompt", "instruction", "task_description", "problem", "query")
@@ -32,7 +32,7 @@ _BROKEN_OFF = ("error", "timeout")
 CONTEXT_CHARACTERS = 6_000
 
 
-def asked(item: Mapping[str, object]) -> str:
+def make_prompt(item: Mapping[str, object]) -> str:
     """What an item asks; of its other fields only the context, for they may hold what is expected."""
     question = next((text for name in _ASKING if isinstance(text := item.get(name), str) and text.strip()), None)
     if question is None:
@@ -43,7 +43,7 @@ def asked(item: Mapping[str, object]) -> str:
     )
 
 
-def rolled(given: object, wanted: str | None, folder: Path) -> Rolled:
+def parse_result(given: object, wanted: str | None, folder: Path) -> Rolled:
     """Return the one attempt that an adapter reports. Raises RolloutFailed when it reports none, or no score."""
     rows = list(given) if isinstance(given, Sequence) else []
     if len(rows) != 1 or not isinstance(rows[0], Mapping):
@@ -64,13 +64,13 @@ def rolled(given: object, wanted: str | None, folder: Path) -> Rolled:
 
 def _messages(row: Mapping[str, object], folder: Path) -> Iterator[Message]:
     """Yield the conversation."""
-    given = row.get("conversation") or _written(folder)
+    given = row.get("conversation") or _read_conversation(folder)
     for each in given if isinstance(given, Sequence) else []:
         if isinstance(each, Mapping) and isinstance(each.get("content"), str):
             yield Message(str(each.get("role") or "assistant"), str(each["content"]))
 
 
-def _written(folder: Path) -> object:
+def _read_conversation(folder: Path) -> object:
     """Return the conversation that an adapter leaves with its predictions, where the published ones do."""
     for path in sorted(folder.glob("predictions/*/conversation.json")):
         try:
@@ -145,14 +145,14 @@ class SkillOptEnvironment:
     def task_types(self) -> list[str]:
         """Return the adapter's own task types."""
         self._set_up()
-        return [str(each) for each in self._given(self._adapter.get_task_types(), "get_task_types")]
+        return [str(each) for each in self._list_given(self._adapter.get_task_types(), "get_task_types")]
 
     def tasks(self, split: Split) -> list[NewTask]:
         """Return the adapter's tasks of a split, those to be scored by itself. Raises BadInput when it has none."""
         seen: set[str] = set()
         made = []
         for name, episode in self._episodes.items():
-            prompt = asked(episode.item) if episode.item else f"Episode {episode.id} of {self.name}"
+            prompt = make_prompt(episode.item) if episode.item else f"Episode {episode.id} of {self.name}"
             if prompt in seen:
                 prompt = f"{prompt}\n\n(item {episode.id})"
             seen.add(prompt)
@@ -168,13 +168,13 @@ class SkillOptEnvironment:
         if episode is None:
             raise RolloutFailed(f"{self.name} has no task {quoted(task.name)}: its data changed since it was added")
         with tempfile.TemporaryDirectory(prefix="skillopt-rollout-") as folder:
-            given = self._adapter.rollout(self._built(episode, draw, folder), files.text, folder)
-            return rolled(given, episode.id if episode.item else None, Path(folder))
+            given = self._adapter.rollout(self._build(episode, draw, folder), files.text, folder)
+            return parse_result(given, episode.id if episode.item else None, Path(folder))
 
-    def _built(self, episode: Episode, draw: str, folder: str) -> object:
+    def _build(self, episode: Episode, draw: str, folder: str) -> object:
         seed = int.from_bytes(hashlib.sha256(draw.encode()).digest()[:4], "big") >> 1
         if episode.item is None:
-            return self._simulated(episode.split, 1, episode.seed)
+            return self._simulate(episode.split, 1, episode.seed)
         if self._adapter.get_dataloader() is None:
             return [dict(episode.item)]
         batch_spec = import_module("skillopt.datasets.base").BatchSpec
@@ -182,7 +182,7 @@ class SkillOptEnvironment:
         batch = batch_spec(phase, _SPLIT_NAMES[episode.split], seed, 1, [dict(episode.item)])
         return self._adapter.build_env_from_batch(batch, out_root=folder)
 
-    def _simulated(self, split: Split, n: int, seed: int) -> object:
+    def _simulate(self, split: Split, n: int, seed: int) -> object:
         if split == "train":
             return self._adapter.build_train_env(batch_size=n, seed=seed)
         return self._adapter.build_eval_env(env_num=n, split=_SPLIT_NAMES[split], seed=seed)
@@ -211,18 +211,21 @@ class SkillOptEnvironment:
         loader = self._adapter.get_dataloader()
         items = getattr(loader, "get_split_items", None)
         if items is not None:
-            return [_episode(split, item) for item in self._given(items(split), "get_split_items")]
+            return [_make_episode(split, item) for item in self._list_given(items(split), "get_split_items")]
         count = f"n_{split}"
         if count not in self._options:
             raise BadInput(f"{self.name} has no data set: set {count}=N, the number of {split} tasks to build")
-        n, seed = _whole(self._options[count], count), _whole(self._options.get("seed", DEFAULT_SEED), "seed")
-        built = self._simulated(split, n, seed)
+        n, seed = (
+            _parse_count(self._options[count], count),
+            _parse_count(self._options.get("seed", DEFAULT_SEED), "seed"),
+        )
+        built = self._simulate(split, n, seed)
         if isinstance(built, Sequence) and built and all(isinstance(each, Mapping) and "id" in each for each in built):
-            return [_episode(split, item) for item in built]
+            return [_make_episode(split, item) for item in built]
         first = seed + 1 + SPLITS.index(split) * 1_000_000
         return [Episode(split, str(each), seed=each) for each in range(first, first + n)]
 
-    def _given(self, value: object, method: str) -> list[object]:
+    def _list_given(self, value: object, method: str) -> list[object]:
         """What a method of the adapter gave as a list. Raises BadInput when it is none."""
         if not isinstance(value, Iterable) or isinstance(value, str):
             raise BadInput(f"{quoted(self.name, SHOWN)}: its method '{method}' gave {type(value).__name__}, not a list")
@@ -235,15 +238,15 @@ def open_skillopt(options: str) -> SkillOptEnvironment:
     Raises BadInput when the class cannot be imported, or does not take a setting.
     """
     where, _, rest = options.partition(",")
-    made = _class_at(where)
+    made = _import_class(where)
     given = parse_options(rest)
     parameters = inspect.signature(made).parameters
-    own = accepted(given, tuple(parameters), also=(*_COUNTS, "seed"))
+    own = check_settings(given, tuple(parameters), also=(*_COUNTS, "seed"))
     adapter = cast(Adapter, made(**{name: value for name, value in own.items() if name in parameters}))
     return SkillOptEnvironment(adapter, f"skillopt:{options}", given)
 
 
-def _class_at(where: str) -> type:
+def _import_class(where: str) -> type:
     """Return the adapter's class of "MODULE:CLASS". Raises BadInput when it cannot be imported, or is none."""
     module, _, class_name = where.partition(":")
     if "/" in module or module.startswith(".") or module.endswith(".py"):
@@ -266,13 +269,13 @@ def _class_at(where: str) -> type:
     return made
 
 
-def _episode(split: Split, item: object) -> Episode:
+def _make_episode(split: Split, item: object) -> Episode:
     if not isinstance(item, Mapping) or item.get("id") in (None, ""):
         raise BadInput(f"an item of the {split} split has no id: SkillOpt's environments need one")
     return Episode(split, str(item["id"]), item)
 
 
-def _whole(value: object, name: str) -> int:
+def _parse_count(value: object, name: str) -> int:
     if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 31:
         return value
     raise BadInput(f"{name} must be a whole number from 0, got {quoted(str(value))}")

@@ -32,13 +32,13 @@ class Asking(Judge):
         """Return the outcome of each judge for its attempt."""
 
 
-def looked_at(answer: str, limit: int = LOOKED_AT) -> str:
+def take_end(answer: str, limit: int = LOOKED_AT) -> str:
     """Return the last `limit` characters of the trimmed answer: the conclusion stands at the end."""
     return answer.strip()[-limit:]
 
 
 def is_whole(answer: str) -> bool:
-    """Whether `looked_at` shows all of the answer."""
+    """Whether `take_end` shows all of the answer."""
     return len(answer.strip()) <= LOOKED_AT
 
 

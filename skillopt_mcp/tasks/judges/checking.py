@@ -82,7 +82,7 @@ def _passes(spec: Judge, answer: str) -> bool:
     return isinstance(outcome, Score) and outcome.hard
 
 
-def distinct(tasks: Sequence[Task]) -> list[Task]:
+def drop_twins(tasks: Sequence[Task]) -> list[Task]:
     """Return the tasks without those that say the same as an earlier one, or nearly so."""
     twins = {n for n, *_ in _collisions(tasks)}
     return [task for n, task in enumerate(tasks) if n not in twins]
@@ -139,7 +139,7 @@ def _families(tasks: Sequence[Task]) -> list[tuple[Task, ...]]:
     return [tuple(each) for each in found.values()]
 
 
-def asked_in_train(tasks: Sequence[Task]) -> frozenset[int]:
+def find_asked_in_train(tasks: Sequence[Task]) -> frozenset[int]:
     """Return the ids of the held-out tasks that ask what a train task asks, or nearly that with the same answer."""
     in_order = sorted(tasks, key=lambda task: task.split != "train")
     return frozenset(

@@ -12,7 +12,7 @@ from pydantic import Field
 
 from skillopt_mcp.core.errors import BadInput
 from skillopt_mcp.core.judging import Attempt, Judge, Score, judge
-from skillopt_mcp.tasks.judges.base import ENDING, QUOTED, is_encodable, looked_at, on_one_line, quoted
+from skillopt_mcp.tasks.judges.base import ENDING, QUOTED, is_encodable, on_one_line, quoted, take_end
 
 MAX_OPTIONS = 100
 MAX_OPTION_CHARS = 500
@@ -84,7 +84,7 @@ class Choice(Judge):
 def named_options(options: tuple[str, ...], answer: str) -> set[int]:
     """Return the indexes of the options that the answer names."""
     ready = _ready(options)
-    text = looked_at(answer, ENDING)
+    text = take_end(answer, ENDING)
     whole = _whole(text, ready)
     if whole:
         return whole

@@ -10,7 +10,7 @@ from pydantic import Field
 from skillopt_mcp.core.errors import BadInput
 from skillopt_mcp.core.judging import Attempt, Judge, Score, judge
 from skillopt_mcp.documents.markdown import fenced_code
-from skillopt_mcp.tasks.judges.base import QUOTED, comparable, looked_at, quoted
+from skillopt_mcp.tasks.judges.base import QUOTED, comparable, quoted, take_end
 from skillopt_mcp.tasks.judges.kinds.text import Expecting
 
 _HEADING = re.compile(r"^ {0,3}(#{1,6})[ \t]+([^\n]*)$", re.MULTILINE)
@@ -56,7 +56,7 @@ class Heading(Expecting):
     def score(self, attempt: Attempt) -> Score:
         found = {
             comparable(_title(line))
-            for marks, line in _HEADING.findall(_without_code(looked_at(attempt.answer)))
+            for marks, line in _HEADING.findall(_without_code(take_end(attempt.answer)))
             if self.level in (None, len(marks))
         }
         lacking = [title for title in self.texts if comparable(title.strip()) not in found]

@@ -15,7 +15,7 @@ from pydantic import ConfigDict, Field, JsonValue
 from skillopt_mcp.core.errors import BadInput
 from skillopt_mcp.core.judging import Attempt, Judge, Score, judge
 from skillopt_mcp.documents.markdown import fenced_code
-from skillopt_mcp.tasks.judges.base import QUOTED, is_encodable, is_whole, looked_at, quoted
+from skillopt_mcp.tasks.judges.base import QUOTED, is_encodable, is_whole, quoted, take_end
 from skillopt_mcp.tasks.judges.kinds.numeric import Margin
 from skillopt_mcp.tasks.judges.kinds.regex import MAX_PATTERN_CHARS, compiled
 
@@ -90,7 +90,7 @@ def found_values(answer: str) -> list[JsonValue]:
     """Return the JSON values that an answer holds; an answer too long to be looked at whole holds none."""
     if not is_whole(answer):
         return []
-    text = looked_at(answer)
+    text = take_end(answer)
     whole = _parsed(text)
     if not isinstance(whole, _Missing):
         return [whole]

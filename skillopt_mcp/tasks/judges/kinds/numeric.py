@@ -8,7 +8,7 @@ from typing import Annotated
 from pydantic import Field
 
 from skillopt_mcp.core.judging import Attempt, Judge, Score, judge
-from skillopt_mcp.tasks.judges.base import ENDING, looked_at
+from skillopt_mcp.tasks.judges.base import ENDING, take_end
 
 Finite = Annotated[float, Field(allow_inf_nan=False)]
 Margin = Annotated[float, Field(ge=0, allow_inf_nan=False)]
@@ -34,7 +34,7 @@ def last_number(answer: str) -> float | None:
     `$1,234.50` is 1234.5, `12%` is 12, `-3.5e2` and `−3.5 × 10^2` are -350, `7 km2` is 7. Nothing is computed, so
     `1/2` ends in 2.
     """
-    numbers = list(_NUMBER.finditer(looked_at(answer, ENDING)))
+    numbers = list(_NUMBER.finditer(take_end(answer, ENDING)))
     if not numbers:
         return None
     found = numbers[-1]

@@ -11,7 +11,7 @@ from pydantic import Field
 
 from skillopt_mcp.core.errors import BadInput
 from skillopt_mcp.core.judging import Attempt, Score, judge
-from skillopt_mcp.tasks.judges.base import QUOTED, comparable, is_whole, looked_at, on_one_line, quoted
+from skillopt_mcp.tasks.judges.base import QUOTED, comparable, is_whole, on_one_line, quoted, take_end
 from skillopt_mcp.tasks.judges.kinds.text import Expecting
 
 TAU = 0.5
@@ -42,7 +42,7 @@ class F1(Overlapping):
     exact: bool = False
 
     def score(self, attempt: Attempt) -> Score:
-        given = normalised(looked_at(attempt.answer)).split()
+        given = normalised(take_end(attempt.answer)).split()
         score = self.best(attempt.answer, lambda text: token_f1(given, normalised(text).split()))
         if not self.exact:
             return score
@@ -57,7 +57,7 @@ class Anls(Overlapping):
     """The answer is spelled like one of `expected`: soft is ANLS (0 below 0.5), passed from `threshold` on."""
 
     def score(self, attempt: Attempt) -> Score:
-        given, whole = on_one_line(looked_at(attempt.answer)), is_whole(attempt.answer)
+        given, whole = on_one_line(take_end(attempt.answer)), is_whole(attempt.answer)
         return self.best(attempt.answer, lambda text: similarity(given, on_one_line(text)) if whole else 0.0)
 
     def check(self) -> None:

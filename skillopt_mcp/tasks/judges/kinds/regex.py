@@ -9,7 +9,7 @@ import re2
 
 from skillopt_mcp.core.errors import BadInput
 from skillopt_mcp.core.judging import Attempt, Judge, Score, judge
-from skillopt_mcp.tasks.judges.base import QUOTED, is_whole, looked_at, quoted
+from skillopt_mcp.tasks.judges.base import QUOTED, is_whole, quoted, take_end
 
 MAX_PATTERN_CHARS = 2_000
 _MAX_PROGRAM = 20_000
@@ -35,7 +35,7 @@ class Regex(Judge):
 
     def score(self, attempt: Attempt) -> Score:
         pattern = compiled(self.pattern)
-        text = looked_at(attempt.answer).encode("utf-8", "replace")
+        text = take_end(attempt.answer).encode("utf-8", "replace")
         matched = is_whole(attempt.answer) and pattern.fullmatch(text) if self.full else pattern.search(text)
         if matched:
             return Score(hard=True, soft=1.0, reason=f"matches {quoted(self.pattern)}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from skillopt_mcp.core.errors import BadInput
 from skillopt_mcp.core.judging import Attempt, Judge, Score, judge
-from skillopt_mcp.tasks.judges.base import QUOTED, comparable, is_encodable, is_whole, looked_at, quoted
+from skillopt_mcp.tasks.judges.base import QUOTED, comparable, is_encodable, is_whole, quoted, take_end
 
 MAX_EXPECTED = 100
 MAX_EXPECTED_CHARS = 20_000
@@ -41,7 +41,7 @@ class Exact(Expecting):
     case_sensitive: bool = False
 
     def score(self, attempt: Attempt) -> Score:
-        given = comparable(looked_at(attempt.answer), case_sensitive=self.case_sensitive)
+        given = comparable(take_end(attempt.answer), case_sensitive=self.case_sensitive)
         for text in self.texts:
             if is_whole(attempt.answer) and given == comparable(text.strip(), case_sensitive=self.case_sensitive):
                 return Score(hard=True, soft=1.0, reason=f"equals {quoted(text)}")
@@ -57,7 +57,7 @@ class Contains(Expecting):
     case_sensitive: bool = False
 
     def score(self, attempt: Attempt) -> Score:
-        given = comparable(looked_at(attempt.answer), case_sensitive=self.case_sensitive)
+        given = comparable(take_end(attempt.answer), case_sensitive=self.case_sensitive)
         texts = self.texts
         lacking = [text for text in texts if comparable(text, case_sensitive=self.case_sensitive) not in given]
         n_found = len(texts) - len(lacking)
