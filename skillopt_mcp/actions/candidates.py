@@ -18,7 +18,7 @@ from skillopt_mcp.core.next_step import NextStep
 from skillopt_mcp.core.results import EditOutcome, Proposed
 from skillopt_mcp.core.skills import MAIN_FILE, Skill, SkillFiles, short
 from skillopt_mcp.core.text import quoted, storable
-from skillopt_mcp.documents.diffs import cut_lines, unified_diff
+from skillopt_mcp.documents.diffs import unified_diff
 from skillopt_mcp.documents.edits import apply_patch
 from skillopt_mcp.documents.lint import list_introduced
 from skillopt_mcp.gates.guard.capabilities import findings
@@ -81,8 +81,12 @@ def propose_edits(store: Store, place: Place, skill: str, edits: Sequence[object
         stored.mark_seen(tracked.id)
     result = describe_edits(tracked.name, base, applied, made)
     result = with_past(store, result, made) if made else result
-    diff = cut_lines(result.diff, DIFF_LINES, f"inspect {made.id} shows all" if made else "")
-    return fit_answer(result.model_copy(update={"diff": diff}), "diff")
+    lines, n_last = result.diff.splitlines(keepends=True), DIFF_LINES // 3
+    if len(lines) > DIFF_LINES:
+        rest = f"inspect {made.id} shows all" if made else ""
+        note = f"[... {len(lines) - DIFF_LINES} lines left out: {rest} ...]\n"
+        lines = [*lines[: DIFF_LINES - n_last], note, *lines[-n_last:]]
+    return fit_answer(result.model_copy(update={"diff": "".join(lines)}), "diff")
 
 
 def _parse_edit(n: int, value: object) -> Edit:

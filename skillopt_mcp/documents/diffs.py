@@ -103,16 +103,6 @@ def changed_lines(before: SkillFiles, after: SkillFiles) -> list[list[str]]:
     return rows
 
 
-def cut_lines(text: str, n: int, rest: str) -> str:
-    """Return the first and the last of `n` lines of a text, with how many are left out between; `rest` says where."""
-    lines = text.splitlines(keepends=True)
-    if len(lines) <= n:
-        return text
-    n_last = n // 3
-    note = f"[... {len(lines) - n} lines left out: {rest} ...]\n"
-    return "".join([*lines[: n - n_last], note, *lines[len(lines) - n_last :]])
-
-
 def _diff_file(old: SkillFile | None, new: SkillFile | None, name: str) -> str:
     present = new or old
     if present is None or old == new:
