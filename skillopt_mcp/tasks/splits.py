@@ -140,7 +140,13 @@ def assign_split(counts: Mapping[Split, int], shares: Mapping[Split, float], key
     other, so none that has a share stays empty. Shares need not add up to 1; a split without one gets nothing.
     Raises BadInput when the shares cannot be used.
     """
-    _check_shares(shares)
+    for split, share in shares.items():
+        if split not in SPLITS:
+            raise BadInput(f'unknown split "{split}"; use {", ".join(SPLITS)}')
+        if not math.isfinite(share) or share < 0:
+            raise BadInput(f'share "{share}" of split "{split}" is not possible; use a number >= 0')
+    if not any(share > 0 for share in shares.values()):
+        raise BadInput("no split has a share; give at least one a number above 0, such as train=1, test=2")
     filled = {split: counts.get(split, 0) / shares[split] for split in SPLITS if shares.get(split, 0) > 0}
     least = min(filled.values())
     tied = [split for split, tasks_per_share in filled.items() if tasks_per_share == least]
@@ -185,13 +191,3 @@ def stratified(kinds: Sequence[str], n: int, key: str) -> list[int]:
 def shuffle(digests: Sequence[str], seed: int) -> list[int]:
     """Return the positions of `digests` in an order that the seed and the digests decide, not the order given."""
     return sorted(range(len(digests)), key=lambda at: hashlib.sha256(f"{seed}/{digests[at]}".encode()).digest())
-
-
-def _check_shares(shares: Mapping[Split, float]) -> None:
-    for split, share in shares.items():
-        if split not in SPLITS:
-            raise BadInput(f'unknown split "{split}"; use {", ".join(SPLITS)}')
-        if not math.isfinite(share) or share < 0:
-            raise BadInput(f'share "{share}" of split "{split}" is not possible; use a number >= 0')
-    if not any(share > 0 for share in shares.values()):
-        raise BadInput("no split has a share; give at least one a number above 0, such as train=1, test=2")

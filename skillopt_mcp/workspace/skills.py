@@ -91,7 +91,10 @@ def move_skill(store: Store, place: Place, old: str, new: str) -> Moved:
     when the old folder still holds a skill, and Busy while another process changes its files.
     """
     skill = _find_tracked(store, old)
-    folder = _find_place(skill, new)
+    # A path, or the new name of a folder that stayed where it was.
+    sibling = Path(skill.path).parent / new
+    is_sibling = Path(new).name == new and os.path.isfile(main_path(str(sibling)))
+    folder = skill_folder(sibling if is_sibling else os.path.expanduser(new))
     if str(folder) == skill.path:
         raise BadInput(f"'{skill.path}' is where the skill is already: name the folder that it was moved to")
     files = read_skill(folder)
@@ -146,11 +149,3 @@ def _find_tracked(store: Store, name: str) -> Skill:
 
 def _main_file(path: str) -> str:
     return os.path.basename(main_path(path))
-
-
-def _find_place(skill: Skill, new: str) -> Path:
-    """Return the folder that is meant: a path, or the new name of a folder that stayed where it was."""
-    sibling = Path(skill.path).parent / new
-    if Path(new).name == new and os.path.isfile(main_path(str(sibling))):
-        return skill_folder(sibling)
-    return skill_folder(os.path.expanduser(new))

@@ -54,7 +54,10 @@ class Demo(Command):
         terminal.say(f"The mean of {N_RUNS} runs says better or worse {same.by_means} times; ours {same.by_test}.")
         terminal.say("\n2. A line that sounds nice, in a version that teaches every rule", "bold")
         terminal.diff(f"+- {harmful.line}")
-        broken = f": broke {_list_names(harmful.worse)}" if harmful.verdict == "worse" and harmful.worse else ""
+        broken = ""
+        if harmful.verdict == "worse" and harmful.worse:
+            more = f" and {len(harmful.worse) - _N_NAMED} more" if len(harmful.worse) > _N_NAMED else ""
+            broken = f": broke {', '.join(harmful.worse[:_N_NAMED])}{more}"
         terminal.say(textwrap.fill(f"{LABELS[harmful.verdict]} (SIMULATION){broken}.", _WIDTH))
         shares = [outcome.val_before, *(step.current for step in outcome.steps)]
         solved = " → ".join(f"{100 * share:.0f}" for share in shares)
@@ -72,8 +75,3 @@ class Demo(Command):
         terminal.say(f"Report: {result['report_path']}")
         if outcome.next_step:
             terminal.say(outcome.next_step.as_line())
-
-
-def _list_names(names: list[str]) -> str:
-    more = len(names) - _N_NAMED
-    return ", ".join(names[:_N_NAMED]) + (f" and {more} more" if more > 0 else "")

@@ -272,16 +272,6 @@ def parse_options(text: str) -> dict[str, Scalar]:
     return found
 
 
-def check_settings(given: Mapping[str, Scalar], known: Sequence[str], also: Sequence[str] = ()) -> dict[str, Scalar]:
-    """Return the settings that are given. Raises BadInput for an unknown one, naming the nearest that is known."""
-    names = (*known, *also)
-    for name in given:
-        if name not in names:
-            near = difflib.get_close_matches(name, names, n=1, cutoff=0.0)
-            raise BadInput(f"unknown setting {quoted(name)}{f': did you mean {quoted(near[0])}?' if near else ''}")
-    return dict(given)
-
-
 def check_left(name: str, offered: Sequence[NewTask], left: Sequence[NewTask], stored: Mapping[str, Split]) -> None:
     """Raise BadInput when the tasks that are left of those that the environment offered cannot be trained on.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import hashlib
 import inspect
 import json
@@ -24,23 +25,12 @@ from skillopt_mcp.core.skills import SkillFiles
 from skillopt_mcp.core.tasks import SPLITS, NewTask, Split, Task
 from skillopt_mcp.core.text import quoted, storable
 from skillopt_mcp.tasks.environments.base import Rolled, RolloutFailed
-from skillopt_mcp.tasks.environments.registry import SHOWN, check_settings, parse_options
+from skillopt_mcp.tasks.environments.registry import SHOWN, parse_options
 from skillopt_mcp.tasks.judges.kinds.reported import ByEnvironment
 
 _ASKING = ("question", "prompt", "instruction", "task_description", "problem", "query")
 _BROKEN_OFF = ("error", "timeout")
 CONTEXT_CHARACTERS = 6_000
-
-
-def make_prompt(item: Mapping[str, object]) -> str:
-    """What an item asks; of its other fields only the context, for they may hold what is expected."""
-    question = next((text for name in _ASKING if isinstance(text := item.get(name), str) and text.strip()), None)
-    if question is None:
-        return f"Item {item.get('id')}"
-    context = item.get("context")
-    return (
-        f"{question}\n\nContext:\n{context[:CONTEXT_CHARACTERS]}" if isinstance(context, str) and context else question
-    )
 
 
 def parse_result(given: object, wanted: str | None, folder: Path) -> Rolled:
@@ -64,21 +54,15 @@ def parse_result(given: object, wanted: str | None, folder: Path) -> Rolled:
 
 def _messages(row: Mapping[str, object], folder: Path) -> Iterator[Message]:
     """Yield the conversation."""
-    given = row.get("conversation") or _read_conversation(folder)
+    given = row.get("conversation")
+    # The published adapters leave it with their predictions.
+    for path in () if given else sorted(folder.glob("predictions/*/conversation.json")):
+        with suppress(OSError, ValueError, RecursionError):
+            given = json.loads(path.read_text("utf-8"))
+            break
     for each in given if isinstance(given, Sequence) else []:
         if isinstance(each, Mapping) and isinstance(each.get("content"), str):
             yield Message(str(each.get("role") or "assistant"), str(each["content"]))
-
-
-def _read_conversation(folder: Path) -> object:
-    """Return the conversation that an adapter leaves with its predictions, where the published ones do."""
-    for path in sorted(folder.glob("predictions/*/conversation.json")):
-        try:
-            found: object = json.loads(path.read_text("utf-8"))
-        except (OSError, ValueError, RecursionError):
-            continue
-        return found
-    return None
 
 
 Item = Mapping[str, object]
@@ -152,7 +136,13 @@ class SkillOptEnvironment:
         seen: set[str] = set()
         made = []
         for name, episode in self._episodes.items():
-            prompt = make_prompt(episode.item) if episode.item else f"Episode {episode.id} of {self.name}"
+            prompt = f"Episode {episode.id} of {self.name}"
+            if item := episode.item:
+                asked = [text for key in _ASKING if isinstance(text := item.get(key), str) and text.strip()]
+                prompt, context = asked[0] if asked else f"Item {item.get('id')}", item.get("context")
+                # Of its other fields only the context, for they may hold what is expected.
+                if asked and isinstance(context, str) and context:
+                    prompt = f"{prompt}\n\nContext:\n{context[:CONTEXT_CHARACTERS]}"
             if prompt in seen:
                 prompt = f"{prompt}\n\n(item {episode.id})"
             seen.add(prompt)
@@ -168,19 +158,19 @@ class SkillOptEnvironment:
         if episode is None:
             raise RolloutFailed(f"{self.name} has no task {quoted(task.name)}: its data changed since it was added")
         with tempfile.TemporaryDirectory(prefix="skillopt-rollout-") as folder:
-            given = self._adapter.rollout(self._build(episode, draw, folder), files.text, folder)
+            built: object
+            if episode.item is None:
+                built = self._simulate(episode.split, 1, episode.seed)
+            elif self._adapter.get_dataloader() is None:
+                built = [dict(episode.item)]
+            else:
+                seed = int.from_bytes(hashlib.sha256(draw.encode()).digest()[:4], "big") >> 1
+                batch_spec = import_module("skillopt.datasets.base").BatchSpec
+                phase = "train" if episode.split == "train" else "eval"
+                batch = batch_spec(phase, _SPLIT_NAMES[episode.split], seed, 1, [dict(episode.item)])
+                built = self._adapter.build_env_from_batch(batch, out_root=folder)
+            given = self._adapter.rollout(built, files.text, folder)
             return parse_result(given, episode.id if episode.item else None, Path(folder))
-
-    def _build(self, episode: Episode, draw: str, folder: str) -> object:
-        seed = int.from_bytes(hashlib.sha256(draw.encode()).digest()[:4], "big") >> 1
-        if episode.item is None:
-            return self._simulate(episode.split, 1, episode.seed)
-        if self._adapter.get_dataloader() is None:
-            return [dict(episode.item)]
-        batch_spec = import_module("skillopt.datasets.base").BatchSpec
-        phase = "train" if episode.split == "train" else "eval"
-        batch = batch_spec(phase, _SPLIT_NAMES[episode.split], seed, 1, [dict(episode.item)])
-        return self._adapter.build_env_from_batch(batch, out_root=folder)
 
     def _simulate(self, split: Split, n: int, seed: int) -> object:
         if split == "train":
@@ -241,8 +231,11 @@ def open_skillopt(options: str) -> SkillOptEnvironment:
     made = _import_class(where)
     given = parse_options(rest)
     parameters = inspect.signature(made).parameters
-    own = check_settings(given, tuple(parameters), also=(*_COUNTS, "seed"))
-    adapter = cast(Adapter, made(**{name: value for name, value in own.items() if name in parameters}))
+    known = (*parameters, *_COUNTS, "seed")
+    for setting in (each for each in given if each not in known):
+        near = difflib.get_close_matches(setting, known, n=1, cutoff=0.0)[0]
+        raise BadInput(f"unknown setting {quoted(setting)}: did you mean {quoted(near)}?")
+    adapter = cast(Adapter, made(**{name: value for name, value in given.items() if name in parameters}))
     return SkillOptEnvironment(adapter, f"skillopt:{options}", given)
 
 
