@@ -17,7 +17,7 @@ from skillopt_mcp.admin.install.entries import work_rules
 from skillopt_mcp.cli.command import parse
 from skillopt_mcp.core.skills import SkillFile, SkillFiles
 from skillopt_mcp.gates.guard.capabilities import findings
-from skillopt_mcp.packaging.assembling import HERE
+from skillopt_mcp.packaging import HERE
 from skillopt_mcp.workspace.skill_folders import read_skill
 from tests.readme import ROOT, listed_tools
 

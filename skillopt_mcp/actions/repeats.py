@@ -58,7 +58,7 @@ def list_discarded(store: Store, run: Run, most: int) -> tuple[DiscardedEdit, ..
     changes = [each for each in store.promotions.list_promotions(run.skill_id) if each.created_at < begun_at]
     undone = find_rolled_back(changes)
     erasing = store.table(Erasing)
-    erased = set(erasing.list_made_of(erasing.list_erased()))
+    erased = set(erasing.list_made_of(erasing.find_erased()))
     text = store.skills.get_files(run.skill_id, run.base_version).text
     found: dict[tuple[str, str, str | None, str | None], DiscardedEdit] = {}
     for made, version, verdict in discarding.list_standing(run.id, GATE):

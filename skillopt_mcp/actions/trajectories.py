@@ -61,7 +61,7 @@ def record_trajectory(store: Store, place: Place, skill: str, recording: Recordi
     else:
         number, is_new, n_new = trajectories.add_trajectory(tracked.id, tracked.live_version, new)
         trajectory_id = f"trajectory:{number}"
-        is_erased = not is_new and store.table(Erasing).erased_of([number])
+        is_erased = not is_new and store.table(Erasing).find_erased([number])
         outcome = "recorded" if is_new else "erased" if is_erased else "duplicate"
     return Recorded(
         trajectory_id=trajectory_id,

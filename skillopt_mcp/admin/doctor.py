@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import os
 import platform
 import shlex
@@ -22,7 +23,7 @@ from skillopt_mcp.admin.install.hosts import surroundings
 from skillopt_mcp.admin.install.installing import HostConnection, connections
 from skillopt_mcp.backends.wrappers import check_backend
 from skillopt_mcp.core.errors import BadSkill, SkillOptError, StoreError, UnsafeStore
-from skillopt_mcp.store.files import check_store, file_system, refuse_network_file_system, replaced_stores
+from skillopt_mcp.store.files import MARK, SIDE_FILES, check_store, file_system, refuse_network_file_system
 from skillopt_mcp.store.opening import Store
 from skillopt_mcp.store.pool import connect, is_safe_for_wal, sqlite, sqlite_version, storage_errors
 from skillopt_mcp.workspace.models import Models
@@ -180,7 +181,8 @@ def _store(store: Store, problems: list[str]) -> tuple[StoreState, str]:
         if state.pages == "damaged":
             return state, "it is damaged"
         store.open()
-        kept = replaced_stores(path)
+        replaced = path.parent.glob(f"{glob.escape(path.name)}.replaced-*")  # by restores
+        kept = sorted(each for each in replaced if not each.name.endswith((*SIDE_FILES, MARK)))
         sizes = [each.stat().st_size for each in kept]
         state = state.model_copy(update={"kept": [str(each) for each in kept], "kept_bytes": sizes})
     except SkillOptError as error:

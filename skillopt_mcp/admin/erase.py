@@ -123,7 +123,7 @@ def erase(store: Store, place: Place, ids: Sequence[int], advance: Callable[[int
             n += n_gone
             advance(len(some))
         # Of all that was ever erased: what was on its way to a host meanwhile, and what a killed erasure left.
-        n_answers += _clear(store, place, [each.id for each in erasing.list_shown(erasing.list_erased())])
+        n_answers += _clear(store, place, [each.id for each in erasing.list_shown(erasing.find_erased())])
     is_gone = store.compact(LOG_WAIT_MS)
     why = "another process reads the store, whose files may hold the texts until it ends"
     return described.model_copy(

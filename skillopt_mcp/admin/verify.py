@@ -9,7 +9,7 @@ from pathlib import Path
 
 from pydantic import Field
 
-from skillopt_mcp.core.candidates import GATE, Decision
+from skillopt_mcp.core.candidates import GATE
 from skillopt_mcp.core.errors import BadInput, BadSkill, StoreError
 from skillopt_mcp.core.evidence import ACCEPTED
 from skillopt_mcp.core.next_step import NextStep
@@ -144,30 +144,26 @@ def _found(check: Callable[[], Iterable[Damage]]) -> list[Damage]:
 def _check_decisions(store: Store, verdicts: list[str]) -> Iterator[Damage]:
     for number, decision in store.decisions.walk():
         verdicts.append(decision.verdict)
+        verdict, detail = decision.verdict, ""
         try:
-            verdict = _recomputed(store, decision)
+            if decision.gate != GATE:
+                verdict = recomputed(decision.gate, decision.inputs)
+            elif row := store.tests.find(decision.scope):
+                attempts = store.tests.list_attempts(row.id)
+                again = decision_of(row, stand(row.plan, attempts), attempts)
+                verdict = again.verdict
+                if again.inputs != decision.inputs:
+                    detail = "the attempts of its test are not those that it was taken on"
+                elif store.tests.count_strayed(row):
+                    detail = "an attempt of its test has another score than its trial"
+            else:
+                detail = "its promotion test is not there"
         except (BadInput, ValueError) as error:
             detail = str(error).splitlines()[0]
-        else:
-            if verdict == decision.verdict:
-                continue
+        if verdict != decision.verdict and not detail:
             detail = f"it is {decision.verdict}, but {verdict} follows from its evidence"
-        yield Damage(code="decision", where=f"{number} ({decision.gate})", detail=detail)
-
-
-def _recomputed(store: Store, decision: Decision) -> str:
-    if decision.gate != GATE:
-        return recomputed(decision.gate, decision.inputs)
-    row = store.tests.find(decision.scope)
-    if row is None:
-        raise BadInput("its promotion test is not there")
-    attempts = store.tests.list_attempts(row.id)
-    again = decision_of(row, stand(row.plan, attempts), attempts)
-    if again.inputs != decision.inputs:
-        raise BadInput("the attempts of its test are not those that it was taken on")
-    if store.tests.count_strayed(row):
-        raise BadInput("an attempt of its test has another score than its trial")
-    return again.verdict
+        if detail:
+            yield Damage(code="decision", where=f"{number} ({decision.gate})", detail=detail)
 
 
 def _check_promotions(store: Store) -> Iterator[Damage]:

@@ -6,17 +6,17 @@ import shutil
 import sys
 from pathlib import Path
 
-from skillopt_mcp.packaging.assembling import HERE, assemble_bundle, assemble_plugin
+from skillopt_mcp.packaging import HERE
 
 
 def main() -> int:
-    """Return 0 when all three are written."""
+    """Write the three; the plugin's and the bundle's folders must be new. Raises OSError."""
     if len(sys.argv) != 2:
         sys.stderr.write("usage: python -m skillopt_mcp.packaging FOLDER\n")
         return 2
     folder = Path(sys.argv[1])
     folder.mkdir(parents=True, exist_ok=True)
-    written = [assemble_plugin(folder / "plugin"), assemble_bundle(folder / "bundle")]
+    written = [shutil.copytree(HERE / part, folder / part) for part in ("plugin", "bundle")]
     written.append(Path(shutil.copy(HERE / "server.json", folder)))
     sys.stdout.writelines(f"{path}\n" for path in written)
     return 0

@@ -12,6 +12,7 @@ from skillopt_mcp.core.evidence import EvidenceKind, TestReport
 from skillopt_mcp.core.results import EditOutcome, Result, UnitRow
 from skillopt_mcp.core.skills import Origin, SplitCounts
 from skillopt_mcp.core.text import shown
+from skillopt_mcp.store.calls import ServedRow
 from skillopt_mcp.workspace.answers import shorten
 
 TEXT_BYTES = 300
@@ -107,14 +108,6 @@ class CandidateDetail(Detail):
     findings: list[str]
     tests: list[str]
     edits: list[EditOutcome]
-
-
-class ServedRow(_FrozenRow):
-    """A model as its vendor names it (`gpt-5-2026-08-01/fp_abc`), and in which role it answered `n` times."""
-
-    role: str
-    name: str
-    n: int
 
 
 class PromotionTest(Detail):

@@ -24,7 +24,7 @@ from skillopt_mcp.gates.verdicts import by_change
 from skillopt_mcp.reports.history import history
 from skillopt_mcp.reports.inspecting import describe_sources, find_meant, gather_test, latest_decision, visible_verdict
 from skillopt_mcp.reports.listing import skill_row, skill_rows
-from skillopt_mcp.reports.run_report import KEPT, RunFacts, gather_run, served_rows
+from skillopt_mcp.reports.run_report import KEPT, RunFacts, gather_run
 from skillopt_mcp.store.files import is_locked
 from skillopt_mcp.store.opening import Store
 from skillopt_mcp.store.promotion_tests import TestAnswer, TestRow
@@ -127,7 +127,7 @@ def gather(store: Store, place: Place, name: str, texts: TextBudget | None = Non
     is_running = bool(ran and ran.progress) or bool(row and not decision and is_locked(store.locks_path, row.id))
     spend, served = (ran.used.table, [*ran.served]) if ran else ([], [])
     if tested:
-        served += served_rows(store, tested.id)
+        served += store.ledger.list_served(tested.id)
         spend += account(store, tested.id).table if tested.id not in {each.test for each in spend} else []
     past, steps = history(store, place, skill.path), list[NextStep | None]()
     if not is_running:

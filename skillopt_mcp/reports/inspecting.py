@@ -27,7 +27,7 @@ from skillopt_mcp.reports.details import (
     Detail,
     PromotionTest,
 )
-from skillopt_mcp.reports.run_report import RunFacts, served_rows
+from skillopt_mcp.reports.run_report import RunFacts
 from skillopt_mcp.store.opening import Store
 from skillopt_mcp.store.promotion_tests import TestRow
 from skillopt_mcp.training.promotion_test import stored_test
@@ -262,7 +262,7 @@ def gather_test(store: Store, row: TestRow) -> PromotionTest:
         same_session=candidate is not None
         and kind == "host"
         and store.candidates.is_answered_by_author(candidate.id, row.id),
-        served=[each for each in served_rows(store, row.id) if each.role != "target"],
+        served=[each for each in store.ledger.list_served(row.id) if each.role != "target"],
     )
 
 

@@ -295,7 +295,7 @@ def _run(store: Store, place: Place, id: str) -> Thing:
 
 def _trajectory(store: Store, id: str) -> Thing:
     number = number_of(id)
-    if number is not None and (left := store.table(Erasing).get_tombstone(number)):
+    if number is not None and (left := store.table(Erasing).find_erased([number]).get(number)):
         skill_id, version, session, recorded_at, erased_at = left
         text = f"{id}, recorded at {recorded_at}, was erased by a person at {erased_at}: its text is gone"
         gone = TrajectoryDetail(

@@ -21,8 +21,7 @@ from skillopt_mcp.core.skills import SplitCounts, short
 from skillopt_mcp.core.text import counted, truncate_middle
 from skillopt_mcp.gates.search import metric_value
 from skillopt_mcp.gates.verdicts import describe
-from skillopt_mcp.reports.details import ServedRow
-from skillopt_mcp.store.calls import LedgerRow, Servings
+from skillopt_mcp.store.calls import LedgerRow, ServedRow
 from skillopt_mcp.store.files import is_locked
 from skillopt_mcp.store.opening import Store
 from skillopt_mcp.training.config import Config
@@ -120,7 +119,7 @@ def gather_run(store: Store, place: Place, run: Run, *, is_explained: bool = Fal
         config=Config.of_run(run.config),
         records=records,
         used=account(store, run.id, is_sealed=place.is_agents),
-        served=served_rows(store, run.id),
+        served=store.ledger.list_served(run.id),
         result=result,
         # What is charged is that of its promotion test, too.
         caps="" if place.is_agents else run.caps.describe_used(spent),
@@ -222,7 +221,7 @@ def figures_of(store: Store, facts: RunFacts) -> dict[str, object]:
         "n_tasks": asdict(n_tasks_of(store, facts.run)),
         **facts.used.summary.model_dump(mode="json"),
         "used": [row.model_dump(mode="json") for row in facts.used.table],
-        "served": [row.model_dump() for row in facts.served],
+        "served": [asdict(row) for row in facts.served],
     }
 
 
@@ -234,12 +233,6 @@ def n_tasks_of(store: Store, run: Run) -> SplitCounts:
 
 
 # Which models answered
-
-
-def served_rows(store: Store, scope: str) -> list[ServedRow]:
-    """The models that answered the calls of a run or a promotion test."""
-    found = store.table(Servings).list_of_scope(scope)
-    return [ServedRow(role=each.role, name=each.name, n=each.n) for each in found]
 
 
 def describe_served(rows: Sequence[ServedRow]) -> list[str]:

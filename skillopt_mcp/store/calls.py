@@ -421,8 +421,17 @@ class LedgerRow:
     n_unbilled: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class ServedRow:
+    """A model as its vendor names it (`gpt-5-2026-08-01/fp_abc`), and in which role it answered `n` times."""
+
+    role: str
+    name: str
+    n: int
+
+
 class Ledger:
-    """Reads tables call, reply and attempt."""
+    """Reads tables call, reply, attempt and served."""
 
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
@@ -431,6 +440,15 @@ class Ledger:
         """Return what a scope used, one row per role and stage."""
         rows = self._pool.rows(_ROWS, [scope])
         return [LedgerRow(*row) for row in rows]
+
+    def list_served(self, scope: str) -> list[ServedRow]:
+        """The models that answered the calls of a run or a promotion test, by the names that they were served by."""
+        rows = self._pool.rows(
+            "select c.role, s.name, count(*) from call c join reply r on r.call_id = c.id join served s"
+            " on s.id = r.served where c.scope = ? group by c.role, s.name order by min(c.id)",
+            [scope],
+        )
+        return [ServedRow(*row) for row in rows]
 
     def count_untaken(self, scope: str, owner: str) -> int:
         """Return how many calls that `owner` is to answer were never leased; a replay leaves none to a host."""
@@ -497,32 +515,6 @@ where c.role = ?1 and c.stage <> 'check' and r.fault is null and c.scope in (
     )
 )
 """
-
-
-_OF_SCOPE = (
-    "select c.role, s.name, count(*) from call c join reply r on r.call_id = c.id join served s on s.id = r.served"
-    " where c.scope = ? group by c.role, s.name order by min(c.id)"
-)
-
-
-class ServedBy(NamedTuple):
-    """A name that answers of a role were served by, and how many."""
-
-    role: str
-    name: str
-    n: int
-
-
-class Servings:
-    """Tables served and reply."""
-
-    def __init__(self, pool: Pool) -> None:
-        self._pool = pool
-
-    def list_of_scope(self, scope: str) -> list[ServedBy]:
-        """Return by which names the calls of a run or a test were served, of each role."""
-        rows = self._pool.rows(_OF_SCOPE, [scope])
-        return [ServedBy(str(role), str(name), n) for role, name, n in rows]
 
 
 class Load(NamedTuple):

@@ -45,13 +45,18 @@ class Erasing:
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
 
-    def get_tombstone(self, trajectory_id: int) -> tuple[int, str, str | None, str, str] | None:
-        """The skill, version and session of an erased attempt, and when it was recorded and erased, or None."""
-        return self._pool.row(
-            "select t.skill_id, t.version_id, t.session_id, t.created_at, e.created_at from erased e"
-            " join trajectory t on t.id = e.trajectory_id where e.trajectory_id = ?",
-            [trajectory_id],
+    def find_erased(self, ids: Collection[int] | None = None) -> dict[int, tuple[int, str, str | None, str, str]]:
+        """What is left of those of these attempts that were erased, or of all that were, by their ids.
+
+        Each is (skill, version, session, time of its record, time of its erasure).
+        """
+        among = "" if ids is None else "where e.trajectory_id in (select value from json_each(?))"
+        rows = self._pool.rows(
+            "select t.id, t.skill_id, t.version_id, t.session_id, t.created_at, e.created_at from erased e"
+            f" join trajectory t on t.id = e.trajectory_id {among}",
+            [] if ids is None else [json.dumps(list(ids))],
         )
+        return {row[0]: row[1:] for row in rows}
 
     def choose(self, skill_id: int, session: str | None = None, before: str | None = None) -> list[int]:
         """The attempts of a skill, where these are given of a session and before a time, that are not erased yet."""
@@ -71,15 +76,6 @@ class Erasing:
         for start in range(0, len(ids), _PAGE):
             for row in self._pool.rows(f"{sql} order by id", [json.dumps(ids[start : start + _PAGE])]):
                 yield Doomed(*row)
-
-    def list_erased(self) -> list[int]:
-        """Return all attempts that were erased."""
-        return [row[0] for row in self._pool.rows("select trajectory_id from erased")]
-
-    def erased_of(self, ids: Collection[int]) -> frozenset[int]:
-        """Return those of these attempts that were erased."""
-        sql = "select trajectory_id from erased where trajectory_id in (select value from json_each(?))"
-        return frozenset(row[0] for row in self._pool.rows(sql, [json.dumps(list(ids))]))
 
     def list_shown(self, ids: Collection[int]) -> list[Shown]:
         """The calls whose evidence held some of these attempts."""

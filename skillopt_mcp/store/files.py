@@ -9,7 +9,6 @@ Its owners say who may send a claimed call: each is a lock that dies with its pr
 
 from __future__ import annotations
 
-import glob
 import json
 import os
 import re
@@ -131,12 +130,6 @@ def make_file(path: Path) -> None:
         os.fchmod(made, 0o600)
     finally:
         os.close(made)
-
-
-def replaced_stores(path: Path) -> list[Path]:
-    """Return the stores that restores replaced, and that are kept next to a store."""
-    found = path.parent.glob(f"{glob.escape(path.name)}.replaced-*")
-    return sorted(each for each in found if not each.name.endswith((*SIDE_FILES, MARK)))
 
 
 def remove_store(path: Path) -> None:

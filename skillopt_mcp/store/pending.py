@@ -167,18 +167,6 @@ class Pending:
         """
         return dict(self._pool.rows(sql, [gate]))
 
-    def list_begun(self, skill_id: int, base_version: str, versions: Sequence[str]) -> list[tuple[str, str, str, int]]:
-        """The promotion tests of versions against a base that have not decided, in their order.
-
-        Each is (version, id, backend, number of attempts).
-        """
-        return self._pool.rows(
-            "select version_id, id, backend, (select count(*) from test_attempt where test_id = c.id)"
-            " from promotion_test c where skill_id = ? and base_version = ?"
-            f" and version_id in (select value from json_each(?)) and {_UNDECIDED} order by rowid",
-            [skill_id, base_version, json.dumps(versions)],
-        )
-
 
 def _by_skill(rows: Iterable[Row]) -> defaultdict[int, list[Row]]:
     found = defaultdict[int, list[Row]](list)

@@ -15,7 +15,7 @@ class Permission:
     """A standing permission: who gave it, and whether evidence from a simulation is enough."""
 
     granted_by: str
-    simulated: bool
+    simulated: bool = False
 
 
 class Permissions:
@@ -35,22 +35,20 @@ class Permissions:
         """Return the registered skill roots."""
         return [str(row[0]) for row in self._pool.rows("select path from skill_root order by path")]
 
-    def grant(self, skill_id: int, granted_by: str, *, simulated: bool = False) -> None:
+    def set_permission(self, skill_id: int, permission: Permission | None) -> None:
         """Keep a person's standing permission to promote this skill's candidates that are better, without findings.
 
-        Only with `simulated` does it cover verdicts that rest on a simulation.
+        None takes it back.
         """
         with self._pool.write() as connection:
+            if permission is None:
+                withdraw(connection, skill_id)
+                return
             connection.execute(
                 "insert or replace into permission(skill_id, granted_by, simulated) values (?, ?, ?)",
-                [skill_id, granted_by, int(simulated)],
+                [skill_id, permission.granted_by, int(permission.simulated)],
             )
             append(connection, "permission_set", skill_id)
-
-    def revoke(self, skill_id: int) -> None:
-        """Take the standing permission back."""
-        with self._pool.write() as connection:
-            withdraw(connection, skill_id)
 
     def get(self, skill_id: int) -> Permission | None:
         """Return the standing permission, or None."""

@@ -141,17 +141,15 @@ class Promotions:
                     _withdraw_unused(connection, where, [promotion.skill_id, version])
             append(connection, "promotion_finished", promotion.id)
 
-    def give_up(self, promotion: Promotion) -> None:
-        """Note that the change has failed: from here on it is taken back, and never finished."""
-        with self._pool.write() as connection:
-            connection.execute("update promotion set state = 'undoing' where id = ?", [promotion.id])
-            append(connection, "promotion_given_up", promotion.id)
+    def undo(self, promotion: Promotion, *, is_done: bool = True) -> None:
+        """Note that the change did not happen, and the approval that it rested on is unused again.
 
-    def undo(self, promotion: Promotion) -> None:
-        """Note that the change did not happen; the approval that it rested on is unused again."""
+        Before that `is_done`, that it has failed: from here on it is taken back, and never finished.
+        """
+        change = "state = 'undone', approval_id = null" if is_done else "state = 'undoing'"
         with self._pool.write() as connection:
-            connection.execute("update promotion set state = 'undone', approval_id = null where id = ?", [promotion.id])
-            append(connection, "promotion_taken_back", promotion.id)
+            connection.execute(f"update promotion set {change} where id = ?", [promotion.id])
+            append(connection, "promotion_taken_back" if is_done else "promotion_given_up", promotion.id)
 
     def list_pending(self) -> list[Promotion]:
         """Return the changes that were begun and neither finished nor undone."""

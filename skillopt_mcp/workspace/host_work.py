@@ -116,7 +116,7 @@ def take_back_erased(store: Store, place: Place, outcome: Outstanding) -> bool:
     erasing = store.table(Erasing)
     asked = {id: set(call.request.refs) for id, call in outcome.calls.items() if isinstance(call.request, Question)}
     numbers = [int(ref.partition(":")[2]) for refs in asked.values() for ref in refs if ref.startswith("trajectory:")]
-    gone = {f"trajectory:{each}" for each in erasing.erased_of(numbers)}
+    gone = {f"trajectory:{each}" for each in erasing.find_erased(numbers)}
     showing = [call_id for call_id, refs in asked.items() if refs & gone]
     _, leases = erasing.clear_calls(showing)
     place.work_folders.remove(leases)

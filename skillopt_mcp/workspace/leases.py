@@ -10,7 +10,6 @@ from skillopt_mcp.core.candidates import Candidate
 from skillopt_mcp.core.text import counted
 from skillopt_mcp.store.leases import Lease
 from skillopt_mcp.store.opening import Store
-from skillopt_mcp.store.pending import Pending
 from skillopt_mcp.workspace.evidence import find_host_roles
 from skillopt_mcp.workspace.place import Place
 
@@ -55,16 +54,15 @@ def describe_own_leases(store: Store, place: Place, scope: str) -> list[str]:
 
 
 def host_tests(store: Store, candidates: Sequence[Candidate]) -> dict[str, str]:
-    """Return, by version, that a host's test of a candidate is begun and undecided; all are made from one version."""
-    if not candidates:
-        return {}
-    first, names = candidates[0], {each.version_id: each.id for each in candidates}
-    found = store.table(Pending).list_begun(first.skill_id, first.base_version, list(names))
-    return {
-        version: f"the test of {names[version]} by a host ({test}) is under way, {counted(n_attempts, 'attempt')} done"
-        for version, test, backend, n_attempts in found
-        if n_attempts and find_host_roles(backend)
-    }
+    """By version, that a host's test of a candidate is begun and undecided; of several, the newest."""
+    found = dict[str, str]()
+    for each in candidates:
+        for test in store.tests.list_of(each.skill_id, each.base_version, each.version_id):
+            n = store.tests.count_attempts(test.id)
+            if n and find_host_roles(test.backend) and not store.decisions.latest_in(test.id):
+                state = f"the test of {each.id} by a host ({test.id}) is under way, {counted(n, 'attempt')} done"
+                found.setdefault(each.version_id, state)
+    return found
 
 
 def minute_after(at: float) -> str:

@@ -148,7 +148,7 @@ def asks_host_first(run: Run) -> bool:
 
 def list_erased(store: Store, run: Run) -> frozenset[int]:
     """Those of a run's recorded attempts that were erased."""
-    return store.table(Erasing).erased_of(run.sessions)
+    return frozenset(store.table(Erasing).find_erased(run.sessions))
 
 
 def describe_unanswered(store: Store, run: Run) -> list[str]:

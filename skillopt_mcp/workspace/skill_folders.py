@@ -535,7 +535,7 @@ def take_back(store: Store, promotion: Promotion) -> None:
     """
     unnoted: StoreError | None = None
     try:
-        store.promotions.give_up(promotion)
+        store.promotions.undo(promotion, is_done=False)
     except StoreError as error:
         unnoted = error
     try:

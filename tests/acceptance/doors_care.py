@@ -26,7 +26,7 @@ import pytest
 from anyio.from_thread import start_blocking_portal
 from mcp_types import ElicitResult
 
-from skillopt_mcp.admin.install import installing
+from skillopt_mcp.cli.commands import install
 from tests.acceptance.doors import Facts, Server, ToolFailed, Workbench
 from tests.acceptance.world import SKILL
 from tests.processes import Script
@@ -205,7 +205,7 @@ def status(server: Server, tool: str, **arguments: object) -> str:
 
 def start_no_server() -> None:
     """Let an installation take it that the server it would start has listed its tools."""
-    pytest.MonkeyPatch().setattr(installing, "list_tools", lambda *_: ["list_skills"])
+    pytest.MonkeyPatch().setattr(install, "check_server", lambda *_: ["list_skills"])
 
 
 def files_of(folder: Path) -> dict[str, tuple[bytes, bool]]:

@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 
-from skillopt_mcp.admin.install import installing
+from skillopt_mcp.cli.commands import install
 from tests.processes import as_script, begun, ended, exit_code
 
 SCRIPT = str(Path(sys.executable).with_name("skillopt-mcp"))
@@ -130,4 +130,4 @@ def run_at_a_terminal(
 
 def start_no_server() -> None:
     """Let an installation take it that the server it would start has reported its tools."""
-    pytest.MonkeyPatch().setattr(installing, "list_tools", lambda *_: ["list_skills"])
+    pytest.MonkeyPatch().setattr(install, "check_server", lambda *_: ["list_skills"])

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
 import zipfile
 from pathlib import Path
 
 import pytest
 from real_hosts import host_environment
 
-from skillopt_mcp.packaging.assembling import assemble_bundle, assemble_plugin
 from tests.readme import ROOT
 
 pytestmark = pytest.mark.hosts
@@ -36,9 +36,15 @@ def run(tmp_path: Path, *command: str) -> str:
     return done.stdout
 
 
+def assembled(tmp_path: Path, part: str) -> Path:
+    """Return the folder of the plugin or the bundle, as it is made to be published."""
+    subprocess.run([sys.executable, "-m", "skillopt_mcp.packaging", tmp_path / "packages"], check=True)
+    return tmp_path / "packages" / part
+
+
 @pytest.mark.parametrize("variable", ["CLAUDE", "CLAUDE_OLDER"])
 def test_claude_code_finds_the_plugin_valid(variable: str, tmp_path: Path) -> None:
-    plugin = assemble_plugin(tmp_path / "plugin")
+    plugin = assembled(tmp_path, "plugin")
     assert "Validation passed" in run(tmp_path, binary(variable), "plugin", "validate", str(plugin))
 
 
@@ -49,14 +55,14 @@ def test_a_clone_is_a_marketplace_from_which_the_plugin_is_installed(tmp_path: P
 
 
 def test_the_directory_of_plugins_asks_for_nothing_but_an_icon(tmp_path: Path) -> None:
-    plugin = assemble_plugin(tmp_path / "plugin")
+    plugin = assembled(tmp_path, "plugin")
     said = run(tmp_path, binary("CLAUDE"), "plugin", "validate", "--profile", "directory", str(plugin))
     assert "Found 1 plugin directory warning" in said
     assert "ICON_MISSING" in said
 
 
 def test_mcpb_finds_the_bundle_valid_and_packs_it(tmp_path: Path) -> None:
-    bundle = assemble_bundle(tmp_path / "bundle")
+    bundle = assembled(tmp_path, "bundle")
     assert "passes" in run(tmp_path, binary("MCPB"), "validate", str(bundle / "manifest.json"))
     run(tmp_path, binary("MCPB"), "pack", str(bundle), str(tmp_path / "out.mcpb"))
     with zipfile.ZipFile(tmp_path / "out.mcpb") as packed:

@@ -4,10 +4,11 @@ import json
 import time
 import tomllib
 from pathlib import Path
+from typing import cast
 
 import pytest
 
-from skillopt_mcp.admin.install.entries import HostSettings, find_hooks, hook_line, put_server, server_entry
+from skillopt_mcp.admin.install.entries import HostSettings, Server, find_hooks, hook_line, put_server
 from skillopt_mcp.admin.install.hosts import Surroundings, places
 from skillopt_mcp.core.errors import BadInput
 
@@ -22,7 +23,7 @@ def around(platform: str = "linux", **environ: str) -> Surroundings:
 
 
 CODEX = places("codex", "user", around())
-ENTRY = server_entry(CODEX.host, PROGRAM, ["serve"])
+ENTRY = cast(Server, {"command": PROGRAM, "args": ["serve"], **CODEX.host.entry})
 
 
 @pytest.mark.parametrize(

@@ -212,10 +212,10 @@ def test_taking_back_keeps_what_a_person_edited_since(
 def test_where_the_store_is_full_too_it_is_not_reported_as_refused(
     place: Place, workspace: Workspace, candidate: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def full(*_: object) -> None:
+    def full(*_: object, **__: object) -> None:
         raise StoreError("the store is full")
 
-    monkeypatch.setattr(workspace.store.promotions, "give_up", full)
+    monkeypatch.setattr(workspace.store.promotions, "undo", full)
     monkeypatch.setattr(livefiles, "_swap", _only_the_first(disk_full))
     with pytest.raises(StoreError, match=r"No space left.*the store is full: the change is finished or taken back"):
         promote_skill(workspace.store, workspace.place, candidate, Consent.PERSON)

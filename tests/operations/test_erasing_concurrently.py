@@ -120,7 +120,7 @@ def test_a_question_that_is_handed_out_during_an_erasure_is_taken_back_and_asked
     assert is_sound(place)
 
 
-@pytest.mark.parametrize("at", [(WorkFolders, "remove"), (Erasing, "list_erased")])
+@pytest.mark.parametrize("at", [(WorkFolders, "remove"), (Erasing, "find_erased")])
 def test_an_erasure_that_is_killed_on_the_way_is_completed_by_the_same_command(
     place: Place, host: Workspace, clock: Clock, monkeypatch: pytest.MonkeyPatch, at: tuple[type, str]
 ) -> None:

@@ -19,7 +19,7 @@ from skillopt_mcp.backends.scripted import Scripted
 from skillopt_mcp.core.calls import Call, Reply, Rollout
 from skillopt_mcp.core.candidates import Consent
 from skillopt_mcp.core.results import Evaluated
-from skillopt_mcp.store.calls import ServedBy, Servings
+from skillopt_mcp.store.calls import ServedRow
 from skillopt_mcp.store.erasing import Erasing
 from skillopt_mcp.workspace.workspace import Workspace
 
@@ -102,11 +102,11 @@ def test_a_name_of_a_programs_own_backend_is_kept_on_one_line_and_short(place: P
     evaluated(place, workspace, lambda *_: " two\nlines \ud800" + "x" * 999)
     name = f"two lines \ufffd{'x' * 189}"
     [row] = workspace.store.tests.list_of_skill(1)
-    assert {each.name for each in workspace.store.table(Servings).list_of_scope(row.id)} == {name}
+    assert {each.name for each in workspace.store.ledger.list_served(row.id)} == {name}
 
 
 def test_an_erased_answer_keeps_who_gave_it_and_its_store_is_sound(place: Place, workspace: Workspace) -> None:
     run_id = learn(place, workspace)
     assert workspace.store.table(Erasing).clear_calls([1])[0] == 1
     assert verify_store(place.store_path).problems == []
-    assert workspace.store.table(Servings).list_of_scope(run_id) == [ServedBy("optimizer", "optimizer-v1", 1)]
+    assert workspace.store.ledger.list_served(run_id) == [ServedRow("optimizer", "optimizer-v1", 1)]

@@ -13,6 +13,7 @@ from skillopt_mcp.core.tasks import NewTask
 from skillopt_mcp.store.events import append
 from skillopt_mcp.store.integrity import Integrity
 from skillopt_mcp.store.opening import Store
+from skillopt_mcp.store.permissions import Permission
 from skillopt_mcp.store.pool import Pool
 from skillopt_mcp.tasks.judges.judging import parse_judge
 from skillopt_mcp.tasks.splits import DEFAULT_SHARES
@@ -37,7 +38,7 @@ def full(store: Store) -> Store:
     )
     for root in ("/", "/etc"):
         store.permissions.add_root(root)
-    store.permissions.grant(skill.id, "a person")
+    store.permissions.set_permission(skill.id, Permission("a person"))
     assert problems(store) == []
     return store
 
@@ -86,9 +87,9 @@ def test_an_event_is_undone_with_what_it_records(path: Path) -> None:
 
 def test_consents_are_recorded_once_and_in_order(store: Store) -> None:
     skill = store.skills.track("s", "/s", SKILL)
-    store.permissions.grant(skill.id, "a person")
+    store.permissions.set_permission(skill.id, Permission("a person"))
     for _ in range(2):
-        store.permissions.revoke(skill.id)
+        store.permissions.set_permission(skill.id, None)
     store.commands.register(RegisteredCommand("c", ("/bin/true",), "0" * 64))
     for _ in range(2):
         store.commands.remove("c")

@@ -8,7 +8,7 @@ from test_stored_calls import claimed, keys
 from skillopt_mcp.core.budgets import NO_CAPS, Spent
 from skillopt_mcp.core.calls import Reply
 from skillopt_mcp.core.errors import StoreError
-from skillopt_mcp.store.calls import Bill, ServedBy, Servings, Settlement
+from skillopt_mcp.store.calls import Bill, ServedRow, Settlement
 from skillopt_mcp.store.opening import Store
 from skillopt_mcp.store.pool import Pool
 
@@ -31,8 +31,8 @@ def test_a_reply_comes_back_with_its_name_and_each_name_is_kept_once(answered: S
     found = answered.calls.get_replies(keys(len(NAMES)))
     assert [found[key].served for key in keys(len(NAMES))] == NAMES
     assert sorted(pool.rows("select name from served")) == [("big/fp_1",), ("small",)]
-    assert answered.table(Servings).list_of_scope("scope") == [
-        ServedBy("target", "big/fp_1", 2), ServedBy("target", "small", 2)
+    assert answered.ledger.list_served("scope") == [
+        ServedRow("target", "big/fp_1", 2), ServedRow("target", "small", 2)
     ]  # fmt: skip
 
 

@@ -282,14 +282,14 @@ def permit(store: Store, place: Place, skill: str, *, simulated: bool) -> Skill:
     With `simulated` it covers a simulation, too.
     """
     tracked = place.skill(skill)
-    store.permissions.grant(tracked.id, f"terminal{_by_login(place)}", simulated=simulated)
+    store.permissions.set_permission(tracked.id, Permission(f"terminal{_by_login(place)}", simulated))
     return tracked
 
 
 def revoke(store: Store, place: Place, skill: str) -> Skill:
     """Take a standing permission back."""
     tracked = place.find_recorded(skill)
-    store.permissions.revoke(tracked.id)
+    store.permissions.set_permission(tracked.id, None)
     return tracked
 
 

@@ -18,7 +18,7 @@ import tomlkit
 from pydantic import JsonValue
 from tomlkit.exceptions import TOMLKitError
 
-from skillopt_mcp.admin.install.hosts import Host, Places
+from skillopt_mcp.admin.install.hosts import Places
 from skillopt_mcp.core.errors import BadInput
 
 NAME = "skillopt"
@@ -29,11 +29,6 @@ Json = dict[str, JsonValue]
 
 
 # The server
-
-
-def server_entry(host: Host, command: str, arguments: Sequence[str]) -> Server:
-    """Return the entry of our server, as this host wants it."""
-    return {"command": command, "args": list(arguments), **cast(Server, dict(host.entry))}
 
 
 def find_server(text: str, where: Places) -> Server | None:

@@ -122,19 +122,16 @@ class Surroundings:
     def fill(self, path: str) -> Path | None:
         """Return the path of a file of a host, None where the host has none."""
         moved = self.environ.get("CLAUDE_CONFIG_DIR")
+        # Where desktop programs keep their settings.
+        application = Path(self.environ.get("XDG_CONFIG_HOME") or self.home / ".config")
+        if self.platform == "darwin":
+            application = self.home / "Library/Application Support"
+        elif self.platform == "win32":
+            application = Path(self.environ.get("APPDATA") or self.home / "AppData/Roaming")
         return (path and Path(path.format(
-            home=self.home, project=self.project, application=self._application, claude_home=moved or self.home,
+            home=self.home, project=self.project, application=application, claude_home=moved or self.home,
             claude=moved or self.home / ".claude", codex=self.environ.get("CODEX_HOME") or self.home / ".codex",
         ))) or None  # fmt: skip
-
-    @property
-    def _application(self) -> Path:
-        """Return the folder in which desktop programs keep their settings."""
-        if self.platform == "darwin":
-            return self.home / "Library/Application Support"
-        if self.platform == "win32":
-            return Path(self.environ.get("APPDATA") or self.home / "AppData/Roaming")
-        return Path(self.environ.get("XDG_CONFIG_HOME") or self.home / ".config")
 
 
 @dataclass(frozen=True, slots=True)

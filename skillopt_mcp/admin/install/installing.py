@@ -21,7 +21,7 @@ from datetime import UTC, datetime
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
-from typing import Literal
+from typing import Literal, cast
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -39,7 +39,6 @@ from skillopt_mcp.admin.install.entries import (
     hook_line,
     missing_rules,
     put_server,
-    server_entry,
     work_rules,
 )
 from skillopt_mcp.admin.install.hosts import HOSTS, PERSONAL, Places, Scope, Surroundings, host_environment, places
@@ -204,8 +203,13 @@ def plan_install(request: Request, around: Surroundings) -> InstallPlan:
     where, plan = places_of(request, around), InstallPlan()
     if not _CACHES.isdisjoint(Path(request.command).parts):
         plan.notes.append(f"'{request.command}' is in a cache that may be cleared; install the program permanently.")
-    plan.notes += _shared(where.config, request, around)
-    server = server_entry(where.host, _command_in(where.config, request, around), request.arguments)
+    program = _command_in(where.config, request, around)
+    if request.scope != "user":
+        others = f"; others need '{program}' on the PATH" if program != request.command else None
+        store = f" It names your store '{request.store}'." if request.store else ""
+        why = others or f", but names '{program}' of this machine"
+        plan.notes.append(f"'{where.config}' is shared by the project{why}.{store}")
+    server = cast(Server, {"command": program, "args": list(request.arguments), **where.host.entry})
     if where.host.form == "command":
         server |= _own_env(read_text(where.config) or "", where)
         _command(plan, where, request, around, server)
@@ -303,20 +307,6 @@ def places_of(request: Request, around: Surroundings) -> Places:
     return where
 
 
-def left_behind(request: Request, around: Surroundings) -> list[str]:
-    """Return the backups next to the files of a host."""
-    where = places_of(request, around)
-    return [str(backup) for path in (where.config, where.hooks) if path for backup in _backups(path)]
-
-
-def describe_restart(request: Request) -> str:
-    """What a person does in the host now."""
-    step = HOSTS[request.host].restart
-    if HOSTS[request.host].program and (request.scope == "project" or (request.hooks and request.host == "codex")):
-        step += " It asks once whether you trust what was installed."
-    return step
-
-
 # One file
 
 
@@ -368,7 +358,7 @@ def _edit(
         raise BadInput(f"'{path}': {error}; nothing was changed") from error
     old, new = (None if text is None else text.encode() for text in (before, after))
     plan.changes.append(FileChange(path, old, new, before is not None and os.access(path, os.X_OK), is_ours=is_ours))
-    plan.obsolete += [backup for backup in _backups(path) if new is not None and _content(backup) == new]
+    plan.obsolete += [backup for backup in list_backups(path) if new is not None and _content(backup) == new]
 
 
 def _command(plan: InstallPlan, where: Places, request: Request, around: Surroundings, server: Server | None) -> None:
@@ -399,7 +389,7 @@ def _undo(
     named: Path, text: str, put: Callable[[str], str], take: Callable[[str], str], *, is_alone: bool
 ) -> str | None:
     """Return a text as it was before a change that `put` makes: of a backup, where nothing else has changed since."""
-    for backup in _backups(named):
+    for backup in list_backups(named):
         with suppress(BadInput, OSError, UnicodeDecodeError):
             old = backup.read_bytes().decode()
             if put(old) == text and take(old) == old:
@@ -417,7 +407,7 @@ def read_text(path: Path) -> str | None:
         raise BadInput(f"'{path}' cannot be read ({error.strerror}); check its permissions") from error
 
 
-def _backups(named: Path) -> list[Path]:
+def list_backups(named: Path) -> list[Path]:
     """Return the backups of a file, the newest first."""
     path = _real(named)
     found = path.parent.glob(f"{glob.escape(_stem(path))}.*.{_BACKUP}")
@@ -522,51 +512,35 @@ def _command_in(file: Path, request: Request, around: Surroundings) -> str:
     return bare if found and os.path.realpath(found) == os.path.realpath(request.command) else request.command
 
 
-def _shared(file: Path, request: Request, around: Surroundings) -> list[str]:
-    """What to know of a configuration that everybody who works on the project shares."""
-    if request.scope == "user":
-        return []
-    program = _command_in(file, request, around)
-    store = f" It names your store '{request.store}'." if request.store else ""
-    if program != request.command:
-        return [f"'{file}' is shared by the project; others need '{program}' on the PATH.{store}"]
-    return [f"'{file}' is shared by the project, but names '{program}' of this machine.{store}"]
-
-
 # The server, tried
 
 
-def own_backends(host: str) -> tuple[dict[str, str], list[str]]:
-    """Return a host's own command line as the backend of each role, by option, or a note why it cannot be."""
-    if not HOSTS[host].program:
-        return {}, []
-    try:
-        lacking(host)
-    except BackendError as error:
-        return {}, [f"The agents of your session will do the work: {error}."]
-    return dict.fromkeys(_BACKENDS, host), [f"{host} does the work in runs of its own, with your login and model."]
+def choose_backends(host: str, named: Mapping[str, str], *, sub_agents: bool) -> tuple[dict[str, str], list[str]]:
+    """The backend of each role, by option: the one named, or the host's own command line (no `sub_agents`); and notes.
 
-
-def check_backends(specs: Mapping[str, str]) -> list[str]:
-    """Return a note on each backend, by its option, that lacks a key here; no model is asked.
-
-    Raises BackendError when the server could never use one of them.
+    One is on each that lacks a key here; no model is asked. Raises BackendError when the server could never use one.
     """
-    missing = {option: lacking(spec) for option, spec in specs.items()}
-    return [f"{option}: {what}, where this host sets it for the server." for option, what in missing.items() if what]
+    own, notes = dict[str, str](), list[str]()
+    if HOSTS[host].program and not sub_agents:
+        try:
+            lacking(host)
+        except BackendError as error:
+            notes.append(f"The agents of your session will do the work: {error}.")
+        else:
+            own = dict.fromkeys(_BACKENDS, host)
+            notes.append(f"{host} does the work in runs of its own, with your login and model.")
+    backends = {**own, **named}
+    missing = {option: lacking(spec) for option, spec in backends.items()}
+    notes += [f"{option}: {what}, where this host sets it for the server." for option, what in missing.items() if what]
+    return backends, notes
 
 
 def check_server(request: Request, around: Surroundings) -> list[str]:
-    """Return the tools of the server as this host will start it. Raises Refused when it does not work there."""
-    program = _command_in(places_of(request, around).config, request, around)
-    return list_tools([program, *request.arguments], host_environment(request.host, around), around.project)
-
-
-def list_tools(command: Sequence[str], environment: Mapping[str, str], folder: Path) -> list[str]:
-    """Return the names of a server's tools, started by this command in this environment and folder.
+    """The names of the server's tools, started as this host will start it.
 
     Raises Refused, with the end of its error output, when it does not start or does not answer within ANSWER_S.
     """
+    command = [_command_in(places_of(request, around).config, request, around), *request.arguments]
     client = {
         "protocolVersion": "2025-06-18",
         "capabilities": {},
@@ -580,7 +554,8 @@ def list_tools(command: Sequence[str], environment: Mapping[str, str], folder: P
     try:
         server = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-            cwd=folder, env=dict(environment), text=True, encoding="utf-8", errors="replace",
+            cwd=around.project, env=host_environment(request.host, around), text=True, encoding="utf-8",
+            errors="replace",
         )  # fmt: skip
     except OSError as error:
         raise Refused(f"'{command[0]}' cannot be started: {error.strerror}") from error

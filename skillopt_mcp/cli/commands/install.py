@@ -13,7 +13,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Annotated, Literal
 
-from skillopt_mcp.admin.install.hosts import surroundings
+from skillopt_mcp.admin.install.hosts import HOSTS, surroundings
 from skillopt_mcp.admin.install.installing import (
     ChangedFile,
     Installed,
@@ -21,10 +21,8 @@ from skillopt_mcp.admin.install.installing import (
     Request,
     Status,
     apply_plan,
-    check_backends,
     check_server,
-    describe_restart,
-    own_backends,
+    choose_backends,
     plan_install,
 )
 from skillopt_mcp.backends.resolved import resolve_spec
@@ -133,10 +131,9 @@ class Install(Installation):
     def run(self, terminal: Terminal) -> Installed:
         """Start the server as the host will, show the change, ask a person, write it, and remember its backends."""
         named = {"--target": self.target, "--optimizer": self.optimizer, "--judge": self.judge}
-        own, notes = ({}, []) if self.sub_agents else own_backends(self.host)
-        backends = own | {option: spec for option, spec in named.items() if spec}
+        given = {option: spec for option, spec in named.items() if spec}
+        backends, notes = choose_backends(self.host, given, sub_agents=self.sub_agents)
         request, around = self.request(terminal, tuple(chain(*backends.items()))), surroundings()
-        notes += check_backends(backends)
         plan = plan_install(request, around)
         plan.notes += notes
         tools = check_server(request, around)
@@ -153,4 +150,7 @@ class Install(Installation):
         if self.hooks:
             with suppress(SkillOptError), terminal.workspace() as workspace:
                 step = first_to_track(workspace.store, workspace.place)
-        return result.model_copy(update={"tools": tools, "restart": describe_restart(request), "next_step": step})
+        host, restart = HOSTS[self.host], HOSTS[self.host].restart
+        if host.program and (self.project or (self.hooks and self.host == "codex")):
+            restart += " It asks once whether you trust what was installed."
+        return result.model_copy(update={"tools": tools, "restart": restart, "next_step": step})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from skillopt_mcp.admin.install.hosts import surroundings
-from skillopt_mcp.admin.install.installing import Installed, left_behind, plan_uninstall
+from skillopt_mcp.admin.install.installing import Installed, list_backups, places_of, plan_uninstall
 from skillopt_mcp.cli.command import command
 from skillopt_mcp.cli.commands.install import Installation
 from skillopt_mcp.cli.terminal import Terminal
@@ -17,5 +17,6 @@ class Uninstall(Installation):
         request, around = self.request(terminal), surroundings()
         plan = plan_uninstall(request, around)
         result = self.carry_out(terminal, plan, lambda: plan_uninstall(request, around), done="uninstalled")
-        backups = left_behind(request, around) if result.status == "uninstalled" else []
-        return result.model_copy(update={"backups": backups})
+        where = places_of(request, around)
+        files = filter(None, (where.config, where.hooks)) if result.status == "uninstalled" else ()
+        return result.model_copy(update={"backups": [str(backup) for file in files for backup in list_backups(file)]})
