@@ -17,10 +17,10 @@ from skillopt_mcp.core.calls import Role
 from skillopt_mcp.core.errors import BadInput, CapReached
 from skillopt_mcp.core.next_step import Action, NextStep
 from skillopt_mcp.core.text import counted
-from skillopt_mcp.store.opening import Store
 from skillopt_mcp.workspace.costs import DEFAULTS_OF
 from skillopt_mcp.workspace.evidence import is_simulated
 from skillopt_mcp.workspace.models import Models
+from skillopt_mcp.workspace.workspace import Workspace
 
 _ADDRESS = re.compile(r",at=([^,+ ]+)")
 
@@ -48,6 +48,30 @@ class Spending(Capped):
         terminal.note(f"Asked: {'; '.join(said)}.")
         for note in notes:
             terminal.note(f"note: {note}")
+
+    def agree(
+        self, terminal: Terminal, workspace: Workspace, calls: Mapping[Role, int], text: str = "",
+        declined: str = "Nothing was spent.",
+    ) -> Planned | None:  # fmt: skip
+        """What a dry run found; None where the command continues, agreed to or with nothing to pay for.
+
+        Raises Declined where the person does not agree, Refused where no person can be asked.
+        """
+        is_real = asks_real_models(workspace.models, [role for role, n_calls in calls.items() if n_calls])
+        plan = Forecast()
+        if self.dry_run or (is_real and not terminal.is_json):
+            plan = forecast(workspace.store, workspace.models, calls)
+        if text or is_real or self.dry_run:
+            terminal.note(text or f"At most {describe_calls(calls)}.")
+        if is_real:
+            terminal.note(_describe(plan))
+            if n_again := most_again(calls):
+                terminal.note(f"Not included: up to {counted(n_again, 'retry', 'retries')} after unusable replies.")
+        if self.dry_run:
+            return Planned(**plan.model_dump(), calls=dict(calls), n_again=most_again(calls), simulated=not is_real)
+        if is_real:
+            terminal.ask("Spend that much?", yes=self.yes, declined=declined)
+        return None
 
     def as_json(self, result: Any) -> Mapping[str, object]:
         reach = getattr(self, "_reach", "")
@@ -114,31 +138,6 @@ class BrokenOff(BaseModel):
     def show(self, terminal: Terminal) -> None:
         """Print why it stopped."""
         terminal.note(f"{'Interrupted' if self.is_interrupted else 'Stopped'}: {self.reason}.")
-
-
-def agree(
-    terminal: Terminal, store: Store, models: Models, calls: Mapping[Role, int], command: Spending, text: str = "",
-    declined: str = "Nothing was spent.",
-) -> Planned | None:  # fmt: skip
-    """What a dry run found; None where the command continues, agreed to or with nothing to pay for.
-
-    Raises Declined where the person does not agree, Refused where no person can be asked.
-    """
-    is_real = asks_real_models(models, [role for role, n_calls in calls.items() if n_calls])
-    plan = Forecast()
-    if command.dry_run or (is_real and not terminal.is_json):
-        plan = forecast(store, models, calls)
-    if text or is_real or command.dry_run:
-        terminal.note(text or f"At most {describe_calls(calls)}.")
-    if is_real:
-        terminal.note(_describe(plan))
-        if n_again := most_again(calls):
-            terminal.note(f"Not included: up to {counted(n_again, 'retry', 'retries')} after unusable replies.")
-    if command.dry_run:
-        return Planned(**plan.model_dump(), calls=dict(calls), n_again=most_again(calls), simulated=not is_real)
-    if is_real:
-        terminal.ask("Spend that much?", yes=command.yes, declined=declined)
-    return None
 
 
 def describe_calls(calls: Mapping[Role, int]) -> str:

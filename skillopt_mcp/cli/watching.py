@@ -80,19 +80,19 @@ class Watch:
     On a terminal it is a table of the last steps (`records` are those of a run that is resumed), the stage at work, and
     what is spent; `caps` returns what is used of the caps. The table stays when it ends; so does the stage when that is
     by an error. Elsewhere each step is a line, and a line a minute says how far it is, by this clock. `label` is shown
-    on every screen of a simulation; without `steps` there is no table.
+    on every screen of a simulation; where `records` is None there is no table.
     """
 
     def __init__(
-        self, terminal: Terminal, label: str = "", *, steps: bool = True, records: Sequence[StepRecord] = (),
+        self, terminal: Terminal, label: str = "", *, records: Sequence[StepRecord] | None = (),
         caps: Callable[[], str] = str, clock: Callable[[], float] = time.monotonic,
     ) -> None:  # fmt: skip
-        self._terminal, self._label, self._steps, self._clock = terminal, label, steps, clock
+        self._terminal, self._label, self._steps, self._clock = terminal, label, records is not None, clock
         self._n_calls = self._n_missing = self._n_tokens = self._n_of_stage = 0
         self._usd: float | None = 0.0
         self._warn_unanswered = warn_unanswered(lambda text: self._note(f"warning: {text}"))
         self._scores, self._place, self._noted_at = "", "started", clock()
-        self._records, self._caps, self._used = [*records], caps, ""
+        self._records, self._caps, self._used = [*(records or ())], caps, ""
         self._stage, self._n_done, self._n_total = "", 0, 0
         # How soon a promotion test ends says how large a gain is; it may send before it says that it begins.
         self._is_sealed = terminal.is_agents

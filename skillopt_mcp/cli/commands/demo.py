@@ -39,7 +39,7 @@ class Demo(Command):
         folder = Path(self.dir).expanduser() if self.dir else Path(tempfile.mkdtemp(prefix="skillopt-demo-"))
         place = prepare_demo(folder, self.world, self.seed)
         terminal.say(f"SIMULATION ({place.backend}): no model is called, nothing is spent.", "bold")
-        with Watch(terminal, "SIMULATION", steps=False) as watch:
+        with Watch(terminal, "SIMULATION", records=None) as watch:
             outcome = run_demo(place, watch.notify)
         page = write_report(place.store_path, outcome.run_id)
         if self.open:

@@ -24,7 +24,7 @@ from skillopt_mcp.backends.arrivals import unseen_commands
 from skillopt_mcp.backends.base import Loading
 from skillopt_mcp.cli.command import TARGET, Arg, Flag, command
 from skillopt_mcp.cli.reports import show_page, show_report
-from skillopt_mcp.cli.spending import BrokenOff, Planned, Sending, agree, mark_simulation, require_backends
+from skillopt_mcp.cli.spending import BrokenOff, Planned, Sending, mark_simulation, require_backends
 from skillopt_mcp.cli.terminal import Terminal
 from skillopt_mcp.cli.watching import Watch
 from skillopt_mcp.core.errors import Stopped
@@ -114,7 +114,7 @@ class Evaluate(Sending):
                 terminal.note(line)
         calls = estimate_test(test, test.row.plan.most_runs if is_decided else done)
         tested = f"Tested already ({test.row.id}): nothing is asked. --again opens the next test." if is_decided else ""
-        if planned := agree(terminal, store, models, calls, self, tested):
+        if planned := self.agree(terminal, workspace, calls, tested):
             return PlannedTest(**planned.model_dump(), foreseen=foreseen)
         target = models.backend("target")
         if not is_decided and isinstance(target, Loading) and target.loads:

@@ -31,7 +31,6 @@ from skillopt_mcp.cli.spending import (
     BrokenOff,
     Planned,
     Sending,
-    agree,
     asks_real_models,
     describe_calls,
     mark_simulation,
@@ -170,7 +169,7 @@ class Replay(Sending):
                 self._reach, text = reach, f"{text} {reach}"
             if gaps := run_gaps(store, models, new):
                 text = f"{text} No standing permission will cover its edit: {'; '.join(gaps)}."
-            if plan := agree(terminal, store, models, estimate.calls, self, text):
+            if plan := self.agree(terminal, workspace, estimate.calls, text):
                 return PlannedRun(**plan.model_dump(), beyond_permission=gaps)
             begin(store, place.secrets, new)
             return self._train(terminal, workspace, new, ready.out)
@@ -216,7 +215,7 @@ class Replay(Sending):
                     f"{describe_calls(left)}. {models.caps_of(run).describe_used(spent)}"
                 )
                 kept = "Nothing more was spent."
-                if plan := agree(terminal, store, models, left, self, text.rstrip(), declined=kept):
+                if plan := self.agree(terminal, workspace, left, text.rstrip(), declined=kept):
                     return plan
             return self._train(terminal, workspace, run, out)
 
