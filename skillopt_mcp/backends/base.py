@@ -75,20 +75,17 @@ class BackendFault(Exception):
             )
         self.fault = fault
         self.message = f"{message} (left out: {wrong})" if wrong else message
-        self.retry_after = None if retry_after is None else _seconds(retry_after, where)
+        wait: object = retry_after
+        if wait is not None and not (isinstance(wait, int | float) and abs(wait) < inf):
+            raise BackendError(f"retry_after is {quoted(repr(wait))} {where}: give a number of seconds, or None")
+        # A time that is over is 0.
+        self.retry_after = None if retry_after is None else float(min(max(retry_after, 0.0), _MAX_SECONDS))
         self.usage = None if wrong else usage
         super().__init__(self.message)
 
     def __reduce__(self) -> tuple[object, ...]:
         # It goes from one process to another by its arguments.
         return type(self), (self.fault, self.message, self.retry_after, self.usage), self.__dict__
-
-
-def _seconds(wait: object, where: str) -> float:
-    """The seconds for which a backend asks to be left alone, 0 for a time that is over. Raises BackendError."""
-    if not isinstance(wait, int | float) or not abs(wait) < inf:
-        raise BackendError(f"retry_after is {quoted(repr(wait))} {where}: give a number of seconds, or None")
-    return float(min(max(wait, 0.0), _MAX_SECONDS))
 
 
 class Backend(Protocol):

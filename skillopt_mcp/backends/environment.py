@@ -54,7 +54,7 @@ class Rolling:
         if not isinstance(call.request, Rollout):
             raise BackendError(f"'{self.name}' only attempts its tasks: name another --optimizer BACKEND:MODEL")
         try:
-            return self._reply(_checked(await self._rolled(call.request, call.draw)))
+            return self._reply(await self._roll_out(call.request, call.draw))
         except BadInput as error:
             raise BackendFault("internal", f"'{self.name}' gave no result that can be used: {error}") from error
 
@@ -63,7 +63,7 @@ class Rolling:
         bound: object = getattr(self.environment, "worst_case", None)
         return cast(Callable[[], Usage | None], bound)() if callable(bound) else None
 
-    async def _rolled(self, request: Rollout, draw: str) -> object:
+    async def _roll_out(self, request: Rollout, draw: str) -> object:
         # The tasks of a wave have one draw, and each is to have luck of its own.
         draw = f"{draw}/{request.task.name}"
         rollout: Callable[[], object] = functools.partial(self.environment.rollout, request.task, request.files, draw)
@@ -103,25 +103,20 @@ class Rolling:
         used = usage if isinstance(usage, Usage) and not wrong else None
         return BackendFault(kind or "internal", message, usage=used)
 
-    def _reply(self, rolled: Rolled) -> Reply:
-        """Return a reply with its score recorded. Raises BadInput when that is none."""
+    def _reply(self, rolled: object) -> Reply:
+        """A rollout's result as a reply with its score recorded. Raises BadInput naming what of it cannot be used."""
+        if not isinstance(rolled, Rolled):
+            raise BadInput(f"it is of type {type(rolled).__name__}, not skillopt_mcp.Rolled")
+        for name, value in (("answer", rolled.answer), ("reason", rolled.reason)):
+            if not isinstance(value, str):
+                raise BadInput(f"its {name} is of type {type(value).__name__}, not a text")
+        wrong = describe_unusable(rolled.messages, rolled.usage)
+        if wrong:
+            raise BadInput(wrong)
         score = Score(rolled.hard, rolled.soft, storable(rolled.reason))
         recorded = environment_evaluation(self.environment_name, score)
         messages = tuple(message for message in rolled.messages if message.role != EVALUATION)
         return Reply(rolled.answer, (*messages, recorded), rolled.usage)
-
-
-def _checked(rolled: object) -> Rolled:
-    """The result of a rollout. Raises BadInput naming what of it has the wrong type."""
-    if not isinstance(rolled, Rolled):
-        raise BadInput(f"it is of type {type(rolled).__name__}, not skillopt_mcp.Rolled")
-    for name, value in (("answer", rolled.answer), ("reason", rolled.reason)):
-        if not isinstance(value, str):
-            raise BadInput(f"its {name} is of type {type(value).__name__}, not a text")
-    wrong = describe_unusable(rolled.messages, rolled.usage)
-    if wrong:
-        raise BadInput(wrong)
-    return rolled
 
 
 @backend(

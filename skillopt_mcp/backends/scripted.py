@@ -135,16 +135,14 @@ def _by_rules(script: Mapping[Stage, Sequence[str | Rule]]) -> Callable[[Call], 
     in_order = _in_order(texts)
 
     def answer(call: Call) -> Answer:
-        text = _text(call)
+        request = call.request
+        text = (
+            f"{request.files.text}\n{request.task.prompt}"
+            if isinstance(request, Rollout)
+            else f"{request.instructions}\n{request.evidence}"
+        )
         rules = (entry for entry in script.get(call.stage, ()) if isinstance(entry, Rule))
         found = next((rule for rule in rules if rule.matches(text)), None)
         return found.answer() if found else in_order(call)
 
     return answer
-
-
-def _text(call: Call) -> str:
-    request = call.request
-    if isinstance(request, Rollout):
-        return f"{request.files.text}\n{request.task.prompt}"
-    return f"{request.instructions}\n{request.evidence}"

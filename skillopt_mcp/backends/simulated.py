@@ -113,7 +113,14 @@ _AWARE: dict[str, type[replies.AwarePatchReply | replies.AwareSuggestReply | rep
 def formed(skill: str, patch: replies.PatchReply, schema: str) -> replies.ProposalReply:
     """Return a patch in the form that was asked for: as it is, as suggestions, or as the whole new text."""
     if schema == "suggest":
-        return replies.SuggestReply(reasoning=patch.reasoning, suggestions=[_suggestion(edit) for edit in patch.edits])
+        texts = [
+            DROPPED + (edit.target or "").strip().removeprefix("- ")
+            if edit.op == "delete"
+            else (edit.content or "").strip().removeprefix("- ")
+            for edit in patch.edits
+        ]
+        suggestions = [replies.SuggestionReply(instruction=text) for text in texts]
+        return replies.SuggestReply(reasoning=patch.reasoning, suggestions=suggestions)
     if schema == "rewrite":
         return replies.RewriteReply(
             reasoning=patch.reasoning, skill=_changed(skill, patch.edits) if patch.edits else ""
@@ -178,12 +185,6 @@ def merge(skill: str, body: str, schema: str) -> BaseModel:
         edits=[edit for edit, _ in merged.values()],
         merged_from=[sorted(numbers) for _, numbers in merged.values()],
     )
-
-
-def _suggestion(edit: replies.EditReply) -> replies.SuggestionReply:
-    if edit.op == "delete":
-        return replies.SuggestionReply(instruction=DROPPED + (edit.target or "").strip().removeprefix("- "))
-    return replies.SuggestionReply(instruction=(edit.content or "").strip().removeprefix("- "))
 
 
 def _changed(skill: str, edits: list[replies.EditReply]) -> str:
@@ -415,7 +416,13 @@ class Simulated:
 
     def _attempt(self, request: Rollout, draw: str) -> Reply:
         prompt = request.task.prompt
-        task = self._tasks.get(prompt) or self._task(prompt)
+        task = self._tasks.get(prompt)
+        if task is None:
+            if len(self._tasks) >= _MAX_REMEMBERED:
+                self._tasks.clear()
+            digest = hashlib.sha256(prompt.encode("utf-8", "surrogatepass")).digest()
+            task = _TaskFacts(topics_of(prompt), right_answer(self._world.seed, prompt), digest)
+            self._tasks[prompt] = task
         skill = self._facts_of(request.files)
         key = b"\0".join((self._seed, draw.encode(), request.files.digest.encode(), task.digest))
         chance = hashlib.sha256(key).digest()
@@ -431,20 +438,13 @@ class Simulated:
         usage = Usage(skill.n_tokens + len(prompt) // 4, len(working) // 4, 0.0, self._options.latency_ms)
         return Reply(answer, (Message("user", prompt), Message("assistant", working + answer)), usage)
 
-    def _task(self, prompt: str) -> _TaskFacts:
-        answer = right_answer(self._world.seed, prompt)
-        digest = hashlib.sha256(prompt.encode("utf-8", "surrogatepass")).digest()
-        if len(self._tasks) >= _MAX_REMEMBERED:
-            self._tasks.clear()
-        return self._tasks.setdefault(prompt, _TaskFacts(topics_of(prompt), answer, digest))
-
     def _facts_of(self, files: SkillFiles) -> _SkillFacts:
-        return self._skills.get(files.digest) or self._skill(files)
-
-    def _skill(self, files: SkillFiles) -> _SkillFacts:
-        if len(self._skills) >= _MAX_REMEMBERED:
-            self._skills.clear()
-        return self._skills.setdefault(files.digest, _SkillFacts(taught_by(files.text), len(files.text) // 4))
+        found = self._skills.get(files.digest)
+        if found is None:
+            if len(self._skills) >= _MAX_REMEMBERED:
+                self._skills.clear()
+            found = self._skills[files.digest] = _SkillFacts(taught_by(files.text), len(files.text) // 4)
+        return found
 
 
 @backend(

@@ -179,15 +179,10 @@ def make_tasks(n: int, seed: int) -> list[NewTask]:
         number += random.randrange(1, 9)
         kind, template = random.choice(_TEMPLATES)
         prompt = template.format(number=number, firm=random.choice(_FIRMS), needs=", ".join(sorted(topics)))
-        judge = _judge(right_answer(seed, prompt), exact=random.random() < CHANCE)
+        answer, is_exact = right_answer(seed, prompt), random.random() < CHANCE
+        judge: Judge = Exact(expected=answer) if is_exact else Numeric(expected=float(answer), tolerance=0.001)
         tasks.append(NewTask(prompt, judge, name=f"{kind}-{number}", tags=(kind,)))
     return tasks
-
-
-def _judge(answer: str, *, exact: bool) -> Judge:
-    if exact:
-        return Exact(expected=answer)
-    return Numeric(expected=float(answer), tolerance=0.001)
 
 
 _FIRMS = ("Halden Timber", "Orsini & Figli", "Pacific Fasteners", "Brandt Optik", "Nilsen Marine", "Calder Mills")

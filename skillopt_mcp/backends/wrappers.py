@@ -100,7 +100,7 @@ class Redacting(_Wrapper):
             if is_stop(error) or isinstance(error, SystemExit):
                 raise
             raise BackendFault("internal", f"'{self.name}' failed: {describe_raised(error, self._redactor)}") from error
-        return self._kept(call, reply)
+        return redact_reply(self._redactor, reply, call.request.task if isinstance(call.request, Rollout) else None)
 
     async def load(self, request: Rollout, *, by_prompt: bool) -> Arrival | None:
         """What comes of the skill, in words without secrets."""
@@ -138,11 +138,8 @@ class Redacting(_Wrapper):
         evidence = self._redactor.text(request.evidence)
         return call if evidence is request.evidence else call._replace(request=replace(request, evidence=evidence))
 
-    def _kept(self, call: Call, reply: Reply) -> Reply:
-        return redacted(self._redactor, reply, call.request.task if isinstance(call.request, Rollout) else None)
 
-
-def redacted(redactor: Redactor, reply: Reply, task: Task | None) -> Reply:
+def redact_reply(redactor: Redactor, reply: Reply, task: Task | None) -> Reply:
     """Return a reply without secrets; what its task says itself may stay."""
     said = [reply.text, *(message.content for message in reply.messages)]
     if redactor.texts(said) == said:

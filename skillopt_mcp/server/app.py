@@ -229,7 +229,10 @@ class SkillOptServer(MCPServer[dict[str, Any]]):
         """What the tool answers, from a thread. Raises ToolError with one short text, whatever went wrong."""
         try:
             services = self._services if self._services else await self._in_thread(self.services)
-            tool = _find(name, services.tools)
+            tool = next((each for each in services.tools if each.name == name), None)
+            if tool is None:
+                names = ", ".join(each.name for each in services.tools)
+                raise ToolError(f'unknown tool "{name}": use one of {names}')
             taken = tool.parameters["properties"]
             if unknown := [each for each in arguments if each not in taken]:
                 raise ToolError(f'{name} takes no argument "{unknown[0]}": it takes {", ".join(taken)}')
@@ -371,13 +374,6 @@ def _texts(value: Json) -> list[tuple[dict[object, object], object, str]]:
         elif isinstance(item, dict | list):
             found += _texts(item)
     return found
-
-
-def _find(name: str, tools: Sequence[Tool]) -> Tool:
-    for tool in tools:
-        if tool.name == name:
-            return tool
-    raise ToolError(f'unknown tool "{name}": use one of {", ".join(tool.name for tool in tools)}')
 
 
 def _reporter(context: Request | None, reports: list[Future[None]]) -> Callable[[Progress], None] | None:

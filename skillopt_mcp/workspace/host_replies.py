@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import PureWindowsPath
 
 from skillopt_mcp.backends.work import ANSWER, SCHEMA, SCORE, TOOL_CALLS, schema_text
-from skillopt_mcp.backends.wrappers import redacted
+from skillopt_mcp.backends.wrappers import redact_reply
 from skillopt_mcp.core import limits
 from skillopt_mcp.core.calls import NO_TOOL_CALL, TOOL_CALL, Message, Reply, Role
 from skillopt_mcp.core.edits import Edit, Patch
@@ -177,7 +177,7 @@ def _reply(store: Store, place: Place, lease: Lease, fields: Mapping[object, obj
     if size > limits.TRAJECTORY_CHARACTERS:
         raise BadInput(f"the reply has {size:,} characters, {limits.TRAJECTORY_CHARACTERS:,} are allowed: shorten it")
     reply = Reply(text, tuple(messages), id=lease.call_id)
-    return redacted(place.redactor, reply, task)
+    return redact_reply(place.redactor, reply, task)
 
 
 def _text(place: Place, lease: Lease, given: object) -> str:

@@ -157,7 +157,7 @@ class AgentBackend:
         except OSError as error:
             raise host.program.fault("internal", f"it could not be run: {error}") from None
         events = host.read(ended)
-        failure = _failure(ended, events, host)
+        failure = _find_failure(ended, events, host)
         if failure:
             raise failure
         messages = events.transcript(skill, call.request) if isinstance(call.request, Rollout) else ()
@@ -218,7 +218,7 @@ class AgentBackend:
         return ended.replaced({**here, **secrets}), skill
 
 
-def _failure(ended: Ended, events: AgentEvents, host: HostProgram) -> BackendFault | None:
+def _find_failure(ended: Ended, events: AgentEvents, host: HostProgram) -> BackendFault | None:
     program = host.program
     if ended.exit is None:
         return program.fault("timeout", f"no answer within {host.timeout:g} s", events.usage)
@@ -226,19 +226,15 @@ def _failure(ended: Ended, events: AgentEvents, host: HostProgram) -> BackendFau
         return program.fault(events.fault, events.reason, events.usage)
     if not_loaded := NOT_LOADED.search(ended.errors):
         return program.fault("unsupported", not_loaded[0], events.usage)
-    if events.answer is None:
-        return _no_end(ended, program)
-    if events.by_itself:
-        what = f"it answered by itself, and asked no model: {events.answer[:_SAID_CHARACTERS]!r}"
-        return program.fault("unsupported", f"{what}; reword a prompt that is a command of the program")
-    return None if events.answer.strip() else program.fault("empty", "the answer is empty", events.usage)
-
-
-def _no_end(ended: Ended, program: Program) -> BackendFault:
-    """Return the fault of a program whose output has no end."""
+    if events.answer is not None:
+        if events.by_itself:
+            what = f"it answered by itself, and asked no model: {events.answer[:_SAID_CHARACTERS]!r}"
+            return program.fault("unsupported", f"{what}; reword a prompt that is a command of the program")
+        return None if events.answer.strip() else program.fault("empty", "the answer is empty", events.usage)
+    # Its output has no end.
     if ended.exit == 0 or len(ended.output) >= MAX_OUTPUT_BYTES // 2:
         return program.fault("malformed", f"its {len(ended.output):,} characters of output have no end")
-    if ended.exit is not None and ended.exit < 0:
+    if ended.exit < 0:
         # What it ran may have brought that about, such as by taking all memory: an attempt has one chance.
         return program.fault("malformed", f"it was ended by signal {-ended.exit}")
     errors = ended.errors.strip()

@@ -66,7 +66,11 @@ def reply_of(answer: Answer, origin: Origin, price: Price | None, asked: str) ->
 
     Raises BackendFault, with the usage that is paid all the same where that is known, when there is no reply in it.
     """
-    usage = _usage(answer, price)
+    tokens, usage = answer.tokens, None
+    # A server may say that a text is made of no tokens.
+    if tokens is not None and (tokens.output or not answer.text):
+        usd = price.usd(tokens) if price else None
+        usage = Usage(tokens.input, tokens.output, usd, tokens_cached=tokens.cached)
     if answer.fault:
         raise origin.fault(answer.fault, answer.reason or "there is no whole answer", usage=usage)
     text, thoughts = answer.text, answer.thoughts.strip()
@@ -79,19 +83,6 @@ def reply_of(answer: Answer, origin: Origin, price: Price | None, asked: str) ->
         n_out = _n_tokens(answer.text) + _n_tokens(answer.thoughts)
         usage = Usage(_n_tokens(asked), n_out, usd=None, estimated=True)
     return Reply(text, messages, usage, served=answer.served)
-
-
-def _usage(answer: Answer, price: Price | None) -> Usage | None:
-    """The usage of an answer, None when the server does not say, or says that a text is made of no tokens."""
-    tokens = answer.tokens
-    if tokens is None or (answer.text and not tokens.output):
-        return None
-    return Usage(
-        tokens_in=tokens.input,
-        tokens_out=tokens.output,
-        usd=price.usd(tokens) if price else None,
-        tokens_cached=tokens.cached,
-    )
 
 
 def _n_tokens(text: str) -> int:

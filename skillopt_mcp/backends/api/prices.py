@@ -41,7 +41,9 @@ class SpecOptions(BaseModel):
         return self._spec(self.model_dump(exclude=set(self.unanswering)))
 
     def _spec(self, options: dict[str, object]) -> str:
-        text = ",".join([*filter(None, [self.model]), *_pairs(options)])
+        said = {name: value for name, value in options.items() if name != "model" and value is not None}
+        said |= {name: "on" if value else "off" for name, value in said.items() if isinstance(value, bool)}
+        text = ",".join([*filter(None, [self.model]), *(f"{name}={value}" for name, value in said.items())])
         return f"{self.provider}:{text}" if text else self.provider
 
 
@@ -118,14 +120,6 @@ def parse_options(text: str, options: type[S]) -> S:
         ) from None
 
 
-def _pairs(values: dict[str, object]) -> list[str]:
-    return [f"{name}={_text(value)}" for name, value in values.items() if name != "model" and value is not None]
-
-
-def _text(value: object) -> str:
-    return ("on" if value else "off") if isinstance(value, bool) else str(value)
-
-
 TABLE_PATH = Path(__file__).parent.parent / "prices.toml"
 OVERRIDE = "SKILLOPT_PRICES"
 _SNAPSHOT = re.compile(r"-(?:\d{4}-\d{2}-\d{2}|\d{8})$")
@@ -188,33 +182,32 @@ def find_price(options: PricedOptions, host: str, environ: Mapping[str, str]) ->
     elif PRICES & options.model_fields_set:
         raise BackendError(f"'{options.provider}:{options.model}' has half a price: give both price_in= and price_out=")
     else:
-        price = _listed(options.model, host, environ)
+        price = _look_up_price(options.model, host, environ)
     bills_writes = options.provider == "anthropic" or _BILLS_WRITES.search(host)
     if price and bills_writes and price.cache_write is None:
         return price.model_copy(update={"cache_write": price.input * _WRITTEN})
     return price
 
 
-def _listed(model: str, host: str, environ: Mapping[str, str]) -> Price | None:
+def _look_up_price(model: str, host: str, environ: Mapping[str, str]) -> Price | None:
+    """The price in the person's table, else in ours. Raises BackendError when a table cannot be read."""
     paths = [Path(environ[OVERRIDE])] if environ.get(OVERRIDE) else []
     for path in [*paths, TABLE_PATH]:
-        models = _read(path).get(host, {})
+        try:
+            table = tomllib.loads(path.read_text("utf-8"))
+            table.pop("as_of", None)
+            models = _TABLE.validate_python(table).get(host, {})
+        except OSError as error:
+            raise BackendError(f"prices '{path}' cannot be read: {error.strerror}; check ${OVERRIDE}") from error
+        except (ValidationError, ValueError) as error:
+            line = str(error).splitlines()[0]
+            raise BackendError(
+                f"prices '{path}' cannot be used: {line}; write them as in '{TABLE_PATH.name}'"
+            ) from error
         price = models.get(model) or models.get(_SNAPSHOT.sub("", model))
         if price:
             return price
     return None
-
-
-def _read(path: Path) -> dict[str, dict[str, Price]]:
-    try:
-        table = tomllib.loads(path.read_text("utf-8"))
-        table.pop("as_of", None)
-        return _TABLE.validate_python(table)
-    except OSError as error:
-        raise BackendError(f"prices '{path}' cannot be read: {error.strerror}; check ${OVERRIDE}") from error
-    except (ValidationError, ValueError) as error:
-        line = str(error).splitlines()[0]
-        raise BackendError(f"prices '{path}' cannot be used: {line}; write them as in '{TABLE_PATH.name}'") from error
 
 
 _FRAME_TOKENS = 1000

@@ -8,7 +8,7 @@ from functools import cache
 
 from pydantic import BaseModel
 
-from skillopt_mcp.core.calls import Call, Question, Rollout
+from skillopt_mcp.core.calls import Call, Question
 from skillopt_mcp.core.replies import SCHEMAS
 from skillopt_mcp.core.text import storable
 from skillopt_mcp.documents.frontmatter import body_of
@@ -70,21 +70,15 @@ class Prompt:
 
 
 def prompt_of(call: Call) -> Prompt:
-    """Return the prompt of a call, fit to be encoded as UTF-8."""
+    """The prompt of a call, fit to be encoded as UTF-8."""
     request = call.request
-    return _rollout(request) if isinstance(request, Rollout) else _question(request)
-
-
-def _rollout(request: Rollout) -> Prompt:
+    if isinstance(request, Question):
+        skill, mark, rest = request.evidence.partition(_SKILL_ENDS)
+        shared, own = (skill + mark, rest) if mark else ("", request.evidence)
+        return Prompt(storable(request.instructions), storable(shared), storable(own), SCHEMAS.get(request.schema))
     files = [f"### {file.path}\n\n{fence(file.content)}" for file in request.task.files]
     task = "\n\n".join([request.task.prompt, *(["## Files", *files] if files else [])])
     main = request.files.main.decode("utf-8", "replace")
     text = body_of(main) + request.files.text[len(main) :]
-    skill = f"{ROLLOUT}\n\n{fence(text, 'skill')}" if request.files.files else ROLLOUT
-    return Prompt(storable(skill), "", storable(task))
-
-
-def _question(request: Question) -> Prompt:
-    skill, mark, rest = request.evidence.partition(_SKILL_ENDS)
-    shared, own = (skill + mark, rest) if mark else ("", request.evidence)
-    return Prompt(storable(request.instructions), storable(shared), storable(own), SCHEMAS.get(request.schema))
+    system = f"{ROLLOUT}\n\n{fence(text, 'skill')}" if request.files.files else ROLLOUT
+    return Prompt(storable(system), "", storable(task))
