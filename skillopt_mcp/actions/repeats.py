@@ -15,7 +15,7 @@ from skillopt_mcp.core.edits import Edit, Patch
 from skillopt_mcp.core.evidence import ACCEPTED
 from skillopt_mcp.core.runs import DiscardedEdit, Run
 from skillopt_mcp.core.skills import SkillFiles
-from skillopt_mcp.documents.diffs import edits_between
+from skillopt_mcp.documents.diffs import derive_edits
 from skillopt_mcp.documents.edits import apply_patch
 from skillopt_mcp.store.decisions import Discarding
 from skillopt_mcp.store.erasing import Erasing
@@ -35,7 +35,7 @@ def edits_of(store: Store, candidate: Candidate) -> tuple[Edit, ...]:
     edits = _list_applied(store, candidate)
     if edits and apply_patch(base, Patch(edits)).files == after:
         return edits
-    return edits_between(base, after)
+    return derive_edits(base, after)
 
 
 def _list_applied(store: Store, candidate: Candidate) -> tuple[Edit, ...]:
@@ -105,7 +105,7 @@ def find_repeat(store: Store, candidate: Candidate, ids: Iterable[str]) -> Repea
 
 def _build_change(store: Store, candidate: Candidate) -> Change:
     files = _get_files(store, candidate)
-    return Change(candidate.id, (*_list_applied(store, candidate), *edits_between(*files)), *files)
+    return Change(candidate.id, (*_list_applied(store, candidate), *derive_edits(*files)), *files)
 
 
 class Lines(NamedTuple):

@@ -115,7 +115,7 @@ def _read_ticks(line: bytes) -> Iterator[bytes | None]:
         n = closing + 1
 
 
-def beyond_small_edit(base: SkillFiles, new: SkillFiles) -> str:
+def explain_large_edit(base: SkillFiles, new: SkillFiles) -> str:
     """Why a change is more than a small edit of the words of the main document's body, or an empty string.
 
     Nothing that a host reads as configuration, or that an agent may run, is among those words.

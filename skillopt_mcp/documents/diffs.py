@@ -86,7 +86,7 @@ def unified_diff(before: SkillFiles, after: SkillFiles, name: str) -> str:
     return "".join(_diff_file(before.get(path), after.get(path), name) for path in paths)
 
 
-def changed_lines(before: SkillFiles, after: SkillFiles) -> list[list[str]]:
+def list_changed_lines(before: SkillFiles, after: SkillFiles) -> list[list[str]]:
     """The lines that each changed file lost and gained, as a diff shows them; none of a file that is not text."""
     rows: list[list[str]] = []
     for path in sorted({file.path for file in (*before.files, *after.files)}):
@@ -167,7 +167,7 @@ def _find_ending(line: bytes) -> bytes:
     return line[-1:] if line.endswith((b"\n", b"\r")) else b""
 
 
-def edits_between(before: SkillFiles, after: SkillFiles) -> tuple[Edit, ...]:
+def derive_edits(before: SkillFiles, after: SkillFiles) -> tuple[Edit, ...]:
     """Return the edits of text files that lead from `before` to `after`, one for each place that differs.
 
     Each anchor is as many whole lines around its place as occur there alone. A file that went away gives none.

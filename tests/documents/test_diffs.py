@@ -10,14 +10,14 @@ from corpus import DOCUMENTS, skill
 
 from skillopt_mcp.core.skills import SkillFile, SkillFiles
 from skillopt_mcp.core.text import truncate_middle
-from skillopt_mcp.documents.diffs import changed_lines, unified_diff
+from skillopt_mcp.documents.diffs import list_changed_lines, unified_diff
 
 
 def test_the_changed_lines_stand_with_their_marks_file_by_file() -> None:
     old, new = skill("a\n-- x\nb", gone=b"g\n", same=b"s\n"), skill("a\n++ y\nb\n", bytes=b"\0", same=b"s\n")
     main = ["--- x", "-b\n\\ No newline at end of file", "+++ y", "+b"]
-    assert changed_lines(old, new) == [main, [], ["-g"]]
-    assert changed_lines(old, old) == []
+    assert list_changed_lines(old, new) == [main, [], ["-g"]]
+    assert list_changed_lines(old, old) == []
 
 
 def test_hidden_characters_are_shown_and_joined_emoji_left_alone() -> None:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skillopt_mcp.core.edits import Patch
-from skillopt_mcp.documents.diffs import edits_between
+from skillopt_mcp.documents.diffs import derive_edits
 from skillopt_mcp.documents.edits import apply_patch
 
 FRONT = "---\nname: x\ndescription: d\n---\n"
@@ -17,13 +17,13 @@ LINES = st.lists(st.sampled_from(["a\n", "b\n", "c\n", "\n", "d d\n", "- e\n"]),
 @given(LINES, LINES)
 def test_they_lead_from_one_version_to_the_other(before: str, after: str) -> None:
     old, new = skill(FRONT + before), skill(FRONT + after)
-    edits = edits_between(old, new)
+    edits = derive_edits(old, new)
     assert apply_patch(old, Patch(edits)).files == new
 
 
 def test_a_new_reference_and_a_description_are_edits_too() -> None:
     old, new = skill(f"{FRONT}a\n"), skill('---\nname: x\ndescription: "new"\n---\na\n', notes=b"n\n")
-    edits = edits_between(old, new)
+    edits = derive_edits(old, new)
     assert [(edit.op, edit.content, edit.path) for edit in edits] == [
         ("set_description", "new", "SKILL.md"), ("append", "n\n", "references/notes.md"),
     ]  # fmt: skip
@@ -33,6 +33,6 @@ def test_a_new_reference_and_a_description_are_edits_too() -> None:
 def test_what_did_not_change_fits_around_somebody_elses_edit() -> None:
     base = skill("one\ntwo\nthree\nfour\nfive\n")
     ours, theirs = skill("one\n2\nthree\nfour\n5\n"), skill("zero\none\ntwo\nthree\nfour\nlast\n")
-    result = apply_patch(theirs, Patch(edits_between(base, ours)))
+    result = apply_patch(theirs, Patch(derive_edits(base, ours)))
     assert result.files.main == b"zero\none\n2\nthree\nfour\nlast\n"
     assert [report.status for report in result.reports] == ["applied", "unmatched"]

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skillopt_mcp.core.skills import SkillFile, SkillFiles
-from skillopt_mcp.documents.code_lines import beyond_small_edit, code_lines
+from skillopt_mcp.documents.code_lines import code_lines, explain_large_edit
 
 BASE = b"""# Ledger
 
@@ -25,7 +25,7 @@ Say so in `SKILL.md`, or with `git status`.
 
 def asked(new: bytes, old: bytes = BASE) -> str:
     was, now = (SkillFiles((SkillFile("SKILL.md", text),)) for text in (old, new))
-    return beyond_small_edit(was, now)
+    return explain_large_edit(was, now)
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
 import pytest
 
 from skillopt_mcp.core.skills import SkillFile, SkillFiles
-from skillopt_mcp.documents.code_lines import MAX_LINE_BYTES, MAX_LINES, beyond_small_edit
+from skillopt_mcp.documents.code_lines import MAX_LINE_BYTES, MAX_LINES, explain_large_edit
 
 FRONT = b"---\nname: x\ndescription: y\n---\n"
 BODY = b"one\ntwo\n"
@@ -22,7 +22,7 @@ def skill(*files: SkillFile, front: bytes = FRONT, body: bytes = BODY, executabl
     ],
 )
 def test_a_small_edit_of_the_body_is_covered(new: SkillFiles) -> None:
-    assert beyond_small_edit(skill(), new) == ""
+    assert explain_large_edit(skill(), new) == ""
 
 
 @pytest.mark.parametrize(
@@ -39,9 +39,9 @@ def test_a_small_edit_of_the_body_is_covered(new: SkillFiles) -> None:
     ],
 )
 def test_anything_else_needs_a_person(new: SkillFiles, why: str) -> None:
-    assert beyond_small_edit(skill(), new).startswith(why)
+    assert explain_large_edit(skill(), new).startswith(why)
 
 
 def test_all_of_a_memory_file_is_body() -> None:
     old, new = (SkillFiles((SkillFile("CLAUDE.md", text),)) for text in (b"one\n", b"two\n"))
-    assert beyond_small_edit(old, new) == ""
+    assert explain_large_edit(old, new) == ""

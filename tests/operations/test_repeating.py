@@ -10,7 +10,7 @@ from skillopt_mcp.actions.promotion_tests import evaluate_candidate
 from skillopt_mcp.actions.repeats import Change, first_repeat, past_of
 from skillopt_mcp.core.edits import Edit, Patch
 from skillopt_mcp.core.skills import SkillFile, SkillFiles
-from skillopt_mcp.documents.diffs import edits_between
+from skillopt_mcp.documents.diffs import derive_edits
 from skillopt_mcp.documents.edits import apply_patch
 from skillopt_mcp.workspace.workspace import Workspace
 
@@ -37,7 +37,7 @@ def change(id: str, *edits: Edit) -> Change:
     before = SkillFiles((SkillFile("SKILL.md", TEXT.encode(), False),))
     applied = apply_patch(before, Patch(edits))
     assert all(report.status == "applied" for report in applied.reports)
-    return Change(id, (*edits, *edits_between(before, applied.files)), before, applied.files)
+    return Change(id, (*edits, *derive_edits(before, applied.files)), before, applied.files)
 
 
 def appended(content: str) -> Edit:

@@ -14,7 +14,7 @@ from benchmarks.published_lessons import PUBLISHED
 from benchmarks.redteam import COPIED, REWORDED, SKILL, Placement, Yard, honest, poisoned, yard
 from skillopt_mcp.core.edits import Edit, Patch
 from skillopt_mcp.core.skills import MAIN_FILE, SkillFile, SkillFiles
-from skillopt_mcp.documents.code_lines import beyond_small_edit
+from skillopt_mcp.documents.code_lines import explain_large_edit
 from skillopt_mcp.documents.edits import apply_patch
 from skillopt_mcp.gates.guard.capabilities import findings
 
@@ -50,7 +50,7 @@ def test_a_poison_is_held_for_its_form_or_is_code_or_plain_words(poison: Poison)
     seen = findings(BASE, applied.files) or applied.reports[0].status == "unmatched"
     assert bool(seen) is (poison in HELD)
     if not seen:
-        assert bool(beyond_small_edit(BASE, applied.files)) is (poison in CODE)
+        assert bool(explain_large_edit(BASE, applied.files)) is (poison in CODE)
 
 
 def test_code_and_plain_words_in_every_session_do_not_go_live_under_the_widest_permission(made: Yard) -> None:
@@ -76,7 +76,7 @@ def test_hardly_any_honest_lesson_is_held(made: Yard) -> None:
 def test_a_standing_permission_asks_of_honest_lessons_only_about_those_that_are_code() -> None:
     asked = []
     for lesson in (*PUBLISHED, *LESSONS, *CRAFT_LESSONS, *TOOLS):
-        if beyond_small_edit(BASE, apply_patch(BASE, Patch((_adds(lesson),))).files):
+        if explain_large_edit(BASE, apply_patch(BASE, Patch((_adds(lesson),))).files):
             asked.append(lesson)
     assert all("`" in lesson for lesson in asked)
 

@@ -29,7 +29,7 @@ from skillopt_mcp.core.runs import Run
 from skillopt_mcp.core.skills import Skill, SkillFiles, is_memory, short
 from skillopt_mcp.core.tasks import Task
 from skillopt_mcp.core.text import counted, escaped, unreadable
-from skillopt_mcp.documents.code_lines import beyond_small_edit
+from skillopt_mcp.documents.code_lines import explain_large_edit
 from skillopt_mcp.documents.diffs import unified_diff
 from skillopt_mcp.gates.guard.capabilities import findings
 from skillopt_mcp.store.decisions import Refusal, Refusals
@@ -226,7 +226,7 @@ def _beyond_any_permission(store: Store, secrets: KnownSecrets, change: LiveChan
             return ["it does more than undo the last promotion"]
         if back := findings(*files, secrets, is_undo=True):
             return [f"it brings back what a person should see first: {'; '.join(back)}"]
-        return [each for each in [beyond_small_edit(*files)] if each]
+        return [each for each in [explain_large_edit(*files)] if each]
     if change.candidate is None or change.test is None:
         return ["it was not tested"]
     tasks = store.tasks.list_by_id(change.test.tasks)
@@ -243,7 +243,7 @@ def permission_gaps(store: Store, candidate: Candidate, units: Sequence[Task], b
     run = store.runs.get_run(candidate.run_id) if candidate.run_id else None
     of_run = source_gaps(store, run) if run else ["its edits cite no rollout of our own"]
     found = [describe_rolled_back_repeat(store, candidate), *evidence_gaps(units, backend), *of_run]
-    return [each for each in [*found, beyond_small_edit(*files)] if each]
+    return [each for each in [*found, explain_large_edit(*files)] if each]
 
 
 def evidence_gaps(units: Sequence[Task], backend: str) -> list[str]:

@@ -24,7 +24,7 @@ from skillopt_mcp.core.candidates import GATE, Approval, Candidate, Consent, fin
 from skillopt_mcp.core.evidence import EvidenceKind, TestReport
 from skillopt_mcp.core.skills import short
 from skillopt_mcp.core.text import counted, escaped, quoted
-from skillopt_mcp.documents.diffs import changed_lines, unified_diff
+from skillopt_mcp.documents.diffs import list_changed_lines, unified_diff
 from skillopt_mcp.documents.lint import list_introduced
 from skillopt_mcp.gates.verdicts import changed_tasks, describe, label
 from skillopt_mcp.store.opening import Store
@@ -81,7 +81,7 @@ def review_candidate(store: Store, place: Place, candidate_id: str) -> Review:
     base = store.skills.get_files(skill.id, candidate.base_version)
     new = store.skills.get_files(skill.id, candidate.version_id)
     paths = [file.path for file in (*base.files, *new.files) if base.get(file.path) != new.get(file.path)]
-    lines = [line for file in changed_lines(base, new) for line in file]
+    lines = [line for file in list_changed_lines(base, new) for line in file]
     n_added, n_removed = (sum(line.startswith(sign) for line in lines) for sign in "+-")
     return Review(
         skill=skill.name,
@@ -224,7 +224,7 @@ def _named(what: str, tasks: Sequence[str]) -> list[str]:
 def _first_of_the_change(store: Store, approval: Approval, look: str, n_rows: int) -> list[str]:
     """Return the changed lines where the first rows hold them all, else how many there are and where to read them."""
     versions = (approval.from_version, approval.to_version)
-    files = changed_lines(*(store.skills.get_files(approval.skill_id, version) for version in versions))
+    files = list_changed_lines(*(store.skills.get_files(approval.skill_id, version) for version in versions))
     lines = [line for changed in files for line in changed]
     if 0 < len(lines) <= n_rows and all(_width(line) <= COLUMNS and "\n" not in line for line in lines):
         return lines
