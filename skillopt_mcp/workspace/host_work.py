@@ -20,7 +20,7 @@ from skillopt_mcp.core.results import Foreseen, WorkEstimate, WorkItem
 from skillopt_mcp.store.erasing import Erasing
 from skillopt_mcp.store.leases import Offer, Taken, Term
 from skillopt_mcp.store.opening import Store
-from skillopt_mcp.tasks.judges.judging import fewest_votes, n_votes
+from skillopt_mcp.tasks.judges.judging import n_votes
 from skillopt_mcp.training.promotion_test import Test
 from skillopt_mcp.workspace.costs import default_tokens
 from skillopt_mcp.workspace.evidence import find_host_roles
@@ -134,8 +134,8 @@ def estimate_host_test(test: Test, store: Store, foreseen: Foreseen | None) -> W
     shortest = min((row.runs for row in foreseen.power), default=test.row.plan.most_runs) if foreseen else 1
     attempts = max(1, shortest - n_done), max(1, test.row.plan.most_runs - n_done)
     votes = [
-        math.ceil(n * sum(map(count, test.tasks)) / len(test.tasks))
-        for n, count in zip(attempts, (fewest_votes, n_votes), strict=True)
+        math.ceil(n * sum(n_votes(task, fewest=fewest) for task in test.tasks) / len(test.tasks))
+        for n, fewest in zip(attempts, (True, False), strict=True)
     ]
     return WorkEstimate(
         attempts=attempts,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 from skillopt_mcp.cli.command import AGREED, SKILL, Arg, Command, Flag, command
@@ -42,9 +42,6 @@ class ListSkills(Command):
                 step = NextStep(action="skills track", arguments={"folder": row.path}, why=row.next_step.why)
                 rows[n] = replace(row, next_step=step)
         return {"skills": rows}
-
-    def as_json(self, result: dict[str, Any]) -> dict[str, Any]:
-        return {"skills": [asdict(row) for row in result["skills"]]}
 
     def show(self, result: dict[str, list[SkillRow]], terminal: Terminal) -> None:
         rows = result["skills"]

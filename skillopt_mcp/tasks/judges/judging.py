@@ -73,14 +73,10 @@ def asks_host(tasks: Iterable[Task]) -> bool:
     return any(isinstance(leaf, ByHost) for task in tasks for leaf in leaves(task.judge))
 
 
-def n_votes(task: Task) -> int:
-    """How many questions the rubrics of a task ask of each answer to it at most."""
-    return sum(leaf.votes for leaf in leaves(task.judge) if isinstance(leaf, Rubric))
-
-
-def fewest_votes(task: Task) -> int:
-    """How many of these are asked at least: more than half of each rubric's."""
-    return sum(leaf.votes // 2 + 1 for leaf in leaves(task.judge) if isinstance(leaf, Rubric))
+def n_votes(task: Task, *, fewest: bool = False) -> int:
+    """How many questions the rubrics of a task ask of each answer at most; the fewest: more than half of each."""
+    rubrics = [leaf for leaf in leaves(task.judge) if isinstance(leaf, Rubric)]
+    return sum(leaf.votes // 2 + 1 if fewest else leaf.votes for leaf in rubrics)
 
 
 def missing_programs(judge: Judge, registered: Collection[str]) -> list[str]:
