@@ -95,14 +95,10 @@ class Estimate(BaseModel):
     run_judge_calls: int = 0
 
     @property
-    def target_calls(self) -> int:
-        """Return the rollouts of training, search gate and promotion test together."""
-        return self.train_rollouts + self.val_rollouts + self.promotion_runs
-
-    @property
     def calls(self) -> dict[Role, int]:
-        """Return the calls of each role."""
-        return {"target": self.target_calls, "optimizer": self.optimizer_calls, "judge": self.judge_calls}
+        """The calls of each role; of the target the rollouts of training, search gate and promotion test together."""
+        n_rollouts = self.train_rollouts + self.val_rollouts + self.promotion_runs
+        return {"target": n_rollouts, "optimizer": self.optimizer_calls, "judge": self.judge_calls}
 
 
 def estimate_run(store: Store, models: Models, run: Run) -> Estimate:
@@ -124,12 +120,19 @@ def estimate_rest(store: Store, models: Models, secrets: KnownSecrets, run: Run)
 
     Where a backend has changed, the earlier answers serve finished steps alone: the other steps are asked in full.
     """
-    tasks = tasks_of(store, run)
-    ending = price_of_run(store, models, run, _in_use(store, run))
+    tasks, retired = tasks_of(store, run), store.retirements.list_retired(run.skill_id)
+    ending = price_of_run(store, models, run, [task for task in tasks if task.id not in retired])
     if len(run.answering) > 1 or models.list_changed(run):
         return _estimate(run, tasks, ending, _rest(store, secrets, run)).calls
-    if store.runs.list_finishes(run.id):
-        return estimate_end(store, models, run)
+    if finishes := store.runs.list_finishes(run.id):
+        # The search is over: its promotion tests are left.
+        begun = [test for id in finishes if (test := store.tests.find(id))]
+        n_better = run.count_better(store.runs.list_steps(run.id))
+        n_runs = max(0, n_better - len(begun)) * ending.n_runs // run.n_documents
+        for test in begun:
+            if store.decisions.latest_in(test.id) is None:
+                n_runs += test.plan.most_runs - store.tests.count_attempts(test.id)
+        return {"target": n_runs, "optimizer": 0, "judge": n_runs * ending.votes}
     whole = _estimate(run, tasks, ending, _whole(run, tasks))
     answered: Counter[str] = Counter()
     for row in store.ledger.list_rows(run.id):
@@ -138,23 +141,6 @@ def estimate_rest(store: Store, models: Models, secrets: KnownSecrets, run: Run)
         "target": whole.promotion_runs, "optimizer": 0, "judge": whole.promotion_runs * whole.run_judge_calls,
     }  # fmt: skip
     return {role: max(n_calls - answered[role], in_test[role]) for role, n_calls in whole.calls.items()}
-
-
-def estimate_end(store: Store, models: Models, run: Run) -> dict[Role, int]:
-    """What a run whose search is over may still ask of each role at most: its promotion tests."""
-    steps = store.runs.list_steps(run.id)
-    ending = price_of_run(store, models, run, _in_use(store, run))
-    begun = [row for test_id in store.runs.list_finishes(run.id) if (row := store.tests.find(test_id))]
-    n_runs = max(0, run.count_better(steps) - len(begun)) * ending.n_runs // run.n_documents
-    for row in begun:
-        if store.decisions.latest_in(row.id) is None:
-            n_runs += row.plan.most_runs - store.tests.count_attempts(row.id)
-    return {"target": n_runs, "optimizer": 0, "judge": n_runs * ending.votes}
-
-
-def _in_use(store: Store, run: Run) -> list[Task]:
-    retired = store.retirements.list_retired(run.skill_id)
-    return [task for task in tasks_of(store, run) if task.id not in retired]
 
 
 class _Training(NamedTuple):

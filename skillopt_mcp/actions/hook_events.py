@@ -85,11 +85,6 @@ class HookEvent:
         """Whether the session is over."""
         return self.hook_event_name == END
 
-    @property
-    def has_begun(self) -> bool:
-        """Whether the session only begins, or is resumed."""
-        return self.hook_event_name == START
-
 
 def parse_event(text: bytes) -> HookEvent:
     """Return the event of a hook. Raises BadInput when it is not an event of a hook."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
@@ -351,7 +351,18 @@ def _problems(
     found = check_tasks(tasks, names)
     problems = [(each.task, each.text) for each in found if each.problem != "alike"]
     problems += find_unknown_environments(tasks, names)
-    problems += _host_commands(tasks, names, skill)
+    # A prompt that is a command of the host, which answers it itself; the skill's own is none.
+    first = {task.name: task.prompt.split(maxsplit=1)[:1] for task in tasks if task.name in names}
+    asked = {name: words[0][1:] for name, words in first.items() if words and words[0].startswith("/")}
+    if asked:
+        # Loaded for such prompts only.
+        from skillopt_mcp.backends.claude_code import list_commands  # noqa: PLC0415
+
+        commands = list_commands() - {os.path.basename(os.path.abspath(skill.removesuffix("SKILL.md")))}
+        for name, command in asked.items():
+            if command in commands:
+                why = f"'/{command}' is a command of Claude Code, which may answer without a model: reword the prompt"
+                problems.append((name, why))
     if store:
         try:
             # To list tasks takes none.
@@ -361,20 +372,6 @@ def _problems(
         except BackendError as error:
             problems.append(("", str(error)))
     return problems, _as_notes((each.problem, each.task) for each in found if each.problem == "alike")
-
-
-def _host_commands(tasks: Iterable[Task], names: Collection[str], skill: str) -> Iterator[tuple[str, str]]:
-    """Yield the tasks whose prompt is a command of the host, which answers it itself; the skill's own is none."""
-    first = {task.name: task.prompt.split(maxsplit=1)[:1] for task in tasks if task.name in names}
-    asked = {name: words[0][1:] for name, words in first.items() if words and words[0].startswith("/")}
-    # Loaded for such prompts only.
-    from skillopt_mcp.backends.claude_code import list_commands  # noqa: PLC0415
-
-    own = os.path.basename(os.path.abspath(skill.removesuffix("SKILL.md")))
-    commands = list_commands() - {own} if asked else frozenset()
-    for name, command in asked.items():
-        if command in commands:
-            yield name, f"'/{command}' is a command of Claude Code, which may answer without a model: reword the prompt"
 
 
 # Held-out tasks that are nearly train tasks
@@ -402,11 +399,9 @@ def near_train_tasks(
     return Note(code="near_train_tasks", numbers={"n": n, "of": len(held_out)}) if n else None
 
 
-def describe_near_train(
-    store: Store, skill_id: int, held_out: Sequence[Task], others: Iterable[Task] | None = None
-) -> str:
-    """Return `near_train_tasks` as a sentence; "" for none."""
-    note = near_train_tasks(store, skill_id, held_out, others)
+def describe_near_train(store: Store, skill_id: int, held_out: Sequence[Task]) -> str:
+    """`near_train_tasks` as a sentence; "" for none."""
+    note = near_train_tasks(store, skill_id, held_out)
     if note is None:
         return ""
     check = f"skillopt-mcp tasks check {quote_handle(store, store.skills.get_skill(skill_id))} names them"

@@ -186,22 +186,19 @@ def find_attempts(store: Store, place: Place, wanted: AttemptQuery) -> list[int]
             f"say which attempts of {quoted(wanted.names[0])}: --session, --before (both have to be met if both are "
             "given), or --all alone"
         )
-    before = _moment(wanted.before, time.time()) if wanted.before is not None else None
+    before = None
+    if wanted.before is not None:  # a day, a time, or so many days ago
+        try:
+            if ago := _AGO.fullmatch(wanted.before):
+                at = datetime.fromtimestamp(time.time(), UTC) - timedelta(days=int(ago[1]))
+            else:
+                at = datetime.fromisoformat(wanted.before)
+                at = at.astimezone(UTC) if at.tzinfo else at.replace(tzinfo=UTC)
+        except (ValueError, OverflowError):
+            raise BadInput(f"{quoted(wanted.before)} is not a date: give 2026-08-01, or 90d for days ago") from None
+        before = f"{at.replace(tzinfo=None).isoformat(timespec='milliseconds')}Z"  # as the store writes times
     skill = place.find_kept(wanted.names[0])
     return store.table(Erasing).choose(skill.id, wanted.session, before)
-
-
-def _moment(text: str, now: float) -> str:
-    """Return a day, a time, or so many days ago, as the store writes times. Raises BadInput."""
-    try:
-        if ago := _AGO.fullmatch(text):
-            at = datetime.fromtimestamp(now, UTC) - timedelta(days=int(ago[1]))
-        else:
-            at = datetime.fromisoformat(text)
-            at = at.astimezone(UTC) if at.tzinfo else at.replace(tzinfo=UTC)
-    except (ValueError, OverflowError):
-        raise BadInput(f"{quoted(text)} is not a date: give 2026-08-01, or 90d for days ago") from None
-    return f"{at.replace(tzinfo=None).isoformat(timespec='milliseconds')}Z"
 
 
 def recorded_itself(

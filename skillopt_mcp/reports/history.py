@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from pydantic import JsonValue
 
-from skillopt_mcp.actions.promotions.consent import declined_changes
 from skillopt_mcp.core.evidence import ACCEPTED
 from skillopt_mcp.core.next_step import NextStep
 from skillopt_mcp.core.results import History, HistoryRow
 from skillopt_mcp.core.skills import Skill, short
 from skillopt_mcp.documents.diffs import unified_diff
 from skillopt_mcp.reports.listing import skill_row
+from skillopt_mcp.store.decisions import Refusals
 from skillopt_mcp.store.opening import Store
 from skillopt_mcp.workspace.place import Place
 from skillopt_mcp.workspace.skill_folders import handle
@@ -36,9 +36,12 @@ def history(store: Store, place: Place, skill: str) -> History:
         f"{each.at} task '{each.name}' ({each.split}){f': {each.reason}' if each.reason else ''}"
         for each in gone if not (place.is_agents and each.split == "test")
     ]  # fmt: skip
+    declined = [
+        f"{each.at} {each.kind} {short(each.from_version)} -> {short(each.to_version)}: {each.by}"
+        for each in store.table(Refusals).list_refusals(tracked.id)
+    ]
     return History(
-        skill=tracked.name, rows=rows, retired=retired[::-1],
-        declined=declined_changes(store, tracked.id),
+        skill=tracked.name, rows=rows, retired=retired[::-1], declined=declined,
         next_step=_undo(store, place, tracked, rows[0]) if rows else None,
     )  # fmt: skip
 

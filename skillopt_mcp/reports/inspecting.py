@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 
 from skillopt_mcp.actions.next_steps import is_reason_to_promote, verdict_for_agents
-from skillopt_mcp.actions.promotions.consent import describe_declined
 from skillopt_mcp.actions.promotions.promoting import next_step
 from skillopt_mcp.core.candidates import GATE, Candidate, Consent, Decision, Promotion, candidate_id, find_rolled_back
 from skillopt_mcp.core.edits import UNSHOWN, Edit
@@ -28,6 +27,7 @@ from skillopt_mcp.reports.details import (
     PromotionTest,
 )
 from skillopt_mcp.reports.run_report import RunFacts
+from skillopt_mcp.store.decisions import Refusals
 from skillopt_mcp.store.opening import Store
 from skillopt_mcp.store.promotion_tests import TestRow
 from skillopt_mcp.training.promotion_test import stored_test
@@ -180,7 +180,11 @@ def look_at_candidate(store: Store, place: Place, id: str) -> Thing:
         run_id=candidate.run_id,
         reason="" if place.is_agents or not decision else decision.reason,
         approved=bool(approvals),
-        declined=describe_declined(store, candidate),
+        declined=[
+            f"{each.by}, {each.at}"
+            for each in store.table(Refusals).list_refusals(skill.id)
+            if each[:3] == ("promote", candidate.base_version, candidate.version_id)
+        ],
         findings=list(candidate.findings),
         tests=[test.id for test in tests],
         edits=[EditOutcome(**asdict(report)) for _, report in edits],

@@ -99,11 +99,10 @@ class DialogApprover:
 
     async def close(self, answer: DialogAnswer) -> None:
         """Take back what a person agreed to, unless the call that they were asked for has made the change."""
-        from skillopt_mcp.actions.promotions.consent import disagree  # noqa: PLC0415
-
         if answer.approval_id is not None:
             with anyio.CancelScope(shield=True):  # also of a call that the host has cancelled
-                await anyio.to_thread.run_sync(disagree, self._workspace.store, answer.approval, answer.approval_id)
+                drop = self._workspace.store.approvals.drop
+                await anyio.to_thread.run_sync(drop, answer.approval.skill_id, answer.approval_id)
 
     def with_answer(self, result: BaseModel, answer: DialogAnswer) -> BaseModel:
         """Return the result of a tool that lacks an approval, with the person's answer."""
@@ -130,7 +129,7 @@ class DialogApprover:
 
     def _settle(self, asked: ConsentQuestion, given: ElicitationResult[Agreement]) -> DialogAnswer:
         """Keep a yes as an approval, a no as a decline."""
-        from skillopt_mcp.actions.promotions.consent import agree, decline, note_unheard  # noqa: PLC0415
+        from skillopt_mcp.actions.promotions.consent import agree, decline  # noqa: PLC0415
 
         approval = asked.approval
         if not isinstance(given, AcceptedElicitation):
@@ -138,7 +137,7 @@ class DialogApprover:
             text = f"the host answered {given.action}, perhaps without asking the user"
             if given.action == "decline" and approval not in self._unheard:
                 self._unheard.add(approval)  # one that declines everything is noted once
-                note_unheard(self._workspace.store, approval, text)
+                decline(self._workspace.store, self._workspace.place, approval, text)
             return DialogAnswer(text, approval)
         if not given.data.write:
             decline(self._workspace.store, self._workspace.place, approval)

@@ -70,7 +70,7 @@ def test_what_is_left_of_a_run_never_falls_below_what_it_goes_on_to_ask(place: P
     assert targets == sorted(targets, reverse=True)
     _, last = lefts[-1]
     assert last["optimizer"] == 0, "it was not stopped in its promotion test: choose another step"
-    assert last["target"] <= estimate.promotion_runs < estimate.target_calls
+    assert last["target"] <= estimate.promotion_runs < estimate.calls["target"]
 
 
 @pytest.mark.parametrize("n_before", [60, 150])

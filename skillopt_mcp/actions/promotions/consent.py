@@ -315,19 +315,13 @@ def agree(store: Store, place: Place, approval: Approval) -> int:
     return store.approvals.add_approval(replace(approval, login=signature(place.login)))
 
 
-def disagree(store: Store, approval: Approval, approval_id: int) -> None:
-    """Take one agreement back, unless the change that it was given for was made."""
-    store.approvals.drop(approval.skill_id, approval_id)
+def decline(store: Store, place: Place, approval: Approval, by_host: str = "") -> None:
+    """Keep that a person declined a change in a dialog, or that a host did (its words).
 
-
-def decline(store: Store, place: Place, approval: Approval) -> None:
-    """Keep that a person declined a change in a dialog."""
-    store.table(Refusals).add_refusal(approval, f"no, in a dialog{_by_login(place)}", "declined")
-
-
-def note_unheard(store: Store, approval: Approval, said: str) -> None:
-    """Keep that a host declined, perhaps without asking anybody: that is shown, and binds no one."""
-    store.table(Refusals).add_refusal(approval, said, "unheard")
+    That a host did so, perhaps without asking anybody, is shown, and binds no one.
+    """
+    by = by_host or f"no, in a dialog{_by_login(place)}"
+    store.table(Refusals).add_refusal(approval, by, "unheard" if by_host else "declined")
 
 
 def signature(login: str) -> str:
@@ -349,21 +343,6 @@ def describe_earlier_answer(store: Store, approval: Approval) -> list[str]:
         return [f"you said no at {_at(last)}"]
     unheard = refusals.last_refusal(approval, "unheard")
     return [f"declined at {_at(unheard)}, perhaps by the host itself"] if unheard else []
-
-
-def describe_declined(store: Store, candidate: Candidate) -> list[str]:
-    """Return a line for each time that a candidate was declined, the newest first."""
-    change = ("promote", candidate.base_version, candidate.version_id)
-    found = store.table(Refusals).list_refusals(candidate.skill_id)
-    return [f"{each.by}, {each.at}" for each in found if each[:3] == change]
-
-
-def declined_changes(store: Store, skill_id: int) -> list[str]:
-    """Return a line for each declined change of a skill, the newest first."""
-    return [
-        f"{each.at} {each.kind} {short(each.from_version)} -> {short(each.to_version)}: {each.by}"
-        for each in store.table(Refusals).list_refusals(skill_id)
-    ]
 
 
 def _at(refusal: Refusal) -> str:

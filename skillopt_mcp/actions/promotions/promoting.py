@@ -38,7 +38,7 @@ from skillopt_mcp.core.evidence import Verdict
 from skillopt_mcp.core.next_step import NextStep
 from skillopt_mcp.core.redacting import KnownSecrets
 from skillopt_mcp.core.results import Promoted
-from skillopt_mcp.core.skills import Skill, SkillFiles, short
+from skillopt_mcp.core.skills import Skill, short
 from skillopt_mcp.core.text import quoted
 from skillopt_mcp.documents.live_files import check_replaceable, replace_files
 from skillopt_mcp.gates.guard.capabilities import secrets_added
@@ -109,13 +109,9 @@ def check_promotion(store: Store, place: Place, candidate_id: str, consent: Cons
         return stale(store, change)
     if apart and not consent.unproven:
         return answer(store, change, "refused", *apart)
-    if not (is_proven or consent.unproven):
-        return _unproven(store, change, candidate, verdict, consent)
-    return check_consent(store, place, change, consent)
-
-
-def _unproven(store: Store, change: LiveChange, candidate: Candidate, verdict: str, consent: Consent) -> Promoted:
-    """The notice that nothing is proven yet; an agent learns of a test that it did not accept, and nothing else."""
+    if is_proven or consent.unproven:
+        return check_consent(store, place, change, consent)
+    # Nothing is proven yet; an agent learns of a test that it did not accept, and nothing else.
     if not verdict:
         test = advise_test(store, candidate, "it was not tested yet")
         return answer(store, change, "refused", "it was not tested against the live version", test)
@@ -245,7 +241,14 @@ def _write(store: Store, place: Place, ready: Ready) -> Promoted:
             return journal
         try:
             replace_files(folder, before, after)
-            _check_written(read_skill(Path(skill.path)), before, after)
+            # What is read is the version promoted, or nothing is.
+            live, paths = read_skill(Path(skill.path)), [file.path for file in (*before.files, *after.files)]
+            changed = [path for path in paths if before.get(path) != after.get(path)]
+            if other := next((path for path in changed if live.get(path) != after.get(path)), None):
+                raise Refused(
+                    f"{quoted(other)} does not read as it was written (it was edited meanwhile, or its disk keeps "
+                    "other names or run bits); what was written is taken back"
+                )
         except BaseException:
             take_back(store, journal)
             raise
@@ -276,17 +279,6 @@ def _begin(store: Store, place: Place, change: LiveChange, consent: Consent) -> 
         if journal is not None:
             return journal
     return check.answer if isinstance(check, NeedsPerson) else check
-
-
-def _check_written(live: SkillFiles, before: SkillFiles, after: SkillFiles) -> None:
-    """Raise Refused when what was written is not what is read: then nothing that is live is the version promoted."""
-    paths = [file.path for file in (*before.files, *after.files) if before.get(file.path) != after.get(file.path)]
-    other = next((path for path in paths if live.get(path) != after.get(path)), None)
-    if other:
-        raise Refused(
-            f"{quoted(other)} does not read as it was written (it was edited meanwhile, or its disk keeps other names "
-            "or run bits); what was written is taken back"
-        )
 
 
 # What to do next

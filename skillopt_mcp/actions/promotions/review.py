@@ -208,7 +208,15 @@ def _question(
     rows += ["; ".join(third)] if (third := [*filter(None, [review.not_looked_at]), *minded]) else []
     if review.simulated:
         rest += ["This rests on a SIMULATION, which says nothing about a real model."]
-    rows += [*_first_of_the_change(store, approval, look, FIRST_ROWS - len(rows)), *rest]
+    # The changed lines where the first rows hold them all, else how many there are and where to read them.
+    versions_of = (store.skills.get_files(approval.skill_id, id) for id in (approval.from_version, approval.to_version))
+    files, n_rows = list_changed_lines(*versions_of), FIRST_ROWS - len(rows)
+    lines = [line for changed in files for line in changed]
+    if not (0 < len(lines) <= n_rows and all(_width(line) <= COLUMNS and "\n" not in line for line in lines)):
+        change = f"change{'s' if len(lines) == 1 else ''} in {counted(len(files), 'file')}"
+        pointer = [f"{counted(len(lines), 'line')} {change}. See all:", f"skillopt-mcp {look}"]
+        lines = pointer if n_rows >= len(pointer) else [" ".join(pointer)]
+    rows += [*lines, *rest]
     for shown in ([*rows, *named], rows):  # the change has to fit, the names of tasks need not
         if sum(-(-_width(row) // COLUMNS) or 1 for row in shown) <= DIALOG_ROWS:
             return ConsentQuestion("\n".join(shown), approval)
@@ -219,18 +227,6 @@ def _named(what: str, tasks: Sequence[str]) -> list[str]:
     """Return a row that names the first of these tasks; none without one."""
     shown = [*tasks[:NAMED_TASKS], *([f"{len(tasks) - NAMED_TASKS} more"] if len(tasks) > NAMED_TASKS else [])]
     return [f"{what}: {escaped(', '.join(shown))}."] if tasks else []
-
-
-def _first_of_the_change(store: Store, approval: Approval, look: str, n_rows: int) -> list[str]:
-    """Return the changed lines where the first rows hold them all, else how many there are and where to read them."""
-    versions = (approval.from_version, approval.to_version)
-    files = list_changed_lines(*(store.skills.get_files(approval.skill_id, version) for version in versions))
-    lines = [line for changed in files for line in changed]
-    if 0 < len(lines) <= n_rows and all(_width(line) <= COLUMNS and "\n" not in line for line in lines):
-        return lines
-    change = f"change{'s' if len(lines) == 1 else ''} in {counted(len(files), 'file')}"
-    pointer = [f"{counted(len(lines), 'line')} {change}. See all:", f"skillopt-mcp {look}"]
-    return pointer if n_rows >= len(pointer) else [" ".join(pointer)]
 
 
 def _width(line: str) -> int:

@@ -29,7 +29,7 @@ class Capture(Command):
     def run(self, terminal: Terminal) -> BaseModel | dict[str, Any]:
         try:
             event = parse_event(sys.stdin.buffer.read(MIB))
-            if event.has_begun:
+            if event.hook_event_name == START:
                 if not terminal.store_path.exists():
                     return {}
                 # What Claude Code and Codex show the person, and give the model: what was promoted without them.
