@@ -54,7 +54,7 @@ def list_discarded(store: Store, run: Run, most: int) -> tuple[DiscardedEdit, ..
     that was made from an attempt erased since, and none that its base version holds.
     """
     discarding = store.table(Discarding)
-    begun_at = discarding.begun_at(run.id)
+    begun_at = discarding.get_start(run.id)
     changes = [each for each in store.promotions.list_promotions(run.skill_id) if each.created_at < begun_at]
     undone = find_rolled_back(changes)
     erasing = store.table(Erasing)

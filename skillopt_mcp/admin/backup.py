@@ -20,7 +20,7 @@ from skillopt_mcp.core.results import Result
 from skillopt_mcp.core.text import counted
 from skillopt_mcp.documents.live_files import move_new
 from skillopt_mcp.store.copying import copy_store, is_database, read_lost, replace_store
-from skillopt_mcp.store.files import SIDE_FILES, held_locks, read_mark, refuse_network_file_system, remove_store
+from skillopt_mcp.store.files import SIDE_FILES, list_held_locks, read_mark, refuse_network_file_system, remove_store
 from skillopt_mcp.store.opening import Store
 from skillopt_mcp.workspace.skill_folders import is_gone
 
@@ -106,12 +106,12 @@ def restore_store(
     with _checked_copy(file, copy, store_path, "use another backup", advance) as found:
         described = _describe(store_path, copy, file, found)
         agree(described)
-        if held := held_locks(store_path.with_name(f"{store_path.name}.locks")):
+        if held := list_held_locks(store_path.with_name(f"{store_path.name}.locks")):
             raise Busy(
                 f"another process works on the store '{store_path}' (it holds '{held[0]}'): let it end, then restore "
                 "again; nothing was changed"
             )
-        replace_store(store_path, copy, Path(described.kept or _dated(store_path)))
+        replace_store(store_path, copy, Path(described.kept or _choose_kept_path(store_path)))
     return described
 
 
@@ -130,7 +130,7 @@ def _describe(store_path: Path, copy: Path, file: Path, found: Verified) -> Rest
             rows = read_lost(store_path, copy)
             lost = [BackupGap(kind=kind, which=which, skill=skill, alpha=alpha) for kind, which, skill, alpha in rows]  # type: ignore[arg-type]
     there = any(os.path.exists(f"{store_path}{end}") for end in ("", *SIDE_FILES))
-    kept = str(_dated(store_path)) if there else ""
+    kept = str(_choose_kept_path(store_path)) if there else ""
     missing = [each.path for each in skills if each.id not in hidden and is_gone(each.path)]
     step = NextStep(action="store verify", why="compares the live files with it")
     if missing:
@@ -164,7 +164,7 @@ def _checked_copy(source: Path, copy: Path, named: Path, advice: str, advance: A
         remove_store(copy)
 
 
-def _dated(store_path: Path) -> Path:
+def _choose_kept_path(store_path: Path) -> Path:
     stamp = time.strftime("%Y%m%d-%H%M%S", time.gmtime())
     names = [f"{store_path.name}.replaced-{stamp}{end}" for end in ("", *(f"-{n}" for n in range(2, 100)))]
     return next(path for name in names if not (path := store_path.with_name(name)).exists())

@@ -208,7 +208,7 @@ def _is_there(path: Path) -> bool:
 
 
 def _unwritable(path: Path, *, exists: bool) -> list[str]:
-    """Return why the store could not be written there, or nothing; what is tried leaves nothing behind."""
+    """Why the store could not be written there, or nothing; what is tried leaves nothing behind."""
     instead = "or name a store elsewhere with --store or SKILLOPT_STORE"
     folder = path.parent
     while not os.path.lexists(folder) and folder != folder.parent:

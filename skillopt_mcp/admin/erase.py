@@ -19,7 +19,7 @@ from skillopt_mcp.core.redacting import Redactor
 from skillopt_mcp.core.results import Result
 from skillopt_mcp.core.text import counted
 from skillopt_mcp.store.erasing import Doomed, Erasing
-from skillopt_mcp.store.files import held_locks, lock_run
+from skillopt_mcp.store.files import list_held_locks, lock_run
 from skillopt_mcp.store.opening import Store
 from skillopt_mcp.workspace.place import Place
 
@@ -112,7 +112,11 @@ def erase(store: Store, place: Place, ids: Sequence[int], advance: Callable[[int
         hold(ids)
         shown = erasing.list_shown(ids)
         for call in shown:
-            if not call.is_answered and call.owner != HOST and f"{call.owner}.owner" in held_locks(store.locks_path):
+            if (
+                not call.is_answered
+                and call.owner != HOST
+                and f"{call.owner}.owner" in list_held_locks(store.locks_path)
+            ):
                 raise _busy(f"some of these attempts are with an optimizer just now, for '{call.scope}'", 0)
         n_answers = _clear(store, place, [each.id for each in shown])
         n = 0

@@ -77,20 +77,20 @@ def verify_store(
     with Store(path) as store:
         integrity = store.table(Integrity)
         advance("checking the file", 0, 0)
-        if problems := _found(integrity.check_file):
-            return _verified(path, problems, [Note(code="rows_unchecked")])
+        if problems := _list_damage(integrity.check_file):
+            return _describe(path, problems, [Note(code="rows_unchecked")])
         problems, n_decisions = _check_rows(store, integrity, advance)
-        problems += [*_found(integrity.check_schema), *_found(partial(integrity.check_mark, mark))]
+        problems += [*_list_damage(integrity.check_schema), *_list_damage(partial(integrity.check_mark, mark))]
         hashes = _hashes(store)
         if holds and holds not in hashes:
             problems.append(Damage(code="head", where=holds))
-        verified = _verified(path, problems, list(_notes(store, live=live)))
+        verified = _describe(path, problems, list(_notes(store, live=live)))
     return verified.model_copy(
         update={"n_events": len(hashes), "n_decisions": n_decisions, "head": hashes[-1] if hashes else ""}
     )
 
 
-def _verified(path: Path, problems: list[Damage], notes: list[Note]) -> Verified:
+def _describe(path: Path, problems: list[Damage], notes: list[Note]) -> Verified:
     return Verified(
         store=str(path),
         problems=problems[:MAX_SHOWN],
@@ -117,7 +117,7 @@ def _check_rows(store: Store, integrity: Integrity, advance: Advance) -> tuple[l
         problems = []
         for what, check in checks:
             advance(what, 0, 0)
-            problems += _found(check)
+            problems += _list_damage(check)
         if not problems or _hashes(store)[-1:] == head:
             break
     return list(dict.fromkeys(problems)), len(verdicts)
@@ -131,7 +131,7 @@ def _hashes(store: Store) -> list[str]:
         return []
 
 
-def _found(check: Callable[[], Iterable[Damage]]) -> list[Damage]:
+def _list_damage(check: Callable[[], Iterable[Damage]]) -> list[Damage]:
     """What a check finds; that it cannot be made is damage, too."""
     found: list[Damage] = []
     try:

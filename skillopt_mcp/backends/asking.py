@@ -134,7 +134,7 @@ def run_or_wait(ask: Asker, store: Store, work: Callable[[], T]) -> T | Outstand
         try:
             return work()
         except Waiting:
-            if store.leases.unanswered(list(ask.left_open)):
+            if store.leases.count_unanswered(list(ask.left_open)):
                 return Outstanding(dict(ask.left_open))
             # The last reply came while this went on.
             ask.left_open.clear()

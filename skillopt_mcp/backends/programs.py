@@ -375,7 +375,7 @@ def _may(path: Path, user: Sequence[int], right: int) -> bool:
 def try_programs(store: Store, tasks: Iterable[Task]) -> None:
     """Raise BackendError if a judge program of the tasks cannot start: before answers to judge are paid for."""
     names = {name for task in tasks for name in missing_programs(task.judge, ())}
-    commands = store.commands.named(names) if names else {}
+    commands = store.commands.find_named(names) if names else {}
     runner = CommandRunner(commands)
     if runner.fingerprint in _TRIED:
         return
@@ -429,7 +429,7 @@ def trivial_programs(store: Store, tasks: Iterable[Task]) -> Iterator[tuple[str,
         if not needs_others and any(isinstance(leaf, CommandJudge) for leaf in kinds):
             tried.append(task)
     names = sorted({name for task in tried for name in missing_programs(task.judge, ())})
-    judges = CommandRunner(store.commands.named(names))
+    judges = CommandRunner(store.commands.find_named(names))
     for name in names:
         judges.command(name)
     answers = [(task, answer) for task in tried for answer in ("", task.prompt)]

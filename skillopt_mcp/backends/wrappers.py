@@ -202,7 +202,7 @@ def judges_for(
         raise BackendError(
             f"'{model.name}' is a simulation, which judges by no rubric: name a model with --judge BACKEND:MODEL"
         )
-    commands = CommandRunner(store.commands.named(names), clean=clean)
+    commands = CommandRunner(store.commands.find_named(names), clean=clean)
     for name in names:
         commands.command(name)
     return Judges(model, commands)

@@ -54,7 +54,7 @@ class Budgets:
         self._pool = pool
 
     def get_spent(self, budget: str) -> Spent:
-        """Return what a budget has been charged so far; nothing when there is none of that name."""
+        """What a budget has been charged so far; nothing when there is none of that name."""
         row = self._pool.row(_GET, [budget])
         return _above_nothing(Spent(*row)) if row else Spent()
 
@@ -65,7 +65,7 @@ class Budgets:
 
 
 def n_affordable(connection: Connection, bill: Bill) -> int:
-    """Return how many of the costs that are asked for, from the first on, can be charged without going above a cap."""
+    """How many of the costs that are asked for, from the first on, can be charged without going above a cap."""
     if bill.caps == NO_CAPS or not bill.costs:
         return len(bill.costs)
     row = connection.execute(_GET, [bill.budget]).fetchone()
@@ -78,7 +78,7 @@ def n_affordable(connection: Connection, bill: Bill) -> int:
 
 
 def charge(connection: Connection, bill: Bill, costs: Sequence[Cost]) -> Spent:
-    """Return what is spent once the bill's change and `costs` are charged. Raises StoreError if not finite."""
+    """What is spent once the bill's change and `costs` are charged. Raises StoreError if not finite."""
     change = bill.change.plus(
         sum(cost.calls for cost in costs), sum(cost.tokens for cost in costs), sum(cost.usd for cost in costs)
     )
@@ -95,7 +95,7 @@ def charge(connection: Connection, bill: Bill, costs: Sequence[Cost]) -> Spent:
 
 
 def _above_nothing(spent: Spent) -> Spent:
-    """Return what is spent; sums of prices that go in and out again end a rounding error below nothing."""
+    """What is spent; sums of prices that go in and out again end a rounding error below nothing."""
     return spent._replace(usd=max(0.0, spent.usd))
 
 
@@ -251,7 +251,7 @@ class Calls:
             end_claims(connection, [call_id for [call_id] in forgotten])
 
     def n_lost(self, call_ids: Sequence[int]) -> dict[int, int]:
-        """Return how often calls were lost while they were under way, by their ids, where they were.
+        """How often calls were lost while they were under way, by their ids, where they were.
 
         Their process died, or a host let its lease run out: nobody saw what became of them.
         """
@@ -276,7 +276,7 @@ class Calls:
         return {fault: (n, text) for fault, n, text in rows}
 
     def failures(self, scopes: Sequence[str]) -> Failures:
-        """Return how many attempts within some scopes gave no reply, and how the last of them ended."""
+        """How many attempts within some scopes gave no reply, and how the last of them ended."""
         # With max(), SQLite takes the other columns from the row that holds the maximum.
         row = self._pool.row(
             "select count(*), coalesce(a.fault, ''), coalesce(a.detail, ''), max(a.id)"
@@ -336,7 +336,7 @@ def pad_marks(values: Sequence[bytes]) -> tuple[str, list[bytes]]:
 
 
 def _insert(connection: Connection, into: str, rows: Sequence[Sequence[object]]) -> int:
-    """Return how many rows were added; those that are there already stay as they are."""
+    """How many rows were added; those that are there already stay as they are."""
     # One statement for many: a statement for each costs as much again as the rows themselves. Of few sizes:
     # a connection keeps every statement, with the values that it was last given.
     n_added = at = 0
@@ -350,7 +350,7 @@ def _insert(connection: Connection, into: str, rows: Sequence[Sequence[object]])
 
 
 def _insert_replies(connection: Connection, replies: Sequence[Reply]) -> int:
-    """Return how many replies of one scope were added, with the names that their models were served by."""
+    """How many replies of one scope were added, with the names that their models were served by."""
     answers = [reply.id for reply in replies if reply.fault is None or reply.fault in OF_THE_TARGET]
     if answers:  # from here on they can be read, whatever ends the test
         note_answer(connection, *connection.execute("select scope from call where id = ?", answers[:1]).fetchone())
@@ -437,7 +437,7 @@ class Ledger:
         self._pool = pool
 
     def list_rows(self, scope: str) -> list[LedgerRow]:
-        """Return what a scope used, one row per role and stage."""
+        """What a scope used, one row per role and stage."""
         rows = self._pool.rows(_ROWS, [scope])
         return [LedgerRow(*row) for row in rows]
 
@@ -451,7 +451,7 @@ class Ledger:
         return [ServedRow(*row) for row in rows]
 
     def count_untaken(self, scope: str, owner: str) -> int:
-        """Return how many calls that `owner` is to answer were never leased; a replay leaves none to a host."""
+        """How many calls that `owner` is to answer were never leased; a replay leaves none to a host."""
         return self._pool.number(
             "select count(*) from call c where c.scope = ?1 and c.owner = ?2"
             " and not exists (select 1 from reply r where r.call_id = c.id)"
@@ -461,7 +461,7 @@ class Ledger:
         )
 
     def usual(self, role: Role, backend: str, fingerprint: str) -> Usual | None:
-        """Return what a call to a backend took on average in its last runs and tests; None when it had none."""
+        """What a call to a backend took on average in its last runs and tests; None when it had none."""
         row = self._pool.row(_USUAL, [role, backend, fingerprint])
         if row is None or not row[4]:
             return None

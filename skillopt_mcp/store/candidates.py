@@ -36,7 +36,7 @@ class Candidates:
         return _candidate(row)
 
     def _describe_missing(self, id: str) -> str:
-        """Return that an id is not a candidate's, and what it is instead, where that is known."""
+        """The notice that an id is not a candidate's, and what it is instead, where that is known."""
         of_test = self._pool.row(
             "select c.id from promotion_test t left join candidate c using (skill_id, base_version, version_id)"
             " where t.id = ?",
@@ -73,7 +73,7 @@ class Candidates:
                 append(connection, "candidate_seen", candidate_id)
 
     def is_answered_by_author(self, candidate_id: str, test_id: str) -> bool:
-        """Return whether a session that proposed or saw a candidate made attempts of its test."""
+        """Whether a session that proposed or saw a candidate made attempts of its test."""
         sql = (
             "select 1 from lease l join candidate_session s on s.session = l.session"
             " where s.candidate_id = ? and l.scope = ? and l.state = 'answered' limit 1"

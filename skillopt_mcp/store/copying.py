@@ -121,7 +121,7 @@ def read_lost(path: Path, backup: Path) -> list[tuple[str, str, str, float]]:
 
 
 @contextmanager
-def held_alone(path: Path) -> Iterator[None]:
+def hold_alone(path: Path) -> Iterator[None]:
     """Hold a store that no other process has open, its journal brought in, so that its file may be replaced.
 
     Raises Busy when another process has it open, UnsafeStore when it is too damaged to see that. (Of a store
@@ -167,7 +167,7 @@ def replace_store(path: Path, new: Path, kept: Path) -> None:
     with ExitStack() as stack:
         if is_database(path):
             with suppress(UnsafeStore):  # too damaged to be held: its files are kept as they are
-                stack.enter_context(held_alone(path))
+                stack.enter_context(hold_alone(path))
         for end in ("", *SIDE_FILES):
             if os.path.exists(f"{path}{end}"):
                 os.link(f"{path}{end}", f"{kept}{end}")

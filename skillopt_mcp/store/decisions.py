@@ -57,7 +57,7 @@ class Decisions:
         return {str(version): str(verdict) for version, verdict in rows}
 
     def is_accepted(self, skill_id: int, gate: str, base_version: str, version_id: str) -> bool:
-        """Return whether any decision of a gate accepted a version against a base, whatever others decided later."""
+        """Whether any decision of a gate accepted a version against a base, whatever others decided later."""
         row = self._pool.row(
             "select 1 from decision where skill_id = ? and gate = ? and base_version = ? and version_id = ?"
             f" and verdict in {_ACCEPTED} limit 1",
@@ -123,7 +123,7 @@ class Discarding:
         )
         return [str(row[0]) for row in rows]
 
-    def begun_at(self, run_id: str) -> str:
+    def get_start(self, run_id: str) -> str:
         """Return when a run began (UTC); empty for none."""
         return self._pool.text("select created_at from run where id = ?", [run_id])
 

@@ -142,7 +142,9 @@ def remove_store(path: Path) -> None:
 def refuse_network_file_system(path: Path) -> None:
     """Raise UnsafeStore when `path` lies on a file system whose locks or shared memory cannot be trusted."""
     kind = file_system(path)
-    if is_untrusted(kind):
+    family, _, program = kind.partition(".")
+    # Of what another program serves, only what is known to be local is trusted.
+    if family in NETWORK_FILE_SYSTEMS or (is_fuse(kind) and program not in _LOCAL_FUSE):
         what = "a file system of another program" if is_fuse(kind) else "a network file system"
         raise UnsafeStore(
             f"the store '{path}' lies on {what} ('{kind}'), where SQLite can lose data: "
@@ -150,30 +152,19 @@ def refuse_network_file_system(path: Path) -> None:
         )
 
 
-def is_untrusted(kind: str) -> bool:
-    """Return whether a kind of file system is a network's, or one of another program that is not known to be local."""
-    family, _, program = kind.partition(".")
-    return family in NETWORK_FILE_SYSTEMS or (is_fuse(kind) and program not in _LOCAL_FUSE)
-
-
 def is_fuse(kind: str) -> bool:
-    """Return whether a kind of file system is served by another program (FUSE), which may fetch from anywhere."""
+    """Whether a kind of file system is served by another program (FUSE), which may fetch from anywhere."""
     return kind == "fuse" or kind.startswith("fuse.")
 
 
 def file_system(path: Path) -> str:
-    """Return the kind of file system that `path` would be on, or "" where that is unknown."""
+    """The kind of file system that `path` would be on, by the last of the deepest mounts above; "" if unknown."""
     table = MOUNT_TABLE.read_text("utf-8", "replace") if MOUNT_TABLE.exists() else ""
-    return file_system_in(table, os.path.realpath(path))
-
-
-def file_system_in(mount_table: str, path: str) -> str:
-    """Return the kind of file system of a resolved path: that of the deepest mount above it, the last of equals."""
-    deepest, kind = "", ""
-    for line in mount_table.splitlines():
+    real, deepest, kind = os.path.realpath(path), "", ""
+    for line in table.splitlines():
         mount, _, source = line.partition(" - ")
         point = _OCTAL.sub(lambda found: chr(int(found[1], 8)), mount.split(" ")[4])
-        is_above = path == point or path.startswith(point.rstrip("/") + "/")
+        is_above = real == point or real.startswith(point.rstrip("/") + "/")
         if is_above and len(point) >= len(deepest):
             deepest, kind = point, source.split(" ")[0]
     return kind
@@ -189,7 +180,7 @@ class Mark(NamedTuple):
     hash: str = ""
 
     @property
-    def claimed(self) -> int:
+    def n_claimed(self) -> int:
         """How many commits the store must have: all, as long as the machine has not booted again."""
         return self.n if self.boot and self.boot == boot_id() else self.n_synced
 
@@ -249,7 +240,7 @@ class Owner:
         return self._folder / f"{name}.owner"
 
     def is_alive(self, name: str) -> bool:
-        """Return whether the owner `name` still runs."""
+        """Whether the owner `name` still runs."""
         if name == self.name:
             return True
         path = self._path(name)
@@ -269,7 +260,7 @@ class Owner:
             self._path(self.name).unlink(missing_ok=True)
 
 
-def held_locks(folder: Path) -> list[str]:
+def list_held_locks(folder: Path) -> list[str]:
     """Return the names of the locks in a folder that a live process holds."""
     held = []
     for path in sorted(folder.glob("*")) if folder.is_dir() else []:
@@ -288,7 +279,7 @@ def lock_run(folder: Path, name: str) -> Lock | None:
 
 
 def is_locked(folder: Path, name: str) -> bool:
-    """Return whether the lock of a run is held; no system can tell without taking it for a moment."""
+    """Whether the lock of a run is held; no system can tell without taking it for a moment."""
     lock = lock_run(folder, name)
     if lock:
         lock.release()

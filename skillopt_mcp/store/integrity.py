@@ -134,8 +134,8 @@ class Integrity:
     def check_mark(self, mark: Mark | None) -> Iterator[Damage]:
         """Yield that commits are gone that its mark claims, or the event that it names."""
         n = self._pool.number("select n from mark")
-        if mark and mark.claimed > n:
-            yield Damage(code="gone", where=f"{n:,}", detail=f"{mark.claimed:,}")
+        if mark and mark.n_claimed > n:
+            yield Damage(code="gone", where=f"{n:,}", detail=f"{mark.n_claimed:,}")
         elif mark and self._pool.text("select hash from event where seq = ?", [mark.seq]) != mark.hash:
             yield Damage(code="head", where=mark.hash)
 

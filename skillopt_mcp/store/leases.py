@@ -118,13 +118,13 @@ class Leases:
         taken = set(self._pool.rows(sql, [json.dumps(call_ids), now]))
         return [call_id for call_id in call_ids if (call_id,) not in taken]
 
-    def unanswered(self, call_ids: Sequence[int]) -> int:
-        """Return how many of the calls have no reply."""
+    def count_unanswered(self, call_ids: Sequence[int]) -> int:
+        """How many of the calls have no reply."""
         sql = f"select count(*) from reply where {_AMONG.format('call_id')}"
         return len(call_ids) - self._pool.number(sql, [json.dumps(call_ids)])
 
     def is_missing(self, call_id: int) -> bool:
-        """Return whether a call was given up: its reply says why."""
+        """Whether a call was given up: its reply says why."""
         found = self._pool.row("select 1 from reply where call_id = ? and fault is not null", [call_id])
         return found is not None
 
@@ -159,7 +159,7 @@ class Leases:
         """Return every lease of a scope, in the order in which they were taken."""
         return [Lease(*row) for row in self._pool.rows(f"{_LEASE} where l.scope = ? order by l.rowid", [scope])]
 
-    def unanswered_of(self, scope: str) -> list[Lease]:
+    def list_out(self, scope: str) -> list[Lease]:
         """Return the leases of a scope that are out, in time or overdue, on calls that have no reply."""
         return [Lease(*row) for row in self._pool.rows(f"{_LEASE} where l.scope = ? and {WAITED_FOR}", [scope])]
 
@@ -271,7 +271,7 @@ def _fail(connection: Connection, lease_id: str) -> bool:
 
 
 def _is_elsewhere(connection: Connection, failing: Failing) -> bool:
-    """Return whether another lease of the call is out and in time."""
+    """Whether another lease of the call is out and in time."""
     other = f"select 1 from lease where call_id = ? and id <> ? and {_IN_TIME}"
     return connection.execute(other, [failing.missing.id, failing.lease_id, failing.at]).fetchone() is not None
 

@@ -126,7 +126,7 @@ class Pending:
             under_test = {str(version): (str(test), n) for _, version, test, n in tests[skill]}
             current = [each for each in candidates[skill] if not each[3]]
             stale = [each for each in candidates[skill] if each[4] in OPEN]
-            first = _chosen(current or stale, agreed, under_test)
+            first = _choose_candidate(current or stale, agreed, under_test)
             job, n_open = under_test.get(str(first[2]), ("", 0)) if first else ("", 0)
             proposals = [(str(run), n) for _, run, kind, n in runs[skill] if kind == "proposal"]
             if not n_open:  # a test without work out goes on with evaluate_candidate
@@ -175,7 +175,7 @@ def _by_skill(rows: Iterable[Row]) -> defaultdict[int, list[Row]]:
     return found
 
 
-def _chosen(rows: Sequence[Row], agreed: Sequence[str], under_test: dict[str, tuple[str, int]]) -> Row | None:
+def _choose_candidate(rows: Sequence[Row], agreed: Sequence[str], under_test: dict[str, tuple[str, int]]) -> Row | None:
     """Return the candidate that matters most of a skill's, which are the newest last."""
 
     def rank(row: Row) -> tuple[bool, ...]:

@@ -96,7 +96,7 @@ def sqlite() -> ModuleType:
 
 
 def is_safe_for_wal(version: tuple[int, ...]) -> bool:
-    """Return whether a SQLite of this version is free of the WAL-reset bug (fixed in 3.51.3, 3.50.7 and 3.44.6).
+    """Whether a SQLite of this version is free of the WAL-reset bug (fixed in 3.51.3, 3.50.7 and 3.44.6).
 
     Two processes that write and checkpoint at one instant can lose a commit: https://sqlite.org/wal.html#walresetbug
     """
@@ -136,7 +136,7 @@ def storage_errors(path: Path) -> Iterator[None]:
 
 @cache
 def failures() -> tuple[type[Exception], ...]:
-    """Return what a failure of the storage, or a value that it cannot hold, is raised as."""
+    """What a failure of the storage, or a value that it cannot hold, is raised as."""
     return (sqlite().Error, UnicodeError, OverflowError)
 
 
@@ -169,14 +169,14 @@ def explain_failure(error: Exception, path: Path) -> SkillOptError:
 
 
 def is_damage(error: Exception) -> bool:
-    """Return whether one of the `failures` is that what was read is damaged or no database."""
+    """Whether one of the `failures` is that what was read is damaged or no database."""
     # What is not text is not shown, as the error itself would.
     is_undecodable = isinstance(error, UnicodeDecodeError) or str(error).startswith("Could not decode to UTF-8")
     return is_undecodable or _name(error).startswith(_DAMAGE)
 
 
 def is_busy(error: Exception) -> bool:
-    """Return whether one of the `failures` is that another process has the store, or a lock in it."""
+    """Whether one of the `failures` is that another process has the store, or a lock in it."""
     return _name(error).startswith(("SQLITE_BUSY", "SQLITE_LOCKED"))
 
 
@@ -273,7 +273,7 @@ class Pool:
         self._idle.append(connection)
 
     @contextmanager
-    def _lent(self) -> Iterator[Connection]:
+    def _lend(self) -> Iterator[Connection]:
         """Lend a connection; failures of the storage become StoreError as in `storage_errors`."""
         if self._closed or os.getpid() != self._pid:
             raise StoreError(f"the store '{self.path}' is closed in this process: open it again")
@@ -301,7 +301,7 @@ class Pool:
         A power cut may take back the last commits of mere `evidence`, never anything else; the end of a process none.
         They are counted in the store's mark, those of evidence a few times a second at most.
         """
-        with self._lent() as connection:
+        with self._lend() as connection:
             is_lazy = evidence and self._may_be_lazy
             mark = None
             try:
@@ -317,7 +317,7 @@ class Pool:
                 if is_counted and connection.execute(_CHANGES).fetchone() != before:
                     known = read_mark(self.path)
                     [n] = connection.execute("select coalesce(max(n), 0) from mark").fetchone()
-                    if not known or known.claimed <= n:  # else rows are gone, and both stand still
+                    if not known or known.n_claimed <= n:  # else rows are gone, and both stand still
                         connection.execute(_COUNT)
                         last = connection.execute("select seq, hash from event order by seq desc limit 1").fetchone()
                         n_synced = n + 1 if not is_lazy else known.n_synced if known else 0
@@ -336,13 +336,13 @@ class Pool:
 
     def rows(self, sql: str, values: Sequence[Value] = ()) -> list[Row]:
         """Return all rows of one select, fetched before the connection goes back."""
-        with self._lent() as connection:
+        with self._lend() as connection:
             found: list[Row] = connection.execute(sql, values).fetchall()
             return found
 
     def row(self, sql: str, values: Sequence[Value] = ()) -> Row | None:
         """Return the first row of one select, or None."""
-        with self._lent() as connection:
+        with self._lend() as connection:
             found: Row | None = connection.execute(sql, values).fetchone()
             return found
 
@@ -361,7 +361,7 @@ class Pool:
 
         Readers and writers are waited for `wait_ms`.
         """
-        with self._lent() as connection:
+        with self._lend() as connection:
             [before] = connection.execute("pragma busy_timeout").fetchone()
             connection.execute(f"pragma busy_timeout = {wait_ms}")
             try:
@@ -444,7 +444,7 @@ class Pool:
 
 
 def _file_at(path: Path) -> tuple[int, int] | None:
-    """Return which file is at a path, None when there is none, or it cannot be read."""
+    """Which file is at a path, None when there is none, or it cannot be read."""
     try:
         found = os.stat(path)
     except OSError:
@@ -516,7 +516,7 @@ def prepare(connection: Connection, path: Path) -> None:
 
 
 def has_schema(connection: Connection, path: Path) -> bool:
-    """Return whether a file is a store, False when it is empty. Raises StoreError when it is anything else."""
+    """Whether a file is a store, False when it is empty. Raises StoreError when it is anything else."""
     # One statement, one moment: between two, another process may make the store.
     owner, version, n_objects = connection.execute(
         "select (select application_id from pragma_application_id), (select user_version from pragma_user_version),"

@@ -169,11 +169,13 @@ class Runs:
     def list_rejected(self, run_id: str, limit: int) -> list[TriedEdit]:
         """Return the edits of a run that its search gate turned down, the latest step first, at most `limit`."""
         rows = self._pool.rows(f"{_TRIED} and s.verdict = 'reject' order by s.n desc, e.n limit ?", [run_id, limit])
-        return [_tried(row) for row in rows]
+        return [_parse_tried(row) for row in rows]
 
     def list_tried(self, run_id: str, epoch: int) -> list[TriedEdit]:
         """Return the edits that the steps of an epoch tried, in order."""
-        return [_tried(row) for row in self._pool.rows(f"{_TRIED} and s.epoch = ? order by s.n, e.n", [run_id, epoch])]
+        return [
+            _parse_tried(row) for row in self._pool.rows(f"{_TRIED} and s.epoch = ? order by s.n, e.n", [run_id, epoch])
+        ]
 
     def latest_note(self, run_id: str, before_epoch: int) -> str | None:
         """Return the latest note for the optimizer that an earlier epoch of a run left, or None."""
@@ -207,7 +209,7 @@ def _cap_values(caps: Caps) -> _CapValues:
     return caps.calls, caps.tokens, caps.usd, caps.minutes
 
 
-def _tried(row: Row) -> TriedEdit:
+def _parse_tried(row: Row) -> TriedEdit:
     n, epoch, verdict, op, path, target, content, sources, current, candidate = row
     edit = Edit(op, target, content, path, tuple(json.loads(sources)))
     return TriedEdit(n, epoch, verdict, edit, current, candidate)

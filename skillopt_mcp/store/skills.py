@@ -125,7 +125,7 @@ class Skills:
             row = connection.execute(f"{_SKILL} where path = ? and id <> ?", [path, skill.id]).fetchone()
             if row is not None:
                 other = _skill(row)
-                held = _counted(connection.execute(_RECORDED, [other.id]).fetchall())
+                held = _count_kinds(connection.execute(_RECORDED, [other.id]).fetchall())
                 connection.execute("update skill set path = ? where id = ?", [f"moving {other.id}", other.id])
             connection.execute(
                 "update skill set name = ?, path = ?, is_hidden = 0 where id = ?", [name, path, skill.id]
@@ -137,8 +137,8 @@ class Skills:
         return held
 
     def count_recorded(self, skill_id: int) -> dict[str, int]:
-        """Return how many things of each kind rest on a skill, where there are any."""
-        return _counted(self._pool.rows(_RECORDED, [skill_id]))
+        """How many things of each kind rest on a skill, where there are any."""
+        return _count_kinds(self._pool.rows(_RECORDED, [skill_id]))
 
     def forget(self, skill_id: int) -> None:
         """Hide a skill, and withdraw its standing permission; its history is kept. Using it lists it again."""
@@ -238,11 +238,11 @@ def add_version(
 
 
 def describe_recorded(recorded: Mapping[str, int]) -> str:
-    """Return how many things of each kind rest on a skill, as a text."""
+    """How many things of each kind rest on a skill, as a text."""
     return ", ".join(f"{n:,} {kind}" for kind, n in recorded.items())
 
 
-def _counted(rows: Sequence[Row]) -> dict[str, int]:
+def _count_kinds(rows: Sequence[Row]) -> dict[str, int]:
     return {str(kind): n for kind, n in rows if n}
 
 

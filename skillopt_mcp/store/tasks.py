@@ -70,7 +70,7 @@ class Tasks:
         return placed
 
     def has_adopted(self, skill_id: int) -> bool:
-        """Return whether a person has looked at a task of a skill."""
+        """Whether a person has looked at a task of a skill."""
         sql = "select 1 from adoption join task on id = task_id where skill_id = ? limit 1"
         return self._pool.row(sql, [skill_id]) is not None
 
@@ -94,7 +94,7 @@ class Tasks:
         return self._tasks("where id in (select value from json_each(?)) order by id", json.dumps([*task_ids]))
 
     def is_held_out(self, skill_id: int, prompt: str) -> bool:
-        """Return whether a val or test task has this prompt, whatever blanks surround it."""
+        """Whether a val or test task has this prompt, whatever blanks surround it."""
         row = self._pool.row(f"select 1 from task where {ASKS} and split <> 'train' limit 1", [skill_id, prompt])
         return row is not None
 
@@ -191,7 +191,7 @@ class Retirements:
         return retired
 
     def list_retired(self, skill_id: int) -> dict[int, Retirement]:
-        """Return how tasks of a skill were taken out of use, by task id, in the order in which they were."""
+        """How tasks of a skill were taken out of use, by task id, in the order in which they were."""
         rows = self._pool.rows(
             "select task_id, retirement.name, split, reason, retirement.created_at from retirement"
             " join task on id = task_id where skill_id = ? order by retirement.created_at, task_id",
@@ -235,7 +235,7 @@ class Commands:
         """Return all commands by name."""
         return [_command(row) for row in self._pool.rows(f"{_COMMAND} order by name")]
 
-    def named(self, names: Iterable[str]) -> dict[str, RegisteredCommand]:
+    def find_named(self, names: Iterable[str]) -> dict[str, RegisteredCommand]:
         """Return those of the named commands that are registered, by name."""
         wanted = set(names)
         return {command.name: command for command in self.list_commands() if command.name in wanted}

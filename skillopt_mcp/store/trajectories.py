@@ -176,7 +176,7 @@ class Trajectories:
         return (row[0], trajectory_of(trajectory_id, row)) if row else None
 
     def is_erased(self, skill_id: int, trajectory_id: int) -> bool:
-        """Return whether an attempt of a skill was erased."""
+        """Whether an attempt of a skill was erased."""
         return self._pool.row(_IS_ERASED, [trajectory_id, skill_id]) is not None
 
     def version_of(self, trajectory_id: int) -> str:
@@ -184,12 +184,12 @@ class Trajectories:
         return self._pool.text("select version_id from trajectory where id = ?", [trajectory_id])
 
     def count_trajectories(self, skill_id: int) -> tuple[int, int]:
-        """Return how many trajectories a skill has, and how many of them came since its last proposal."""
+        """How many trajectories a skill has, and how many of them came since its last proposal."""
         total = self._pool.number("select count(*) from trajectory where skill_id = ?", [skill_id])
         return total, self._pool.number(_N_NEW, [skill_id, MOST_COUNTED])
 
     def count_new_scored(self, skill_id: int, n: int) -> int:
-        """Return how many of the last thousand trajectories are new since a proposal, and scored; `n` at most."""
+        """How many of the last thousand trajectories are new since a proposal, and scored; `n` at most."""
         return self._pool.number(_N_NEW_SCORED, [skill_id, n])
 
     def mark_seen(self, skill_id: int, before: int | None = None) -> None:
@@ -215,7 +215,7 @@ class Trajectories:
         return [row[0] for row in reversed(rows)]
 
     def _look_up(self, connection: Connection, skill_id: int, task_name: str | None) -> tuple[_Counted, str | None]:
-        """Return how many came since the last proposal of a skill, and the prompt of its task so named.
+        """How many came since the last proposal of a skill, and the prompt of its task so named.
 
         They are counted on from the last record of this process, as long as there was no other proposal or erasure.
         """

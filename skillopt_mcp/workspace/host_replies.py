@@ -76,7 +76,7 @@ def _receive_reply(store: Store, place: Place, given: object) -> tuple[Receipt, 
     try:
         return _answer_lease(store, place, lease, fields), lease.scope
     except BadInput as error:
-        if store.leases.unanswered([lease.call_id]):
+        if store.leases.count_unanswered([lease.call_id]):
             return Receipt(work_id=lease.id, status="refused", reason=shorten(str(error), 300)), lease.scope
         # Nothing can be wrong with it any more: an earlier reply has removed the folder.
         found = store.leases.find(lease.id)

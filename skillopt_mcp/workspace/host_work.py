@@ -50,7 +50,7 @@ def hand_out(
         capacity, again, calls = capacity or Capacity(), "", outstanding.calls
         # What others took from a server that has ended is free; a late answer to it still counts if it is the first.
         # Agents of the caller's own session may still work.
-        others = [lease for lease in leases.unanswered_of(scope) if lease.session != place.session]
+        others = [lease for lease in leases.list_out(scope) if lease.session != place.session]
         alive = {owner: models.owner.is_alive(owner) for owner in {lease.id[_OWNER] for lease in others}}
         if gone := [lease.id for lease in others if not alive[lease.id[_OWNER]]]:
             leases.free_at(gone, now)

@@ -17,12 +17,12 @@ from skillopt_mcp.workspace.place import Place
 def leases_in_time(store: Store, scope: str) -> list[Lease]:
     """Return the leases of a scope that have not expired and have no answer."""
     now = store.leases.now()
-    return [lease for lease in store.leases.unanswered_of(scope) if lease.expires_at > now]
+    return [lease for lease in store.leases.list_out(scope) if lease.expires_at > now]
 
 
 def own_leases(store: Store, place: Place, scope: str) -> list[Lease]:
     """What of a scope the caller's own session has out, in time or overdue, in the order in which it took it."""
-    out = [lease for lease in store.leases.unanswered_of(scope) if lease.session == place.session]
+    out = [lease for lease in store.leases.list_out(scope) if lease.session == place.session]
     # Of what came back to the session that had it before, the last lease.
     return list({lease.call_id: lease for lease in sorted(out, key=lambda lease: lease.taken_at)}.values())
 
@@ -35,7 +35,7 @@ def describe_leases(store: Store, scope: str) -> str:
     if out := leases_in_time(store, scope):
         n = counted(len(out), "item of work is", "items of work are")
         return f"{n} out until {minute_after(max(lease.expires_at for lease in out))}"
-    overdue = store.leases.unanswered_of(scope)
+    overdue = store.leases.list_out(scope)
     return f"work was out until {_minute(max(lease.expires_at for lease in overdue))}" if overdue else ""
 
 

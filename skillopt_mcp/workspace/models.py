@@ -122,7 +122,9 @@ class Models:
     def note_caller(self, scope: str, tasks: Iterable[Task]) -> None:
         """Mark a run or test that a script works on, and whether agents might use all who answer in it."""
         if self._place.caller == "unattended":
-            programs = self._store.commands.named(name for task in tasks for name in missing_programs(task.judge, ()))
+            programs = self._store.commands.find_named(
+                name for task in tasks for name in missing_programs(task.judge, ())
+            )
             remembered = not any(each.unattended for each in programs.values()) and all(
                 isinstance(spec, str) and not describe_unremembered(self._store, spec)
                 for spec in self._specs.values() if spec is not None
@@ -136,7 +138,7 @@ class Models:
         """
         if self._place.caller == "agent":
             tasks = list(tasks)
-            named = self._store.commands.named(name for task in tasks for name in missing_programs(task.judge, ()))
+            named = self._store.commands.find_named(name for task in tasks for name in missing_programs(task.judge, ()))
             if own := next((each.name for each in named.values() if each.unattended), ""):
                 raise Refused(
                     f"a script registered the judge program '{own}', and agents use those of a person alone: a person "

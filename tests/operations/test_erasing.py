@@ -361,7 +361,7 @@ def test_a_reader_of_the_store_keeps_its_log_and_the_person_hears_of_it(
     monkeypatch.setattr("skillopt_mcp.admin.erase.LOG_WAIT_MS", 50)
     recorded(workspace, place)
     other = place.open()
-    with other.store._pool._lent() as connection:
+    with other.store._pool._lend() as connection:
         connection.execute("begin")
         connection.execute("select count(*) from trajectory").fetchone()
         done = erased(workspace, "trajectory:3")

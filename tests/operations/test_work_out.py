@@ -83,7 +83,7 @@ def test_an_answer_to_what_a_server_that_has_ended_handed_out_counts_while_no_ot
 
 def test_what_a_server_that_still_runs_handed_out_is_waited_for(place: Place, host: Workspace, clock: Clock) -> None:
     job = begun(host, place.propose(host)).job_id
-    out = {lease.call_id for lease in host.store.leases.unanswered_of(job)}
+    out = {lease.call_id for lease in host.store.leases.list_out(job)}
     other, taken = other_server(place, clock), set[int]()
     while work := submit_work(other.store, other.models, other.place, [], job, Wait(other.jobs)).work:
         taken |= {call_of(other, item.work_id) for item in work}
@@ -109,4 +109,4 @@ def test_a_session_whose_server_was_started_again_has_its_work_still(
             restarted.store, restarted.models, restarted.place, [], first.job_id, Wait(restarted.jobs)
         ).work
     }
-    assert len(restarted.store.leases.unanswered_of(first.job_id)) == 8
+    assert len(restarted.store.leases.list_out(first.job_id)) == 8

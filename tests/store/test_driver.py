@@ -3,6 +3,7 @@
 import os
 import resource
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -28,6 +29,11 @@ MOUNTS = """\
 34 22 0:31 / /over rw - overlay overlay rw
 35 22 0:32 / /smb rw - smb3 //server/b rw
 """
+
+
+def mount(folder: Path, monkeypatch: pytest.MonkeyPatch, table: str) -> None:
+    (folder / "mountinfo").write_text(table)
+    monkeypatch.setattr(files, "MOUNT_TABLE", folder / "mountinfo")
 
 
 def test_where_pysqlite3_cannot_be_loaded_pythons_own_driver_serves(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -80,9 +86,15 @@ def test_only_a_sqlite_without_the_wal_reset_bug_is_safe_for_wal(version: tuple[
         ("/smb/skillopt.db", "smb3"),
     ],
 )
-def test_the_deepest_mount_above_a_path_tells_its_file_system(path: str, kind: str) -> None:
-    assert files.file_system_in(MOUNTS, path) == kind
-    assert files.is_untrusted(kind) is (kind in {"nfs4", "cifs", "9p", "virtiofs", "fuse.sshfs", "nfs", "smb3"})
+def test_the_deepest_mount_above_a_path_tells_its_file_system(
+    path: str, kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mount(tmp_path, monkeypatch, MOUNTS)
+    monkeypatch.setattr(os.path, "realpath", str)  # whatever is a link on this machine
+    assert files.file_system(Path(path)) == kind
+    is_trusted = kind not in {"nfs4", "cifs", "9p", "virtiofs", "fuse.sshfs", "nfs", "smb3"}
+    with nullcontext() if is_trusted else pytest.raises(UnsafeStore):
+        files.refuse_network_file_system(Path(path))
 
 
 @pytest.mark.parametrize(
@@ -97,29 +109,32 @@ def test_the_deepest_mount_above_a_path_tells_its_file_system(path: str, kind: s
         "virtiofs.virtiofs0", "fakeowner",
     ],
 )  # fmt: skip
-def test_a_file_system_that_is_not_known_to_be_local_is_not_trusted(kind: str) -> None:
-    assert files.is_untrusted(kind)
+def test_a_file_system_that_is_not_known_to_be_local_is_not_trusted(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mount(tmp_path, monkeypatch, f"1 0 0:1 / / rw - {kind} server rw\n")
+    with pytest.raises(UnsafeStore):
+        files.refuse_network_file_system(tmp_path)
 
 
 def test_a_network_file_system_is_refused_by_name_and_nothing_is_made(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    table = tmp_path / "mountinfo"
     shared = tmp_path / "shared"
-    table.write_text(f"1 0 0:1 / / rw - ext4 /dev/vda rw\n2 1 0:2 / {shared.resolve()} rw - nfs4 server:/ rw\n")
-    monkeypatch.setattr(files, "MOUNT_TABLE", table)
+    table = f"1 0 0:1 / / rw - ext4 /dev/vda rw\n2 1 0:2 / {shared.resolve()} rw - nfs4 server:/ rw\n"
+    mount(tmp_path, monkeypatch, table)
     with pytest.raises(UnsafeStore, match=r"network file system \('nfs4'\).*--store or SKILLOPT_STORE"):
         Pool(shared / "skillopt.db")
     assert not shared.exists()
 
 
 def test_a_link_to_a_network_file_system_is_refused_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    table, local, shared = tmp_path / "mountinfo", tmp_path / "local", tmp_path / "shared"
+    local, shared = tmp_path / "local", tmp_path / "shared"
     for folder in (local, shared):
         folder.mkdir()
-    table.write_text(f"1 0 0:1 / / rw - ext4 /dev/vda rw\n2 1 0:2 / {shared.resolve()} rw - nfs4 server:/ rw\n")
+    table = f"1 0 0:1 / / rw - ext4 /dev/vda rw\n2 1 0:2 / {shared.resolve()} rw - nfs4 server:/ rw\n"
     (local / "skillopt.db").symlink_to(shared / "skillopt.db")
-    monkeypatch.setattr(files, "MOUNT_TABLE", table)
+    mount(tmp_path, monkeypatch, table)
     with pytest.raises(UnsafeStore, match="nfs4"):
         Pool(local / "skillopt.db")
     assert list(shared.iterdir()) == []

@@ -163,9 +163,9 @@ def test_after_a_power_cut_only_what_was_synced_is_claimed(store: Store, monkeyp
     mark = files.read_mark(store.path)
     assert mark
     assert mark.n > mark.n_synced == mark.n - 1
-    assert mark.claimed == mark.n
+    assert mark.n_claimed == mark.n
     monkeypatch.setattr(files, "boot_id", lambda: "another")
-    assert mark.claimed == mark.n_synced
+    assert mark.n_claimed == mark.n_synced
 
 
 def test_the_mark_is_the_users_alone_and_one_that_cannot_be_read_claims_nothing(store: Store) -> None:

@@ -334,7 +334,7 @@ def find_rules(text: str) -> tuple[str, ...]:
 
     Where no work folder is allowed, a tool of ours was allowed by the person.
     """
-    allowed = _allowed(_read_json(text))
+    allowed = _list_allowed(_read_json(text))
     if not any(map(_is_on_work, allowed)):
         return ()
     return tuple(rule for rule in allowed if rule in _TOOL_RULES or _is_on_work(rule))
@@ -342,7 +342,7 @@ def find_rules(text: str) -> tuple[str, ...]:
 
 def missing_rules(texts: Sequence[str], rules: Sequence[str]) -> list[str]:
     """Return the rules that nothing in any of these settings covers. Raises BadInput."""
-    allowed = {rule for text in texts for rule in _allowed(_read_json(text))}
+    allowed = {rule for text in texts for rule in _list_allowed(_read_json(text))}
     return [rule for rule in rules if not any(_covers(each, rule) for each in allowed)]
 
 
@@ -359,7 +359,7 @@ def _is_on_work(rule: JsonValue) -> bool:
     return isinstance(rule, str) and _WORK_RULE.fullmatch(rule) is not None
 
 
-def _allowed(value: JsonValue) -> list[str]:
+def _list_allowed(value: JsonValue) -> list[str]:
     rules = _list(_object(_object(value).get("permissions")).get("allow"))
     return [rule for rule in rules if isinstance(rule, str)]
 

@@ -14,7 +14,7 @@ import shlex
 import shutil
 import subprocess
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -233,9 +233,9 @@ def plan_install(request: Request, around: Surroundings) -> InstallPlan:
         _edit(plan, where.hooks, lambda text: settings.put(text, seconds), partial(_take_settings, where))
         if is_new and where.hooks.name == PERSONAL:
             plan.notes.append(f"'{where.hooks}' names paths of this machine; add '{PERSONAL}' to .gitignore.")
-    for source, folder, name in _shipped(where) if request.skill else ():
+    for source, folder, name in _list_shipped(where) if request.skill else ():
         target = folder / name
-        if link := _foreign(folder, name):
+        if link := _describe_foreign(folder, name):
             plan.notes.append(f"{link}; nothing was written there. The file is '{source}'.")
         elif not target.exists():
             plan.changes.append(FileChange(_real(target), None, source.read_bytes(), shipped=True))
@@ -247,7 +247,7 @@ def plan_install(request: Request, around: Surroundings) -> InstallPlan:
 def plan_uninstall(request: Request, around: Surroundings) -> InstallPlan:
     """What uninstalling would change; nothing is written. Raises BadInput when it cannot be done safely."""
     where, plan = places_of(request, around), InstallPlan()
-    command, environ, _ = _found(request.host, "server", where, around)
+    command, environ, _ = _find_command(request.host, "server", where, around)
     store = None if command is None else store_path(_option(command, "--store"), environ)
     if where.host.form == "command":
         _command(plan, where, request, around, None)
@@ -257,9 +257,9 @@ def plan_uninstall(request: Request, around: Surroundings) -> InstallPlan:
     if where.hooks:
         asked = partial(_take_settings, where, hooks=request.hooks, rules=request.skill)
         _edit(plan, where.hooks, asked, partial(_take_settings, where))
-    for source, folder, name in _shipped(where) if request.skill else ():
+    for source, folder, name in _list_shipped(where) if request.skill else ():
         target = folder / name
-        if link := _foreign(folder, name):
+        if link := _describe_foreign(folder, name):
             plan.notes.append(f"{link}; it stays.")
         elif target.exists() and _content(target) != source.read_bytes():
             plan.notes.append(f"'{target}' was trained or edited, and stays.")
@@ -270,7 +270,7 @@ def plan_uninstall(request: Request, around: Surroundings) -> InstallPlan:
             roots = (_real(around.home), _real(around.project))
             plan.folders += [each for each in change.path.parents if any(root in each.parents for root in roots)]
     plan.folders = sorted(set(plan.folders), key=lambda folder: len(folder.parts), reverse=True)
-    plan.notes += _remaining(request, around)
+    plan.notes += _list_remaining(request, around)
     if store and store.exists():
         plan.notes.append(f"What was recorded stays in the store '{store}'.")
     if store and (work := WorkFolders(store, host_environment(request.host, around)).root).exists():
@@ -439,7 +439,7 @@ def _real(path: Path) -> Path:
     return Path(os.path.realpath(path))
 
 
-def _shipped(where: Places) -> Iterator[tuple[Path, Path, str]]:
+def _list_shipped(where: Places) -> Iterator[tuple[Path, Path, str]]:
     """Yield each file of `--skill`: where it comes from, the folder of the host, and its path there."""
     if where.skills:
         yield PLUGIN / "skills" / SKILL / "SKILL.md", where.skills, f"{SKILL}/SKILL.md"
@@ -447,21 +447,21 @@ def _shipped(where: Places) -> Iterator[tuple[Path, Path, str]]:
         yield PLUGIN / "agents" / AGENT, where.agents, AGENT
 
 
-def _foreign(folder: Path, name: str) -> str:
-    """Return why a place is not ours to write or remove, or an empty string."""
+def _describe_foreign(folder: Path, name: str) -> str:
+    """Why a place is not ours to write or remove, or an empty string."""
     path = folder / name
     if link := next((each for each in (folder, path.parent, path) if each.is_symlink()), None):
         return f"'{link}' is a link"
     return f"'{path}' is in this program's own folder" if _real(path).is_relative_to(SHIPPED) else ""
 
 
-def _remaining(request: Request, around: Surroundings) -> Iterator[str]:
+def _list_remaining(request: Request, around: Surroundings) -> Iterator[str]:
     """Yield what of ours stays in each scope, with the command that takes it out."""
     going = {"", *(["--hooks"] if request.hooks else []), *(["--skill"] if request.skill else [])}
     other: Scope = "user" if request.scope == "project" else "project"
-    here, there = list(_installed(places_of(request, around))), list[tuple[str, str]]()
+    here, there = list(_list_installed(places_of(request, around))), list[tuple[str, str]]()
     with suppress(BadInput):
-        there = [each for each in _installed(places(request.host, other, around)) if each not in here]
+        there = [each for each in _list_installed(places(request.host, other, around)) if each not in here]
     for scope, found in ((request.scope, [each for each in here if each[1] not in going]), (other, there)):
         if found:
             options = sorted({option for _, option in found} - {""})
@@ -470,7 +470,7 @@ def _remaining(request: Request, around: Surroundings) -> Iterator[str]:
             yield f"Still installed: {paths}. Remove with: {shlex.join(['skillopt-mcp', *words])}"
 
 
-def _installed(where: Places) -> Iterator[tuple[str, str]]:
+def _list_installed(where: Places) -> Iterator[tuple[str, str]]:
     """Yield the files that have something of ours as it was installed, each with the option that it came with."""
     with suppress(BadInput):
         if find_server(read_text(where.config) or "", where) is not None:
@@ -479,7 +479,7 @@ def _installed(where: Places) -> Iterator[tuple[str, str]]:
         ours = find_settings(read_text(where.hooks) or "") if where.hooks else HostSettings()
         yield from [(str(where.hooks), "--hooks")] if ours.line else []
         yield from [(str(where.hooks), "--skill")] if ours.rules else []
-    for source, folder, name in _shipped(where):
+    for source, folder, name in _list_shipped(where):
         if _content(folder / name) == source.read_bytes():
             yield str(folder / name), "--skill"
 
@@ -650,7 +650,7 @@ def _connection(host: str, around: Surroundings, store: Path) -> HostConnection 
         for kind in kinds:
             path = where.config if kind == "server" else where.hooks
             try:
-                command, environ, trouble = _found(host, kind, where, around)
+                command, environ, trouble = _find_command(host, kind, where, around)
             except BadInput as error:
                 unknown.add(kind)
                 unread.append(f"'{path}' cannot be read: {error}")
@@ -670,22 +670,24 @@ def _connection(host: str, around: Surroundings, store: Path) -> HostConnection 
         if not is_used and not (program and shutil.which(program, path=around.environ.get("PATH", ""))):
             return None
     missing = [kind for kind in kinds if kind not in unknown and all(part.kind != kind for part in parts)]
-    skilled = [scope for scope, where in scopes.items() if any((f / name).exists() for _, f, name in _shipped(where))]
+    skilled = [
+        scope for scope, where in scopes.items() if any((f / name).exists() for _, f, name in _list_shipped(where))
+    ]
     has_work = HOSTS[host].has_rules and bool(skilled)
     if has_work and "hooks" not in unknown:
         texts = [read_text(where.hooks) or "" for where in scopes.values() if where.hooks]
         for used, environ in stores or [(store, host_environment(host, around))]:
             if "rules" not in missing and missing_rules(texts, work_rules(WorkFolders(used, environ).root)):
                 missing.append("rules")
-    # What cannot be read is not written either.
-    mend = [] if unread else list(_commands(host, parts, missing, store, around, has_work=has_work))
     ruled = has_work and "hooks" not in unknown and "rules" not in missing
-    return HostConnection(
-        host=host, parts=parts, missing=missing, unread=unread, mend=mend, skilled=skilled, ruled=ruled
+    found = HostConnection(
+        host=host, parts=parts, missing=missing, unread=unread, mend=[], skilled=skilled, ruled=ruled
     )
+    # What cannot be read is not written either.
+    return found if unread else found.model_copy(update={"mend": list(_plan_commands(found, store, around))})
 
 
-def _found(
+def _find_command(
     host: str, kind: Kind, where: Places, around: Surroundings
 ) -> tuple[list[str] | None, Mapping[str, str], str]:
     """Return the command of the server or the hooks (None where there are none), its environment, and its trouble.
@@ -727,13 +729,13 @@ def _option(command: Sequence[str], option: str) -> str | None:
     return next((value for word, value in pairwise(words) if word == option), None)
 
 
-def _commands(
-    host: str, parts: Sequence[HostEntry], missing: Iterable[Kind], store: Path, around: Surroundings, *, has_work: bool
-) -> Iterator[str]:
+def _plan_commands(found: HostConnection, store: Path, around: Surroundings) -> Iterator[str]:
     """Yield the commands that install what is missing, next to what is there, and install again what is wrong."""
+    host, parts = found.host, found.parts
+    has_work = HOSTS[host].has_rules and bool(found.skilled)
     named = [] if store == store_path(None, around.environ) else ["--store", str(store)]
     home: Scope = next((part.scope for part in parts if part.kind == "server"), "user")
-    wanted = {(home, kind) for kind in missing}
+    wanted = {(home, kind) for kind in found.missing}
     wanted |= {(part.scope, part.kind) for part in parts if part.trouble or part.other_store}
     # The rules are for the work of one store.
     wanted |= {(part.scope, "rules") for part in parts if part.other_store and part.kind == "server" and has_work}

@@ -84,7 +84,7 @@ class AddJudge(Command):
         reads = [os.path.abspath(os.path.expanduser(path)) for path in self.reads]
         made = register_command(self.name_of_judge, self.line, limits, reads, unconfined=self.unconfined)
         with terminal.workspace() as workspace:
-            before = workspace.store.commands.named([made.name]).get(made.name)
+            before = workspace.store.commands.find_named([made.name]).get(made.name)
             n_tasks = _count_judged(workspace.store, made.name)
             _describe(made, terminal)
             if before:
@@ -128,7 +128,7 @@ class RemoveJudge(Command):
     def run(self, terminal: Terminal) -> dict[str, Any]:
         name = self.name_of_judge
         with terminal.workspace() as workspace:
-            n_tasks = _count_judged(workspace.store, name) if workspace.store.commands.named([name]) else 0
+            n_tasks = _count_judged(workspace.store, name) if workspace.store.commands.find_named([name]) else 0
             if n_tasks:
                 terminal.say(f"{counted(n_tasks, 'task')} cannot be judged without '{name}'.")
                 terminal.ask("Forget it?", yes=self.yes, declined="Nothing was removed.")
