@@ -99,8 +99,6 @@ class Caps:
 
 
 NO_CAPS = Caps()
-
-
 _SENT, _FREE = Cost(), Cost(0)
 
 

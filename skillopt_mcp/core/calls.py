@@ -239,8 +239,6 @@ def parse_messages(text: str) -> tuple[Message, ...]:
 
 def storable_messages(messages: tuple[Message, ...]) -> tuple[Message, ...]:
     """Return messages whose text is all `storable`."""
-    if all(text.isascii() for m in messages for text in (m.role, m.content, m.name or "")):
-        return messages
     return tuple(Message(storable(m.role), storable(m.content), m.name and storable(m.name)) for m in messages)
 
 
