@@ -131,7 +131,15 @@ def skill_rows(store: Store, place: Place, skills: Sequence[Skill], roots: Seque
     if not skills:
         return []
     recover(store)
-    changed = [skill for skill in skills if not _is_as_stored(skill)]
+    changed = list[Skill]()  # whose folder does not hold what the store has as its live version
+    for skill in skills:
+        path = Path(skill.path)
+        try:
+            same = read_skill(path).digest == skill.live_version and skill_name(path) == skill.name
+        except BadSkill:
+            same = False
+        if not (same and os.path.realpath(path) == skill.path):
+            changed.append(skill)
     problems = {skill.id: place.describe_trouble(skill) for skill in changed}
     now = {skill.id: store.skills.get_skill(skill.id) for skill in changed}
     skills = [now.get(skill.id, skill) for skill in skills]
@@ -191,13 +199,3 @@ def _away(store: Store, skill: Skill, changes: Sequence[Promotion]) -> PromotedA
         diff=shlex.join(["skillopt-mcp", "diff", name, before]),
         undo=undo.as_command(),
     )
-
-
-def _is_as_stored(skill: Skill) -> bool:
-    """Whether a skill's folder holds what the store has as its live version."""
-    path = Path(skill.path)
-    try:
-        same = read_skill(path).digest == skill.live_version and skill_name(path) == skill.name
-    except BadSkill:
-        return False
-    return same and os.path.realpath(path) == skill.path

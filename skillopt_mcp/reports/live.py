@@ -17,7 +17,6 @@ from urllib.parse import quote, unquote
 
 import uvicorn
 from starlette.applications import Starlette
-from starlette.datastructures import Headers
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
 from starlette.routing import Route
@@ -48,31 +47,22 @@ class Guarded:
         self._cookie = f"skillopt-report-{place.partition(':')[2]}"  # cookies are those of all ports of a host
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http":
-            answer = self._refusal(scope) or self._welcome(scope)
-            if answer:
-                await answer(scope, receive, send)
-                return
-        await self._app(scope, receive, send)
+        answer = self._refuse_or_welcome(Request(scope)) if scope["type"] == "http" else None
+        await (answer or self._app)(scope, receive, send)
 
-    def _refusal(self, scope: Scope) -> Response | None:
-        headers = Headers(scope=scope)
-        if headers.getlist("host") != [self._place]:
+    def _refuse_or_welcome(self, request: Request) -> Response | None:
+        """None for who has the cookie, a redirect that sets it for who has the token, else a refusal."""
+        if request.headers.getlist("host") != [self._place]:
             return PlainTextResponse("Wrong Host header.", 421)
-        if headers.get("origin", f"http://{self._place}") != f"http://{self._place}":
+        if request.headers.get("origin", f"http://{self._place}") != f"http://{self._place}":
             return PlainTextResponse("Other pages may not look here.", 403)
-        if scope["method"] not in ("GET", "HEAD"):
+        if request.method not in ("GET", "HEAD"):
             return PlainTextResponse("Read-only: use GET.", 405, {"Allow": "GET, HEAD"})
-        return None
-
-    def _welcome(self, scope: Scope) -> Response | None:
-        """Return None for who has the cookie, a redirect that sets it for who has the token, else a refusal."""
-        request = Request(scope)
         if hmac.compare_digest(request.cookies.get(self._cookie, "").encode(), self._token):
             return None
         if not hmac.compare_digest(request.query_params.get("token", "").encode(), self._token):
             return PlainTextResponse("Open the address that skillopt-mcp printed, with its token.", 401)
-        welcome = RedirectResponse(f"/{quote(scope['path'].lstrip('/'))}", 303, _HEADERS)
+        welcome = RedirectResponse(f"/{quote(request.scope['path'].lstrip('/'))}", 303, _HEADERS)
         welcome.set_cookie(self._cookie, self._token.decode(), httponly=True, samesite="strict")
         return welcome
 

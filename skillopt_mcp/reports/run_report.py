@@ -14,7 +14,6 @@ from pydantic import Field, JsonValue
 from skillopt_mcp.core.budgets import FREE_STAGE, NO_CAPS, describe_most
 from skillopt_mcp.core.evidence import Mean
 from skillopt_mcp.core.next_step import NextStep
-from skillopt_mcp.core.redacting import KnownSecrets
 from skillopt_mcp.core.results import Proposed, Replayed, Result
 from skillopt_mcp.core.runs import Run, RunKind, StepRecord
 from skillopt_mcp.core.skills import SplitCounts, short
@@ -113,7 +112,12 @@ def gather_run(store: Store, place: Place, run: Run, *, is_explained: bool = Fal
     if isinstance(result, Replayed) and place.is_agents:
         result = result.for_agents()
     # The status of a run that was killed says so, too.
-    is_advanced = run.status == "running" and run.kind == "replay" and is_locked(store.locks_path, run.id)
+    progress = None
+    if run.status == "running" and run.kind == "replay" and is_locked(store.locks_path, run.id):
+        n_total, tests = make_plan(store, place.secrets, run).n_rows, store.runs.list_finishes(run.id)
+        left = spent.seconds / len(records) * (n_total - len(records)) if records and not tests else None
+        stage = "promotion test" if tests else store.calls.latest_stage(run.id) or "baseline"
+        progress = RunProgress(stage, len(records), n_total, left)
     return RunFacts(
         run=run,
         config=Config.of_run(run.config),
@@ -123,16 +127,9 @@ def gather_run(store: Store, place: Place, run: Run, *, is_explained: bool = Fal
         result=result,
         # What is charged is that of its promotion test, too.
         caps="" if place.is_agents else run.caps.describe_used(spent),
-        progress=_progress(store, place.secrets, run, len(records), spent.seconds) if is_advanced else None,
+        progress=progress,
         steps=_explain_steps(store, run, records) if is_explained else (),
     )
-
-
-def _progress(store: Store, secrets: KnownSecrets, run: Run, n_done: int, seconds: float) -> RunProgress:
-    n_total, tests = make_plan(store, secrets, run).n_rows, store.runs.list_finishes(run.id)
-    left = seconds / n_done * (n_total - n_done) if n_done and not tests else None
-    stage = "promotion test" if tests else store.calls.latest_stage(run.id) or "baseline"
-    return RunProgress(stage, n_done, n_total, left)
 
 
 def _explain_steps(store: Store, run: Run, records: Sequence[StepRecord]) -> list[StepFacts]:

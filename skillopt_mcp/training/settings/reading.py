@@ -205,8 +205,14 @@ def _check_section(name: str) -> None:
 
 def _put(layer: SettingsLayer, section: str, key: str, value: Value) -> None:
     said = f"{section}.{key}" if section else key
-    if _is_later(layer, said, value):
-        return
+    # What belongs to a switch of a later version can only be off.
+    for switch, instead in OFF_ONLY.items():
+        stem = switch.rpartition("_")[0] if switch.startswith("train.") else switch.partition(".")[0]
+        if said == switch and value not in (False, None):
+            raise BadInput(f"{quoted(said)} can only be false here: {instead}")
+        if said.startswith((f"{stem}.", f"{stem}_")):
+            layer.note(instead, said)
+            return
     # An option of a person's own environment, and not a misspelled one of ours.
     known = {*IN_SECTION["env"], *SECTION_OF, *Config.model_fields}
     if section == "env" and not difflib.get_close_matches(key, known, n=1, cutoff=0.85):
@@ -234,18 +240,6 @@ def _put(layer: SettingsLayer, section: str, key: str, value: Value) -> None:
         layer.put(_PLACES.get(flat, flat), given)
     elif value not in (None, ""):
         layer.note(_VENDORS, said)
-
-
-def _is_later(layer: SettingsLayer, said: str, value: Value) -> bool:
-    """Return whether a key belongs to a switch of a later version, and so is dealt with."""
-    for switch, instead in OFF_ONLY.items():
-        stem = switch.rpartition("_")[0] if switch.startswith("train.") else switch.partition(".")[0]
-        if said == switch and value not in (False, None):
-            raise BadInput(f"{quoted(said)} can only be false here: {instead}")
-        if said.startswith((f"{stem}.", f"{stem}_")):
-            layer.note(instead, said)
-            return True
-    return False
 
 
 def _flat(layer: SettingsLayer, section: str, key: str, said: str) -> str:

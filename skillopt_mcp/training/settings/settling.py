@@ -129,10 +129,28 @@ def settle(layers: Sequence[SettingsLayer], n_files: int = 0) -> Settings:
         for text, said in layer.notes.items():
             notes.setdefault(text, []).extend(said)
     if mode := values.get("lr_control_mode"):
-        values |= _controlled(mode)
+        match mode.value:  # SkillOpt's way of setting the learning rate
+            case "fixed" | None:
+                pass
+            case "autonomous":
+                values["schedule"] = Setting("autonomous", mode.key)
+            case "none":
+                values["schedule"] = Setting("constant", mode.key)
+                values["max_edits"] = values["min_edits"] = Setting(_NO_BUDGET, mode.key)
+            case other:
+                raise BadInput(f"{quoted(mode.key)} must be fixed, autonomous or none, not {quoted(str(other))}")
     if (overall := values.get("limit")) and overall.value:
         values |= {name: overall for name in LIMITS if name not in values or not values[name].value}
-    plan, data_path = _data(values)
+    split_mode, folder, data_path = (_text(values, name) for name in ("split_mode", "split_dir", "data_path"))
+    plan = None
+    if split_mode is not None or folder or data_path:
+        ratio, seed = values.get("split_ratio"), values.get("split_seed")
+        plan = split_plan(
+            split_mode or ("split_dir" if folder else "ratio"),
+            str(ratio.value) if ratio and ratio.value else None,
+            seed.value if seed else None,
+        )
+        data_path = folder if plan.mode == "split_dir" else data_path
     chosen = {role: _backend(values, role, notes, n_files) for role in _ROLES}
     specs = {role: spec for role, (spec, _, _) in chosen.items()}
     _check_addresses(values, specs, {role: rank for role, (_, _, rank) in chosen.items()}, notes)
@@ -169,20 +187,6 @@ def _config(values: dict[str, Setting]) -> Config:
             raise BadInput(f"{quoted(each.key)} must not be {str(each.value).lower()}: give a number or a text")
     said = {name: each.key for name, each in given.items()}
     return Config.model_validate({name: each.value for name, each in given.items()}, context=said)
-
-
-def _controlled(mode: Setting) -> dict[str, Setting]:
-    """Return what SkillOpt's way of setting the learning rate sets here."""
-    match mode.value:
-        case "fixed" | None:
-            return {}
-        case "autonomous":
-            return {"schedule": Setting("autonomous", mode.key)}
-        case "none":
-            budget = Setting(_NO_BUDGET, mode.key)
-            return {"schedule": Setting("constant", mode.key), "max_edits": budget, "min_edits": budget}
-        case other:
-            raise BadInput(f"{quoted(mode.key)} must be fixed, autonomous or none, not {quoted(str(other))}")
 
 
 def _backend(
@@ -277,19 +281,6 @@ def _nearest(values: dict[str, Setting], *names: str) -> Setting | None:
     """The nearest setting of these names that has a text, of several in one source the first; None for none."""
     found = [values[name] for name in names if _text(values, name)]
     return max(found, key=lambda given: given.rank) if found else None
-
-
-def _data(values: dict[str, Setting]) -> tuple[SplitPlan | None, str | None]:
-    mode, folder, path = (_text(values, name) for name in ("split_mode", "split_dir", "data_path"))
-    if mode is None and not folder and not path:
-        return None, None
-    ratio, seed = values.get("split_ratio"), values.get("split_seed")
-    plan = split_plan(
-        mode or ("split_dir" if folder else "ratio"),
-        str(ratio.value) if ratio and ratio.value else None,
-        seed.value if seed else None,
-    )
-    return plan, folder if plan.mode == "split_dir" else path
 
 
 def _concurrency(values: dict[str, Setting]) -> int | None:
