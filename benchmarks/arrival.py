@@ -23,7 +23,7 @@ from typing import Any
 
 from benchmarks.doors import parser, show
 from skillopt_mcp.backends.agents import backend as agents
-from skillopt_mcp.backends.agents.arrival import HostRequests, first_request, serving
+from skillopt_mcp.backends.agents.arrival import HostRequests, first_request, serve_host
 from skillopt_mcp.backends.agents.backend import AgentBackend
 from skillopt_mcp.backends.base import BackendFault
 from skillopt_mcp.backends.claude_code import open_claude_code
@@ -125,7 +125,7 @@ async def measure(host: str, name: str, text: bytes, home: Path, figures: Count)
     files = SkillFiles((SkillFile("SKILL.md", text),))
     task = Task(1, 1, "t", "Close the page.", Exact(expected="x"), "test", "d", folder=FOLDER)
     request = Rollout(files, task)
-    with serving(FOLDER, text.decode(), skills_path(host)) as (address, asked):
+    with serve_host(FOLDER, text.decode(), skills_path(host)) as (address, asked):
         backend = opened(host, home, address)
         found = await backend.load(request, by_prompt=False)
         figures["tokens_spent"] += len(asked.bodies)

@@ -14,7 +14,7 @@ from pydantic_core import from_json
 from skillopt_mcp.actions.hook_events import marks
 from skillopt_mcp.backends.agents.claude_events import read_claude, text_of
 from skillopt_mcp.backends.agents.codex_events import read_session
-from skillopt_mcp.backends.agents.events import AgentEvents, Event, parsed
+from skillopt_mcp.backends.agents.events import AgentEvents, Event, parse_event
 from skillopt_mcp.backends.work import ORDER
 from skillopt_mcp.core.calls import TOOL_CALL, Message
 from skillopt_mcp.core.limits import MIB
@@ -82,7 +82,7 @@ class Claude:
     def said(self, line: bytes) -> Said | None:
         if not _BY_THE_USER.search(line) or _RESULT.search(line):
             return None
-        row = parsed(line.decode("utf-8", "replace"), _ClaudeLine)
+        row = parse_event(line.decode("utf-8", "replace"), _ClaudeLine)
         if row is None or row.meta or row.summary:
             return None
         text = text_of(row.message.content)
@@ -126,7 +126,7 @@ class CodexSessions:
     def said(self, line: bytes) -> Said | None:
         if b'"UserMessage"' not in line and b'"user_message"' not in line:
             return None
-        row = parsed(line.decode("utf-8", "replace"), _CodexLine)
+        row = parse_event(line.decode("utf-8", "replace"), _CodexLine)
         if row is None or not (row.payload.type == "user_message" or row.payload.item.type == "UserMessage"):
             return None
         text = row.payload.message or text_of(row.payload.item.content)
@@ -135,7 +135,7 @@ class CodexSessions:
     def folder(self, line: bytes) -> str | None:
         if b'"session_meta"' not in line and b'"turn_context"' not in line:
             return None
-        row = parsed(line.decode("utf-8", "replace"), _CodexLine)
+        row = parse_event(line.decode("utf-8", "replace"), _CodexLine)
         return (row.payload.cwd or None) if row else None
 
     def read(self, lines: str) -> AgentEvents:
@@ -151,7 +151,7 @@ def is_host_line(line: bytes) -> bool:
     """Whether a host may have written a line: an object of JSON that says what it is."""
     if b'"type"' not in line and b'"payload"' not in line:
         return False
-    row = parsed(line.decode("utf-8", "replace"), _Any)
+    row = parse_event(line.decode("utf-8", "replace"), _Any)
     return row is not None and (isinstance(row.type, str) or isinstance(row.payload, dict))
 
 

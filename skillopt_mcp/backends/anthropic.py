@@ -11,7 +11,7 @@ import anthropic
 import httpx2
 from pydantic import Field
 
-from skillopt_mcp.backends.api.answers import Answer, VendorPart, body_of, counted, reply_of
+from skillopt_mcp.backends.api.answers import Answer, VendorPart, body_of, is_counted, reply_of
 from skillopt_mcp.backends.api.clients import LEAST_CHARACTERS, WARM_S, FirstCall, Sdk, client_options, rejection_of
 from skillopt_mcp.backends.api.faults import Endpoint
 from skillopt_mcp.backends.api.prices import Price, PricedOptions, Tokens, Vendor, parse_options
@@ -86,7 +86,7 @@ class _Usage(VendorPart):
         """The tokens that were used, None when the server does not say so."""
         cached, written = max(0, self.cache_read_input_tokens or 0), max(0, self.cache_creation_input_tokens or 0)
         fresh, output = self.input_tokens, self.output_tokens
-        if fresh is None or output is None or fresh < 0 or not counted(fresh + cached + written, output):
+        if fresh is None or output is None or fresh < 0 or not is_counted(fresh + cached + written, output):
             return None
         return Tokens(fresh=fresh, cached=cached, cache_write=written, output=output)
 
@@ -141,8 +141,8 @@ class AnthropicBackend(ApiBackend[AnthropicOptions]):
         # One that is too short to be cached waits for no other.
         if len(prefix) >= LEAST_CHARACTERS:
             cache = pool.warming.setdefault(prefix, cache)
-        async with cache.taken(), pool.probe.taken(partial(self._is_unknown, prompt)):
-            async with self.connected() as client:
+        async with cache.take_turn(), pool.probe.take_turn(partial(self._is_unknown, prompt)):
+            async with self.connect() as client:
                 response = await self._send(client, prompt)
             body = body_of(response, MessageBody, self.origin)
         return reply_of(body.answer(), self.origin, self.price, prompt.system + prompt.user)

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 from pydantic import Field
 
-from skillopt_mcp.backends.agents.arrival import CHECK_S, HostRequests, compare_texts, find_texts, serving
+from skillopt_mcp.backends.agents.arrival import CHECK_S, HostRequests, compare_texts, find_texts, serve_host
 from skillopt_mcp.backends.agents.backend import AgentBackend, Program, find_program
 from skillopt_mcp.backends.agents.claude_events import read_claude
 from skillopt_mcp.backends.agents.events import BASE, AgentEvents
@@ -22,8 +22,8 @@ from skillopt_mcp.backends.agents.places import (
     MADE_UP_KEY,
     FolderPaths,
     current_model,
-    made_up,
-    passed_on,
+    make_variables,
+    pick_variables,
     private_place,
     secrets_of,
 )
@@ -31,7 +31,7 @@ from skillopt_mcp.backends.api.prices import AgentOptions, parse_options
 from skillopt_mcp.backends.api.prompts import prompt_of
 from skillopt_mcp.backends.processes import Ended, Line, run
 from skillopt_mcp.backends.registry import Resolved, backend
-from skillopt_mcp.backends.resolved import changed_options, describe_place, find_proxy, resolve_program
+from skillopt_mcp.backends.resolved import describe_place, find_proxy, list_changed_options, resolve_program
 from skillopt_mcp.core.calls import Arrival, Call, Rollout, Usage
 from skillopt_mcp.core.errors import BackendError
 from skillopt_mcp.core.skills import SkillFiles
@@ -168,12 +168,12 @@ class ClaudeCode:
     def _variables(self, place: FolderPaths, address: str) -> dict[str, str]:
         """The variables of a call; with the `address` of a server of ours, none of the person's but the model."""
         if address:
-            own = {**made_up(self._path, place), "ANTHROPIC_BASE_URL": address, "ANTHROPIC_API_KEY": MADE_UP_KEY}
+            own = {**make_variables(self._path, place), "ANTHROPIC_BASE_URL": address, "ANTHROPIC_API_KEY": MADE_UP_KEY}
             if not self._options.model and (model := self._environ.get("ANTHROPIC_MODEL")):
                 own["ANTHROPIC_MODEL"] = model
         else:
             # The user's login stays where it is, to be read and renewed there; empty means the default place.
-            own = {**passed_on(self._environ, self._passed, place), "CLAUDE_SECURESTORAGE_CONFIG_DIR": self._login}
+            own = {**pick_variables(self._environ, self._passed, place), "CLAUDE_SECURESTORAGE_CONFIG_DIR": self._login}
         return {
             **own,
             "CLAUDE_CONFIG_DIR": str(place.home),
@@ -191,7 +191,8 @@ class ClaudeCode:
 def resolve_claude_code(text: str, environ: Mapping[str, str]) -> Resolved:
     """What a spec leads to; the address is all that names another than the vendor's, a cloud among it."""
     options = parse_options(text, ClaudeOptions)
-    program, tools = resolve_program(options.binary, "claude", environ), changed_options(options, "tools", "sandbox")
+    program = resolve_program(options.binary, "claude", environ)
+    tools = list_changed_options(options, "tools", "sandbox")
     elsewhere = {name: at for name, at in sorted(environ.items()) if at and _LEADS_ELSEWHERE.fullmatch(name)}
     if elsewhere.get("ANTHROPIC_BASE_URL", "").rstrip("/") == HOME:
         del elsewhere["ANTHROPIC_BASE_URL"]
@@ -217,7 +218,7 @@ def open_claude_code(text: str, environ: Mapping[str, str] = os.environ) -> Agen
     place = cloud or urlsplit(environ.get("ANTHROPIC_BASE_URL") or HOME).netloc.rpartition("@")[2]
     where = describe_place(place, resolve_claude_code(text, environ))
     fingerprint = f"{options.identity()},{where},version={version}"
-    return AgentBackend(ClaudeCode(path, options, environ), options.spelled(), fingerprint)
+    return AgentBackend(ClaudeCode(path, options, environ), options.spell(), fingerprint)
 
 
 def list_commands() -> frozenset[str]:
@@ -230,7 +231,7 @@ def list_commands() -> frozenset[str]:
     async def listed() -> frozenset[str]:
         host, task = ClaudeCode(path, ClaudeOptions(), {}), Task(0, 0, "t", "x", Exact(expected="x"), "train", "t")
         call = Call("target", "rollout", Rollout(SkillFiles(()), task), "")
-        with private_place() as place, serving("", "", host.skills_path) as (address, _):
+        with private_place() as place, serve_host("", "", host.skills_path) as (address, _):
             return frozenset(host.read(await run(host.line(call, place, address), place, CHECK_S)).commands)
 
     # A thread of its own: the caller's may have an event loop already.

@@ -13,13 +13,20 @@ from skillopt_mcp.backends.agents.arrival import HostRequests, compare_texts, fi
 from skillopt_mcp.backends.agents.backend import NOT_LOADED, AgentBackend, Program, find_program
 from skillopt_mcp.backends.agents.codex_events import read_codex
 from skillopt_mcp.backends.agents.events import AgentEvents
-from skillopt_mcp.backends.agents.places import MADE_UP_KEY, FolderPaths, current_model, made_up, passed_on, secrets_of
+from skillopt_mcp.backends.agents.places import (
+    MADE_UP_KEY,
+    FolderPaths,
+    current_model,
+    make_variables,
+    pick_variables,
+    secrets_of,
+)
 from skillopt_mcp.backends.api.faults import find_endpoint
 from skillopt_mcp.backends.api.prices import AgentOptions, ApiOptions, parse_options
 from skillopt_mcp.backends.api.prompts import prompt_of, strict_schema
 from skillopt_mcp.backends.processes import Ended, Line, text_of
 from skillopt_mcp.backends.registry import Resolved, backend
-from skillopt_mcp.backends.resolved import changed_options, describe_place, resolve_api, resolve_program
+from skillopt_mcp.backends.resolved import describe_place, list_changed_options, resolve_api, resolve_program
 from skillopt_mcp.core.calls import Arrival, Call, Rollout, Usage
 
 KEY = "CODEX_API_KEY"
@@ -73,7 +80,7 @@ class Codex:
         request = call.request
         home = place.home / ".codex"
         home.mkdir()
-        own = made_up(self._path, place) if address else passed_on(self._environ, "", place)
+        own = make_variables(self._path, place) if address else pick_variables(self._environ, "", place)
         environ = {**own, "HOME": str(place.home), "CODEX_HOME": str(home)}
         if address:
             environ[KEY] = MADE_UP_KEY
@@ -148,7 +155,7 @@ class Codex:
 def resolve_codex(text: str, environ: Mapping[str, str]) -> Resolved:
     """What a spec leads to."""
     options = parse_options(text, CodexOptions)
-    program, tools = resolve_program(options.binary, "codex", environ), changed_options(options, *_TOOLS)
+    program, tools = resolve_program(options.binary, "codex", environ), list_changed_options(options, *_TOOLS)
     api = resolve_api(options, options.base_url or HOME, HOME, environ)
     parts = {**program.parts, **api.parts, "tools": tools}
     return Resolved(parts, program.is_usual and api.is_usual and not tools, program.is_sole)
@@ -171,7 +178,7 @@ def open_codex(text: str, environ: Mapping[str, str] = os.environ) -> AgentBacke
         place = find_endpoint(options, options.base_url, (KEY, "OPENAI_API_KEY"), environ).place
     where = describe_place(place, resolve_codex(text, environ))
     fingerprint = f"{options.identity()},{where},version={version}"
-    return AgentBackend(Codex(path, options, environ), options.spelled(), fingerprint)
+    return AgentBackend(Codex(path, options, environ), options.spell(), fingerprint)
 
 
 def _toml(value: str | bool) -> str:

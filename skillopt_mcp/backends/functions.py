@@ -40,7 +40,7 @@ class FunctionBackend:
         self.fingerprint = _identity(function)
 
     async def complete(self, call: Call) -> Reply:
-        """Return what the function answers; one that is not async runs in a thread."""
+        """The function's answer; one that is not async runs in a thread."""
         request = call.request
         if isinstance(request, Rollout):
             arguments = [request.files.text, request.task.prompt]

@@ -12,7 +12,7 @@ import httpx2
 import openai
 from pydantic import Field, ValidationError
 
-from skillopt_mcp.backends.api.answers import Answer, VendorPart, body_of, counted, reply_of
+from skillopt_mcp.backends.api.answers import Answer, VendorPart, body_of, is_counted, reply_of
 from skillopt_mcp.backends.api.clients import Sdk, client_options, rejection_of
 from skillopt_mcp.backends.api.faults import Endpoint, Rejection
 from skillopt_mcp.backends.api.prices import Price, PricedOptions, Tokens, Vendor, parse_options
@@ -242,7 +242,7 @@ def _error_fault(code: str) -> Fault:
 
 def _tokens(n_in: int | None, n_out: int | None, details: _Details | None) -> Tokens | None:
     """The tokens that were used, None when the server does not say so."""
-    if n_in is None or n_out is None or not counted(n_in, n_out):
+    if n_in is None or n_out is None or not is_counted(n_in, n_out):
         return None
     cached = max(0, min(n_in, (details and details.cached_tokens) or 0))
     written = max(0, min(n_in - cached, (details and details.cache_write_tokens) or 0))
@@ -277,7 +277,7 @@ class OpenAIBackend(ApiBackend[OpenAIOptions]):
     async def complete(self, call: Call) -> Reply:
         prompt = prompt_of(call)
         pool = await self.pools.get()
-        async with pool.probe.taken(partial(self._is_unknown, prompt)), self.connected() as client:
+        async with pool.probe.take_turn(partial(self._is_unknown, prompt)), self.connect() as client:
             response, dialect = await self._send(client, prompt)
         is_chat = dialect.api == "chat"
         body = body_of(response, ChatBody, self.origin) if is_chat else self._responses(response)

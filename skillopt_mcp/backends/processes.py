@@ -44,13 +44,6 @@ class Ended:
     errors: str
     record: str = ""
 
-    def replaced(self, words: Mapping[str, str]) -> Ended:
-        """Return the same with some words replaced: `words` has the new ones by the old ones."""
-        texts = [self.output, self.errors, self.record]
-        for old, new in words.items():
-            texts = [text.replace(old, new) for text in texts]
-        return Ended(self.exit, *texts)
-
 
 async def run(line: Line, place: FolderPaths, timeout_s: float) -> Ended:
     """Run a command line until nothing of it is left. Raises OSError when it could not be supervised."""

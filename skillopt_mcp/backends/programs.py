@@ -229,7 +229,7 @@ def has_changed(command: RegisteredCommand) -> bool:
 def describe_barrier(argv: Sequence[str]) -> str:
     """Return why a command line cannot work for the user that it runs as here, and what to do, or ""."""
     user = unprivileged_user()
-    why = barred(argv, user)
+    why = find_barrier(argv, user)
     if not why:
         return ""
     return (
@@ -340,7 +340,7 @@ def name_of(user: Sequence[int]) -> str:
         return str(user[0])
 
 
-def barred(argv: Sequence[str], user: Sequence[int]) -> str:
+def find_barrier(argv: Sequence[str], user: Sequence[int]) -> str:
     """Return which file that a command line names a user ([user id, group id]) cannot reach, and why, or "".
 
     A link is followed: what it leads through counts as well. Access lists, where there are any, are not looked at.

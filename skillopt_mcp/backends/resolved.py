@@ -100,7 +100,7 @@ def describe_place(place: str, resolved: Resolved) -> str:
     return f"at={place}{via}" + (f",program={parts['program']}{digest}" if "program" in parts else "")
 
 
-def changed_options(options: SpecOptions, *names: str) -> str:
+def list_changed_options(options: SpecOptions, *names: str) -> str:
     """These options as a spec has them, without those at their default."""
     fields = type(options).model_fields
     changed = {name: value for name in names if (value := getattr(options, name)) != fields[name].default}

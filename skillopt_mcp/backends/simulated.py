@@ -38,24 +38,24 @@ _OTHER_FILES = "\n\n=== "
 
 def parts(evidence: str) -> tuple[str, str, str]:
     """Return the skill's main text, the history of earlier steps and epochs, and the evidence itself."""
-    skill, end = _fenced(evidence, "skill")
+    skill, end = _find_fence(evidence, "skill")
     if not end:
         return "", "", evidence
     rest = evidence[end:]
     if rest.lstrip("\n").startswith(NEXT_TO):
-        rest = rest[_fenced(rest, OTHER)[1] :]
+        rest = rest[_find_fence(rest, OTHER)[1] :]
     history, _, body = rest.partition(_BODY)
     return skill.partition(_OTHER_FILES)[0], history.strip(), body
 
 
 def attempts_in(body: str) -> list[tuple[bool, frozenset[str]]]:
     """Return of each attempt whether it failed, and the topics that its task needs."""
-    return [(said == "failed", topics_of(task)) for said, task in _headed(_TRAJECTORY, body)]
+    return [(said == "failed", topics_of(task)) for said, task in _find_headed(_TRAJECTORY, body)]
 
 
 def rows_of(body: str) -> list[Row]:
     """Return the numbered edits or suggestions."""
-    rows: list[Row] = json.loads(_fenced(body, "json")[0] or "[]")
+    rows: list[Row] = json.loads(_find_fence(body, "json")[0] or "[]")
     return rows
 
 
@@ -75,7 +75,7 @@ def worth(row: Row) -> float:
     return 1.0 if any(topic.lesson in content for topic in TOPICS) else 0.4
 
 
-def _headed(opening: re.Pattern[str], body: str) -> Iterator[tuple[str, str]]:
+def _find_headed(opening: re.Pattern[str], body: str) -> Iterator[tuple[str, str]]:
     """Yield what each heading says, and what is fenced below it; one whose fence has no end is none."""
     text, at, endless = f"\n{body}\n", 0, set()
     while found := opening.search(text, at):
@@ -90,7 +90,7 @@ def _headed(opening: re.Pattern[str], body: str) -> Iterator[tuple[str, str]]:
             at = end
 
 
-def _fenced(text: str, label: str) -> tuple[str, int]:
+def _find_fence(text: str, label: str) -> tuple[str, int]:
     """The text in the first fence of a label, and where the fence ends: 0 when there is none.
 
     No line of it is a fence as long as its own (`prompts.rendering.fence`), so the next such line ends it.
@@ -110,7 +110,7 @@ _AWARE: dict[str, type[replies.AwarePatchReply | replies.AwareSuggestReply | rep
 }  # fmt: skip
 
 
-def formed(skill: str, patch: replies.PatchReply, schema: str) -> replies.ProposalReply:
+def form_reply(skill: str, patch: replies.PatchReply, schema: str) -> replies.ProposalReply:
     """Return a patch in the form that was asked for: as it is, as suggestions, or as the whole new text."""
     if schema == "suggest":
         texts = [
@@ -123,7 +123,7 @@ def formed(skill: str, patch: replies.PatchReply, schema: str) -> replies.Propos
         return replies.SuggestReply(reasoning=patch.reasoning, suggestions=suggestions)
     if schema == "rewrite":
         return replies.RewriteReply(
-            reasoning=patch.reasoning, skill=_changed(skill, patch.edits) if patch.edits else ""
+            reasoning=patch.reasoning, skill=_apply_edits(skill, patch.edits) if patch.edits else ""
         )
     return patch
 
@@ -140,7 +140,7 @@ def with_notes(evidence: str, patch: replies.PatchReply, schema: str) -> replies
     ]
     topics = sorted({name for (_, needed), lapse in zip(attempts, lapsed, strict=True) if lapse for name in needed})
     notes = [f"Before answering, go through the rule on {name} once more." for name in topics]
-    values = formed(skill, patch, schema).model_dump()
+    values = form_reply(skill, patch, schema).model_dump()
     return _AWARE[schema].model_validate(values | {"classified": classified, "notes": notes})
 
 
@@ -160,14 +160,17 @@ def merge(skill: str, body: str, schema: str) -> BaseModel:
             merged_from=[sorted(numbers) for numbers in suggested.values()],
         )
     if schema == "merge_rewrites":
-        old, texts = skill.splitlines(), {int(number): text for number, text in _headed(_TEXT, body)}
+        old, texts = skill.splitlines(), {int(number): text for number, text in _find_headed(_TEXT, body)}
         added = dict.fromkeys(line for text in texts.values() for line in text.splitlines() if line and line not in old)
         all_lines = [text.splitlines() for text in texts.values()]
         gone = [line for line in dict.fromkeys(old) if line and any(line not in lines for lines in all_lines)]
         edits = [replies.EditReply(op="delete", target=f"{line}\n") for line in gone]
         edits += [replies.EditReply(op="append", content=line) for line in added]
-        reasoning = "(simulated) All lessons were put together."
-        return replies.MergeRewritesReply(reasoning=reasoning, skill=_changed(skill, edits), merged_from=sorted(texts))
+        return replies.MergeRewritesReply(
+            reasoning="(simulated) All lessons were put together.",
+            skill=_apply_edits(skill, edits),
+            merged_from=sorted(texts),
+        )
     merged: dict[tuple[str, str], tuple[replies.EditReply, list[int]]] = {}
     anchors: set[str | None] = set()
     for row in rows:
@@ -187,7 +190,7 @@ def merge(skill: str, body: str, schema: str) -> BaseModel:
     )
 
 
-def _changed(skill: str, edits: list[replies.EditReply]) -> str:
+def _apply_edits(skill: str, edits: list[replies.EditReply]) -> str:
     """Return the skill's text after the edits, as far as they apply."""
     files = SkillFiles((SkillFile(MAIN_FILE, skill.encode("utf-8", "replace")),))
     patch = Patch(tuple(Edit(edit.op, edit.target, edit.content) for edit in edits))
@@ -231,9 +234,9 @@ class Proposer:
         match schema:
             case "patch" | "suggest" | "rewrite" if not rows_of(body):
                 patch = self._patch(question, random)
-                return (
-                    with_notes(evidence, patch, schema) if schema != question.schema else formed(skill, patch, schema)
-                )
+                if schema != question.schema:
+                    return with_notes(evidence, patch, schema)
+                return form_reply(skill, patch, schema)
             case "rewrite":
                 said = [str(row["instruction"]) for row in rows_of(body)]
                 edits = [
@@ -242,7 +245,7 @@ class Proposer:
                     else replies.EditReply(op="append", content=f"- {each}")
                     for each in said
                 ]
-                return formed(
+                return form_reply(
                     skill, replies.PatchReply(reasoning="(simulated) All were worked in.", edits=edits), "rewrite"
                 )
             case "merge" | "merge_suggestions" | "merge_rewrites":
@@ -287,7 +290,7 @@ class Proposer:
         stock = _stock(skill, needs, history, random)
         stock.anchors.clear()
         picked = [edit.content for _ in range(_N_GUIDED) if (edit := self._pick(stock, random)) and edit.content]
-        so_far = [line for line in _fenced(body, "guidance")[0].splitlines() if line.startswith("- ")]
+        so_far = [line for line in _find_fence(body, "guidance")[0].splitlines() if line.startswith("- ")]
         lines = list(dict.fromkeys([*so_far, *picked]))
         return replies.SlowUpdateReply(reasoning="(simulated) What both versions lack.", guidance="\n".join(lines))
 
@@ -295,9 +298,9 @@ class Proposer:
         chance = random.random()
         if chance < self._helpful:
             remedy = stock.remedies.pop(0) if stock.remedies else None
-            return _placed(remedy, stock, random) if isinstance(remedy, str) else remedy
+            return _place_line(remedy, stock, random) if isinstance(remedy, str) else remedy
         lines = stock.spoilers if chance < self._helpful + self._harmful else stock.placebos
-        return _placed(lines.pop(), stock, random) if lines else None
+        return _place_line(lines.pop(), stock, random) if lines else None
 
 
 def _stock(skill: str, needs: Counter[str], history: str, random: Random) -> _Stock:
@@ -331,7 +334,7 @@ def _lines(skill: str) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...
     )
 
 
-def _placed(line: str, stock: _Stock, random: Random) -> replies.EditReply:
+def _place_line(line: str, stock: _Stock, random: Random) -> replies.EditReply:
     if not stock.anchors or random.random() < _SHARE_APPENDED:
         return replies.EditReply(op="append", content=f"- {line}")
     return replies.EditReply(op="insert_after", target=stock.anchors.pop(), content=f"- {line}\n")
@@ -381,7 +384,7 @@ class Simulated:
 
     def __init__(self, options: SimulatedOptions) -> None:
         # Latency changes no answer: a run may be resumed with another.
-        self.name = SimulatedOptions(**options.model_dump(exclude={"latency_ms"}, exclude_unset=True)).spelled()
+        self.name = SimulatedOptions(**options.model_dump(exclude={"latency_ms"}, exclude_unset=True)).spell()
         self.fingerprint = options.identity()
         self._options = options
         self._world = World(options.model, options.seed, options.noise)

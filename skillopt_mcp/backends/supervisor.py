@@ -329,18 +329,18 @@ class Meter:
 def remove(folder: str) -> None:
     """Remove a folder that no process uses any more, however deep it is and whatever its modes."""
     above: list[str] = []
-    left = [_entered(folder)]
+    left = [_enter_folder(folder)]
     while left:
         if left[-1]:
             above.append(left[-1].pop())
-            left.append(_entered(above[-1]))
+            left.append(_enter_folder(above[-1]))
         else:
             left.pop()
             os.chdir("..")
             os.rmdir(above.pop() if above else folder)
 
 
-def _entered(folder: str) -> list[str]:
+def _enter_folder(folder: str) -> list[str]:
     """Go into a folder and remove the files there; return the names of its folders."""
     _unlock(folder)
     os.chdir(folder)

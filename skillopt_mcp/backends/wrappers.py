@@ -84,7 +84,7 @@ class Redacting(_Wrapper):
         Raises BackendFault or BackendError as the backend does, without secrets; whatever else it raises is a fault.
         """
         try:
-            reply = await await_reply(self.name, self._backend.complete(self._shown(call)))
+            reply = await await_reply(self.name, self._backend.complete(self._redact_call(call)))
         except BackendFault as fault:
             text = self._redactor.text(str(fault.message))
             raise BackendFault(fault.fault, text, fault.retry_after, fault.usage) from None
@@ -129,9 +129,9 @@ class Redacting(_Wrapper):
 
     def shown(self, call: Call) -> Call:
         """Return the call as the backend is shown it."""
-        return shown(self._backend, self._shown(call))
+        return shown(self._backend, self._redact_call(call))
 
-    def _shown(self, call: Call) -> Call:
+    def _redact_call(self, call: Call) -> Call:
         request = call.request
         if call.role != "optimizer" or not isinstance(request, Question):
             return call

@@ -218,9 +218,9 @@ class SkillOptServer(MCPServer[dict[str, Any]]):
         try:
             content, kind = await self._in_thread(lambda: self._resources().read(str(uri)))
         except NotFound as error:
-            raise ResourceNotFoundError(fitted_error(str(error))) from error
+            raise ResourceNotFoundError(fit_error(str(error))) from error
         except SkillOptError as error:
-            raise ResourceError(fitted_error(str(error))) from error
+            raise ResourceError(fit_error(str(error))) from error
         return [ReadResourceContents(content=content, mime_type=kind)]
 
     async def call_tool(
@@ -246,7 +246,7 @@ class SkillOptServer(MCPServer[dict[str, Any]]):
                 result = await self._answer(services, tool, given, context)
             if isinstance(result, InputRequiredResult):
                 return result
-            text = fitted(result)
+            text = fit_result(result)
         except ValidationError as error:
             shown = []
             for each in error.errors()[:_SHOWN_FAULTS]:
@@ -255,9 +255,9 @@ class SkillOptServer(MCPServer[dict[str, Any]]):
                 value = f"{value[:_SHOWN_INPUT]}..." if len(value) > _SHOWN_INPUT else value
                 fault = f"is {value}, but {message[:1].lower()}{message[1:]}"
                 shown.append(f'"{where}" {"is missing" if each["type"] == "missing" else fault}')
-            raise ToolError(fitted_error(f"{name}: {'; '.join(shown)}: correct it and call again")) from error
+            raise ToolError(fit_error(f"{name}: {'; '.join(shown)}: correct it and call again")) from error
         except (SkillOptError, ToolError) as error:
-            raise ToolError(fitted_error(str(error))) from error
+            raise ToolError(fit_error(str(error))) from error
         except MCPError:
             raise
         except Exception as error:
@@ -306,7 +306,7 @@ class SkillOptServer(MCPServer[dict[str, Any]]):
         try:
             values = await self._in_thread(lambda: self._resources().complete(asked.name, asked.value, others))
         except SkillOptError as error:
-            raise MCPError(INTERNAL_ERROR, fitted_error(str(error))) from error
+            raise MCPError(INTERNAL_ERROR, fit_error(str(error))) from error
         return CompleteResult(completion=Completion(values=values))
 
     async def _in_thread(self, work: Callable[[], T], threads: ThreadPoolExecutor | None = None) -> T:
@@ -336,7 +336,7 @@ def listing(tools: Iterable[Tool]) -> str:
     return ListToolsResult(tools=listed).model_dump_json(by_alias=True, exclude_none=True)
 
 
-def fitted(result: BaseModel) -> bytes:
+def fit_result(result: BaseModel) -> bytes:
     """Return the result as JSON of less than MAX_BYTES; cuts are marked in their place."""
     try:
         text = result.model_dump_json().encode()
@@ -355,7 +355,7 @@ def fitted(result: BaseModel) -> bytes:
     return text
 
 
-def fitted_error(text: str) -> str:
+def fit_error(text: str) -> str:
     """Return the text of an error, cut in its middle where it repeats a long value."""
     plain = text.encode("utf-8", "replace").decode()
     return plain if len(plain) <= MAX_ERROR else _cut(plain, MAX_ERROR, " ")

@@ -80,11 +80,11 @@ class StoreResources:
         template, parts = found
         readers: dict[str, Callable[[Mapping[str, str]], str]] = {
             resources.SKILLS: lambda _: self._skills(),
-            resources.SKILL: lambda part: self._look_up(self._tracked(part["skill"]).path).text,
+            resources.SKILL: lambda part: self._look_up(self._find_tracked(part["skill"]).path).text,
             resources.VERSION: self._version,
             resources.DIFF: self._diff,
-            resources.CANDIDATE: partial(self._described, "candidate", "candidate_id"),
-            resources.RUN: partial(self._described, "run", "run_id"),
+            resources.CANDIDATE: partial(self._describe, "candidate", "candidate_id"),
+            resources.RUN: partial(self._describe, "run", "run_id"),
             resources.REPORT: lambda part: self._report(part["id"], as_page=False),
             resources.PAGE: lambda part: self._report(part["id"], as_page=True),
             resources.APP: lambda _: self._report("", as_page=True),
@@ -129,7 +129,7 @@ class StoreResources:
             lines.append(line)
         return f"[{_BETWEEN.join(lines)}]"
 
-    def _tracked(self, name: str) -> Skill:
+    def _find_tracked(self, name: str) -> Skill:
         skills = self._workspace.store.skills
         # Of several with that name, the one that the tools use.
         skill = self._workspace.place.find_kept(name) if len(skills.find_paths(name)) > 1 else skills.find_skill(name)
@@ -138,11 +138,11 @@ class StoreResources:
         return skill
 
     def _version(self, parts: Mapping[str, str]) -> str:
-        skills, skill = self._workspace.store.skills, self._tracked(parts["skill"])
+        skills, skill = self._workspace.store.skills, self._find_tracked(parts["skill"])
         return shown(skills.get_files(skill.id, skills.get_version(skill.id, parts["version"]).id).text)
 
     def _diff(self, parts: Mapping[str, str]) -> str:
-        skills, skill = self._workspace.store.skills, self._tracked(parts["skill"])
+        skills, skill = self._workspace.store.skills, self._find_tracked(parts["skill"])
         old, new = (skills.get_version(skill.id, parts[name]).id for name in ("old", "new"))
         return unified_diff(skills.get_files(skill.id, old), skills.get_files(skill.id, new), skill.name)
 
@@ -152,7 +152,7 @@ class StoreResources:
 
         return look_up(self._workspace.store, self._workspace.place, id, SHOWN)
 
-    def _described(self, kind: str, name: str, parts: Mapping[str, str]) -> str:
+    def _describe(self, kind: str, name: str, parts: Mapping[str, str]) -> str:
         thing = self._look_up(parts[name])
         if thing.kind != kind:
             raise NotFound(f"'{parts[name][:80]}' is not the id of a {kind}")

@@ -25,8 +25,8 @@ from benchmarks.judge_sockets import socket_reached
 from skillopt_mcp.backends import programs
 from skillopt_mcp.backends.programs import (
     CommandRunner,
-    barred,
     bwrap_fault,
+    find_barrier,
     program_sha256,
     readable_paths,
     register_command,
@@ -500,16 +500,16 @@ def test_a_program_that_its_user_cannot_reach_is_shown_with_the_folder_that_is_c
         path.chmod(0o755)
     link = open_folder / "bin"
     link.symlink_to(program)
-    assert barred([str(link), str(script)], stranger) == ""
+    assert find_barrier([str(link), str(script)], stranger) == ""
     script.chmod(0o700)
-    assert barred([str(link), "-x", str(script)], stranger) == f"'{script}': the user '54321' may not read it"
+    assert find_barrier([str(link), "-x", str(script)], stranger) == f"'{script}': the user '54321' may not read it"
     program.chmod(0o644)
-    assert barred([str(link)], stranger) == f"'{link}' leads to '{program}': the user '54321' may not run it"
+    assert find_barrier([str(link)], stranger) == f"'{link}' leads to '{program}': the user '54321' may not run it"
     closed.chmod(0o700)
     why = f"'{link}' leads to '{program}': the user '54321' may not enter the folder '{closed}'"
-    assert barred([str(link)], stranger) == why
-    assert barred([str(link)], (os.geteuid(), os.getegid())).endswith("may not run it")
-    assert barred([str(link)], ()) == ""
+    assert find_barrier([str(link)], stranger) == why
+    assert find_barrier([str(link)], (os.geteuid(), os.getegid())).endswith("may not run it")
+    assert find_barrier([str(link)], ()) == ""
 
 
 def test_a_program_at_rest_is_hashed_once_and_a_swapped_one_is_noticed(

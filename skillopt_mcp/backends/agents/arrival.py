@@ -134,7 +134,7 @@ _MESSAGE: Json = {
 
 
 @contextmanager
-def serving(folder: str, text: str, skills_path: str) -> Iterator[tuple[str, HostRequests]]:
+def serve_host(folder: str, text: str, skills_path: str) -> Iterator[tuple[str, HostRequests]]:
     """Serve on loopback; enter with the address, and what is asked there. Without a `folder` no skill is opened."""
     server = _Server(("127.0.0.1", 0), _Api)
     path = shlex.quote(f"{skills_path}/{folder}/SKILL.md")
@@ -187,11 +187,11 @@ def compare_texts(text: str, arrived: str) -> Arrival:
     changed += [line for line in missing if _REPLACED.search(line)]
     missing = [line for line in missing if not _REPLACED.search(line)]
     if missing:
-        return Arrival("refused", f"{len(missing)} lines did not arrive: {_shown(missing)}")
-    return Arrival("arrived", f"the host changes {len(changed)} lines: {_shown(changed)}" if changed else "")
+        return Arrival("refused", f"{len(missing)} lines did not arrive: {_quote_lines(missing)}")
+    return Arrival("arrived", f"the host changes {len(changed)} lines: {_quote_lines(changed)}" if changed else "")
 
 
-def _shown(lines: Sequence[str]) -> str:
+def _quote_lines(lines: Sequence[str]) -> str:
     return ", ".join(quoted(line, 60) for line in lines[:_SHOWN])
 
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from skillopt_mcp.backends.agents.arrival import CHECK_S, HostRequests, first_request, serving
+from skillopt_mcp.backends.agents.arrival import CHECK_S, HostRequests, first_request, serve_host
 from skillopt_mcp.backends.agents.events import AgentEvents
 from skillopt_mcp.backends.agents.places import FolderPaths, private_place, sweep_places
 from skillopt_mcp.backends.agents.working_copy import Unusable, lay_out
@@ -180,7 +180,7 @@ class AgentBackend:
                 text = request.files.main.decode("utf-8", "replace")
                 task = replace(request.task, prompt=f"/{folder} x" if by_prompt else "Use the skill.", files=())
                 call = Call("target", "rollout", replace(request, task=task), "")
-                with serving("" if by_prompt else folder, text, host.skills_path) as (address, asked):
+                with serve_host("" if by_prompt else folder, text, host.skills_path) as (address, asked):
                     running = asyncio.create_task(run(host.line(call, place, address), place, 2 * CHECK_S))
                     try:
                         is_asked = await first_request(asked, running)
@@ -211,11 +211,13 @@ class AgentBackend:
             if isinstance(call.request, Rollout):
                 skill = lay_out(place, call.request, host.skills_path)
             ended = await run(host.line(call, place), place, host.timeout)
-            ended = replace(ended, record=host.record(place))
+            texts = [ended.output, ended.errors, host.record(place)]
             # Secrets are not kept, nor where the working copy happened to be.
             secrets = {value: f"${name}" for value, name in host.secrets().items()}
             here = dict.fromkeys((os.path.realpath(place.work), str(place.work)), ".")
-        return ended.replaced({**here, **secrets}), skill
+        for old, new in {**here, **secrets}.items():
+            texts = [text.replace(old, new) for text in texts]
+        return Ended(ended.exit, *texts), skill
 
 
 def _find_failure(ended: Ended, events: AgentEvents, host: HostProgram) -> BackendFault | None:

@@ -6,7 +6,7 @@ from pydantic import Field, JsonValue
 from pydantic_core import to_json
 
 from skillopt_mcp.backends.agents.backend import fault_of
-from skillopt_mcp.backends.agents.events import AgentEvents, Event, objects, parsed
+from skillopt_mcp.backends.agents.events import AgentEvents, Event, parse_event, read_objects
 from skillopt_mcp.core.calls import TOOL_CALL, Fault, Usage, served_name
 
 _CODES: dict[str, Fault] = {
@@ -90,15 +90,15 @@ def read_claude(output: str) -> AgentEvents:
     code: str | None = None
     calls: dict[str, int] = {}
     asked: JsonValue = None
-    for kind, line in objects(output):
-        if kind in ("assistant", "user") and (sent := parsed(line, _MessageEvent)) and not sent.parent_tool_use_id:
+    for kind, line in read_objects(output):
+        if kind in ("assistant", "user") and (sent := parse_event(line, _MessageEvent)) and not sent.parent_tool_use_id:
             code = sent.error
             if not code:
                 _read_message(sent.message, kind, calls, events)
-        elif kind == "system" and (init := parsed(line, _SystemEvent)) and init.subtype == "init":
+        elif kind == "system" and (init := parse_event(line, _SystemEvent)) and init.subtype == "init":
             asked = init.model or asked
             events.commands += init.slash_commands
-        elif kind == "result" and (result := parsed(line, _Result)):
+        elif kind == "result" and (result := parse_event(line, _Result)):
             _end(result, code, events)
     # It counts usage under the name that it asked for, too: only a message names the model that wrote it.
     events.by_itself = not events.models and events.usage == Usage(usd=events.usage.usd)

@@ -9,7 +9,7 @@ from pydantic import Field, JsonValue
 from pydantic_core import from_json, to_json
 
 from skillopt_mcp.backends.agents.backend import fault_of
-from skillopt_mcp.backends.agents.events import ARRIVED_CHARACTERS, AgentEvents, Event, objects, parsed
+from skillopt_mcp.backends.agents.events import ARRIVED_CHARACTERS, AgentEvents, Event, parse_event, read_objects
 from skillopt_mcp.core.calls import TOOL_CALL, Usage, served_name
 
 SHELL = "shell"
@@ -65,8 +65,8 @@ def read_session(text: str) -> AgentEvents:
     """A conversation, by the file of its session; its answer is None until the task is complete."""
     events = AgentEvents()
     calls: dict[str, int] = {}
-    for kind, line in objects(text):
-        row = parsed(line, _Row)
+    for kind, line in read_objects(text):
+        row = parse_event(line, _Row)
         if row is None:
             continue
         payload = row.payload
@@ -91,7 +91,7 @@ def _read_payload(payload: _Payload, calls: dict[str, int], events: AgentEvents)
         for text in _texts(payload.summary):
             events.add("assistant", text, "thinking")
     elif payload.type in ("function_call", "custom_tool_call"):
-        name, arguments = _called(payload)
+        name, arguments = _read_call(payload)
         calls[payload.call_id] = len(events.messages)
         events.add(TOOL_CALL, arguments, name)
     elif payload.type in ("function_call_output", "custom_tool_call_output"):
@@ -107,7 +107,7 @@ def _read_payload(payload: _Payload, calls: dict[str, int], events: AgentEvents)
             events.failed.add(call)
 
 
-def _called(payload: _Payload) -> tuple[str, str]:
+def _read_call(payload: _Payload) -> tuple[str, str]:
     """Return the name of a tool and its arguments as a JSON object; a command is one of the shell's, however sent."""
     if payload.type == "custom_tool_call":
         return payload.name, to_json({"input": payload.input}).decode()
@@ -184,14 +184,14 @@ def _by_events(output: str) -> AgentEvents:
     """The work of Codex, by its events; the answer is the last message of the agent."""
     events = AgentEvents()
     last = ""
-    for kind, line in objects(output):
-        if kind == "item.completed" and (done := parsed(line, _Completed)):
+    for kind, line in read_objects(output):
+        if kind == "item.completed" and (done := parse_event(line, _Completed)):
             _read_item(done.item, events)
             last = done.item.text if done.item.type == "agent_message" else last
-        elif kind == "turn.completed" and (turn := parsed(line, _Turn)):
+        elif kind == "turn.completed" and (turn := parse_event(line, _Turn)):
             events.usage = events.usage.plus(turn.usage.used)
             events.answer, events.fault = last, None
-        elif kind == "turn.failed" and (failed := parsed(line, _Failed)):
+        elif kind == "turn.failed" and (failed := parse_event(line, _Failed)):
             events.reason = failed.error.message or "the turn failed"
             events.fault = fault_of(events.reason)
     return events

@@ -87,7 +87,7 @@ class AgentEvents:
         return _is_shown(body, [*self.loaded, *(message.content for message in results)])
 
 
-def parsed(line: str, model: type[E]) -> E | None:
+def parse_event(line: str, model: type[E]) -> E | None:
     """Return an event as `model`, None when it has another shape: versions differ, and the last line may be torn."""
     try:
         return model.model_validate_json(line)
@@ -95,7 +95,7 @@ def parsed(line: str, model: type[E]) -> E | None:
         return None
 
 
-def objects(output: str) -> Iterator[tuple[str, str]]:
+def read_objects(output: str) -> Iterator[tuple[str, str]]:
     """Yield the type and the text of each line that is a JSON object with a type."""
     for line in output.splitlines():
         if not line.startswith("{"):

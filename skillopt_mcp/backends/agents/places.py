@@ -106,7 +106,7 @@ _SECRET_CHARACTERS = 8
 _TOKEN_CHARACTERS = 20
 
 
-def passed_on(environ: Mapping[str, str], more: str, place: FolderPaths) -> dict[str, str]:
+def pick_variables(environ: Mapping[str, str], more: str, place: FolderPaths) -> dict[str, str]:
     """Return the variables that are passed on: the common ones, and those that the pattern `more` matches whole."""
     wanted = re.compile(more)
     kept = {name: value for name, value in environ.items() if _COMMON.fullmatch(name) or wanted.fullmatch(name)}
@@ -116,7 +116,7 @@ def passed_on(environ: Mapping[str, str], more: str, place: FolderPaths) -> dict
 MADE_UP_KEY = "sk-made-up-for-a-server-on-loopback"
 
 
-def made_up(program: str, place: FolderPaths) -> dict[str, str]:
+def make_variables(program: str, place: FolderPaths) -> dict[str, str]:
     """The variables of a load check: none of the person's, and what finds the program's own interpreter."""
     folders = [os.path.dirname(os.path.realpath(path)) for path in (program, shutil.which("node") or "") if path]
     path = ":".join([os.path.dirname(program), *folders, "/usr/local/bin", "/usr/bin", "/bin"])

@@ -56,7 +56,7 @@ def body_of(response: httpx2.Response, model: type[W], origin: Origin) -> W:
         raise origin.fault("connection", what + (f"{where}: " if where else "") + first["msg"]) from None
 
 
-def counted(n_in: int | None, n_out: int | None) -> bool:
+def is_counted(n_in: int | None, n_out: int | None) -> bool:
     """True where a server says what it used: no model answers without having read anything."""
     return n_in is not None and n_out is not None and 0 < n_in <= _MAX_TOKENS and 0 <= n_out <= _MAX_TOKENS
 

@@ -12,7 +12,7 @@ from weakref import WeakKeyDictionary
 import httpx2
 
 from skillopt_mcp.backends.api.faults import Origin, Rejection, cause, retry_after_s
-from skillopt_mcp.core.calls import Fault
+from skillopt_mcp.core.calls import Fault, Usage
 
 CALLS_EACH = 32
 LIMITS = httpx2.Limits(max_connections=2 * CALLS_EACH, max_keepalive_connections=CALLS_EACH, keepalive_expiry=60)
@@ -145,7 +145,7 @@ class FirstCall:
         self._free_until = 0.0
 
     @asynccontextmanager
-    async def taken(self, is_needed: Callable[[], bool] = lambda: True) -> AsyncIterator[None]:
+    async def take_turn(self, is_needed: Callable[[], bool] = lambda: True) -> AsyncIterator[None]:
         """Enter when a first call `is_needed` no more, or at once when this is the first call."""
         leads = await self._leads(is_needed)
         free_s = AFTER_FAILURE_S
@@ -202,7 +202,7 @@ _HTTP_FAULTS: dict[type[Exception], tuple[Fault, str]] = {
     TimeoutError: ("connection", "no answer in time"),
     Exception: ("internal", "the SDK failed"),
 }
-# What never left: no address was found, the connection was refused, or none came.
+# What never left costs nothing: no address was found, the connection was refused, or none came.
 _UNSENT = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout, httpx2.ProxyError)
 
 
@@ -217,7 +217,7 @@ def sdk_faults(sdk: Sdk, origin: Origin) -> Iterator[None]:
             what = f"{rejected.status} {rejected.message or rejected.code}".strip()
             raise origin.fault(rejected.fault, what, retry_after=rejected.retry_after) from None
         if isinstance(error, _UNSENT) or isinstance(error.__cause__, _UNSENT):
-            raise origin.unsent(error) from None
+            raise origin.fault("connection", cause("the connection failed", error), usage=Usage(usd=0.0)) from None
         too_long = next((each for each in (error, error.__cause__) if isinstance(each, TooLong)), None)
         if too_long:
             fix = "check the base URL in the spec: no model answers as much"

@@ -159,10 +159,6 @@ class Origin:
         fix = fix or FIXES[fault].format(key=key.name)
         return BackendFault(fault, f"{self.endpoint.host} ({self.model}): {text}; {fix}", retry_after, usage)
 
-    def unsent(self, error: Exception) -> BackendFault:
-        """Return the fault of a request that never left, which costs nothing."""
-        return self.fault("connection", cause("the connection failed", error), usage=Usage(usd=0.0))
-
 
 @dataclass(frozen=True, slots=True)
 class Rejection:

@@ -32,7 +32,7 @@ class SpecOptions(BaseModel):
     unanswering: ClassVar[frozenset[str]] = frozenset({"timeout"})
     model: str = Field(min_length=1, max_length=200, pattern=r"^[\x21-\x7e]+$")
 
-    def spelled(self) -> str:
+    def spell(self) -> str:
         """Return the spec that opens this backend again."""
         return self._spec(self.model_dump(exclude_unset=True))
 

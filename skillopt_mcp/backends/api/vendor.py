@@ -44,7 +44,7 @@ class ApiBackend(Generic[O]):
     sdk: ClassVar[Sdk]
 
     def __init__(self, options: O, endpoint: Endpoint, price: Price | None) -> None:
-        self.name = options.spelled()
+        self.name = options.spell()
         proxy = find_proxy(endpoint.base_url, os.environ)
         via = f",via={proxy}" if proxy else ""
         self.fingerprint = f"{options.identity()},at={endpoint.place}{via},layout={LAYOUT}"
@@ -61,7 +61,7 @@ class ApiBackend(Generic[O]):
         return max_usage(prompt_of(call), getattr(self.options, "max_tokens", None), self.price)
 
     @asynccontextmanager
-    async def connected(self) -> AsyncIterator[Any]:
+    async def connect(self) -> AsyncIterator[Any]:
         """Enter with an SDK client for one call; whatever it raises becomes a BackendFault."""
         pool = await self.pools.get()
         with sdk_faults(self.sdk, self.origin):
