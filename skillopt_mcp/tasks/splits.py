@@ -37,13 +37,12 @@ class StoredTask(NamedTuple):
 class Placed:
     """Where a new task goes: into `split`, unless it is there already or `fault` says why it cannot be added.
 
-    `predecessor` is the id of a removed task that has the same prompt, `same` that of the stored one that it repeats.
+    `same` is the id of the stored one that it repeats.
     """
 
     split: Split
     fault: str = ""
     is_duplicate: bool = False
-    predecessor: int | None = None
     same: int | None = None
 
     @property
@@ -62,10 +61,9 @@ def place_tasks(
     that wait bind no other task.
     """
     by_digest: dict[str, StoredTask | None] = {}
-    taken, removed_names = set[str](), dict[str, Split]()
+    taken, removed, removed_names = set[str](), dict[str, Split](), dict[str, Split]()
     split_of: dict[tuple[str, str], Split] = {}
     group_splits: dict[str, Split] = {}
-    removed: dict[str, StoredTask] = {}
     counts = Counter[Split]()
     for each in stored:
         by_digest[each.digest] = each
@@ -79,7 +77,7 @@ def place_tasks(
             split_of[prompt, each.files] = each.split
             counts[each.split] += 1
         elif not waits:
-            removed_names[each.name], removed[prompt] = each.split, each
+            removed_names[each.name] = removed[prompt] = each.split
 
     def bind(task: NewTask, split: Split) -> None:
         by_digest[task.digest] = None
@@ -90,8 +88,7 @@ def place_tasks(
     placed = []
     for task in new:
         digest, name, prompt = task.digest, default_name(task), task.prompt.strip(string.whitespace)
-        old = removed.get(prompt)
-        bound = split_of.get((prompt, files_json(task))) or (old.split if old else None)
+        bound = split_of.get((prompt, files_json(task))) or removed.get(prompt)
         there = by_digest.get(digest)
         of_group = group_splits.get(task.group) if task.group else None
         split = task.split or bound or of_group or removed_names.get(name) or assign_split(counts, shares, digest)
@@ -115,7 +112,7 @@ def place_tasks(
         elif name in taken:
             placed.append(Placed(split, f'id "{name}" is taken by another task: choose another, or remove that one'))
         else:
-            placed.append(Placed(split, predecessor=old.id if old else None))
+            placed.append(Placed(split))
             taken.add(name)
             by_digest[digest] = None
             if not waits:

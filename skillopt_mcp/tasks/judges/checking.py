@@ -82,12 +82,6 @@ def _passes(spec: Judge, answer: str) -> bool:
     return isinstance(outcome, Score) and outcome.hard
 
 
-def drop_twins(tasks: Sequence[Task]) -> list[Task]:
-    """Return the tasks without those that say the same as an earlier one, or nearly so."""
-    twins = {n for n, *_ in _collisions(tasks)}
-    return [task for n, task in enumerate(tasks) if n not in twins]
-
-
 def families(tasks: Sequence[Task]) -> list[tuple[Task, ...]]:
     """Return the tasks in units of evidence: those of a group, and those that say the same or nearly so.
 
