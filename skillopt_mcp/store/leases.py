@@ -54,13 +54,6 @@ class Term(NamedTuple):
     expires_at: float
 
 
-class Taken(NamedTuple):
-    """The offers that were leased, and whether caps left out others."""
-
-    offers: list[Offer]
-    is_capped: bool
-
-
 class Failing(NamedTuple):
     """A lease that brought no answer `at` a time (seconds since 1970): after `most` of them its call is `missing`.
 
@@ -128,8 +121,8 @@ class Leases:
         found = self._pool.row("select 1 from reply where call_id = ? and fault is not null", [call_id])
         return found is not None
 
-    def take(self, offers: Sequence[Offer], term: Term, caps: Caps) -> Taken:
-        """Lease those of the offers that were not taken or answered meanwhile.
+    def take(self, offers: Sequence[Offer], term: Term, caps: Caps) -> tuple[list[Offer], bool]:
+        """Lease those of the offers that were not taken or answered meanwhile; which, and whether caps left out others.
 
         The first lease of a call was charged with its claim. Each further one is a claim of its own: it is charged to
         the budget of the scope, and left out where that would go above a cap.
@@ -148,7 +141,7 @@ class Leases:
                     connection.execute("update call set n_claims = n_claims + 1 where id = ?", [offer.call_id])
                 connection.execute(_TAKE, [offer.id, offer.call_id, term.scope, offer.task_id, *term[1:]])
                 leased.append(offer)
-        return Taken(leased, is_capped)
+        return leased, is_capped
 
     def find(self, lease_id: str) -> Lease | None:
         """Return a lease, or None."""

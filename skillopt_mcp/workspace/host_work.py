@@ -18,7 +18,7 @@ from skillopt_mcp.core.errors import BadInput
 from skillopt_mcp.core.next_step import NextStep
 from skillopt_mcp.core.results import Foreseen, WorkEstimate, WorkItem
 from skillopt_mcp.store.erasing import Erasing
-from skillopt_mcp.store.leases import Offer, Taken, Term
+from skillopt_mcp.store.leases import Offer, Term
 from skillopt_mcp.store.opening import Store
 from skillopt_mcp.tasks.judges.judging import n_votes
 from skillopt_mcp.training.promotion_test import Test
@@ -55,14 +55,14 @@ def hand_out(
         if gone := [lease.id for lease in others if not alive[lease.id[_OWNER]]]:
             leases.free_at(gone, now)
         free = leases.free(sorted(calls, key=lambda id: hashlib.sha256(f"{scope} {id}".encode()).digest()), now)
-        taken = _take_calls(store, models, place, scope, _choose_fitting(free, calls, capacity))
-        if taken.is_capped and not taken.offers:
+        taken, is_capped = _take_calls(store, models, place, scope, _choose_fitting(free, calls, capacity))
+        if is_capped and not taken:
             # What was never handed out is paid for.
             paid = leases.free(free, now, is_new=True)
-            taken = _take_calls(store, models, place, scope, _choose_fitting(paid, calls, capacity))
-            if not taken.offers:
+            taken, _ = _take_calls(store, models, place, scope, _choose_fitting(paid, calls, capacity))
+            if not taken:
                 raise Budget(scope, models.caps).reached(store.budgets.get_spent(scope), Cost())
-        ids = [offer.id for offer in taken.offers]
+        ids = [offer.id for offer in taken]
     arguments: dict[str, JsonValue] = {"job_id": scope}
     if ids:
         work = [WorkItem(work_id=each, folder=str(place.work_folders.folder(each))) for each in ids]
@@ -75,8 +75,10 @@ def hand_out(
     return [], NextStep(action="submit_work", arguments=arguments, why=why)
 
 
-def _take_calls(store: Store, models: Models, place: Place, scope: str, calls: Mapping[int, Call]) -> Taken:
-    """Write the folders of calls, and lease them to the session of the caller."""
+def _take_calls(
+    store: Store, models: Models, place: Place, scope: str, calls: Mapping[int, Call]
+) -> tuple[list[Offer], bool]:
+    """Write the folders of calls, and lease them to the caller's session; which, and whether caps left out others."""
     leases, folders, now, offers = store.leases, place.work_folders, store.leases.now(), list[Offer]()
     for call_id, call in calls.items():
         task_id = call.request.task.id if isinstance(call.request, Rollout) else None
@@ -89,14 +91,14 @@ def _take_calls(store: Store, models: Models, place: Place, scope: str, calls: M
         else:
             offers.append(offer)
     if not offers:
-        return Taken([], is_capped=False)
+        return [], False
     term = Term(scope, place.session, now, now + models.lease_s)
-    taken = leases.take(offers, term, models.caps)
-    folders.remove({offer.id for offer in offers} - {offer.id for offer in taken.offers})
+    taken, is_capped = leases.take(offers, term, models.caps)
+    folders.remove({offer.id for offer in offers} - {offer.id for offer in taken})
     # A process died before it could.
     stale = folders.stale()
     folders.remove(set(stale) - leases.in_time(stale, now))
-    return taken
+    return taken, is_capped
 
 
 def _choose_fitting(free: Sequence[int], calls: Mapping[int, Call], capacity: Capacity) -> dict[int, Call]:

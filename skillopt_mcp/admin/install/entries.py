@@ -341,18 +341,17 @@ def find_rules(text: str) -> tuple[str, ...]:
 
 
 def missing_rules(texts: Sequence[str], rules: Sequence[str]) -> list[str]:
-    """Return the rules that nothing in any of these settings covers. Raises BadInput."""
+    """The rules that nothing in any of these settings covers: no rule like it, and no wider one. Raises BadInput."""
     allowed = {rule for text in texts for rule in _list_allowed(_read_json(text))}
-    return [rule for rule in rules if not any(_covers(each, rule) for each in allowed)]
-
-
-def _covers(allowed: str, rule: str) -> bool:
-    if rule.startswith(_SERVER):
-        return allowed in (rule, _SERVER, f"{_SERVER}__*")
-    wide, narrow = _FOLDER_RULE.fullmatch(allowed), _FOLDER_RULE.fullmatch(rule)
-    if wide and narrow:
-        return wide[1] == narrow[1] and Path(narrow[2]).is_relative_to(wide[2])
-    return allowed == rule.partition("(")[0]
+    folders = [found for found in map(_FOLDER_RULE.fullmatch, allowed) if found]
+    missing = []
+    for rule in rules:
+        wider = {rule, _SERVER, f"{_SERVER}__*"} if rule.startswith(_SERVER) else {rule.partition("(")[0]}
+        narrow = _FOLDER_RULE.fullmatch(rule)
+        is_inside = narrow and any(wide[1] == narrow[1] and Path(narrow[2]).is_relative_to(wide[2]) for wide in folders)
+        if not is_inside and allowed.isdisjoint(wider):
+            missing.append(rule)
+    return missing
 
 
 def _is_on_work(rule: JsonValue) -> bool:
