@@ -28,15 +28,9 @@ _RUN_ID = re.compile(r"r-[0-9a-f]{12}")
 _NAMED = 5
 
 
-def start_run(
-    store: Store, models: Models, place: Place, skill: str, config: Config, prompts: Prompts | None = None,
-    only: Collection[str] | None = None
-) -> Run:  # fmt: skip
-    """Return a new run of a skill, stored and frozen: config, prompts, tasks, sessions, base version and backends.
-
-    It takes the tasks of these digests `only`, or all that are stored.
-    """
-    run = new_run(store, models, place, skill, config, prompts, only)
+def start_run(store: Store, models: Models, place: Place, skill: str, config: Config) -> Run:
+    """A new run of a skill, stored and frozen: config, prompts, tasks, sessions, base version and backends."""
+    run = new_run(store, models, place, skill, config)
     begin(store, place.secrets, run)
     return run
 
@@ -51,7 +45,10 @@ def new_run(
     store: Store, models: Models, place: Place, skill: str, config: Config, prompts: Prompts | None = None,
     only: Collection[str] | None = None
 ) -> Run:  # fmt: skip
-    """Return a new run of a skill as `start_run` does, not yet stored. Raises Refused where git left a conflict."""
+    """A new run of a skill as `start_run` makes it, not yet stored. Raises Refused where git left a conflict.
+
+    It takes the tasks of these digests `only`, or all that are stored.
+    """
     tracked = place.find_recorded(skill)
     check_merged(store.skills.get_files(tracked.id, tracked.live_version))
     tasks = chosen_tasks(store, models, tracked, config, only)

@@ -9,7 +9,7 @@ import pytest
 from workshop import SEED, Place, go_on_or_start, use
 
 from skillopt_mcp.actions.promotion_tests import chosen_tasks
-from skillopt_mcp.actions.runs import start_run
+from skillopt_mcp.actions.runs import new_run
 from skillopt_mcp.actions.tasks import add_data_set, add_environment, add_tasks, remove_tasks
 from skillopt_mcp.backends.environment import Rolling
 from skillopt_mcp.backends.world import make_tasks
@@ -94,7 +94,7 @@ def test_what_a_person_retired_of_an_environment_is_left_out(tagged: Workspace) 
     use(tagged, Rolling(maze))
     again = add_environment(tagged.store, tagged.place, "ledger-clerk", maze)
     assert (again.n_removed, again.duplicates, len(again.digests)) == (2, 10, 10)
-    run = start_run(tagged.store, tagged.models, tagged.place, "ledger-clerk", Config(), only=again.digests)
+    run = new_run(tagged.store, tagged.models, tagged.place, "ledger-clerk", Config(), only=again.digests)
     assert len(run.tasks) == 10
 
 

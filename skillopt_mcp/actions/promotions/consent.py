@@ -26,7 +26,7 @@ from skillopt_mcp.core.next_step import NextStep
 from skillopt_mcp.core.redacting import KnownSecrets
 from skillopt_mcp.core.results import Promoted
 from skillopt_mcp.core.runs import Run
-from skillopt_mcp.core.skills import Skill, SkillFiles, is_memory, short
+from skillopt_mcp.core.skills import Skill, is_memory, short
 from skillopt_mcp.core.tasks import Task
 from skillopt_mcp.core.text import counted, escaped, unreadable
 from skillopt_mcp.documents.code_lines import explain_large_edit
@@ -106,17 +106,11 @@ Check = Ready | NeedsPerson | Promoted
 
 
 def answer(
-    store: Store,
-    change: LiveChange,
-    status: Status,
-    reason: str = "",
-    next_step: NextStep | None = None,
-    before: SkillFiles | None = None,
+    store: Store, change: LiveChange, status: Status, reason: str = "", next_step: NextStep | None = None
 ) -> Promoted:
-    """Return the answer to a change, with the diff as long as one answer can hold it."""
+    """The answer to a change, with the diff as long as one answer can hold it."""
     skill = change.skill
-    old = before or store.skills.get_files(skill.id, change.from_version)
-    new = store.skills.get_files(skill.id, change.to_version)
+    old, new = (store.skills.get_files(skill.id, each) for each in (change.from_version, change.to_version))
     result = Promoted(
         status=status,
         skill=skill.name,

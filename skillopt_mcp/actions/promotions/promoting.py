@@ -258,7 +258,7 @@ def _write(store: Store, place: Place, ready: Ready) -> Promoted:
     finally:
         lock.release()
         place.forget(skill)
-    done = answer(store, change, "promoted" if change.candidate else "rolled_back", before=before)
+    done = answer(store, change, "promoted" if change.candidate else "rolled_back")
     # Without a version a rollback leads from a promoted version to the one before: of a rollback, that is further back.
     arguments = {"skill": change.handle, **({} if change.candidate else {"version": short(before.digest)})}
     return done.model_copy(update={"undo": NextStep(action="rollback_skill", arguments=arguments, why="takes it back")})
