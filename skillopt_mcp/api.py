@@ -248,14 +248,15 @@ def _workspace(
     stop: threading.Event,
 ) -> Iterator[Workspace]:  # fmt: skip
     """Lend a workspace with what answers of target, optimizer, judge and source of tasks as they are `given`."""
-    roles, limits = make_backends(*given, by_agent=find_caller() == "agent"), cast(object, caps)
+    caller, limits = find_caller(), cast(object, caps)
+    roles = make_backends(*given, by_agent=caller == "agent")
     if not isinstance(limits, Caps):
         raise BadInput(f"caps must be a skillopt_mcp.Caps(calls=, tokens=, usd=, minutes=), got {limits!r}")
     with Workspace(
         store_path(os.fspath(store) if store is not None else None, os.environ),
         target=roles["target"], optimizer=roles["optimizer"], judge=roles["judge"], caps=caps, concurrency=concurrency,
     ) as workspace:  # fmt: skip
-        workspace.models.on_reply = warn_unanswered(_warn, stop.is_set)
+        workspace.models.on_reply, workspace.place.caller = warn_unanswered(_warn, stop.is_set), caller
         yield workspace
 
 
