@@ -273,7 +273,7 @@ def _config(config: Config | Mapping[str, object] | None) -> Config:
 
 
 def _by_stage(callbacks: Mapping[StageName, Callback]) -> Notify:
-    """Return what calls the callback of each stage. Raises BadInput for an unknown stage, or what is not a function."""
+    """What calls the callback of each stage. Raises BadInput for an unknown stage, or what is not a function."""
     stages = get_args(StageName)
     for name, callback in callbacks.items():
         if name not in stages:
@@ -294,7 +294,7 @@ def _by_stage(callbacks: Mapping[StageName, Callback]) -> Notify:
 
 
 def _run(work: Callable[[], T], stop: threading.Event, *, always_thread: bool = False) -> T:
-    """Return what `work` returns; within a running event loop it is done in a thread.
+    """What `work` returns; within a running event loop it is done in a thread.
 
     Ctrl-C, and a cancellation from outside of the loop, stop it at its next reply.
     """

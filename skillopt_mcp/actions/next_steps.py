@@ -111,7 +111,7 @@ def bring_back(store: Store, candidate: Candidate) -> NextStep | None:
 
 
 def verdict_for_agents(store: Store, candidate: Candidate | None, verdict: str | None) -> str | None:
-    """Return what an agent learns of a verdict: accepted or not accepted, None before there is one."""
+    """What an agent learns of a verdict: accepted or not accepted, None before there is one."""
     if candidate is None or verdict is None:
         return None
     return "accepted" if is_reason_to_promote(store, candidate, verdict) else "not accepted"

@@ -82,7 +82,7 @@ class Repeat(NamedTuple):
     what: str
 
 
-def repeated(store: Store, candidate: Candidate) -> Repeat | None:
+def find_rolled_back_repeat(store: Store, candidate: Candidate) -> Repeat | None:
     """Which edit that a person rolled back, and did not put back since, a candidate makes again."""
     changes = store.promotions.list_promotions(candidate.skill_id)
     undone = find_rolled_back(changes)
@@ -94,7 +94,7 @@ def repeated(store: Store, candidate: Candidate) -> Repeat | None:
 
 def describe_rolled_back_repeat(store: Store, candidate: Candidate) -> str:
     """The notice that a candidate makes an edit again that a person rolled back; else ""."""
-    again = repeated(store, candidate)
+    again = find_rolled_back_repeat(store, candidate)
     return f"it {again.what}, which a person rolled back" if again else ""
 
 

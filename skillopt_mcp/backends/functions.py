@@ -46,7 +46,7 @@ class FunctionBackend:
             arguments = [request.files.text, request.task.prompt]
         else:
             arguments = [f"{request.instructions}\n\n{request.evidence}"]
-        answer: object = await _called(self._function, *arguments)
+        answer: object = await _call_function(self._function, *arguments)
         return answer if isinstance(answer, Reply) else Reply(str(answer))
 
 
@@ -66,7 +66,7 @@ class JudgedBackend:
         reply = await self._backend.complete(call)
         if reply.fault or not isinstance(call.request, Rollout):
             return reply
-        graded = await _called(self._judge, call.request.task, reply.text)
+        graded = await _call_function(self._judge, call.request.task, reply.text)
         score, reason = graded if isinstance(graded, tuple) else (graded, "")
         if not isinstance(score, int | float) or not 0 <= score <= 1:
             raise BadInput(f"the judge must return True, False or a score from 0 to 1, got {score!r}")
@@ -78,7 +78,7 @@ class JudgedBackend:
         return worst_case(self._backend, call)
 
 
-async def _called(function: Callable[..., object], *arguments: object) -> object:
+async def _call_function(function: Callable[..., object], *arguments: object) -> object:
     is_async = inspect.iscoroutinefunction(function)
     answer = function(*arguments) if is_async else await asyncio.to_thread(function, *arguments)
     return await answer if inspect.isawaitable(answer) else answer

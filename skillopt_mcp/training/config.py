@@ -153,7 +153,7 @@ def allowed(field: FieldInfo) -> str:
 
 
 def _describe_error(error: ValidationError, names: Mapping[str, str]) -> str:
-    """Return what is wrong with the first wrong setting; `names` are those that the settings were given by."""
+    """What is wrong with the first wrong setting; `names` are those that the settings were given by."""
     first = error.errors(include_url=False)[0]
     name = str(first["loc"][0]) if first["loc"] else ""
     given = names.get(name, name)

@@ -43,7 +43,7 @@ class Gated:
 
 
 def gate(plan: RunPlan, ask: Ask, state: State, candidate: SkillFiles) -> Gated:
-    """Return what becomes of a candidate; without a gate it is evaluated all the same, to know the best one."""
+    """What becomes of a candidate; without a gate it is evaluated all the same, to know the best one."""
     if candidate == state.current:
         return Gated("no_change")
     looked = look(plan, ask, state, candidate)
@@ -67,7 +67,7 @@ def advanced(plan: RunPlan, ask: Ask, state: State, candidate: SkillFiles, gated
 
 
 def look(plan: RunPlan, ask: Ask, state: State, files: SkillFiles) -> Looked:
-    """Return what the run's search gate makes of a candidate, whatever further rollouts it needs for that."""
+    """What the run's search gate makes of a candidate, whatever further rollouts it needs for that."""
     config, gate, draw = plan.config, _gate(plan.config), f"{plan.run_id}/val/{state.n + 1}"
     further: tuple[Trial, ...] = ()
     if gate == "paired_se":
@@ -112,7 +112,7 @@ def measured(plan: RunPlan, ask: Ask, files: SkillFiles, *, is_current: bool) ->
 
 
 def is_topped(config: Config, current: float | None) -> bool:
-    """Return whether no candidate can be accepted after a current version of this score: there is no better one.
+    """Whether no candidate can be accepted after a current version of this score: there is no better one.
 
     So it is under every gate that compares with what that version scored; paired_se rolls it out again.
     """

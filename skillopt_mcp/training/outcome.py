@@ -40,7 +40,7 @@ class StepWork:
 
 
 def step_outcome(plan: RunPlan, step: Step, before: State, after: State, work: StepWork) -> StepOutcome:
-    """Return what to store of a step that led from the state `before` to `after`."""
+    """What to store of a step that led from the state `before` to `after`."""
     gated, skill = work.gated, after.turned() if step.kind == "memory" else after
     candidate = step_candidate(plan, before.current.digest, work) if gated.verdict != "no_change" else None
     baseline = before.evaluation.trials if step.n == 1 else ()
@@ -106,7 +106,7 @@ def guard_findings(plan: RunPlan, work: StepWork) -> tuple[str, ...]:
 
 
 def what_failed(work: StepWork) -> str:
-    """Return how many of the attempts that a step's edits cite failed, by kind of task, and what an analyst saw."""
+    """How many of the attempts that a step's edits cite failed, by kind of task, and what an analyst saw."""
     cited = {id for edit in work.selected.edits for id in (edit.cited or edit.sources) if not id.startswith(UNSHOWN)}
     own = {f"trial:{trial.reply.id}": trial for trial in work.trials}
     failed = [own[id].task for id in cited if id in own and own[id].hard is False]

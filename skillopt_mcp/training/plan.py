@@ -52,7 +52,7 @@ class RunPlan:
 
     @property
     def n_rows(self) -> int:
-        """Return how many steps are stored of the whole run, those that end an epoch among them."""
+        """How many steps are stored of the whole run, those that end an epoch among them."""
         return self.n_steps * (2 if self.other else 1) + (self.config.epochs - 1) * len(epoch_ends(self.config))
 
 
@@ -130,7 +130,7 @@ class State:
 
 
 def epoch_ends(config: Config) -> tuple[StepKind, ...]:
-    """Return what ends every epoch but the first."""
+    """What ends every epoch but the first."""
     ends: tuple[tuple[StepKind, bool], ...] = (("slow", config.slow_update), ("meta", config.meta_skill))
     return tuple(kind for kind, is_set in ends if is_set)
 

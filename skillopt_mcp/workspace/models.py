@@ -132,7 +132,7 @@ class Models:
             self._store.permissions.note_unattended(scope, remembered=remembered)
 
     def backends_for(self, tasks: Iterable[Task], *others: Role) -> dict[Role, Backend]:
-        """Return who attempts these tasks, who judges them where a judge of theirs has to be asked, and other roles.
+        """Who attempts these tasks, who judges them where a judge of theirs has to be asked, and other roles.
 
         Raises BackendError when one of them was not named, or a command that a task names cannot be run.
         """

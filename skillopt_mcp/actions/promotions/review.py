@@ -19,7 +19,7 @@ from skillopt_mcp.actions.promotions.promoting import (
     is_edited,
     rollback_target,
 )
-from skillopt_mcp.actions.repeats import describe_rolled_back_repeat, repeated
+from skillopt_mcp.actions.repeats import describe_rolled_back_repeat, find_rolled_back_repeat
 from skillopt_mcp.core.candidates import GATE, Approval, Candidate, Consent, find_rolled_back
 from skillopt_mcp.core.evidence import EvidenceKind, TestReport
 from skillopt_mcp.core.skills import short
@@ -157,7 +157,7 @@ def question_of_promotion(store: Store, place: Place, candidate_id: str, consent
     mind = []
     if _was_rolled_back(store, candidate):
         mind.append(_UNDONE)
-    elif earlier := repeated(store, candidate):
+    elif earlier := find_rolled_back_repeat(store, candidate):
         mind.append(f"repeats {earlier.earlier}, rolled back")
     if review.same_session:
         mind.append("the session that knew the edit made the attempts")

@@ -282,7 +282,7 @@ def _nearest(section: str, flat: str) -> str | None:
 
 
 def structured(flat: str) -> str:
-    """Return how SkillOpt writes one of its flat keys in a structured file: section.key."""
+    """How SkillOpt writes one of its flat keys in a structured file: section.key."""
     section = SECTION_OF[flat]
     inner = next((name for name, other in IN_SECTION[section].items() if other == flat), flat)
     return f"{section}.{inner}"
