@@ -47,6 +47,9 @@ if _KEPT:
     sys.dont_write_bytecode = False
     sys.pycache_prefix = os.environ["PYTHONPYCACHEPREFIX"] = _KEPT
 
+if disks.MEMORY:
+    os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", disks.MEMORY)
+
 # A busy machine may take any time. No change fails by examples that have nothing to do with it: new ones are drawn
 # where they are looked for.
 _THOROUGH = bool(os.environ.get("THOROUGH"))

@@ -12,11 +12,11 @@ from typing import Any
 
 _PROGRAM = """\
 #!{python} -IS
-import json, os, signal, sys
-here = os.path.dirname(os.path.abspath(__file__))
+import sys
 if "--version" in sys.argv:
-    print("9.8.7 (Fake)")
-    sys.exit()
+    sys.exit(print("9.8.7 (Fake)"))
+import json, os, signal
+here = os.path.dirname(os.path.abspath(__file__))
 with open(here + "/plan.json") as file:
     plan = json.load(file)
 place = os.path.dirname(os.path.dirname(os.getcwd()))

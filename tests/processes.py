@@ -23,7 +23,7 @@ import pytest
 
 from skillopt_mcp.cli.command import list_modules
 from skillopt_mcp.cli.main import main
-from tests.disk import spare_the_disk, spare_the_forecast
+from tests.disk import MEMORY, spare_the_disk, spare_the_forecast
 
 _CONTEXT = multiprocessing.get_context("forkserver")
 IMPORTED = [
@@ -168,7 +168,7 @@ class Script:
         self, words: Sequence[str], folder: Path, environ: Mapping[str, str], streams: Sequence[str] = (), *,
         stdin: str = "", prepare: Callable[[], None] | None = None,
     ) -> None:  # fmt: skip
-        self._files = TemporaryDirectory()
+        self._files = TemporaryDirectory(dir=MEMORY)
         paths = [Path(self._files.name, name) for name in ("in", "out", "err")]
         for path, content in zip(paths, (stdin, "", ""), strict=True):
             path.write_text(content)
@@ -201,7 +201,7 @@ class PipedScript(Script):
     """The console script with pipes for its stdin and stdout."""
 
     def __init__(self, words: Sequence[str], folder: Path, environ: Mapping[str, str]) -> None:
-        self._pipes = TemporaryDirectory()
+        self._pipes = TemporaryDirectory(dir=MEMORY)
         pipes = [str(Path(self._pipes.name, name)) for name in ("in", "out")]
         for pipe in pipes:
             os.mkfifo(pipe)

@@ -55,7 +55,7 @@ class _Handler(BaseHTTPRequestHandler):
 def vending() -> Iterator[Vendor]:
     """Lend a vendor that answers."""
     with Vendor() as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.002})
         thread.start()
         try:
             yield server

@@ -9,10 +9,11 @@ import json
 import os
 import pty
 import select
+import sqlite3
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import NamedTemporaryFile, TemporaryDirectory
@@ -29,6 +30,7 @@ from skillopt_mcp.core.skills import SkillFiles
 from skillopt_mcp.core.tasks import Split, Task
 from skillopt_mcp.tasks.judges.judging import parse_judge
 from tests.acceptance.world import HARMFUL, KINDS, SKILL, TAUGHT, answer_work, greet, lesson, make_tasks
+from tests.disk import MEMORY
 from tests.processes import Script
 
 SCRIPT = str(Path(sys.executable).with_name("skillopt-mcp"))
@@ -161,7 +163,7 @@ class Workbench:
             script = Script(words, self.project, self.environ, stdin=stdin, prepare=self.prepare)
             return Done(script.wait(TIMEOUT_S), script.out, script.err)
         name = os.ttyname(ends[1])
-        with NamedTemporaryFile("r") as out, NamedTemporaryFile("r") as err:
+        with NamedTemporaryFile("r", dir=MEMORY) as out, NamedTemporaryFile("r", dir=MEMORY) as err:
             streams = [name, out.name, name if command in CONSENTING else err.name]
             code = Script(words, self.project, self.environ, streams, prepare=self.prepare).wait(TIMEOUT_S)
             said = b""
@@ -253,6 +255,11 @@ class Workbench:
         with ExitStack() as stack:
             portal = stack.enter_context(start_blocking_portal())
             yield stack.enter_context(Server(self, portal, self.words("serve", **options), agrees))
+
+    def end_leases(self) -> None:
+        """Let all work that is in an agent's hands have been there for too long."""
+        with closing(sqlite3.connect(self.store_path)) as store, store:
+            store.execute("update lease set expires_at = 0 where state = 'out'")
 
     # Common beginnings
 
@@ -360,7 +367,7 @@ class Server:
 
     def __enter__(self) -> Self:
         # The client's process passes its streams on to the server, which is forked.
-        folder = self._stack.enter_context(TemporaryDirectory())
+        folder = self._stack.enter_context(TemporaryDirectory(dir=MEMORY))
         pipes = [str(Path(folder, name)) for name in ("in", "out")]
         for pipe in pipes:
             os.mkfifo(pipe)

@@ -81,7 +81,7 @@ def test_a_work_folder_names_neither_judge_nor_expected_answer_nor_arm(bench: Wo
 
 @pytest.mark.parametrize("n_removed", [0, 2])
 def test_a_test_that_nobody_answered_takes_the_tasks_of_today(bench: Workbench, n_removed: int) -> None:
-    with bench.serve(lease_minutes=SHORT_LEASE) as host:
+    with bench.serve() as host:
         candidate_id, job_id = begin(bench, host)
         assert host.take(job_id, 1)
         rows = make_tasks({"test": SIZES["test"] + 8})[SIZES["test"] :]
@@ -90,7 +90,7 @@ def test_a_test_that_nobody_answered_takes_the_tasks_of_today(bench: Workbench, 
             bench.facts("tasks remove", bench.skill_path, f"test-{n}", reason="wrong", yes=True)
         tested = host.tool("evaluate_candidate", candidate_id=candidate_id)
         assert tested["work"], "the work that is out is for the old tasks"
-        time.sleep(SHORT_LEASE * 60 + 0.3)
+        bench.end_leases()
         tested = host.tool("evaluate_candidate", candidate_id=candidate_id)
         assert tested["foreseen.units"] == SIZES["test"] + 8 - n_removed
         assert host.test_by_host(candidate_id).verdict == "better"
@@ -119,7 +119,7 @@ def test_expired_work_is_handed_out_again_and_a_late_answer_counts_if_it_is_the_
         candidate_id, job_id = begin(bench, slow)
         taken = slow.take(job_id, 3)
         assert not {item["folder"] for item in taken} & {item["folder"] for item in quick.take(job_id, 1)}
-        time.sleep(SHORT_LEASE * 60 + 0.3)
+        time.sleep(SHORT_LEASE * 60)
         late = [{"work_id": item["work_id"], "reply": answer_work(Path(item["folder"]))} for item in taken]
         assert slow.hand_in(late[:1]) == [TAKEN]
         while work := quick.take(job_id):

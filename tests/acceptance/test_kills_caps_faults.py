@@ -186,13 +186,13 @@ def test_passing_faults_change_nothing_but_the_number_of_sends(bench: Workbench,
 
 
 def test_what_the_target_brings_about_is_a_failure_and_no_other_fault_is_a_score(
-    bench: Workbench, vendor: Vendor
+    bench: Workbench, vendor: Vendor, impatient: None
 ) -> None:
     """Some val tasks are never answered: of 16 that count, the empty answer and the one that is cut off have failed."""
     bench.skill_file.write_text(TAUGHT.replace("NAME", "greeter"))
     faults = {f"(val {n})": fault for n, fault in enumerate(NEVER)}
     vendor.act = lambda _n, request: next((fault for task, fault in faults.items() if task in request.text), None)
-    done = bench.train(SIZES | {"val": 20}, PLAIN, target=f"{vendor.spec},timeout=1", optimizer=vendor.spec)
+    done = bench.train(SIZES | {"val": 20}, PLAIN, target=f"{vendor.spec},timeout=0.3", optimizer=vendor.spec)
     n_missing = len(NEVER) + 2 * 3  # what was lost on the way (html, garbage, hang) is asked for twice more
     assert (done["baseline"], done["n_missing"], done["n_failed"] >= len(NEVER)) == (0.875, n_missing, True)
 

@@ -155,7 +155,7 @@ def vending(act: Act = lambda _n, _request: None) -> Iterator[Vendor]:
     vendor = Vendor(act)
     with _Server(("127.0.0.1", 0), _handler(vendor)) as server:
         vendor.port = server.server_port
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.002})
         thread.start()
         try:
             yield vendor

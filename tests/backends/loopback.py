@@ -78,7 +78,7 @@ class Loopback:
         self._lock = threading.Lock()
         self._over = threading.Event()
         self._server = _Server(("127.0.0.1", 0), _handler(self))
-        self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
+        self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.002}, daemon=True)
         self._thread.start()
         self.host = f"127.0.0.1:{self._server.server_port}"
         self.url = f"http://{self.host}"

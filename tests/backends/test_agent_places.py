@@ -13,11 +13,15 @@ from pathlib import Path
 import pytest
 from agent_calls import KEY, REFERENCE, SKILL, ask, fault, opened, rollout
 
+from skillopt_mcp.backends import processes
 from skillopt_mcp.backends.agents.places import private_place, sweep_places
 from skillopt_mcp.core.calls import Call, Question
 from skillopt_mcp.core.skills import SkillFile, SkillFiles
 from skillopt_mcp.core.tasks import TaskFile
 from tests.fake_host import FakeHost, claude_lines, codex_lines
+
+# Supervisors that wait less long for what does not end when it is asked to.
+HASTY = processes._START.replace("; main(", "; main.__globals__['GRACE_S'] = 0.2; main(")
 
 
 def test_a_host_finds_the_task_and_the_skill_and_never_the_judge(claude: FakeHost) -> None:
@@ -132,8 +136,9 @@ def is_gone(pid: int) -> bool:
 
 @pytest.mark.parametrize("deaf", [False, True])
 def test_when_time_is_up_all_that_was_started_is_ended_and_the_place_is_gone(
-    deaf: bool, claude: FakeHost, places: Path
+    deaf: bool, claude: FakeHost, places: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(processes, "_START", HASTY)
     claude.play(hangs=True, leaves=True, deaf=deaf)
     found = fault(opened(claude, "m,timeout=1"))
     assert (found.fault, "no answer within 1 s" in str(found)) == ("timeout", True)
@@ -168,7 +173,9 @@ import asyncio, sys, tempfile
 tempfile.tempdir = sys.argv[2]
 sys.path.insert(0, sys.argv[3])
 from agent_calls import rollout
+from skillopt_mcp.backends import processes
 from skillopt_mcp.backends.claude_code import open_claude_code
+processes._START = sys.argv[4]
 backend = open_claude_code("m,binary=" + sys.argv[1], {"PATH": "/usr/bin:/bin", "HOME": sys.argv[2]})
 asyncio.run(backend.complete(rollout()))
 """
@@ -180,7 +187,7 @@ def test_a_killed_process_leaves_no_program_and_the_next_start_removes_its_place
 ) -> None:
     claude.play(hangs=True, leaves=True, deaf=True)
     cue = claude.cue()
-    line = [sys.executable, "-c", _ASKER, str(claude.path), str(places), str(Path(__file__).parent)]
+    line = [sys.executable, "-c", _ASKER, str(claude.path), str(places), str(Path(__file__).parent), HASTY]
     with private_place() as mine, subprocess.Popen(line) as asker:
         cue.read_text()
         waiting = [os.pidfd_open(pid) for pid in claude.seen["pids"]]

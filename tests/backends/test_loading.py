@@ -16,10 +16,11 @@ from skillopt_mcp.core.skills import SkillFile, SkillFiles
 from skillopt_mcp.core.tasks import Task
 from skillopt_mcp.tasks.judges.kinds.text import Exact
 
-HOST = """#!{python}
-import json, os, sys, tomllib, urllib.request
+HOST = """#!{python} -IS
+import sys
 if "--version" in sys.argv:
     sys.exit(print("9.9.9"))
+import json, os, socket, tomllib
 seen = dict(environ=dict(os.environ), model=sys.argv[sys.argv.index("--model") + 1] if "--model" in sys.argv else "")
 url = os.environ.get("ANTHROPIC_BASE_URL", "") + "/v1/messages"
 if "CODEX_HOME" in os.environ:
@@ -27,8 +28,13 @@ if "CODEX_HOME" in os.environ:
     url = config["model_providers"]["own"]["base_url"] + "/responses"
     seen["model"] = config["model"]
 json.dump(seen, open({folder!r} + "/seen.json", "w"))
+_, _, place, path = url.split("/", 3)
 for body in json.loads({bodies!r}):
-    urllib.request.urlopen(urllib.request.Request(url, json.dumps(body).encode())).read()
+    content = json.dumps(body).encode()
+    with socket.create_connection(place.split(":")) as sent:
+        sent.sendall(b"POST /%b HTTP/1.0\\r\\ncontent-length: %d\\r\\n\\r\\n" % (path.encode(), len(content)) + content)
+        while sent.recv(65536):
+            pass
 sys.stderr.write({errors!r})
 """
 FRONT = "---\nname: clerk\ndescription: Does items.\n---\n"
@@ -87,8 +93,11 @@ def test_what_a_host_puts_in_the_place_of_a_line_is_a_change(tmp_path: Path, lin
     came = shown_to("claude-code", [HEAD, "0123456789", BOOK])
     found = load(tmp_path, "claude-code", came, "\n".join([HEAD, line, BOOK]))
     assert found == Arrival("arrived", f'the host changes 1 lines: "{line}"')
-    block = f"{HEAD}\n```!\ndate\n```\n{BOOK}"
-    assert load(tmp_path, "claude-code", shown_to("claude-code", [HEAD, "Saturday", BOOK]), block).state == "arrived"
+
+
+def test_what_a_host_puts_in_the_place_of_a_block_that_runs_is_none(tmp_path: Path) -> None:
+    came, text = shown_to("claude-code", [HEAD, "Saturday", BOOK]), f"{HEAD}\n```!\ndate\n```\n{BOOK}"
+    assert load(tmp_path, "claude-code", came, text).state == "arrived"
 
 
 def test_what_does_not_come_says_so_in_the_words_of_the_host(tmp_path: Path) -> None:

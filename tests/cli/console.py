@@ -20,6 +20,7 @@ from typing import Any
 import pytest
 
 from skillopt_mcp.cli.commands import install
+from tests.disk import MEMORY
 from tests.processes import as_script, begun, ended, exit_code
 
 SCRIPT = str(Path(sys.executable).with_name("skillopt-mcp"))
@@ -90,7 +91,7 @@ def run_forked(
             environ["NO_COLOR"] = "1"
             code = exit_code(as_script, argv, folder, environ, terminals, prepare, within_s=TIMEOUT_S)
             return subprocess.CompletedProcess(argv, code, *map(_read_screen, ours[1:]))
-        with NamedTemporaryFile("r") as out, NamedTemporaryFile("r") as err:
+        with NamedTemporaryFile("r", dir=MEMORY) as out, NamedTemporaryFile("r", dir=MEMORY) as err:
             streams = (terminals[0], out.name, err.name)
             code = exit_code(as_script, argv, folder, environ, streams, prepare, within_s=TIMEOUT_S)
             return subprocess.CompletedProcess(argv, code, out.read(), err.read())

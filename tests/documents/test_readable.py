@@ -19,6 +19,7 @@ from skillopt_mcp.core.text import path_fault, unreadable
 from skillopt_mcp.documents.edits import apply_patch, rewritten, with_region
 from skillopt_mcp.documents.live_files import replace_files
 from skillopt_mcp.workspace.skill_folders import read_skill
+from tests.disk import MEMORY
 
 MAIN = SkillFile("SKILL.md", b"# Skill\n")
 DEEPEST = "/".join("abcdefghijk"[: SKILL_DEPTH - 1]) + "/x.md"
@@ -57,7 +58,7 @@ def test_what_an_edit_makes_is_written_and_read_back_as_it_is(there: list[str], 
     if unreadable(before):
         before = skill()
     applied = apply_patch(before, Patch(tuple(Edit("append", content="y", path=path) for path in new)))
-    with tempfile.TemporaryDirectory() as place, pytest.MonkeyPatch.context() as quick:
+    with tempfile.TemporaryDirectory(dir=MEMORY) as place, pytest.MonkeyPatch.context() as quick:
         quick.setattr(os, "fsync", lambda _: None)
         folder = Path(os.path.realpath(place), "skill")
         put(folder, before)
@@ -70,7 +71,7 @@ def test_what_an_edit_makes_is_written_and_read_back_as_it_is(there: list[str], 
 @given(paths)
 @settings(max_examples=150)
 def test_a_path_has_no_fault_where_a_file_at_it_is_read(path: str) -> None:
-    with tempfile.TemporaryDirectory() as place:
+    with tempfile.TemporaryDirectory(dir=MEMORY) as place:
         folder = Path(place, "skill")
         put(folder, skill())
         files, found = skill(SkillFile(path, b"x")), skill()

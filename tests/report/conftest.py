@@ -1,19 +1,33 @@
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from benchmarks.doors import run
 from benchmarks.report import CHROMIUM, browser, hostile_store
+from tests.cli.console import run_forked
+
+
+def printed(folder: Path, *arguments: object) -> str:
+    """Return what the console script prints for a person in a folder."""
+    done = run_forked(list(map(str, arguments)), folder)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
 
 
 @pytest.fixture(scope="session")
 def demo(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """Return the outcome of a demo, whose store every test may look at."""
-    return run(None, "demo", "--dir", str(tmp_path_factory.mktemp("demo") / "demo"))
+    return make_demo(tmp_path_factory.mktemp("demo"))
+
+
+def make_demo(folder: Path) -> dict[str, Any]:
+    """Return the outcome of a demo in a folder."""
+    found: dict[str, Any] = json.loads(printed(folder, "demo", "--json", "--dir", folder / "demo"))
+    return found
 
 
 @pytest.fixture(scope="session")
@@ -22,7 +36,7 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     return hostile_store(tmp_path_factory.mktemp("hostile"))
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def chromium() -> Iterator[Any]:
     """Return a real Chromium without a window."""
     pytest.importorskip("playwright", reason="playwright is not installed")

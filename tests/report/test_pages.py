@@ -5,26 +5,22 @@ from __future__ import annotations
 import csv
 import os
 import re
-import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from benchmarks.doors import command
 from benchmarks.report import TELLTALE, large_store, page_of, screenshots, strangers, violations, visited
 from skillopt_mcp.workspace.workspace import Workspace
 from tests.readme import DOCS
+from tests.report.conftest import printed
 
 OPEN_ALL = "document.querySelectorAll('details').forEach(each => { each.open = true })"
 
 
 def made(store: Path, path: Path, *ids: str) -> str:
     """Return the address of a page that the console script wrote."""
-    done = subprocess.run(
-        command(store, "report", *ids, "--html", str(path)), capture_output=True, text=True, check=True
-    )
-    assert done.stdout == f"{path}\n"
+    assert printed(path.parent, "--store", store, "report", *ids, "--html", path) == f"{path}\n"
     return path.as_uri()
 
 
@@ -127,7 +123,7 @@ def test_a_hostile_text_is_shown_and_does_nothing(chromium: Any, hostile: tuple[
 def test_a_hostile_text_does_nothing_in_markdown_or_a_table(hostile: tuple[Path, str], tmp_path: Path) -> None:
     store, id = hostile
     markdown, tables = tmp_path / "r.md", tmp_path / "tables"
-    subprocess.run(command(store, "report", id, "--md", str(markdown), "--csv", str(tables)), check=True)
+    printed(tmp_path, "--store", store, "report", id, "--md", markdown, "--csv", tables)
     text = (tables / "tasks.csv").read_text("utf-8")
     assert "HYPERLINK" in text
     assert not re.search("[\u202e\u2066\u200b\ufeff\x00\x1b]", text)
