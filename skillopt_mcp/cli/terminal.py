@@ -185,7 +185,8 @@ class Terminal:
         """Raise Refused where held-out tasks would be shown to no person; a script may have them in a file."""
         self.require_person(command)
         path = os.path.abspath(os.path.expanduser(file or "/dev/stdout"))
-        is_shown = path.startswith(("/dev/", "/proc/")) or (os.path.exists(path) and not os.path.isfile(path))
+        is_device = path.startswith(("/dev/", "/proc/")) and not path.startswith("/dev/shm/")  # there are files
+        is_shown = is_device or (os.path.exists(path) and not os.path.isfile(path))
         if is_shown and not self.sees_held_out:
             raise Refused(f"'{command}' shows held-out tasks, and standard input is no terminal: run it at one")
 

@@ -6,7 +6,6 @@ import json
 import shlex
 import stat
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -204,7 +203,7 @@ def test_a_script_promotes_only_what_a_permission_of_a_person_covers(desk: Desk)
     assert (code, desk.files()) == (0, before), errors
 
 
-def test_a_script_shows_no_held_out_task_on_its_output(desk: Desk) -> None:
+def test_a_script_shows_no_held_out_task_on_its_output(desk: Desk, tmp_path: Path) -> None:
     [test_id, *_] = desk.facts("show", desk.ids["good"])["candidate.tests"]
     rows = desk.facts("tasks list", desk.skill_path)["tasks"]
     held = {text for row in rows if row["split"] == "test" for text in (row["id"], row["prompt"])}
@@ -221,8 +220,7 @@ def test_a_script_shows_no_held_out_task_on_its_output(desk: Desk) -> None:
     shown += unread(desk, "report", test_id, md="/dev/stdout")[1]
     shown += unread(desk, "report", test_id, html="/dev/stdout")[1]
     assert {text for text in held if f'"{text}"' in shown or f" {text} " in shown} == set()
-    with TemporaryDirectory() as folder:  # all below /dev counts as an output, memory too
-        assert unread(desk, "report", test_id, html=Path(folder, "page.html"))[0] == 0
+    assert unread(desk, "report", test_id, html=tmp_path / "page.html")[0] == 0
 
 
 def test_a_scripts_evidence_is_marked_and_carries_a_permission_only_from_a_remembered_backend(desk: Desk) -> None:
