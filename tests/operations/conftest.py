@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,24 +15,39 @@ from skillopt_mcp.core.results import Proposed
 from skillopt_mcp.workspace.workspace import Workspace
 
 
+@pytest.fixture(scope="session")
+def place_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the folder of this worker's place, and of what it began as: a skill is known by its path."""
+    return Path(os.path.realpath(tmp_path_factory.mktemp("places")))
+
+
 @pytest.fixture
-def place(tmp_path: Path) -> Iterator[Place]:
-    place = Place(Path(os.path.realpath(tmp_path)))
+def place(place_folder: Path) -> Iterator[Place]:
+    place = Place(place_folder / "place")
+    place.begin_as("bare", make_bare)
+    with place.stack:
+        yield place
+    shutil.rmtree(place.folder)
+
+
+def make_bare(place: Place) -> None:
     place.skill.mkdir(parents=True)
     for file in make_skill(SEED).files:
         (place.skill / file.path).write_bytes(file.content)
     with place.open() as workspace:
         workspace.store.permissions.add_root(str(place.root))
-    with place.stack:
-        yield place
+
+
+def add_tasks(place: Place) -> None:
+    with place.open() as workspace:
+        place.add_tasks(workspace)
 
 
 @pytest.fixture
 def workspace(place: Place) -> Workspace:
     """Return a workspace with 90 tasks, 30 in each split."""
-    workspace = place.open()
-    place.add_tasks(workspace)
-    return workspace
+    place.begin_as("tasks", add_tasks)
+    return place.open()
 
 
 @pytest.fixture
@@ -42,7 +58,7 @@ def clock() -> Clock:
 @pytest.fixture
 def host(place: Place, clock: Clock) -> Workspace:
     """Return a workspace whose target, optimizer and judge are its host; the tasks came from elsewhere."""
-    place.add_tasks(place.open())
+    place.begin_as("tasks", add_tasks)
     return server(place, clock, place.folder / "work")
 
 

@@ -82,11 +82,11 @@ def test_a_backup_overwrites_nothing(place: Place, backup: Path) -> None:
 
 def test_a_restored_store_is_the_backup_and_the_other_is_kept(place: Place, backup: Path) -> None:
     with place.open() as later:
-        later.store.permissions.add_root("/later")
+        later.store.permissions.add_root("/another")
     place.stack.close()
     restored = restore_store(place.store_path, backup)
     assert roots(place.store_path) == [str(place.root)]
-    assert roots(Path(restored.kept)) == ["/later", str(place.root)]
+    assert roots(Path(restored.kept)) == ["/another", str(place.root)]
     assert restored.kept.startswith(f"{place.store_path}.replaced-")
     assert verify_store(place.store_path).problems == []
     with Store(place.store_path) as store:
@@ -153,7 +153,7 @@ def test_a_restore_that_is_killed_leaves_the_old_store_or_the_backup(
     place: Place, backup: Path, is_damaged: bool
 ) -> None:
     with place.open() as later:
-        later.store.permissions.add_root("/later")
+        later.store.permissions.add_root("/another")
     place.stack.close()
     path, folder = place.store_path, place.store_path.parent
     if is_damaged:
@@ -171,7 +171,7 @@ def test_a_restore_that_is_killed_leaves_the_old_store_or_the_backup(
             ]
             assert whole, "the old store is somewhere with all of its files"
         else:
-            assert roots(path) in ([str(place.root)], ["/later", str(place.root)])
+            assert roots(path) in ([str(place.root)], ["/another", str(place.root)])
             if (content := path.read_bytes()) not in sound:
                 assert verify_store(path).problems == []
                 sound.add(content)
@@ -191,9 +191,9 @@ def test_nothing_is_restored_while_another_has_the_store_open(place: Place, back
     with Store(place.store_path) as store:
         with pytest.raises(Busy, match="another process has the store"):
             restore_store(place.store_path, backup)
-        store.permissions.add_root("/still here")
+        store.permissions.add_root("/also here")
         assert store._pool.row("pragma journal_mode") == ("wal",)
-    assert roots(place.store_path) == ["/still here", str(place.root)]
+    assert roots(place.store_path) == ["/also here", str(place.root)]
 
 
 def test_nothing_is_restored_while_a_process_holds_a_lock(place: Place, backup: Path) -> None:

@@ -128,9 +128,15 @@ def carry_out(workspace: Workspace, step: NextStep) -> None:
 @pytest.mark.parametrize("surface", SURFACES)
 @pytest.mark.parametrize("state", STATES)
 def test_what_is_advised_is_not_refused(place: Place, state: str, surface: str) -> None:
-    workspace = place.open()
-    place.add_tasks(workspace)
-    made = STATES[state](place, workspace)
+    noted = place.folder / "id"
+
+    def make(place: Place) -> None:
+        with place.open() as workspace:
+            place.add_tasks(workspace)
+            noted.write_text(STATES[state](place, workspace))
+
+    place.begin_as(state, make)
+    workspace, made = place.open(), noted.read_text()
     if surface == "evaluate" and state in ("promoted", "stale", "rejected, stale"):
         with pytest.raises(Refused):
             evaluate_candidate(workspace.store, workspace.models, workspace.place, made)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
@@ -56,6 +57,16 @@ class Place:
         """Return another workspace on the store, as another process would have."""
         path = self.store_path.with_name(store)
         return self.stack.enter_context(Workspace(path, target=target, optimizer=target, project=self.folder))
+
+    def begin_as(self, name: str, make: Callable[[Place], None]) -> None:
+        """Be as `make` left the place when it was called by this name for the first time; nothing is open yet."""
+        saved = self.folder.with_name(name)
+        if saved.exists():
+            shutil.rmtree(self.folder, ignore_errors=True)
+            shutil.copytree(saved, self.folder)
+        else:
+            make(self)
+            shutil.copytree(self.folder, saved)
 
     def add_tasks(self, workspace: Workspace, n: int = 90) -> None:
         self._add(workspace, make_tasks(n, SEED))
