@@ -7,7 +7,7 @@ import gc
 
 from pydantic import BaseModel, TypeAdapter
 
-from skillopt_mcp.backends.api.clients import tls
+from skillopt_mcp.backends.api.clients import _read_tls
 from skillopt_mcp.reports import rendering
 from skillopt_mcp.store.pool import sqlite
 
@@ -23,7 +23,7 @@ _build(BaseModel)
 for adapter in [each for each in gc.get_objects() if type(each) is TypeAdapter]:
     adapter.rebuild()
 sqlite()
-tls()
+_read_tls()
 for templates in (rendering._environment(), rendering._environment(is_html=False)):
     ending = ".html.j2" if templates.autoescape else ".md.j2"
     for name in templates.list_templates():

@@ -1,21 +1,23 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from benchmarks.doors import command
 from benchmarks.report import CHROMIUM, browser, hostile_store
-from tests.cli.console import run_forked
+from tests.processes import Script
 
 
 def printed(folder: Path, *arguments: object) -> str:
-    """Return what the console script prints for a person in a folder."""
-    done = run_forked(list(map(str, arguments)), folder)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+    """Return what the console script prints in a folder."""
+    script = Script(command(None, *map(str, arguments)), folder, os.environ)
+    assert script.wait() == 0, script.err
+    return script.out
 
 
 @pytest.fixture(scope="session")
@@ -36,7 +38,7 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     return hostile_store(tmp_path_factory.mktemp("hostile"))
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def chromium() -> Iterator[Any]:
     """Return a real Chromium without a window."""
     pytest.importorskip("playwright", reason="playwright is not installed")
