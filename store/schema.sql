@@ -401,9 +401,8 @@ create table promotion_test (
     release integer not null,       -- its tests share an error budget; a proven promotion opens the next one
     number integer,                 -- of the release's tests, from 1; 0: outside of that budget; null before an answer
     backend text not null,          -- the fingerprints of the target and of the judges
-    salt text not null,             -- 16 bytes in hex: they order the units, and draw the task of each
     tasks text not null,            -- json: the ids of the tasks, one per unit, in order
-    plan text not null,             -- json: error rate, attempts per arm, known base, margin
+    plan text not null,             -- json: salt, units in order, passes, number, kind, earlier base attempts, margin
     other_id integer,               -- the other document of the run, which all attempts see, too, and its version
     other_version text,
     created_at text not null default (strftime('%Y-%m-%dT%H:%M:%fZ')),
@@ -414,11 +413,11 @@ create table promotion_test (
 
 create index promotion_test_by_skill on promotion_test(skill_id);
 
--- Its first answer sets release, number and error rate, and nothing else.
+-- Its first answer sets release and number, and nothing else.
 create trigger promotion_test_is_frozen before update on promotion_test
-when old.number is not null or new.number is null or json_remove(old.plan, '$.alpha') <> json_remove(new.plan, '$.alpha')
-    or (old.id, old.skill_id, old.base_version, old.version_id, old.backend, old.salt, old.tasks, old.created_at)
-    <> (new.id, new.skill_id, new.base_version, new.version_id, new.backend, new.salt, new.tasks, new.created_at)
+when old.number is not null or new.number is null or json_remove(old.plan, '$.number') <> json_remove(new.plan, '$.number')
+    or (old.id, old.skill_id, old.base_version, old.version_id, old.backend, old.tasks, old.created_at)
+    <> (new.id, new.skill_id, new.base_version, new.version_id, new.backend, new.tasks, new.created_at)
     or (old.other_id, old.other_version) is not (new.other_id, new.other_version)
 begin select raise(abort, 'a promotion test is never rewritten'); end;
 

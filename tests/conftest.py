@@ -206,7 +206,7 @@ def caller(monkeypatch: pytest.MonkeyPatch) -> None:
 def salts(monkeypatch: pytest.MonkeyPatch) -> None:
     """Draw the same salts in every run: up to one test in sixty accepts an edit that changes nothing."""
     numbers = count()
-    monkeypatch.setattr(promotion_test, "_salt", lambda: f"{next(numbers):032x}")
+    monkeypatch.setattr(promotion_test, "draw_salt", lambda: f"{next(numbers):032x}")
 
 
 @pytest.fixture

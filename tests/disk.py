@@ -25,8 +25,9 @@ def spare_the_disk(patch: pytest.MonkeyPatch) -> None:
 
 
 def spare_the_forecast(patch: pytest.MonkeyPatch) -> None:
-    """Let a forecast of a promotion test play the fewest worlds that it ever does: a fifth."""
-    patch.setattr(power, "_WORK", 1)
+    """Let a forecast of a promotion test play few worlds."""
+    patch.setattr(power, "_N_TESTS", 10)
+    patch.setattr(power, "_N_PAIRS", 1)
 
 
 def _fsync(descriptor: int) -> None:

@@ -36,7 +36,7 @@ from skillopt_mcp.core.next_step import NextStep
 from skillopt_mcp.core.results import Result, StepRow
 from skillopt_mcp.core.skills import MAIN_FILE, SplitCounts
 from skillopt_mcp.core.tasks import Split, Task
-from skillopt_mcp.gates.promotion import Walk, alpha_of
+from skillopt_mcp.gates.promotion import Plan, SignTest, order_units, passes_for
 from skillopt_mcp.gates.rounds import DEFAULT_MARGIN
 from skillopt_mcp.store.opening import Store
 from skillopt_mcp.training.config import Config
@@ -193,13 +193,15 @@ def _against_itself(place: DemoPlace, held: Sequence[Task]) -> Same:
     rates = [world.pass_rate(taught, topics_of(task.prompt)) for task in held]
     random, same = Random(f"same {place.seed}"), Same(n=N_SAME, by_means=0, by_test=0)
     for _ in range(N_SAME):
-        drawn = [[random.random() < rate for _ in range(2 * N_RUNS)] for rate in rates]
-        nets = [sum(passed[:N_RUNS]) - sum(passed[N_RUNS:]) for passed in drawn]
-        walk = Walk(len(nets), N_RUNS, alpha_of(1))
-        while walk.verdict is None:
-            walk.take(nets[walk.n_seen])
-        same.by_means += sum(nets) != 0
-        same.by_test += walk.verdict == "better"
+        salt = f"{random.getrandbits(128):032x}"
+        units = tuple(order_units([task.digest for task in held], salt))
+        test = SignTest(Plan(salt=salt, units=units, passes=passes_for([()] * len(units))))
+        passed = [[[random.random() < rate for _ in range(test.plan.passes)] for _ in range(2)] for rate in rates]
+        while test.verdict is None:
+            number, unit = divmod(test.n_pairs, len(units))
+            test.take(*(arm[number] for arm in passed[unit]))
+        same.by_means += sum(sum(one[:N_RUNS]) - sum(other[:N_RUNS]) for one, other in passed) != 0
+        same.by_test += test.verdict == "better"
     return same
 
 

@@ -85,6 +85,12 @@ def advise_skill(store: Store, skill: Skill) -> NextStep:
     return advise(replace(state, skill=handle(store, skill), is_running=is_running))
 
 
+def undo_edit(store: Store, candidate: Candidate, why: str) -> NextStep:
+    """How a person takes back a text that is live: the version before it."""
+    skill = handle(store, store.skills.get_skill(candidate.skill_id))
+    return NextStep.at_terminal("rollback_skill", {"skill": skill, "version": short(candidate.base_version)}, why)
+
+
 def advise_test(store: Store, candidate: Candidate, why: str) -> NextStep:
     """The test of a candidate; where no task is held out, how there will be some."""
     if not store.tasks.count_tasks(candidate.skill_id)["test"]:

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from pydantic import JsonValue
 
-from skillopt_mcp.actions.next_steps import advise_skill, bring_back, find_apart, is_reason_to_promote
+from skillopt_mcp.actions.next_steps import advise_skill, bring_back, find_apart, is_reason_to_promote, undo_edit
 from skillopt_mcp.actions.promotions.consent import permission_gaps
 from skillopt_mcp.actions.tasks import near_train_tasks
 from skillopt_mcp.backends.arrivals import check_arrivals
@@ -33,15 +33,15 @@ from skillopt_mcp.core.evidence import Standing
 from skillopt_mcp.core.next_step import NextStep
 from skillopt_mcp.core.notes import Note, note_unanswered
 from skillopt_mcp.core.redacting import KnownSecrets
-from skillopt_mcp.core.results import Evaluated, Foreseen, PowerRow, Replayed
+from skillopt_mcp.core.results import Evaluated, Foreseen, KindOfTask, PowerRow, Replayed
 from skillopt_mcp.core.runs import Run
 from skillopt_mcp.core.skills import DocumentVersion, Skill, SkillFile, SkillFiles, is_memory, short
 from skillopt_mcp.core.tasks import SPLITS, Task
 from skillopt_mcp.core.text import quoted
 from skillopt_mcp.core.tracing import span
 from skillopt_mcp.gates.guard.capabilities import findings
-from skillopt_mcp.gates.power import power_of
-from skillopt_mcp.gates.promotion import ENOUGH_UNITS
+from skillopt_mcp.gates.power import gain_found_in_half, power_of
+from skillopt_mcp.gates.promotion import ENOUGH_UNITS, least_of_kind
 from skillopt_mcp.store.files import lock_run
 from skillopt_mcp.store.opening import Store
 from skillopt_mcp.store.promotion_tests import NewTest
@@ -315,10 +315,10 @@ def current_test(
     held-out tasks `among` these. Of a run with a memory file it is with the other document. Raises BadInput and Refused
     where nothing can be tested.
     """
-    store, (skill_id, other) = store, _tested_with(store, place, candidate)
+    skill_id, other = _tested_with(store, place, candidate)
+    asked = _specify(store, candidate, asked)
     for row in store.tests.list_of(candidate.skill_id, candidate.base_version, candidate.version_id):
-        is_same = (row.plan.margin, row.plan.graded, row.other) == (asked.margin, asked.graded, other)
-        if is_same and not (again and store.decisions.latest_in(row.id)):
+        if asked.is_of(row.plan) and row.other == other and not (again and store.decisions.latest_in(row.id)):
             test = stored_test(store, row)  # its tasks may have been removed since
             if row.backend == evidence_of(models.backends_for(test.tasks)):
                 if row.is_open or not _is_outdated(store, models, test, skill_id, among):
@@ -334,8 +334,12 @@ def _is_outdated(store: Store, models: Models, test: Test, skill_id: int, among:
     """Whether a planned test has no answer, nobody is at work on it, and its tasks are not those of today."""
     if leases_in_time(store, test.row.id):
         return False
+    plan = test.row.plan
     with suppress(BadInput, Refused):
-        if in_order(tasks_to_test(store, models, skill_id, among), test.row.salt) == list(test.tasks):
+        held = tasks_to_test(store, models, skill_id, among)
+        if in_order([task for task in held if not plan.cases_alone or plan.tag in task.tags], plan.salt) == list(
+            test.tasks
+        ):
             return False
     lock = lock_run(store.locks_path, test.row.id)
     if lock:
@@ -350,6 +354,7 @@ def _new_test(
     new = NewTest(candidate.skill_id, candidate.base_version, candidate.version_id, backend, other)
     # A test of a simulation, which proves nothing, has a salt by which its results come about again.
     salt = _SALT_OF_SIMULATIONS if is_simulated(backend) else None
+    asked = _specify(store, candidate, asked)
     return new, held, replace(asked, opens=opens_skills(backend), salt=salt)
 
 
@@ -369,6 +374,34 @@ def _tested_with(store: Store, place: Place, candidate: Candidate) -> tuple[int,
         if (row.skill_id, row.base_version) == (other.id, version) and decision and decision.verdict == "better":
             version = row.version_id
     return run.skill_id, DocumentVersion(other.id, version)
+
+
+_SHARE_OF_KIND = 0.8
+
+
+def _specify(store: Store, candidate: Candidate, asked: Asked) -> Asked:
+    """What is asked of this very candidate: whether it is worse where its text is live, and the kind it is about.
+
+    Raises BadInput for a kind that it cannot have.
+    """
+    is_live = store.skills.get_skill(candidate.skill_id).live_version == candidate.version_id
+    asked = replace(asked, live=asked.live or (is_live and asked.margin is None))
+    held = [set(task.tags) for task in held_out(store.tasks.list_in_use(candidate.skill_id))]
+    if asked.tag:
+        if not any(asked.tag in tags for tags in held):
+            known_tags = ", ".join(f"`{each}`" for each in sorted(set().union(*held))[:20]) or "none"
+            raise BadInput(f"no held-out task has the tag {quoted(asked.tag)}; there are: {known_tags}")
+    elif asked.margin is None and not asked.live:
+        failures = store.candidates.tags_of_failures(candidate)
+        shares = {tag: sum(tag in each for each in failures) / len(failures) for tag in set().union(*failures)}
+        fitting = [
+            tag for tag, share in shares.items()
+            if share >= _SHARE_OF_KIND and 0 < 2 * sum(tag in tags for tags in held) <= len(held)
+        ]  # fmt: skip
+        asked = replace(asked, tag=min(fitting, key=lambda tag: (-shares[tag], tag), default=""))
+    if asked.cases_alone and not asked.tag:
+        raise BadInput("--cases tests the tasks of one kind alone: name it with --kind TAG")
+    return asked
 
 
 def opened(
@@ -517,7 +550,7 @@ def price_of_run(store: Store, models: Models, run: Run, tasks: Sequence[Task]) 
     backend = evidence_of(models.backends_for(held))
     # What was tested without a memory file says nothing of how often the skill succeeds with it.
     earlier = {} if run.memory else store.tests.scores_of(run.skill_id, run.base_version, backend)
-    plan = plan_of([family[0] for family in families(held)], earlier, BETTER, 1)
+    plan = plan_of([family[0] for family in families(held)], earlier, BETTER, 1, "")
     return TestPrice(run.n_documents * plan.most_runs, max(map(n_votes, held)))
 
 
@@ -554,7 +587,10 @@ def foresee(store: Store, models: Models, test: Test) -> Foreseen:
     plan, row = test.row.plan, test.row
     candidate = store.candidates.get_candidate(candidate_id(row.skill_id, row.base_version, row.version_id))
     earlier = store.tests.scores_of(row.skill_id, row.base_version, row.backend, graded=plan.graded, other=row.other)
-    rows = power_of(plan, [earlier.get(task_id, ()) for task_id in row.tasks])
+    by_unit = [earlier.get(task_id, ()) for task_id in row.tasks]
+    rows = power_of(plan, by_unit)
+    n_tagged = sum(plan.tag in task.tags for task in test.tasks)
+    kind = KindOfTask(tag=plan.tag, units=n_tagged, needs=least_of_kind(plan.number)) if plan.tag else None
     target = models.backend("target")
     usual = store.ledger.usual("target", target.name, target.fingerprint)
     n_done = 0 if test.foreseen else store.tests.count_attempts(row.id)
@@ -562,10 +598,13 @@ def foresee(store: Store, models: Models, test: Test) -> Foreseen:
     spent = store.budgets.get_spent(row.id)
     return Foreseen(
         units=plan.n_units,
-        attempts_per_arm=plan.attempts,
+        passes=plan.passes,
         test_in_release=row.number,
-        alpha=plan.alpha,
-        known_base=plan.known is not None,
+        alpha=float(plan.alpha),
+        pilot=plan.n_pilot,
+        kind=kind if plan.kind else None,
+        few_of_kind=None if plan.kind or plan.in_rounds else kind,
+        found_in_half=None if plan.in_rounds else gain_found_in_half(plan, by_unit),
         power=[PowerRow(gain=each.gain, chance=round(each.chance, 2), runs=round(each.runs)) for each in rows],
         most_runs=test.row.plan.most_runs,
         few_tasks=plan.n_units < ENOUGH_UNITS,
@@ -636,7 +675,8 @@ def _after(store: Store, place: Place, candidate: Candidate, standing: Standing)
     skill = store.skills.get_skill(candidate.skill_id)
     is_rolled_back = bring_back(store, candidate) is not None
     if candidate.version_id == skill.live_version:
-        return None
+        is_worse = standing.verdict in ("worse", "worse_here")
+        return undo_edit(store, candidate, "the live text solves fewer tasks") if is_worse else None
     if standing.verdict and is_reason_to_promote(store, candidate, standing.verdict) and not is_rolled_back:
         apart = find_apart(store, candidate, place)
         return apart[1] if apart else advise_promotion(candidate.id, len(candidate.findings))

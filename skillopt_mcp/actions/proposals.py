@@ -9,6 +9,7 @@ from dataclasses import replace
 
 from pydantic import JsonValue
 
+from skillopt_mcp.actions.baselines import find_in_baseline
 from skillopt_mcp.actions.candidates import describe_edits, keep_candidate, refresh_outcome
 from skillopt_mcp.actions.estimates import estimate_proposal
 from skillopt_mcp.actions.promotion_tests import target_tasks
@@ -143,11 +144,13 @@ def _begin_proposal(store: Store, models: Models, skill: Skill, rollouts: int) -
     _, n_new = store.trajectories.count_trajectories(skill.id)
     sessions = store.trajectories.recent_trajectories(skill.id, min(MAX_SESSIONS, max(n_new, MIN_SESSIONS)))
     earlier = store.runs.list_runs(skill.id)
-    in_use = target_tasks(store, models, skill.id) if rollouts else []
-    pool = [task for task in in_use if task.split == "train"]
+    if rollouts:
+        pool = [task for task in target_tasks(store, models, skill.id) if task.split == "train"]
+    else:  # what a baseline has attempted
+        pool = store.tasks.list_by_id(find_in_baseline(store, models, skill) if models.has_backend("target") else ())
     # Others each time.
     kinds = [task.tags[0] if task.tags else "" for task in pool]
-    tasks = [pool[at] for at in stratified(kinds, rollouts, f"proposal {len(earlier)}")]
+    tasks = [pool[at] for at in stratified(kinds, rollouts or MAX_ROLLOUTS, f"proposal {len(earlier)}")]
     if not sessions and not tasks:
         raise BadInput(f"no scored attempts of '{skill.name}' are recorded: record some, or pass rollouts")
     backends = models.backends_for(tasks, "optimizer")
@@ -174,7 +177,10 @@ def _work(
     try:
         erased = list_erased(store, run)
         plan = replace(make_plan(store, place.secrets, run), discarded=list_discarded(store, run, MAX_REJECTED))
-        draws = find_attempted(store, run, plan, models.backend("target").fingerprint) if plan.train else {}
+        skill, draws = store.skills.get_skill(run.skill_id), dict[int, str]()
+        if plan.train:
+            in_baseline = find_in_baseline(store, models, skill) if skill.live_version == run.base_version else {}
+            draws = find_attempted(store, run, plan, models.backend("target").fingerprint, in_baseline)
         backends = models.backends_for(plan.train, "optimizer")
         with span("proposal", run=run.id):
             paid_by = replace(run, caps=models.caps)

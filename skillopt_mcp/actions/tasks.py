@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -133,7 +134,7 @@ def _add(store: Store, place: Place, skill: str, rows: Sequence[object], splits:
     else:
         notes = _as_notes((finding.problem, finding.task) for finding in check_tasks(in_use, names))
         notes += _as_notes(("unknown_environment", name) for name, _ in find_unknown_environments(in_use, names))
-    return added.model_copy(update={"notes": [*added.notes, *notes]})
+    return added.model_copy(update={"notes": [*added.notes, *notes, *_note_spread(in_use)]})
 
 
 def _insert(store: Store, place: Place, skill: str, plan: TaskPlan) -> TasksAdded:
@@ -256,7 +257,7 @@ def add_given(
 def _to_stored(task: Task, *, is_removed: bool) -> StoredTask:
     files = files_json(task)
     facts = (task.id, task.name, task.prompt, files, task.split, task.digest, task.group)
-    return StoredTask(*facts, is_removed, task.waits)
+    return StoredTask(*facts, is_removed, task.waits, tags=json.dumps(task.tags))
 
 
 # Checking
@@ -337,8 +338,18 @@ def _note_few(tasks: Sequence[Task]) -> list[Note]:
     counts = Counter(task.split for task in tasks)
     empty = [split for split in ("train", "test") if not counts[split]]
     notes = [Note(code="empty_splits", numbers={"n": len(empty)}, ids=list(empty))] if empty else []
+    notes += [] if empty else _note_spread(tasks)
     few = Note(code="few_held_out", numbers={"n": counts["test"], "enough": ENOUGH_HELD_OUT})
     return [*notes, few] if counts["test"] < ENOUGH_HELD_OUT else notes
+
+
+def _note_spread(tasks: Sequence[Task]) -> list[Note]:
+    """The tags that could not be spread: those without a train task, and those without a held-out one."""
+    in_use = [task for task in tasks if not task.waits]
+    train = {tag for task in in_use if task.split == "train" for tag in task.tags}
+    others = {tag for task in in_use if task.split != "train" for tag in task.tags}
+    found = {"no_train_of_tag": sorted(others - train), "no_held_out_of_tag": sorted(train - others)}
+    return [Note(code=code, numbers={"n": len(each)}, ids=each[:IDS_SHOWN]) for code, each in found.items() if each]
 
 
 def _problems(

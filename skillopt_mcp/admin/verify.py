@@ -16,7 +16,7 @@ from skillopt_mcp.core.next_step import NextStep
 from skillopt_mcp.core.notes import Note
 from skillopt_mcp.core.results import Result
 from skillopt_mcp.core.text import quoted
-from skillopt_mcp.gates.promotion import stand
+from skillopt_mcp.gates.promotion import Reading
 from skillopt_mcp.gates.recompute import recomputed
 from skillopt_mcp.store.files import Mark, check_store, read_mark
 from skillopt_mcp.store.integrity import Damage, Integrity
@@ -149,8 +149,7 @@ def _check_decisions(store: Store, verdicts: list[str]) -> Iterator[Damage]:
             if decision.gate != GATE:
                 verdict = recomputed(decision.gate, decision.inputs)
             elif row := store.tests.find(decision.scope):
-                attempts = store.tests.list_attempts(row.id)
-                again = decision_of(row, stand(row.plan, attempts), attempts)
+                again = decision_of(row, Reading(row.plan, store.tests.list_attempts(row.id)))
                 verdict = again.verdict
                 if again.inputs != decision.inputs:
                     detail = "the attempts of its test are not those that it was taken on"

@@ -50,7 +50,8 @@ def check_arrivals(store: Store, backend: Backend, requests: Sequence[Rollout], 
             )
         by_prompt = all(each.task.prompt.split(maxsplit=1)[:1] == [f"/{folder}"] for each in group)
         load = Load(backend.fingerprint, version, f"/{folder}" if by_prompt else folder)
-        found = store.arrivals.get(load)
+        # A text that others were loaded by its name for is not loaded once more for one prompt.
+        found = store.arrivals.get(load) or store.arrivals.get(load._replace(folder=folder))
         if found is None:
             # A thread of its own: the caller's may have an event loop already.
             with ThreadPoolExecutor(1) as thread:

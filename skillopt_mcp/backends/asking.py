@@ -7,13 +7,16 @@ most as many repeated sends as there are slots.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import CancelledError, Future
+from contextlib import contextmanager
 from contextvars import copy_context
 from dataclasses import dataclass
 from typing import Self, TypeVar
 
 from skillopt_mcp.backends.arrivals import check_arrivals
-from skillopt_mcp.backends.base import Backend, is_deferred, no_backend, shown
+from skillopt_mcp.backends.base import Backend, is_deferred, is_instant, no_backend, shown
 from skillopt_mcp.backends.rounds import Lane, OnPause, OnReply, Open, Round, Terms, open_lane
 from skillopt_mcp.backends.spending import Budget
 from skillopt_mcp.core.calls import HOST, Call, Reply, Role, Rollout
@@ -58,6 +61,7 @@ class Asker:
         self._store, self._backends, self._concurrency = store, backends, concurrency
         self._lanes: dict[Role, Lane] = {}
         self._runner = asyncio.Runner()
+        self._shared: SharedRound | None = None
         self._owner = Owner(store.locks_path)
         self._terms = Terms(store.calls, scope, self._owner, budget or Budget(scope), on_reply, on_pause)
 
@@ -87,20 +91,45 @@ class Asker:
             rollouts = [request for request in waiting if isinstance(request, Rollout)]
             if rollouts:
                 check_arrivals(self._store, lanes["target"].backend, rollouts)
-            for lane in lanes.values():
-                lane.begin()
-            for key, call in unanswered.items():
-                if key not in deferred:
-                    lanes[call.role].fresh.append(Open(key, call))
-            try:
-                self._runner.run(self._ask(list(lanes.values()), replies), context=copy_context())
-            except asyncio.CancelledError:
-                # A Ctrl-C that comes just as the runner begins to listen for it is taken for no Ctrl-C.
-                raise KeyboardInterrupt from None
+            fresh = [(Open(key, call), lanes[call.role]) for key, call in unanswered.items() if key not in deferred]
+            if self._shared:
+                replies |= self._shared.ask(fresh)
+            else:
+                self._ask_alone(fresh, replies)
         if deferred:
             self._leave_open(deferred)
             raise Waiting(len(deferred))
         return [replies[key] for key in keys]
+
+    def slots(self, role: Role) -> int:
+        """How many calls a role's backend takes at once; 0 for one that answers later."""
+        lane = self._lane(role)
+        return 0 if lane.backend.deferred else 1 if is_instant(lane.backend) else lane.pace.concurrency
+
+    @contextmanager
+    def shared(self) -> Iterator[None]:
+        """Let threads ask at the same time, each for its own calls; what is under way at the end is cut short."""
+        lanes = [self._lane(role) for role in self._backends if not self._backends[role].deferred]
+        for lane in lanes:
+            lane.begin()
+        self._shared = shared = SharedRound(self._runner, self._terms, lanes)
+        try:
+            yield
+        finally:
+            self._shared = None
+            shared.close()
+
+    def _ask_alone(self, fresh: Sequence[tuple[Open, Lane]], replies: dict[bytes, Reply]) -> None:
+        lanes = list({id(lane): lane for _, lane in fresh}.values())
+        for lane in lanes:
+            lane.begin()
+        for item, lane in fresh:
+            lane.fresh.append(item)
+        try:
+            self._runner.run(self._ask(lanes, replies), context=copy_context())
+        except asyncio.CancelledError:
+            # A Ctrl-C that comes just as the runner begins to listen for it is taken for no Ctrl-C.
+            raise KeyboardInterrupt from None
 
     def _leave_open(self, calls: Mapping[bytes, Call]) -> None:
         """Keep calls in the store for a host to answer, charged once. Raises CapReached when one is too many."""
@@ -126,6 +155,60 @@ class Asker:
         if backend is None:
             raise no_backend(role)
         return self._lanes.setdefault(role, open_lane(backend, self._concurrency))
+
+
+class SharedRound:
+    """One round in a thread of its own that many threads add calls to; each waits for its own."""
+
+    def __init__(self, runner: asyncio.Runner, terms: Terms, lanes: Sequence[Lane]) -> None:
+        self._lock = threading.Lock()
+        self._waiting: dict[bytes, Future[Reply]] = {}
+        self._failure: BaseException | None = None
+        self._loop = runner.get_loop()
+        self._begun: Future[tuple[Round, asyncio.Task[object]]] = Future()
+        self._thread = threading.Thread(target=copy_context().run, args=(runner.run, self._serve(terms, lanes)))
+        self._thread.start()
+
+    def ask(self, calls: Sequence[tuple[Open, Lane]]) -> dict[bytes, Reply]:
+        """The reply of each call. Raises what ended the round."""
+        served, _ = self._begun.result()
+        with self._lock:
+            if self._failure:
+                raise self._failure
+            fresh = [(item, lane) for item, lane in calls if item.key not in self._waiting]
+            self._waiting |= {item.key: Future() for item, _ in fresh}
+            futures = {item.key: self._waiting[item.key] for item, _ in calls}
+            self._loop.call_soon_threadsafe(served.add, fresh)
+        return {key: future.result() for key, future in futures.items()}
+
+    def close(self) -> None:
+        """End the round. What came in is committed; what is under way is cut short."""
+        served, task = self._begun.result()
+        with self._lock:
+            self._loop.call_soon_threadsafe(task.cancel if self._waiting else served.close)
+        self._thread.join()
+
+    def _landed(self, key: bytes, reply: Reply) -> None:
+        with self._lock:
+            future = self._waiting.pop(key)
+        future.set_result(reply)
+
+    async def _serve(self, terms: Terms, lanes: Sequence[Lane]) -> None:
+        task = asyncio.current_task()
+        assert task
+        served = Round(terms, lanes, self._landed)
+        self._begun.set_result((served, task))
+        failure: BaseException = CancelledError()
+        try:
+            await served.replies()
+        except asyncio.CancelledError:
+            pass
+        except Exception as error:  # noqa: BLE001 - those who wait raise it
+            failure = error
+        with self._lock:
+            self._failure, waiting = failure, list(self._waiting.values())
+        for future in waiting:
+            future.set_exception(failure)
 
 
 def run_or_wait(ask: Asker, store: Store, work: Callable[[], T]) -> T | Outstanding:

@@ -133,6 +133,11 @@ def concurrency_of(backend: Backend) -> int:
     return concurrency
 
 
+def is_instant(backend: Backend) -> bool:
+    """Whether answers take no time, so that they are asked for one by one, and come about again in the same order."""
+    return bool(getattr(backend, "is_instant", False))
+
+
 def no_backend(role: Role) -> BackendError:
     """Return the error for a role that no backend was named for."""
     return BackendError(

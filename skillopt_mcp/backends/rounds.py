@@ -234,6 +234,8 @@ _MIN_REPORTED_S = 1.0
 
 OnReply = Callable[[Call, Reply], None]
 OnPause = Callable[[Pause], None]
+Landed = Callable[[bytes, Reply], None]
+"""Takes the key of a call and its reply, as soon as that is committed."""
 
 
 class Terms(NamedTuple):
@@ -254,8 +256,9 @@ class Round:
     is only committed as missing once the backend answers another, or when nothing else is left.
     """
 
-    def __init__(self, terms: Terms, lanes: Sequence[Lane]) -> None:
+    def __init__(self, terms: Terms, lanes: Sequence[Lane], landed: Landed | None = None) -> None:
         self._terms, self._lanes = terms, lanes
+        self._tell, self._is_extended = landed, landed is not None
         self._n_open = sum(len(lane.fresh) for lane in lanes)
         self._flying: set[Sent] = set()
         self._landed: list[Sent] = []
@@ -279,11 +282,23 @@ class Round:
                 self._take_in()
                 await self._settle()
                 self._look_at_foreign()
-                if not self._n_open:
+                if not (self._n_open or self._is_extended):
                     return self._replies
                 await self._wait()
         finally:
             await self._stop()
+
+    def add(self, calls: Sequence[tuple[Open, Lane]]) -> None:
+        """Ask these as well. Only a round that says what landed takes more, until it is closed."""
+        for item, lane in calls:
+            lane.fresh.append(item)
+        self._n_open += len(calls)
+        self._wake()
+
+    def close(self) -> None:
+        """End the round when nothing is open any more."""
+        self._is_extended = False
+        self._wake()
 
     def _take_in(self) -> None:
         """Sort what came back: to be committed, or to be sent again. Raises what ends the run."""
@@ -410,8 +425,11 @@ class Round:
             lane.fresh.appendleft(item)
 
     def _keep(self, item: Open, reply: Reply) -> None:
-        self._replies[item.key] = reply
         self._n_open -= 1
+        if self._tell:
+            self._tell(item.key, reply)
+        else:
+            self._replies[item.key] = reply
         if self._terms.on_reply:
             self._terms.on_reply(item.call, reply)
 

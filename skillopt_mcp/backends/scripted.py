@@ -69,6 +69,7 @@ class Scripted:
         self.calls: list[Call] = []
         self._answer = replies if callable(replies) else _in_order(replies)
         self._latency_s = latency_ms / 1000
+        self.is_instant = not self._latency_s
 
     @property
     def n_calls(self) -> int:

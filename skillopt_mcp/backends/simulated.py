@@ -390,6 +390,7 @@ class Simulated:
         self._world = World(options.model, options.seed, options.noise)
         self._proposer = Proposer(options.seed, options.helpful, options.harmful)
         self._latency_s = options.latency_ms / 1000
+        self.is_instant = not self._latency_s
         self._seed = str(options.seed).encode()
         self._tasks: dict[str, _TaskFacts] = {}
         self._skills: dict[str, _SkillFacts] = {}

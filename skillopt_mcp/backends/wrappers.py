@@ -13,6 +13,7 @@ from skillopt_mcp.backends.base import (
     Loading,
     concurrency_of,
     environment_name,
+    is_instant,
     no_backend,
     shown,
     unusable_usage,
@@ -43,6 +44,7 @@ class _Wrapper:
         self.fingerprint = backend.fingerprint
         self.deferred = backend.deferred
         self.concurrency = concurrency_of(backend)
+        self.is_instant = is_instant(backend)
         self.environment_name = environment_name(backend)
         self.loads = isinstance(backend, Loading) and backend.loads
         self._backend = backend

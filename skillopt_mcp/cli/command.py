@@ -51,11 +51,15 @@ class Arg:
 
 @dataclass(frozen=True)
 class Flag:
-    """An option, `--` and the field's name; one whose field is a list may be repeated."""
+    """An option, `--` and the field's name; one whose field is a list may be repeated.
+
+    A number that may be left out is `bare` then.
+    """
 
     help: str = ""
     metavar: str = ""
     group: str = ""
+    bare: int | None = None
 
 
 SKILL = "a skill's name, or the path of its folder"
@@ -219,6 +223,10 @@ def parse(arguments: Sequence[str]) -> ParsedCommand:
     else:
         rest += arguments[end:]
     parser = _parser(cls)
+    for action in parser._actions:  # so that the word after it is not taken for its number
+        for n, word in enumerate(rest):
+            if action.nargs == "?" and word in action.option_strings and not "".join(rest[n + 1 : n + 2]).isdigit():
+                rest[n] = f"{word}={action.const}"
     known, unknown = parser.parse_known_args(rest)
     if unknown:
         options = [option for action in parser._actions for option in action.option_strings]
@@ -307,6 +315,8 @@ def _add_argument(place: argparse._ActionsContainer, name: str, hint: Any, mark:
         options = {"help": options["help"], "action": "store_true"}
     elif is_list:
         options["action"], default = "append", []
+    elif mark.bare is not None:
+        options |= {"nargs": "?", "const": mark.bare}
     place.add_argument(f"--{name.replace('_', '-')}", default=default, **options)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 import webbrowser
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,6 +13,8 @@ from typing import TYPE_CHECKING
 from skillopt_mcp.cli.terminal import Terminal
 from skillopt_mcp.core.errors import SkillOptError
 from skillopt_mcp.core.evidence import TestReport
+from skillopt_mcp.core.results import Baseline
+from skillopt_mcp.core.text import counted
 from skillopt_mcp.gates.verdicts import bars, caveats, describe, explain, label
 
 if TYPE_CHECKING:
@@ -30,6 +33,32 @@ def show_report(
     terminal.say(f"{label(report)}{' (SIMULATION)' if simulated else ''}", _STYLES.get(report.verdict or "", "bold"))
     for line in [*describe(report), *bars(report), *caveats(report), *(explain(report) if explained else ())]:
         terminal.say(line)
+
+
+def show_baseline(terminal: Terminal, baseline: Baseline, *, simulated: bool) -> None:
+    """Print how many tasks of each tag are solved, which fail, and what train tasks miss."""
+    label, n = " (SIMULATION)" if simulated else "", counted(baseline.attempts, "attempt")
+    terminal.say(
+        f"Baseline of {baseline.skill}, version {baseline.version}{label}: {n} at each of {len(baseline.tasks)} tasks."
+    )
+    outcomes = ("solved", "flaky", "failing", "unanswered")
+    found = Counter[tuple[str, bool, str]]((each.tag, each.held_out, each.outcome) for each in baseline.tasks)
+    rows = [
+        ("held out" if held_out else "train", *(str(found[tag, held_out, each]) for each in outcomes), tag or "no tag")
+        for tag, held_out in sorted({(tag, held_out) for tag, held_out, _ in found})
+    ]
+    terminal.table(("", *outcomes, "tag"), rows)
+    failing = [each for each in baseline.tasks if each.outcome in ("failing", "flaky")]
+    if failing:
+        terminal.say("Not solved:", "bold")
+        rows = [(f"{each.passed}/{each.of}", "held out" if each.held_out else "train", each.prompt) for each in failing]
+        terminal.table(("passed", "", "prompt"), rows)
+    if baseline.uncovered:
+        some = ", ".join(f"`{tag}`" if tag else "those without a tag" for tag in baseline.uncovered)
+        terminal.say(
+            f"{counted(sum(baseline.uncovered.values()), 'failing held-out task')} without a train task of their tag: "
+            f"no edit can be learned from these. Add some of {some} to train."
+        )
 
 
 def write_report(store_path: Path, id: str) -> Path:
@@ -66,6 +95,7 @@ def page_path(store_path: Path, facts: Sequence[Facts]) -> Path:
     return store_path.parent / "reports" / store_path.name / f"{file}.html"
 
 
-def open_page(path: Path) -> None:
-    """Open a page in the browser; where there is none, its path is all that a person gets."""
-    webbrowser.open(path.resolve().as_uri())
+def open_page(terminal: Terminal, address: str) -> None:
+    """Open a page in the browser, or say that there is none."""
+    if not webbrowser.open(address):
+        terminal.note(f"No browser was found: open {address} in one of yours.")

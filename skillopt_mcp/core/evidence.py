@@ -11,7 +11,7 @@ from skillopt_mcp.core.calls import Message, Reply
 from skillopt_mcp.core.tasks import Task
 
 SearchVerdict = Literal["accept_best", "accept", "reject"]
-Verdict = Literal["better", "not_better", "cant_tell", "no_worse", "worse", "better_here", "not_tested"]
+Verdict = Literal["better", "worse", "not_better", "cant_tell", "no_worse", "better_here", "worse_here", "not_tested"]
 """What a promotion test says; see docs/evidence.md."""
 ACCEPTED: tuple[Verdict, ...] = ("better", "no_worse")
 """The verdicts that a promotion may rest on."""
@@ -138,8 +138,16 @@ class Solved(BaseModel):
     after: float
 
 
+class KindResult(BaseModel):
+    """The units of the kind of task that an edit is about, by its tag, and the share of them solved."""
+
+    tag: str
+    units: int
+    solved: Solved | None = None
+
+
 class Gain(BaseModel):
-    """The gain in the share of solved tasks, with its 90 % interval."""
+    """The gain in the share of solved tasks, with its 95 % interval."""
 
     mean: float
     low: float
@@ -173,23 +181,31 @@ class Lost(BaseModel):
 class Standing(BaseModel):
     """Where a test stands. `verdict` is None while it goes on; `void` says why its attempts may not be compared.
 
-    `p_bound` bounds the chance of this verdict if nothing were better; None for any but better.
+    `p_bound` bounds the chance of this verdict if nothing were better, or worse; None where it
+    claims nothing.
+    `passes` is how often each unit is asked at most, `pairs` how many pairs were read, `pilot` how many attempts of the
+    candidate were read before the first pair. `repeats`: the target repeats itself. `live`: the tested text is live.
     """
 
     verdict: Verdict | None
     void: Literal["", "models", "hours"] = ""
-    screened: bool = False
     alpha: float
     p_bound: float | None = None
     units: Units
-    attempts_per_arm: int
+    passes: int = 0
+    pairs: int = 0
+    pilot: int = 0
     solved: Solved | None = None
     gain: Gain | None = None
+    kind: KindResult | None = None
+    elsewhere: Solved | None = None
     runs: RunCounts
     lost: Lost
     opened: Opened | None = None
     models: list[str] = Field(default_factory=list)
     few_tasks: bool = False
+    repeats: bool = False
+    live: bool = False
     margin: float | None = None
 
     @property
@@ -207,6 +223,14 @@ class Unanswered(BaseModel):
     reason: str
 
 
+class Decides(BaseModel):
+    """What would probably decide: so many more tasks of a tag; or, without one, of any kind, or more passes."""
+
+    tag: str = ""
+    add: int = 0
+    passes: int = 0
+
+
 class TestReport(Standing):
     """A promotion test for people: where it stands, and where it is in its release. An agent never sees one.
 
@@ -216,7 +240,9 @@ class TestReport(Standing):
     """
 
     test_id: str
+    release: int = 0
     test_in_release: int
+    decides: Decides | None = None
     promotions_here: int = 0
     backend: str = ""
     unanswered: list[Unanswered] = Field(default_factory=list)

@@ -35,6 +35,8 @@ _TEXTS = {
     "near_duplicate": "{n} of the tasks have nearly the prompt of another one" + _IDS,
     "near_train_tasks": "{n} of {of} held-out tasks have nearly the prompt of a train task",
     "never_opened": "the skill was opened in no attempt: nothing was compared",
+    "no_held_out_of_tag": "{n} tags have no held-out task: no test shows a gain in {ids}",
+    "no_train_of_tag": "{n} tags have no train task: no edit is learned for {ids}",
     "passes_empty": "the judges of {n} of the tasks pass an empty answer" + _IDS,
     "passes_parrot": "the judges of {n} of the tasks pass the prompt as an answer" + _IDS,
     "promotion_unfinished": "promotion {ids} is not finished: the next use of the store finishes or undoes it",

@@ -136,7 +136,7 @@ class UnitRow(BaseModel):
     """A unit of a promotion test: the task that stands for it, and the scores of its attempts with both texts.
 
     `prompt` is the beginning of the task's, on one line.
-    Of a test that its screen ended, those of the old text are the known ones.
+    Of a test that its pilot ended, those of the old text are earlier ones.
     """
 
     task: str
@@ -150,21 +150,47 @@ class UnitRow(BaseModel):
         """Return the mean scores with the old text and with the new one."""
         return fmean(self.before or [0.0]), fmean(self.after or [0.0])
 
+    @property
+    def group(self) -> Literal["worse", "better", "fails with both", "same"]:
+        """Under what it is listed; in this order."""
+        if self.outcome == "same":
+            return "same" if any(self.scores) else "fails with both"
+        return self.outcome
+
+
+PROMPT_SHOWN = 60
+"""So many characters of its prompt a task is called by."""
+GROUPS: tuple[Literal["worse", "better", "fails with both", "same"], ...] = (
+    "worse", "better", "fails with both", "same",
+)  # fmt: skip
+
+
+class KindOfTask(BaseModel):
+    """A tag, how many units of a test carry it, and how many are needed for it to weigh more."""
+
+    tag: str
+    units: int
+    needs: int
+
 
 class Foreseen(BaseModel):
     """What a promotion test can find, and what it takes, before its first attempt; nothing was asked.
 
-    Where the live version was tried on these tasks before (`known_base`), a screen ends most vain tests early.
-    `tokens_each` is what an attempt took on average; before the first one a dated default (`is_default`), or None.
-    `beyond_permission` says why no standing permission covers what it tests, even if that is better, and `reach`
-    whether the caps reach a verdict ("" without caps).
+    Where the base was tried on these tasks before, the candidate's first `pilot` attempts end most vain tests early.
+    Units of the `kind` weigh more; `few_of_kind` is one that an edit is about and that has too few units for that.
+    Half of the tests find a gain of `found_in_half`. `tokens_each` is what an attempt took on average; before the first
+    one a dated default (`is_default`), or None. `beyond_permission` says why no standing permission covers what it
+    tests, even if that is better, and `reach` whether the caps reach a verdict ("" without caps).
     """
 
     units: int
-    attempts_per_arm: int
+    passes: int
     test_in_release: int
     alpha: float
-    known_base: bool
+    pilot: int = 0
+    kind: KindOfTask | None = None
+    few_of_kind: KindOfTask | None = None
+    found_in_half: float | None = None
     power: list[PowerRow]
     most_runs: int
     few_tasks: bool
@@ -200,6 +226,43 @@ class Evaluated(Result):
         return self.model_copy(
             update={"test": None, "attempts_done": 0 if self.status == "verdict" else self.attempts_done}
         )
+
+
+class BaselineTask(BaseModel):
+    """A task of a baseline: how many of its attempts passed, of those with a score."""
+
+    task: str
+    tag: str
+    prompt: str
+    held_out: bool
+    passed: int
+    of: int
+
+    @property
+    def outcome(self) -> Literal["solved", "failing", "flaky", "unanswered"]:
+        """What its attempts came to."""
+        if not self.of:
+            return "unanswered"
+        return "solved" if self.passed == self.of else "flaky" if self.passed else "failing"
+
+
+class Baseline(Result):
+    """How good a skill's live text is now: `attempts` at each of its tasks, held-out ones for a person alone.
+
+    `uncovered` counts by tag the failing held-out tasks that no train task is like. No verdict rests on it.
+    """
+
+    skill: str
+    version: str
+    attempts: int
+    evidence: EvidenceKind
+    tasks: list[BaselineTask]
+    uncovered: dict[str, int] = Field(default_factory=dict)
+    notes: list[Note] = Field(default_factory=list)
+
+    def for_agents(self) -> Baseline:
+        """Return it with the train tasks alone."""
+        return self.model_copy(update={"tasks": [each for each in self.tasks if not each.held_out], "uncovered": {}})
 
 
 class Receipt(BaseModel):

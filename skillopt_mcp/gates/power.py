@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+import math
 import random
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from functools import lru_cache
-from statistics import fmean
+from statistics import fmean, variance
 from typing import NamedTuple
 
-from skillopt_mcp.gates.promotion import SCREEN_ALPHA, Plan, Walk, net_result
+from skillopt_mcp.core.evidence import Decides
+from skillopt_mcp.gates.promotion import MAX_PASSES, Plan, SignTest, least_of_kind, passes_for, read_pilot
 from skillopt_mcp.gates.rounds import read_rounds
 
 GAINS = (0.08, 0.16, 0.30)
-_WORDS_MATTER = 0.1
-"""Of tasks whose answers repeat, the share that any other words change by chance."""
-_WORK = 6_000  # units, or pairs of attempts in rounds, that are simulated at each gain
+HALF = (0.02, 0.60)
+"""Between these the gain is sought that half of the tests find."""
+_N_TESTS = 400
+_N_PAIRS = 6_000  # in rounds, that are simulated at each gain
+_N_CHOICES = 1 << 12  # of signs: enough for a forecast
+_WORDS = 1.0  # how far other words move the logit of a unit (standard deviation)
+_WORDS_MATTER = 0.1  # of units whose answers repeat, the share that other words draw anew
+MOST_OF_KIND = 60
+_KIND = (0.05, 0.95)  # the share that units of a kind solve before and after an edit that is about them
 
 
 class Power(NamedTuple):
@@ -26,61 +34,133 @@ class Power(NamedTuple):
 
 
 def power_of(plan: Plan, earlier: Sequence[Sequence[float]]) -> list[Power]:
-    """Return the power at no gain and at gains of .08, .16 and .30, by the base's `earlier` scores at each unit.
+    """Power at no gain and at gains of .08, .16 and .30, by the base's `earlier` scores at each unit.
 
-    A gain fixes an equal share of all failures. A unit without an earlier attempt has a pass rate of Beta(.5, .5).
+    A gain is even: it fixes an equal share of all failures. In a test of a kind its units alone gain.
     """
     shape = tuple((sum(scores), len(scores)) for scores in earlier)
-    return [Power(gain, *_simulated(plan, shape, gain)) for gain in (0.0, *GAINS)]
+    return [_simulated(plan, shape, gain, _N_TESTS) for gain in (0.0, *GAINS)]
+
+
+def gain_found_in_half(plan: Plan, earlier: Sequence[Sequence[float]]) -> float | None:
+    """The gain that half of the tests find, to a hundredth; None where no even gain is."""
+    shape = tuple((sum(scores), len(scores)) for scores in earlier)
+    low, high = HALF
+    if _simulated(plan, shape, high, _N_TESTS // 2).chance < 0.5:
+        return None
+    while high - low > 0.01:
+        middle = (low + high) / 2
+        if _simulated(plan, shape, middle, _N_TESTS // 2).chance < 0.5:
+            low = middle
+        else:
+            high = middle
+    return round(high, 2)
 
 
 @lru_cache(maxsize=256)
-def _simulated(plan: Plan, shape: tuple[tuple[float, int], ...], gain: float) -> tuple[float, float]:
-    n_worlds = max(40, _WORK // (plan.max_pairs if plan.in_rounds else plan.n_units))
-    ends = [_played(plan, shape, gain, random.Random(f"power {gain} {world}")) for world in range(n_worlds)]
-    return fmean(is_found for is_found, _ in ends), fmean(runs for _, runs in ends)
-
-
-def _played(plan: Plan, shape: Sequence[tuple[float, int]], gain: float, chance: random.Random) -> tuple[bool, float]:
-    """Return whether one simulated test finds the gain, and its attempts."""
-    repeats = plan.attempts == 1 and not plan.in_rounds
-    before = [_rate(*each, chance, repeats=repeats) for each in shape]
-    words = [float(chance.random() < 0.5) if repeats and chance.random() < _WORDS_MATTER else rate for rate in before]
-    share = min(1.0, gain / max(1e-9, 1 - fmean(words)))
-    after = [rate + (1 - rate) * share for rate in words]
-    if repeats:  # a failure is fixed or not, for good
-        after = [float(chance.random() < rate) for rate in after]
-
-    def drawn(rates: Sequence[float]) -> list[list[float]]:
-        return [[float(chance.random() < rate) for _ in range(plan.attempts)] for rate in rates]
-
+def _simulated(plan: Plan, shape: tuple[tuple[float, int], ...], gain: float, n_tests: int) -> Power:
     if plan.in_rounds:
-        n_rounds = -(-plan.max_pairs // plan.n_units)
-        rounds = (
-            [new[0] - old[0] for new, old in zip(drawn(after), drawn(before), strict=True)] for _ in range(n_rounds)
+        n_tests = max(40, _N_PAIRS // (plan.max_pairs or plan.n_units))
+    play = _play_rounds if plan.in_rounds else _play
+    # The same chances at every gain.
+    ends = [play(plan, shape, gain, random.Random(f"power {world}")) for world in range(n_tests)]
+    return Power(gain, fmean(is_found for is_found, _ in ends), fmean(runs for _, runs in ends))
+
+
+def _rates(plan: Plan, shape: Sequence[tuple[float, int]], gain: float, chance: random.Random) -> list[list[float]]:
+    """The pass rates of the units with the old and with the new text in one possible world."""
+    if plan.passes == 1 and not plan.in_rounds:  # answers repeat
+        before = [float(round(passed / n if n else chance.betavariate(0.5, 0.5))) for passed, n in shape]
+        words = [float(chance.random() < 0.5) if chance.random() < _WORDS_MATTER else float(rate) for rate in before]
+        share = min(1.0, gain / max(1e-9, 1 - fmean(words)))
+        return [before, [float(chance.random() < rate + (1 - rate) * share) for rate in words]]
+    mean, spread = _prior(shape)
+    rates = [
+        chance.betavariate(mean * spread + passed, (1 - mean) * spread + n - passed) for passed, n in shape
+    ]  # fmt: skip
+    moved = [_shift(rate, chance.gauss(0, _WORDS)) for rate in rates]
+    share = (gain + fmean(rates) - fmean(moved)) / max(1e-9, 1 - fmean(moved))
+    after = [rate + (1 - rate) * min(1.0, max(0.0, share)) for rate in moved]
+    if plan.kind and gain:
+        rates, after = [[_KIND[at] if u in plan.kind else rate for u, rate in enumerate(arm)]
+                        for at, arm in enumerate((rates, moved))]  # fmt: skip
+    return [rates, after]
+
+
+def _prior(shape: Sequence[tuple[float, int]]) -> tuple[float, float]:
+    """Mean and concentration of the pass rates of units, by their earlier attempts (passed, made)."""
+    mean = (sum(passed for passed, _ in shape) + 2) / (sum(n for _, n in shape) + 4)
+    seen = [(passed, n) for passed, n in shape if n >= 2]
+    if len(seen) < 8:
+        return mean, 1.0
+    means = [passed / n for passed, n in seen]
+    between = max(0.0001, variance(means) - fmean(s * (n - s) / (n * n * (n - 1)) for s, n in seen))
+    spread = min(8.0, max(0.3, fmean(means) * (1 - fmean(means)) / between - 1))
+    return mean, spread ** (len(seen) / (len(seen) + 10))
+
+
+def _shift(rate: float, by: float) -> float:
+    clipped = min(max(rate, 1e-9), 1 - 1e-9)
+    return 1 / (1 + (1 - clipped) / clipped * math.exp(-by))
+
+
+def _play(plan: Plan, shape: Sequence[tuple[float, int]], gain: float, chance: random.Random) -> tuple[bool, float]:
+    """Whether one simulated test finds the gain, and its attempts."""
+    before, after = _rates(plan, shape, gain, chance)
+    pilot = [float(chance.random() < rate) for rate in after[: plan.n_pilot]]
+    if n_vain := read_pilot(plan, pilot):
+        return False, n_vain
+    turned = [chance.getrandbits(_N_CHOICES) & ~1 for _ in before]
+    test = SignTest(plan, (_N_CHOICES, turned))
+    while test.verdict is None:
+        n_pass, unit = divmod(test.n_pairs, plan.n_units)
+        is_there = n_pass == 0 and unit < len(pilot)
+        test.take(
+            pilot[unit] if is_there else float(chance.random() < after[unit]), float(chance.random() < before[unit])
         )
-        verdict, n_read = read_rounds(rounds, plan.margin, plan.max_pairs)
-        return verdict in ("better_here", "no_worse"), 2 * n_read * plan.n_units
-    candidate, base = drawn(after), drawn(before)
-    n_screened = 0
-    if plan.known is not None:
-        screen = _walk(plan, candidate, drawn(before), SCREEN_ALPHA)
-        n_screened = screen.n_seen
-        if screen.verdict != "better":
-            return False, plan.attempts * n_screened
-    walk = _walk(plan, candidate, base, plan.alpha)
-    return walk.verdict == "better", plan.attempts * (walk.n_seen + max(walk.n_seen, n_screened))
+    return test.verdict == "better", 2 * test.n_pairs + max(0, len(pilot) - test.n_pairs)
 
 
-def _rate(passed: float, n: int, chance: random.Random, *, repeats: bool) -> float:
-    rate = chance.betavariate(0.5 + passed, 0.5 + n - passed)
-    return round(passed / n) if repeats and n else rate
+def _play_rounds(
+    plan: Plan, shape: Sequence[tuple[float, int]], gain: float, chance: random.Random
+) -> tuple[bool, float]:
+    before, after = _rates(plan, shape, gain, chance)
+    rounds = (
+        [(chance.random() < new) - float(chance.random() < old) for new, old in zip(after, before, strict=True)]
+        for _ in range(-(-plan.max_pairs // plan.n_units))
+    )
+    verdict, n_read = read_rounds(rounds, plan.margin, plan.max_pairs)
+    return verdict in ("better_here", "no_worse"), 2 * n_read * plan.n_units
 
 
-def _walk(plan: Plan, candidate: Sequence[Sequence[float]], base: Sequence[Sequence[float]], alpha: float) -> Walk:
-    walk = Walk(plan.n_units, plan.attempts, alpha)
-    for new, old in zip(candidate, base, strict=True):
-        walk.take(net_result(new, old, graded=False))
-        if walk.verdict:
-            break
-    return walk
+def find_what_decides(plan: Plan, nets: Sequence[Sequence[int]], tags: Sequence[Collection[str]]) -> Decides | None:
+    """What would probably show the gain that a test did not prove, by the nets of its units seen and the tags of all.
+
+    The tag in which the gain lies, and how many tasks of it the next test lacks; or how many passes, or tasks of any
+    kind, would show it. None where that is out of reach.
+    """
+    if not nets:
+        return None
+    found = {tag: [sum(own) for own, of in zip(nets, tags, strict=False) if tag in of] for tag in set().union(*tags)}
+    moved = {tag: sums for tag, sums in found.items() if len(sums) >= 2 and sum(sums) > 0 and not plan.live}
+    if moved:
+        tag = max(sorted(moved), key=lambda each: sum(moved[each]))
+        up, down = (sum(sign * each > 0 for each in moved[tag]) for sign in (1, -1))
+        share = (up - down + 1) / (len(moved[tag]) + 2)
+        n_needed = math.ceil((least_of_kind(plan.number + 1) + 1) / share) if share > 0 else MOST_OF_KIND + 1
+        if n_needed <= MOST_OF_KIND:
+            return Decides(tag=tag, add=max(0, n_needed - sum(tag in each for each in tags)))
+    means = [sum(own) / len(own) / plan.largest for own in nets]
+    gain = math.fsum(means) / (len(means) + 4)  # two +1 and two -1 added, as in the interval
+    if gain <= 0:
+        return None
+    shape = ((0.0, 0),) * plan.n_units
+    n_more = -(-plan.n_units // 2)
+    again = plan.model_copy(update={"number": plan.number + 1, "kind": (), "earlier": (), "passes": MAX_PASSES})
+    if plan.passes < MAX_PASSES and _simulated(again, shape, gain, _N_TESTS // 2).chance >= 0.5:
+        return Decides(passes=MAX_PASSES)
+    units = (*plan.units, *(f"more {n}" for n in range(n_more)))
+    larger = again.model_copy(update={"units": units, "passes": passes_for([()] * len(units))})
+    if _simulated(larger, ((0.0, 0),) * len(units), gain, _N_TESTS // 2).chance >= 0.5:
+        return Decides(add=n_more)
+    return None

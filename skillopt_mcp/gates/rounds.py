@@ -24,16 +24,19 @@ def read_rounds(
 ) -> tuple[Verdict | None, int]:
     """Return the verdict on rounds of differences, candidate less base, and how many rounds it rests on.
 
-    With a `margin` it is `no_worse` where a loss of that much is excluded, else `better_here`; `worse` where any gain
-    is; `cant_tell` where no further round fits into `max_pairs`; None before.
+    With a `margin` it is `no_worse` where a loss of that much is excluded, else `better_here`; `worse_here` where any
+    gain is; `cant_tell` where no further round fits into `max_pairs`; None before.
     """
     shift = margin or 0.0
     good: Verdict = "better_here" if margin is None else "no_worse"
-    claims: dict[Verdict, list[float]] = {good: [stake for _, stake in BETS], "worse": [stake for _, stake in BETS]}
+    claims: dict[Verdict, list[float]] = {
+        good: [stake for _, stake in BETS],
+        "worse_here": [stake for _, stake in BETS],
+    }
     n = n_pairs = 0
     for n, differences in enumerate(rounds, start=1):
         for difference in differences:
-            for claim, value in ((good, (difference + shift) / (1 + shift)), ("worse", -difference)):
+            for claim, value in ((good, (difference + shift) / (1 + shift)), ("worse_here", -difference)):
                 claims[claim] = [
                     stake * (1 + share * value) for stake, (share, _) in zip(claims[claim], BETS, strict=True)
                 ]

@@ -6,9 +6,9 @@ import math
 from collections.abc import Sequence
 from typing import Literal
 
-from skillopt_mcp.core.evidence import TestReport, Verdict
+from skillopt_mcp.core.evidence import Decides, Gain, Solved, TestReport, Verdict
 from skillopt_mcp.core.notes import WITHOUT
-from skillopt_mcp.core.results import Foreseen, UnitRow
+from skillopt_mcp.core.results import GROUPS, Foreseen, UnitRow
 from skillopt_mcp.core.text import counted, escaped
 
 LABELS: dict[Verdict, str] = {
@@ -18,6 +18,7 @@ LABELS: dict[Verdict, str] = {
     "no_worse": "NO WORSE",
     "worse": "WORSE",
     "better_here": "BETTER ON THESE CASES",
+    "worse_here": "WORSE ON THESE CASES",
     "not_tested": "NOT TESTED",
 }
 CLAIMS: dict[Verdict | None, tuple[str, str]] = {
@@ -28,7 +29,8 @@ CLAIMS: dict[Verdict | None, tuple[str, str]] = {
         "On these tasks the loss is below the margin.",
         "that the new text is better; anything about other tasks",
     ),
-    "worse": ("On these tasks the new text solves fewer.", "anything about other tasks"),
+    "worse": ("On tasks like these the new text solves fewer.", "that every task got worse"),
+    "worse_here": ("On these tasks the new text solves fewer.", "anything about other tasks"),
     "better_here": ("On these tasks the new text solves more.", "anything about other tasks"),
     "not_tested": ("Nothing: neither text reached the model.", "anything about either text"),
     None: ("Nothing yet: the test has not ended.", "what the figures so far seem to show"),
@@ -37,8 +39,6 @@ CLAIMS: dict[Verdict | None, tuple[str, str]] = {
 PASTED = "The text was pasted, not loaded by a host: it says nothing about when the skill is opened."
 WORN_AFTER = 5
 _WIDTH = 24
-_Z_FOUND = 3.3  # of the boundary and of a power of 80 %, in standard errors
-_MOST_TO_ADD = 300
 _HARDLY = 0.05
 _VOID = {
     "models": "The two texts were answered by different models ({models}): name a dated model, and test again.",
@@ -52,39 +52,72 @@ def label(report: TestReport, *, is_running: bool = False) -> str:
 
 
 def describe(report: TestReport) -> list[str]:
-    """Return a verdict in two sentences: what is so, and how sure that is or what to do."""
+    """A verdict in two or three sentences: what is so, and how sure that is or what to do."""
     units, solved = report.units, report.solved
-    shown = f"{_percent(solved.before)} → {_percent(solved.after)} of 100" if solved else "nothing scored yet"
+    seen = f"Seen on {units.seen} of them: {_change(solved)}." if solved else "Nothing was scored."
     if report.void:
         return [_VOID[report.void].format(models=", ".join(report.models))]
     if report.verdict is None:
-        return [f"{units.seen} of {units.of} tasks so far."]
+        return [f"{counted(report.pairs, 'pair')} so far, on {units.seen} of {units.of} tasks."]
     if report.verdict == "not_tested":
         return [
             f"The skill was opened in none of {report.runs.base + report.runs.candidate} attempts: nothing was "
             "compared, and no error rate was used.",
             "Say in its description when it applies, or add tasks that need it.",
         ]
+    sure = f"If it changed nothing, fewer than 1 test in {_one_in(report.p_bound)} would say this."
     if report.verdict == "better":
-        gain = report.gain
-        likely = f" (real gain likely {_percent(gain.low)} to {_percent(gain.high)})" if gain else ""
-        return [
-            f"On tasks like your {units.of} the new text solves more: {shown}{likely}.",
-            f"If it changed nothing, fewer than 1 test in {_one_in(report.p_bound)} would say this.",
-        ]
+        if report.kind and report.elsewhere:
+            kind = report.kind
+            shown = f"`{kind.tag}`: {_change(kind.solved)} ({counted(kind.units, 'task')})"
+            n_rest = counted(units.of - kind.units, "task")
+            rest = f"Elsewhere {_change(report.elsewhere)} ({n_rest}), no loss in sight."
+            return [f"On tasks like your {units.of} the new text solves more, above all {shown}.", rest, sure]
+        return [f"On tasks like your {units.of} the new text solves more{_likely(report.gain, 'more')}.", seen, sure]
+    if report.verdict == "worse":
+        on, which = ("Put it back: on", "live") if report.live else ("On", "new")
+        likely = _likely(report.gain, "fewer")
+        return [f"{on} tasks like your {units.of} the {which} text solves fewer{likely}.", seen, sure]
+    counts = f"{units.better} {'task' if units.better == 1 else 'tasks'} better, {units.worse} worse, {units.same} same"
     if report.verdict == "not_better":
-        return [f"No gain in sight after {units.seen} of {units.of} tasks; stopped."]
+        pilot = f"{counted(report.pilot, 'attempt')} against earlier ones"
+        after = pilot if report.pilot else counted(report.pairs, "pair")
+        first = f"No gain in sight after {after}: {counts}; stopped."
+        then = "Your edit is live, and neither better nor worse in sight." if report.live else "Nothing was changed."
+        return [first, then, *_describe_decides(report.decides)]
     if report.verdict == "cant_tell":
-        add = _tasks_to_add(report)
-        advice = f"Add about {add} tasks and test again, or drop it." if add else "Drop it."
-        return [f"{units.better} better, {units.worse} worse, {units.same} same.", advice]
+        advice = _describe_decides(report.decides) or ["Drop it, or promote it unproven."]
+        return [f"{counts}: not proven{'' if report.live else ' alone'}.", *advice]
     if report.verdict == "no_worse":
         return [f"On these {units.of} tasks a loss of {_percent(report.margin or 0)} points is ruled out."]
     more = "more" if report.verdict == "better_here" else "fewer"
     sure = f"If it changed nothing, at most 1 test in {_one_in(report.p_bound)} would say this."
-    if report.verdict == "better_here":
-        sure += " It says nothing about other tasks."
-    return [f"On these {units.of} tasks the new text solves {more}: {shown}.", sure]
+    return [
+        f"On these {counted(units.of, 'task')} the new text solves {more}: {_change(solved)}.",
+        f"{sure} It says nothing about other tasks.",
+    ]
+
+
+def _change(solved: Solved | None) -> str:
+    return f"{_percent(solved.before)} % → {_percent(solved.after)} %" if solved else "not seen"
+
+
+def _likely(gain: Gain | None, word: Literal["more", "fewer"]) -> str:
+    if gain is None:
+        return ""
+    ends = (gain.low, gain.high) if word == "more" else (-gain.high, -gain.low)
+    return f": likely {_percent(ends[0])} to {_percent(ends[1])} {word} of 100"
+
+
+def _describe_decides(decides: Decides | None) -> list[str]:
+    if decides is None:
+        return []
+    if decides.tag:
+        add = f"add {counted(decides.add, 'task')} of it and " if decides.add else ""
+        return [f"The gain is in `{decides.tag}`: {add}test again with --kind {decides.tag} (8 in 10)."]
+    if decides.passes:
+        return [f"Test again with --passes {decides.passes}: more likely than not that decides."]
+    return [f"Add {counted(decides.add, 'task')} and test again: more likely than not that decides."]
 
 
 def caveats(report: TestReport) -> list[str]:
@@ -99,7 +132,9 @@ def caveats(report: TestReport) -> list[str]:
     found += [f"Loading the {each}." for each in report.loading]
     if report.pasted:
         found.append(PASTED)
-    if report.few_tasks and report.verdict in ("better", "not_better", "cant_tell"):
+    if report.repeats:
+        found.append("The target repeats itself: further attempts would be copies.")
+    if report.few_tasks and report.verdict in ("better", "worse", "not_better", "cant_tell"):
         found.append(f"Few tasks ({report.units.of}): large gains only.")
     if report.promotions_here >= WORN_AFTER:
         found.append(f"{report.promotions_here} promotions rest on these tasks: replace half of them.")
@@ -129,26 +164,27 @@ def explain(report: TestReport) -> list[str]:
     lines = [
         f"Test {report.test_id}: {place}, error rate {report.alpha:.2%}.",
         f"{counted(units.seen, 'unit')} of {units.of} seen; a unit is a family of tasks, of which one is drawn.",
-        f"{report.attempts_per_arm} attempts per text and unit; {runs.base} of the old, {runs.candidate} of the new.",
+        f"{counted(report.pairs, 'pair')} read, up to {report.passes} for each unit; "
+        f"{counted(runs.base, 'attempt')} of the old text, {runs.candidate} of the new.",
         f"Lost: {report.lost.target} failed by themselves, {report.lost.asked_again} asked again, "
         f"{report.lost.bounded} counted against the new text.",
     ]
-    if report.screened:
-        lines.append("Ended by the screen against earlier attempts of the old text, at 20 %: it cannot accept.")
+    if report.pilot:
+        lines.append(f"The new text's first {report.pilot} attempts were compared with earlier ones of the old text.")
     if report.p_bound is not None:
         lines.append(f"Chance of this verdict if nothing were better: at most {report.p_bound:.4f}.")
     if report.gain:
         gain = report.gain
-        lines.append(f"Gain {gain.mean:+.3f}, 90 % interval {gain.low:+.3f} to {gain.high:+.3f}.")
+        lines.append(f"Gain {gain.mean:+.3f}, 95 % interval {gain.low:+.3f} to {gain.high:+.3f}.")
     if report.models:
         lines.append(f"Answered by {', '.join(report.models)}.")
     return lines
 
 
 def by_change(unit: UnitRow) -> tuple[int, float]:
-    """Return where a task is listed: worse first, then better, then same; the largest change first."""
+    """Where a task is listed: worse first, then better, fails with both, same; the largest change first."""
     before, after = unit.scores
-    return ("worse", "better", "same").index(unit.outcome), -abs(after - before)
+    return GROUPS.index(unit.group), -abs(after - before)
 
 
 def changed_tasks(units: Sequence[UnitRow], outcome: Literal["better", "worse"]) -> list[str]:
@@ -179,11 +215,22 @@ def _describe_power(foreseen: Foreseen) -> list[str]:
             f"Rounds of {counted(foreseen.units, 'task')}, once with each text: {most}.",
             f"It finds a gain of {chances}, and says nothing about other tasks: 8 or more can.",
         ]
+    none_runs = f"{none.runs:,} on average without a gain"
     lines = [
-        f"Test {foreseen.test_in_release} since the last promotion: {counted(foreseen.units, 'task')}, "
-        f"{counted(foreseen.attempts_per_arm, 'attempt')} of each; {most}, {none.runs:,} on average without a gain.",
-        f"It finds a gain of {chances}.",
+        f"Test {foreseen.test_in_release} since the last promotion: {counted(foreseen.units, 'task')}, each up to "
+        f"{counted(foreseen.passes, 'time')} with each text; {most}, {none_runs}.",
+        f"It finds an even gain of {chances}.",
     ]
+    if foreseen.found_in_half:
+        lines.append(f"Half of the tests find {_percent(foreseen.found_in_half)} points.")
+    if kind := foreseen.kind:
+        lines.append(f"The edit is about `{kind.tag}`: its {counted(kind.units, 'task')} weigh three times.")
+    if few := foreseen.few_of_kind:
+        short = few.needs - few.units
+        lines.append(
+            f"The edit is about `{few.tag}`: {counted(few.units, 'task')}, and a test needs {few.needs}. It cannot be "
+            f"proven: add {short}, or test these cases alone: --kind {few.tag} --cases."
+        )
     if all(row.chance < _HARDLY for row in found):
         return [*lines, "It can hardly find a gain: add tasks first."]
     return [*lines, *(["Few tasks: large gains only."] if foreseen.few_tasks else [])]
@@ -195,13 +242,3 @@ def _percent(share: float) -> int:
 
 def _one_in(p_bound: float | None) -> int:
     return math.floor(1 / p_bound + 1e-9) if p_bound else 0
-
-
-def _tasks_to_add(report: TestReport) -> int:
-    """Return how many more tasks would probably show the gain, were it the one that was measured; 0 for too many."""
-    gain, n = report.gain, report.units.seen
-    if gain is None or gain.mean <= 0 or n < 2:
-        return 0
-    sd = (gain.mean - gain.low) * math.sqrt(n + 2) / 1.645
-    more = math.ceil((_Z_FOUND * sd / gain.mean) ** 2) - report.units.of
-    return max(8, -(-more // 5) * 5) if more <= _MOST_TO_ADD else 0

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from html import escape
 from statistics import fmean
 
-from skillopt_mcp.actions.promotions.promoting import next_step
+from skillopt_mcp.actions.promotions.promoting import choose_unproven, next_step
 from skillopt_mcp.core.candidates import Candidate, Consent
 from skillopt_mcp.core.evidence import TestReport
 from skillopt_mcp.core.next_step import NextStep
@@ -19,7 +19,7 @@ from skillopt_mcp.core.runs import Run
 from skillopt_mcp.core.skills import Skill, SkillRow, short
 from skillopt_mcp.core.text import shown, truncate_middle
 from skillopt_mcp.documents.diffs import unified_diff
-from skillopt_mcp.gates.promotion import Walk, walk_of
+from skillopt_mcp.gates.promotion import Reading
 from skillopt_mcp.gates.verdicts import by_change
 from skillopt_mcp.reports.history import history
 from skillopt_mcp.reports.inspecting import describe_sources, find_meant, gather_test, latest_decision, visible_verdict
@@ -92,7 +92,7 @@ class Facts:
     candidate: Candidate | None = None
     diff: tuple[DiffLine, ...] = ()
     run: RunFacts | None = None
-    walk: Walk | None = None
+    path: tuple[tuple[int, ...], ...] = ()
     spend: tuple[UsedRow, ...] = ()
     answered_by: tuple[str, ...] = ()
     lineage: tuple[HistoryRow, ...] = ()
@@ -135,6 +135,7 @@ def gather(store: Store, place: Place, name: str, texts: TextBudget | None = Non
         if not candidate and steps == [None]:
             steps = [skill_row(store, place, skill).next_step]
         steps += [next_step(store, place, candidate, Consent.PERSON)] if candidate else []
+        steps += [choose_unproven(store, candidate, tested.report)] if candidate and tested else []
     return Facts(
         id=tested.id if tested else candidate.id if candidate else run.id if run else skill.name,
         skill=skill,
@@ -148,7 +149,7 @@ def gather(store: Store, place: Place, name: str, texts: TextBudget | None = Non
         candidate=candidate,
         diff=tuple(_diff(store, skill, candidate, run, texts)) if candidate else (),
         run=ran,
-        walk=walk_of(row.plan, store.tests.list_attempts(row.id)) if row and tested else None,
+        path=_path(store, row) if row and tested else (),
         spend=tuple(spend),
         answered_by=tuple(dict.fromkeys(f"{each.role} {each.name}" for each in served)),
         lineage=tuple(past.rows),
@@ -156,6 +157,12 @@ def gather(store: Store, place: Place, name: str, texts: TextBudget | None = Non
         undo=past.next_step,
         versions=_versions(skill, candidate, row, run),
     )  # fmt: skip
+
+
+def _path(store: Store, row: TestRow) -> tuple[tuple[int, ...], ...]:
+    """Total and boundaries of a test after each pair; none in rounds."""
+    signs = Reading(row.plan, store.tests.list_attempts(row.id)).signs
+    return tuple(signs.path) if signs else ()
 
 
 # The tasks of a test, and the diff

@@ -13,7 +13,6 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
-from itertools import accumulate
 from pathlib import Path
 from typing import Any, Literal
 
@@ -21,8 +20,8 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from skillopt_mcp import __version__
+from skillopt_mcp.core.results import GROUPS, PROMPT_SHOWN
 from skillopt_mcp.core.text import shown
-from skillopt_mcp.gates.promotion import Walk
 from skillopt_mcp.gates.verdicts import CLAIMS, LABELS, caveats, describe, explain, label
 from skillopt_mcp.reports.facts import MAX_TASKS, Facts, SkillFacts
 from skillopt_mcp.reports.run_report import RunFacts
@@ -72,6 +71,7 @@ def _common() -> dict[str, Any]:
         "sections": SECTIONS, "version": __version__, "label": label, "describe": describe, "caveats": caveats,
         "explain": explain, "claims": CLAIMS, "labels": LABELS, "curve_of": curve, "evidence_of": evidence,
         "price_cell": price_cell, "fence": _fence, "max_tasks": MAX_TASKS,
+        "groups": GROUPS, "prompt_shown": PROMPT_SHOWN,
     }  # fmt: skip
 
 
@@ -162,10 +162,11 @@ def curve(runs: Sequence[RunFacts]) -> list[Curve]:
 _SHAPES = {"kept": "h.01", "rejected": "m-3 -3l6 6m0 -6l-6 6", "held": "m0 -5l5 9h-10z", "unchanged": "h.01"}
 
 
-def evidence(walk: Walk) -> dict[str, Any]:
-    """Return the totals of a test and its boundary, unit by unit, as paths of an SVG."""
-    totals, least = [0, *accumulate(walk.nets)], walk.least
-    low, high = min(totals + least), max(totals + least)
+def evidence(path_of_test: Sequence[tuple[int, ...]]) -> dict[str, Any]:
+    """The totals of a test and its boundaries, pair by pair, as paths of an SVG: see `SignTest.path`."""
+    totals, least = [0, *(total for total, *_ in path_of_test)], [least for _, least, *_ in path_of_test]
+    most = [each for _, _, *rest in path_of_test for each in rest]
+    low, high = min(totals + least + most), max(totals + least + most)
 
     def point(n: int, value: int) -> str:
         x = _LEFT + (WIDTH - _LEFT - 60) * n / len(least)
@@ -175,7 +176,7 @@ def evidence(walk: Walk) -> dict[str, Any]:
         return "M" + "L".join(point(n, value) for n, value in enumerate(values, start=first))
 
     zero, *ends = (float(point(0, value).split()[1]) for value in (0, totals[-1], least[-1]))
-    paths = {"total": path(totals, 0), "least": path(least, 1)}
+    paths = {"total": path(totals, 0), "least": path(least, 1), "most": path(most, 1) if most else ""}
     return {**paths, "zero": zero, "ends": _apart(*ends), "low": low, "high": high}
 
 

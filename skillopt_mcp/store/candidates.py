@@ -89,6 +89,19 @@ class Candidates:
         )
         return [_edit(row) for row in rows]
 
+    def tags_of_failures(self, candidate: Candidate) -> list[tuple[str, ...]]:
+        """The tags of each train failure that the edits of a candidate rest on, those of its run's steps among them."""
+        sql = (
+            "with made as (select ?1 as id union select candidate_id from step where ?2 = 'run' and run_id = ?3"
+            " and verdict in ('accept', 'accept_best')),"
+            " cited as (select distinct s.value as id from edit e join made on e.candidate_id = made.id,"
+            " json_each(case e.cited when '[]' then e.sources else e.cited end) s where e.status = 'applied')"
+            " select task.tags from cited join trial on cited.id = 'trial:' || trial.call_id"
+            " join task on task.id = trial.task_id where trial.hard = 0 and task.split = 'train'"
+        )
+        rows = self._pool.rows(sql, [candidate.id, candidate.origin, candidate.run_id])
+        return [tuple(json.loads(str(tags))) for (tags,) in rows]
+
 
 def insert_candidate(connection: Connection, new: NewCandidate) -> bool:
     """Store a candidate within the caller's transaction; return whether it is new.

@@ -8,6 +8,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from skillopt_mcp.core.errors import BadInput, Busy, UnsafeStore
+from skillopt_mcp.gates.promotion import alpha_of
 from skillopt_mcp.store.files import SIDE_FILES, check_store, forget_mark, is_empty, make_file, remove_store
 from skillopt_mcp.store.pool import (
     Connection,
@@ -90,15 +91,15 @@ def is_database(path: Path) -> bool:
 _PROMOTION_ID = "p.id, p.to_version, p.created_at"
 # Rows of the store that is replaced ("old"), which the backup ("main") does not have.
 _LOST = f"""
-    select 'promotion test', t.id, s.name, json_extract(t.plan, '$.alpha')
+    select 'promotion test', t.id, s.name, t.number
     from old.promotion_test t join old.skill s on s.id = t.skill_id
     where t.number > 0 and t.id not in (select id from main.promotion_test)
     union all
-    select p.kind, 'version ' || substr(p.to_version, 1, 12) || ' at ' || p.created_at, s.name, 0.0
+    select p.kind, 'version ' || substr(p.to_version, 1, 12) || ' at ' || p.created_at, s.name, 0
     from old.promotion p join old.skill s on s.id = p.skill_id
     where p.state = 'done' and ({_PROMOTION_ID}) not in (select {_PROMOTION_ID} from main.promotion p)
     union all
-    select 'erasure', 'trajectory:' || e.trajectory_id, s.name, 0.0
+    select 'erasure', 'trajectory:' || e.trajectory_id, s.name, 0
     from old.erased e join old.trajectory o on o.id = e.trajectory_id join old.skill s on s.id = o.skill_id
     join main.trajectory t on t.id = o.id and t.created_at = o.created_at
     where e.trajectory_id not in (select trajectory_id from main.erased)
@@ -114,8 +115,8 @@ def read_lost(path: Path, backup: Path) -> list[tuple[str, str, str, float]]:
     try:
         with storage_errors(path):
             connection.execute("attach database ? as old", [str(path)])
-            found: list[tuple[str, str, str, float]] = connection.execute(_LOST).fetchall()
-            return found
+            found = connection.execute(_LOST).fetchall()
+            return [(*names, float(alpha_of(number)) if number else 0.0) for *names, number in found]
     finally:
         connection.close()
 

@@ -51,7 +51,7 @@ ROWS = {
         "select name, argv, sha256, limits, reads, unconfined, unattended, created_at from command where name = ?"
     ),
     "promotion_test": (
-        "select id, skill_id, base_version, version_id, release, number, backend, salt, tasks, plan, created_at"
+        "select id, skill_id, base_version, version_id, release, number, backend, tasks, plan, created_at"
         " from promotion_test where id = ?"
     ),
     "decision": (

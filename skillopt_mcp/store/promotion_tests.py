@@ -12,14 +12,14 @@ from skillopt_mcp.core.calls import models_in
 from skillopt_mcp.core.errors import Busy
 from skillopt_mcp.core.evidence import Arm, TestAttempt, Trial, Unanswered
 from skillopt_mcp.core.skills import DocumentVersion
-from skillopt_mcp.gates.promotion import Plan, alpha_of
+from skillopt_mcp.gates.promotion import Plan
 from skillopt_mcp.store.candidates import insert_trials
 from skillopt_mcp.store.events import append
 from skillopt_mcp.store.pending import IS_SIMULATED, SIMULATED
 from skillopt_mcp.store.pool import Connection, Pool, Row, Value
 
 _TEST = (
-    "select id, skill_id, base_version, version_id, release, number, backend, salt, tasks, plan, created_at, other_id,"
+    "select id, skill_id, base_version, version_id, release, number, backend, tasks, plan, created_at, other_id,"
     " other_version from promotion_test"
 )
 # A target that can open a skill says in its first message whether it did.
@@ -61,7 +61,7 @@ class TestRow:
 
     Of a run with two documents it is of one, and all its attempts see a version of the `other`, too.
     One that is in rounds is outside the budget of a release: its number is 0. Until a test `is_open`, by its first
-    answer, release, number and error rate are those that it would have now.
+    answer, release and number are those that it would have now.
     """
 
     id: str
@@ -71,7 +71,6 @@ class TestRow:
     release: int
     number: int
     backend: str
-    salt: str
     tasks: tuple[int, ...]
     plan: Plan
     created_at: str = ""
@@ -90,8 +89,8 @@ class TestAnswer(NamedTuple):
 
 
 Rows = Callable[[str, list[Value]], list[Row]]
-Draft = Callable[[str, int], tuple[str, Sequence[int], Plan]]
-"""Given a test's id and its number, returns its salt, the tasks of its units, and its plan."""
+Draft = Callable[[str, int], tuple[Sequence[int], Plan]]
+"""Given a test's id and its number, returns the tasks of its units, and its plan."""
 
 
 class PromotionTests:
@@ -112,16 +111,16 @@ class PromotionTests:
             row = self._drafted(lambda sql, values: connection.execute(sql, values).fetchall(), new, draft)
             for found in connection.execute(_UNDECIDED, undecided).fetchall():
                 there = self._read(found)
-                if (there.plan.margin, there.plan.graded) == (row.plan.margin, row.plan.graded):
+                if there.plan.question == row.plan.question:
                     return there
             sql = "select 1 from retirement where task_id in (select value from json_each(?))"
             if connection.execute(sql, [json.dumps(row.tasks)]).fetchone():
                 raise Busy("tasks were removed just when the promotion test was to open: call again")
             connection.execute(
-                "insert into promotion_test(id, skill_id, base_version, version_id, release, backend, salt,"
-                " tasks, plan, other_id, other_version) values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                "insert into promotion_test(id, skill_id, base_version, version_id, release, backend,"
+                " tasks, plan, other_id, other_version) values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
                 [row.id, row.skill_id, row.base_version, row.version_id, row.release, row.backend,
-                 row.salt, json.dumps(row.tasks), row.plan.model_dump_json(exclude_defaults=True), *other],
+                 json.dumps(row.tasks), row.plan.model_dump_json(exclude_defaults=True), *other],
             )  # fmt: skip
             append(connection, "test_planned", row.id)
         return row
@@ -143,10 +142,10 @@ class PromotionTests:
         ordinal = rows("select count(*) from promotion_test", [])[0][0]
         name = f"{new.skill_id}:{new.base_version}:{new.version_id}:{ordinal}"
         test_id = f"t-{hashlib.sha256(name.encode()).hexdigest()[:12]}"
-        salt, tasks, plan = draft(test_id, number)
+        tasks, plan = draft(test_id, number)
         return TestRow(
             test_id, new.skill_id, new.base_version, new.version_id, release, 0 if plan.in_rounds else number,
-            new.backend, salt, tuple(tasks), plan, other=new.other,
+            new.backend, tuple(tasks), plan, other=new.other,
         )  # fmt: skip
 
     def find(self, test_id: str) -> TestRow | None:
@@ -180,10 +179,12 @@ class PromotionTests:
     def scores_of(
         self, skill_id: int, version: str, backend: str, *, graded: bool = False, other: DocumentVersion | None = None
     ) -> dict[int, list[float]]:
-        """Return the scores of a version's attempts in earlier tests with a backend, by task, the oldest first.
+        """Return the scores of a version's attempts in its baseline and in earlier tests with a backend, by task.
 
         They are passes, or soft scores of `graded` tests; what was lost for an unknown cause says nothing.
         """
+        of_baseline = self.scores_in_baseline(baseline_id(skill_id, version, backend), graded=graded)
+        found = {} if other else of_baseline
         rows = self._pool.rows(
             "select json_extract(t.tasks, '$[' || a.unit || ']'), a.score from promotion_test t"
             " join test_attempt a on a.test_id = t.id"
@@ -194,10 +195,26 @@ class PromotionTests:
             " order by t.rowid, a.unit, a.number",
             [skill_id, version, backend, int(graded), *(other or (None, None))],
         )
-        found: dict[int, list[float]] = {}
         for task_id, score in rows:
             found.setdefault(task_id, []).append(score)
         return found
+
+    def scores_in_baseline(self, scope: str, *, graded: bool = False) -> dict[int, list[float]]:
+        """The scores of a baseline's attempts by task: passes, or soft scores."""
+        rows = self._pool.rows(
+            "select t.task_id, iif(?2, t.soft, t.hard) from call c join trial t on t.call_id = c.id"
+            " where c.scope = ?1 order by t.id",
+            [scope, int(graded)],
+        )
+        found: dict[int, list[float]] = {}
+        for task_id, score in rows:
+            found.setdefault(task_id, []).append(float(score))
+        return found
+
+    def add_baseline(self, trials: Sequence[Trial]) -> None:
+        """Store the attempts of a baseline; one that is there stays as it is."""
+        with self._pool.write() as connection:
+            insert_trials(connection, trials)
 
     def is_ever_opened(self, skill_id: int, version: str, backend: str) -> bool:
         """Whether an attempt of a version in any test with a backend opened the skill."""
@@ -271,6 +288,11 @@ class PromotionTests:
         return self._pool.number("select count(*) from test_attempt where test_id = ?", [test_id])
 
 
+def baseline_id(skill_id: int, version: str, backend: str) -> str:
+    """The scope of the attempts of a version's baseline with a backend."""
+    return f"b-{hashlib.sha256(f'{skill_id}/{version}/{backend}'.encode()).hexdigest()[:12]}"
+
+
 def note_answer(connection: Connection, test_id: str) -> None:
     """Open a promotion test with its first answer, in the caller's transaction: it takes its place in the release."""
     row = connection.execute(f"{_TEST} where id = ? and number is null", [test_id]).fetchone()
@@ -293,7 +315,7 @@ def _placed(rows: Rows, test: TestRow) -> TestRow:
     release, number = _place(rows, test.skill_id, test.backend)
     if test.plan.in_rounds:
         return replace(test, release=release)
-    return replace(test, release=release, number=number, plan=test.plan.model_copy(update={"alpha": alpha_of(number)}))
+    return replace(test, release=release, number=number, plan=test.plan.numbered(number))
 
 
 def _release_after(changes: Iterable[Row]) -> int:
@@ -313,9 +335,9 @@ def _release_after(changes: Iterable[Row]) -> int:
 
 
 def _test(row: Row) -> TestRow:
-    test_id, skill_id, base, version, release, number, backend, salt, tasks, plan, created_at, *other = row
+    test_id, skill_id, base, version, release, number, backend, tasks, plan, created_at, *other = row
     return TestRow(
-        test_id, skill_id, base, version, release, number or 0, backend, salt, tuple(json.loads(tasks)),
+        test_id, skill_id, base, version, release, number or 0, backend, tuple(json.loads(tasks)),
         Plan.model_validate_json(plan), created_at, number is not None,
         None if other[0] is None else DocumentVersion(*other),
     )  # fmt: skip

@@ -132,7 +132,7 @@ _N_IN_SPLITS = (
 _PLACED = (
     "select id, coalesce(retirement.name, task.name), prompt, files, split, digest, group_name,"
     " task_id is not null, waits, waits and exists(select 1 from run, json_each(run.tasks) as drawn"
-    " where run.skill_id = task.skill_id and drawn.value = task.id)"
+    " where run.skill_id = task.skill_id and drawn.value = task.id), tags"
     " from task left join retirement on task_id = id where skill_id = ? order by id"
 )
 

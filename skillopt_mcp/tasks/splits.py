@@ -19,7 +19,7 @@ DEFAULT_SHARES: dict[Split, float] = {"train": 1.0, "test": 2.0}
 
 
 class StoredTask(NamedTuple):
-    """What of a stored task, in use or removed, binds those that come later; `files` as JSON."""
+    """What of a stored task, in use or removed, binds those that come later; `files` and `tags` as JSON."""
 
     id: int
     name: str
@@ -31,6 +31,7 @@ class StoredTask(NamedTuple):
     is_removed: bool
     waits: bool = False
     is_drawn: bool = False  # of one that waits: a run has it, so it stays in train
+    tags: str = "[]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,13 +59,13 @@ def place_tasks(
 
     A split is frozen: no prompt and no group is in two splits, and a task that corrects a removed one, by its prompt or
     its name, joins the split of that. New tasks that `waits` go to train, whatever split they ask for; stored ones
-    that wait bind no other task.
+    that wait bind no other task. Where nothing binds a task, its tags are spread over the splits.
     """
     by_digest: dict[str, StoredTask | None] = {}
     taken, removed, removed_names = set[str](), dict[str, Split](), dict[str, Split]()
     split_of: dict[tuple[str, str], Split] = {}
     group_splits: dict[str, Split] = {}
-    counts = Counter[Split]()
+    counts, tagged = Counter[Split](), dict[str, Counter[Split]]()
     for each in stored:
         by_digest[each.digest] = each
         prompt = each.prompt.strip(string.whitespace)
@@ -76,6 +77,8 @@ def place_tasks(
         if not each.is_removed:
             split_of[prompt, each.files] = each.split
             counts[each.split] += 1
+            for tag in json.loads(each.tags):
+                tagged.setdefault(tag, Counter())[each.split] += 1
         elif not waits:
             removed_names[each.name] = removed[prompt] = each.split
 
@@ -84,6 +87,8 @@ def place_tasks(
         split_of[task.prompt.strip(string.whitespace), files_json(task)] = split
         group_splits.setdefault(task.group, split)
         counts[split] += 1
+        for tag in task.tags:
+            tagged.setdefault(tag, Counter())[split] += 1
 
     placed = []
     for task in new:
@@ -91,7 +96,9 @@ def place_tasks(
         bound = split_of.get((prompt, files_json(task))) or removed.get(prompt)
         there = by_digest.get(digest)
         of_group = group_splits.get(task.group) if task.group else None
-        split = task.split or bound or of_group or removed_names.get(name) or assign_split(counts, shares, digest)
+        split = task.split or bound or of_group or removed_names.get(name)
+        if split is None:
+            split = assign_split(counts, shares, digest, [tagged.get(tag, Counter()) for tag in task.tags])
         if waits or (there and there.is_drawn):
             split = there.split if there else "train"
         if waits and (bound or of_group) and digest not in by_digest:
@@ -130,23 +137,40 @@ def files_json(task: NewTask | Task) -> str:
     return json.dumps([[file.path, file.content] for file in task.files])
 
 
-def assign_split(counts: Mapping[Split, int], shares: Mapping[Split, float], key: str) -> Split:
-    """Return the split that a new task joins: the one furthest below its share, ties by the sha256 of `key`.
+def assign_split(
+    counts: Mapping[Split, int], shares: Mapping[Split, float], key: str, tags: Sequence[Mapping[Split, int]] = ()
+) -> Split:
+    """The split that a new task joins: the one furthest below its share, ties by the sha256 of `key`.
 
     Furthest below means the fewest tasks per unit of share (Adams' apportionment): an empty split comes before any
-    other, so none that has a share stays empty. Shares need not add up to 1; a split without one gets nothing.
-    Raises BadInput when the shares cannot be used.
+    other, so none that has a share stays empty. `tags` are the counts of the task's own tags: of those splits that have
+    not had their shares of the present round (the tasks that make one of the smallest), that one comes first which is
+    furthest below its share of the first tag; and before these a split that lacks a tag. Shares need not add up to 1; a
+    split without one gets nothing. Raises BadInput when the shares cannot be used.
     """
     for split, share in shares.items():
         if split not in SPLITS:
             raise BadInput(f'unknown split "{split}"; use {", ".join(SPLITS)}')
         if not math.isfinite(share) or share < 0:
             raise BadInput(f'share "{share}" of split "{split}" is not possible; use a number >= 0')
-    if not any(share > 0 for share in shares.values()):
+    open_splits = [split for split in SPLITS if shares.get(split, 0) > 0]
+    if not open_splits:
         raise BadInput("no split has a share; give at least one a number above 0, such as train=1, test=2")
-    filled = {split: counts.get(split, 0) / shares[split] for split in SPLITS if shares.get(split, 0) > 0}
+    rounds = {split: counts.get(split, 0) * min(shares[each] for each in open_splits) / shares[split]
+              for split in open_splits}  # fmt: skip
+    n_rounds = math.floor(min(rounds.values()))
+    filled = {
+        split: (
+            counts.get(split, 0) > 0,
+            sum(each.get(split, 0) > 0 for each in tags),
+            rounds[split] >= n_rounds + 1,
+            tags[0].get(split, 0) / shares[split] if tags else 0,
+            rounds[split],
+        )
+        for split in open_splits
+    }
     least = min(filled.values())
-    tied = [split for split, tasks_per_share in filled.items() if tasks_per_share == least]
+    tied = [split for split, found in filled.items() if found == least]
     digest = hashlib.sha256(key.encode("utf-8", "surrogatepass")).digest()
     return tied[int.from_bytes(digest, "big") % len(tied)]
 

@@ -1,24 +1,38 @@
-"""The promotion test's runner: which units a test has, their attempts wave by wave, and what a lost one counts."""
+"""The promotion test's runner: which units a test has, its attempts as slots come free, and what a lost one counts."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import secrets
+import threading
 from collections.abc import Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextlib import AbstractContextManager, ExitStack
+from contextvars import copy_context
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, Protocol, runtime_checkable
 
 from pydantic import BaseModel, ConfigDict
 
-from skillopt_mcp.core.calls import LOST, OF_THE_TARGET, Ask, ask_next_to
+from skillopt_mcp.core.calls import LOST, OF_THE_TARGET, Ask, Role, ask_next_to
 from skillopt_mcp.core.candidates import GATE, Decision
 from skillopt_mcp.core.errors import BadInput, Outage, Waiting
-from skillopt_mcp.core.evidence import Arm, Standing, TestAttempt, Trial
+from skillopt_mcp.core.evidence import Arm, RunCounts, Standing, TestAttempt, Trial
 from skillopt_mcp.core.skills import SkillFiles
 from skillopt_mcp.core.tasks import Task
+from skillopt_mcp.core.text import counted
 from skillopt_mcp.documents.frontmatter import body_of
-from skillopt_mcp.gates.promotion import MAX_AGAIN, MIN_UNITS, Plan, alpha_of, attempts_per_arm, next_wave, stand
+from skillopt_mcp.gates.promotion import (
+    MAX_AGAIN,
+    MAX_PASSES,
+    Plan,
+    Reading,
+    least_of_kind,
+    order_units,
+    passes_for,
+    stand,
+)
 from skillopt_mcp.gates.rounds import MAX_PAIRS, SMALL_SUITE_PAIRS
 from skillopt_mcp.store.opening import Store
 from skillopt_mcp.store.promotion_tests import Draft, NewTest, TestRow
@@ -27,19 +41,27 @@ from skillopt_mcp.training.outage import rollout_with_retries
 from skillopt_mcp.training.progress import Notify, Progress, silent
 from skillopt_mcp.training.stages.rollout import PlannedRollout
 
+_HOST_SLOTS = 16
+"""Attempts that a host is given to answer at once, at most."""
+
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What is asked of a test: with a `margin` whether a text is no worse, by at most `max_pairs`; or whether it is
-    better. `graded` compares soft scores.
+    """What is asked of a test: whether a text is better, or no worse by a `margin`, in at most `max_pairs`.
 
-    With `opens` the target opens a skill by itself, or does not. A `salt` is given where a result is to come about
-    again (simulations).
+    Of a `live` text also whether it is worse. `graded` compares soft scores. Units with the `tag` weigh more, if there
+    are enough of them; with `cases_alone` the test is on these alone, in rounds. Each unit is asked `passes` times, if
+    that is given. With `opens` the target opens a skill by itself, or does not. A `salt` is given where a result is to
+    come about again (simulations).
     """
 
     margin: float | None = None
     max_pairs: int | None = None
     graded: bool = False
+    live: bool = False
+    tag: str = ""
+    cases_alone: bool = False
+    passes: int | None = None
     opens: bool = False
     salt: str | None = None
 
@@ -48,6 +70,13 @@ class Asked:
             raise BadInput(f"no_worse must be above 0 and below 1, got {self.margin:g}")
         if self.max_pairs is not None and not 1 <= self.max_pairs <= MAX_PAIRS:
             raise BadInput(f"max_pairs must be 1-{MAX_PAIRS:,}, got {self.max_pairs}")
+        if self.passes is not None and not 1 <= self.passes <= MAX_PASSES:
+            raise BadInput(f"passes must be 1-{MAX_PASSES}, got {self.passes}")
+
+    def is_of(self, plan: Plan) -> bool:
+        """Whether a test with this plan answers it: one of a live text answers more."""
+        same = (self.margin, self.graded, plan.live, self.tag, self.cases_alone)
+        return plan.question == same and plan.live >= self.live
 
 
 BETTER = Asked()
@@ -106,43 +135,91 @@ def stored_test(store: Store, row: TestRow) -> Test:
 
 
 def in_order(tasks: Sequence[Task], salt: str) -> list[Task]:
-    """Return one task of each family, in the order that the salt decides: SHA-256(salt/digest), the least first."""
+    """One task of each family, in the order that the salt decides."""
+    by_name = {task.digest: task for task in tasks}
+    drawn = [order_units([task.digest for task in family], salt)[0] for family in families(tasks)]
+    return [by_name[name] for name in order_units(drawn, salt)]
 
-    def place(task: Task) -> bytes:
-        return hashlib.sha256(f"{salt}/{task.digest}".encode()).digest()
 
-    drawn = [(min(map(place, family)), min(family, key=place)) for family in families(tasks)]
-    return [task for _, task in sorted(drawn, key=lambda each: each[0])]
+@runtime_checkable
+class SharedAsk(Ask, Protocol):
+    """One that threads may share: `slots` calls at once of a role are worth it, 0 of one that answers later."""
+
+    def slots(self, role: Role) -> int: ...
+
+    def shared(self) -> AbstractContextManager[None]: ...
 
 
 def run_test(test: Test, store: Store, ask: Ask, notify: Notify = silent) -> Standing:
-    """Return the verdict of a test, asking wave by wave; each attempt is stored, so that it resumes where it stopped.
+    """The verdict of a test; as many attempts are under way as the target takes at once.
 
-    Raises Waiting while a deferred backend is to answer, Outage where answers were lost on the way or not judged: the
-    test waits then, and nothing is counted.
+    Each attempt is stored as it comes, so that the test resumes where it stopped; those that are under way at the
+    verdict are paid, and waited for. Raises Waiting while a deferred backend is to answer, Outage where answers were
+    lost on the way or not judged: the test waits then, and nothing is counted.
     """
-    attempts, ask = store.tests.list_attempts(test.row.id), ask_next_to(ask, test.other)
-    # The first answer fixes the error rate: until then it is that of the next test.
-    while (standing := stand(plan := (store.tests.find(test.row.id) or test.row).plan, attempts)).verdict is None:
-        notify(Progress(GATE, 0, len(attempts), plan.most_runs))
-        there = {(each.arm, each.unit, each.number) for each in attempts}
-        wanted = [each for each in next_wave(plan, attempts) if each not in there]
-        wave = _Wave(test, store, ask, MAX_AGAIN - standing.lost.asked_again)
-        store.tests.add_attempts(test.row.id, wave.attempts(wanted), wave.trials)
-        if wave.lost:
-            # What was lost is forgotten, so that it is asked again.
-            unjudged = {trial.draw for trial in wave.lost if not trial.reply.missing}
-            store.calls.forget(test.row.id, {trial.reply.id for trial in wave.lost}, unjudged)
-            what = "could not be judged" if unjudged else "were lost on the way"
-            reason = wave.lost[-1].reason.strip().rstrip(".")
-            raise Outage(
-                f"{len(wave.lost)} attempts of the test {what}, the last one because: {reason}; resume when that is "
-                "fixed"
+    # The first answer fixes the number: until then it is that of the next test.
+    reading = _read_again(test, store)
+    n_slots = ask.slots("target") if isinstance(ask, SharedAsk) else 1
+    ask_with_both = ask_next_to(ask, test.other)
+    repeats = _Repeats(MAX_AGAIN - reading.n_repeated)
+    under_way: dict[Future[tuple[TestAttempt | None, Trial]], tuple[Arm, int, int]] = {}
+    left_open: dict[tuple[Arm, int, int], Waiting] = {}
+    lost: list[Trial] = []
+    with ExitStack() as stack:
+        if isinstance(ask, SharedAsk) and n_slots > 1:
+            pool = stack.enter_context(ThreadPoolExecutor(n_slots))
+            stack.enter_context(ask.shared())
+
+        def begin(place: tuple[Arm, int, int]) -> Future[tuple[TestAttempt | None, Trial]]:
+            if n_slots > 1:
+                return pool.submit(copy_context().run, _attempt, test, store, ask_with_both, repeats, place)
+            made = Future[tuple[TestAttempt | None, Trial]]()
+            try:
+                made.set_result(_attempt(test, store, ask_with_both, repeats, place))
+            except Waiting as error:
+                made.set_exception(error)
+            return made
+
+        while True:
+            standing = reading.standing()
+            n_there = standing.runs.candidate + standing.runs.base
+            note = "" if standing.verdict is None else "accepted" if standing.accepted else "not accepted"
+            notify(Progress(GATE, 0, n_there, reading.plan.most_runs, note=note))
+            if standing.verdict:
+                store.decisions.add_decision(decision_of(test.row, reading))
+            elif not lost:
+                busy = {*under_way.values(), *left_open}
+                under_way |= {begin(place): place for place in reading.wanted(n_slots or _HOST_SLOTS, busy)}
+            if not under_way:
+                break
+            found, trials = list[TestAttempt](), list[Trial]()
+            for each in wait(under_way, return_when=FIRST_COMPLETED).done:
+                place = under_way.pop(each)
+                try:
+                    attempt, trial = each.result()
+                except Waiting as error:
+                    left_open[place] = error
+                except Exception:
+                    if not standing.verdict:
+                        raise
+                else:
+                    if attempt is None:
+                        lost.append(trial)
+                    else:
+                        found.append(attempt)
+                        trials.append(trial)
+            store.tests.add_attempts(test.row.id, found, trials)
+            reading = (
+                _read_again(test, store) if not n_there else reading.extended(store.tests.list_attempts(test.row.id))
             )
-        attempts = store.tests.list_attempts(test.row.id)
-    store.decisions.add_decision(decision_of(test.row, standing, attempts))
-    notify(Progress(GATE, 0, len(attempts), plan.most_runs, note="accepted" if standing.accepted else "not accepted"))
-    return standing
+    if standing.verdict:
+        return standing
+    raise _outage(store, test.row.id, lost) if lost else next(reversed(left_open.values()))
+
+
+def _read_again(test: Test, store: Store) -> Reading:
+    row = store.tests.find(test.row.id) or test.row
+    return Reading(row.plan, store.tests.list_attempts(row.id))
 
 
 def standing_of(test: Test, store: Store) -> Standing:
@@ -160,13 +237,14 @@ class PromotionInputs(BaseModel):
     attempts: str
 
 
-def decision_of(row: TestRow, standing: Standing, attempts: Sequence[TestAttempt]) -> Decision:
-    """Return the decision of a test, which follows from its plan and its attempts."""
+def decision_of(row: TestRow, reading: Reading) -> Decision:
+    """The decision of a test, which follows from its plan and the attempts that count."""
     rows = sorted(
         (each.unit, each.arm, each.number, each.score, each.cause, each.n_again, each.models, each.opened)
-        for each in attempts
+        for each in reading.counted
     )
     digest = hashlib.sha256(json.dumps(rows).encode()).hexdigest()
+    standing = reading.standing().model_copy(update={"runs": RunCounts()})  # these depend on how many were under way
     units = standing.units
     return Decision(
         skill_id=row.skill_id,
@@ -180,79 +258,63 @@ def decision_of(row: TestRow, standing: Standing, attempts: Sequence[TestAttempt
     )
 
 
-class _Wave:
-    """The attempts of one wave: asked, and scored by what became of them; what is to be asked again is `lost`."""
+class _Repeats:
+    """The repetitions that are left in a test for causes that nobody verified, whichever thread takes them."""
 
-    def __init__(self, test: Test, store: Store, ask: Ask, n_left: int) -> None:
-        self._test, self._store, self._ask = test, store, ask
-        self._n_left = n_left  # repeats that are left for causes that nobody verified
-        self.trials: list[Trial] = []
-        self.lost: list[Trial] = []
+    def __init__(self, n_left: int) -> None:
+        self._n_left, self._lock = n_left, threading.Lock()
 
-    def attempts(self, wanted: Sequence[tuple[Arm, int, int]]) -> list[TestAttempt]:
-        """Return those of the wanted attempts that have a score. Raises Waiting when none has one yet."""
-        test = self._test
-        coins = {each: f"{test.row.salt}/{each[1]}/{each[2]}/{each[0]}" for each in wanted}
-        # Of the two arms of an attempt neither is always first.
-        asked = sorted(wanted, key=lambda each: (*each[1:], hashlib.sha256(coins[each].encode()).digest()))
-        calls = [
-            PlannedRollout(test.files(arm), test.tasks[unit], f"{test.row.id}/{unit}/{arm}/{number}")
-            for arm, unit, number in asked
-        ]
-        trials, waiting = self._answered(calls)
-        found = []
-        for place, call, trial in zip(asked, calls, trials, strict=True):
-            if trial is None:
-                continue
-            try:
-                attempt = self._scored(*place, call, trial)
-            except Waiting as error:
-                waiting = error
-            else:
-                found += [attempt] if attempt else []
-        if waiting and not found and not self.lost:
-            raise waiting
-        return found
+    def take(self, n: int) -> int:
+        """Take n of them, or what is left; returns how many that was."""
+        with self._lock:
+            taken = min(n, self._n_left)
+            self._n_left -= taken
+            return taken
 
-    def _answered(self, calls: Sequence[PlannedRollout]) -> tuple[list[Trial | None], Waiting | None]:
-        try:
-            return [*rollout_with_retries(self._ask, calls)], None
-        except Waiting as error:
-            waiting = error
-        trials: list[Trial | None] = []
-        for call in calls:  # each, so that a judge that is a host finds what it can judge already
-            try:
-                trials += rollout_with_retries(self._ask, [call])
-            except Waiting:
-                trials.append(None)
-        return trials, waiting
 
-    def _scored(self, arm: Arm, unit: int, number: int, call: PlannedRollout, trial: Trial) -> TestAttempt | None:
-        """Return an attempt with its score; None where it is lost, and asked again when the test resumes."""
-        n_again = self._n_lost(trial)
-        while trial.missing and trial.reply.missing and trial.reply.fault not in OF_THE_TARGET | LOST:
-            n_again += 1
-            if n_again > self._n_left:
-                break
+def _attempt(
+    test: Test, store: Store, ask: Ask, repeats: _Repeats, place: tuple[Arm, int, int]
+) -> tuple[TestAttempt | None, Trial]:
+    """One attempt, asked, and scored by what became of it; None where it is lost, to be asked when the test resumes."""
+    arm, unit, number = place
+    call = PlannedRollout(test.files(arm), test.tasks[unit], f"{test.row.id}/{unit}/{arm}/{number}")
+    trial = rollout_with_retries(ask, [call])[0]
+    n_again, is_bounded = 0, False
+
+    def repeat(n: int) -> None:
+        nonlocal n_again, is_bounded
+        taken = repeats.take(n)
+        n_again, is_bounded = n_again + taken, is_bounded or taken < n
+
+    def n_lost() -> int:  # it was under way when its process died, or its lease ran out
+        return store.calls.n_lost([trial.reply.id]).get(trial.reply.id, 0)
+
+    repeat(n_lost())
+    while not is_bounded and trial.missing and trial.reply.missing and trial.reply.fault not in OF_THE_TARGET | LOST:
+        repeat(1)
+        if not is_bounded:
             again = PlannedRollout(call.files, call.task, f"{call.draw}/again{n_again}")
-            trial = rollout_with_retries(self._ask, [again])[0]
-            n_again += self._n_lost(trial)
-        cause: Literal["", "target", "bounded"] = ""
-        score = trial.soft if self._test.row.plan.graded else trial.hard
-        if n_again > self._n_left:  # it took the repeats that were left
-            cause, score, n_again = "bounded", float(arm == "base"), self._n_left
-        elif trial.reply.fault in OF_THE_TARGET:
-            cause = "target"
-        if score is None:
-            self.lost.append(trial)
-            return None
-        self._n_left -= n_again
-        self.trials.append(trial)
-        return TestAttempt(arm, unit, number, float(score), cause, n_again, trial.reply.id)
+            trial = rollout_with_retries(ask, [again])[0]
+            repeat(n_lost())
+    cause: Literal["", "target", "bounded"] = ""
+    score = trial.soft if test.row.plan.graded else trial.hard
+    if is_bounded:
+        cause, score = "bounded", float(arm == "base")
+    elif trial.reply.fault in OF_THE_TARGET:
+        cause = "target"
+    if score is None:
+        return None, trial
+    return TestAttempt(arm, unit, number, float(score), cause, n_again, trial.reply.id), trial
 
-    def _n_lost(self, trial: Trial) -> int:
-        """Return how often the attempt was under way when its process died, or its lease ran out."""
-        return self._store.calls.n_lost([trial.reply.id]).get(trial.reply.id, 0)
+
+def _outage(store: Store, test_id: str, lost: Sequence[Trial]) -> Outage:
+    """Return why a test waits; what was lost is forgotten, so that it is asked again."""
+    unjudged = [trial for trial in lost if not trial.reply.missing]
+    store.calls.forget(test_id, {trial.reply.id for trial in lost}, {trial.draw for trial in unjudged})
+    reason = lost[-1].reason.strip().rstrip(".")
+    what = "could not be judged" if unjudged else f"{'was' if len(lost) == 1 else 'were'} lost on the way"
+    n = counted(len(lost), "attempt")
+    return Outage(f"{n} of the test {what}, the last one because: {reason}; resume when that is fixed")
 
 
 def _draft(store: Store, new: NewTest, tasks: Sequence[Task], asked: Asked) -> Draft:
@@ -262,42 +324,46 @@ def _draft(store: Store, new: NewTest, tasks: Sequence[Task], asked: Asked) -> D
     versions = (new.skill_id, new.base_version), (new.skill_id, new.version_id)
     earlier = store.tests.scores_of(*versions[0], new.backend, graded=asked.graded, other=new.other)
 
-    def draft(test_id: str, number: int) -> tuple[str, list[int], Plan]:
-        salt = hashlib.sha256(f"{asked.salt}/{test_id}".encode()).hexdigest()[:32] if asked.salt else _salt()
-        units = in_order(held, salt)
-        plan = plan_of(units, earlier, asked, number)
-        is_open = plan.known is not None and store.tests.is_ever_opened(*versions[0], new.backend)
+    def draft(test_id: str, number: int) -> tuple[list[int], Plan]:
+        salt = hashlib.sha256(f"{asked.salt}/{test_id}".encode()).hexdigest()[:32] if asked.salt else draw_salt()
+        units = in_order([task for task in held if not asked.cases_alone or asked.tag in task.tags], salt)
+        plan = plan_of(units, earlier, asked, number, salt)
+        is_open = plan.n_pilot and store.tests.is_ever_opened(*versions[0], new.backend)
         if asked.opens and not is_open and not is_front_matter_alone(*(store.skills.get_files(*v) for v in versions)):
             plan = plan.model_copy(update={"needs_opening": True})
-        return salt, [task.id for task in units], plan
+        return [task.id for task in units], plan
 
     return draft
 
 
-def _salt() -> str:
+def draw_salt() -> str:
+    """16 random bytes in hex."""
     return secrets.token_hex(16)
 
 
-def plan_of(units: Sequence[Task], earlier: Mapping[int, Sequence[float]], asked: Asked, number: int) -> Plan:
-    """Return what a test fixes before its first attempt, by the base's `earlier` scores at each task.
+def plan_of(
+    units: Sequence[Task], earlier: Mapping[int, Sequence[float]], asked: Asked, number: int, salt: str
+) -> Plan:
+    """What a test fixes before its first attempt, by the base's `earlier` scores at each task.
 
     Raises BadInput where no round of a test in rounds is within its pairs.
     """
-    alpha, n_units = alpha_of(number), len(units)
-    if asked.margin is not None or n_units < MIN_UNITS:
+    names, n_units = tuple(task.digest for task in units), len(units)
+    fixed = Plan(
+        salt=salt, units=names, passes=1, number=number, graded=asked.graded, margin=asked.margin, live=asked.live,
+        tag=asked.tag, cases_alone=asked.cases_alone,
+    )  # fmt: skip
+    if fixed.in_rounds:
         max_pairs = asked.max_pairs or (SMALL_SUITE_PAIRS if asked.margin is None else MAX_PAIRS)
         if max_pairs < n_units:
             raise BadInput(f"max_pairs must be {n_units} or more, a pair for each task, got {max_pairs}")
-        return Plan(
-            n_units=n_units, attempts=1, alpha=alpha, margin=asked.margin, max_pairs=max_pairs, graded=asked.graded
-        )
-    by_unit = [earlier.get(task.id, ()) for task in units]
-    attempts = attempts_per_arm(by_unit)
-    is_known = all(len(scores) >= attempts for scores in by_unit)
-    return Plan(
-        n_units=n_units,
-        attempts=attempts,
-        alpha=alpha,
-        graded=asked.graded,
-        known=tuple(tuple(scores[:attempts]) for scores in by_unit) if is_known else None,
+        return fixed.model_copy(update={"max_pairs": max_pairs})
+    by_unit = [tuple(earlier.get(task.id, ())) for task in units]
+    tagged = tuple(at for at, task in enumerate(units) if asked.tag in task.tags)
+    return fixed.model_copy(
+        update={
+            "passes": asked.passes or passes_for(by_unit),
+            "kind": tagged if least_of_kind(number) <= len(tagged) <= n_units / 2 and not asked.live else (),
+            "earlier": tuple(by_unit) if any(by_unit) else (),
+        }
     )

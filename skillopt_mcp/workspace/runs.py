@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from itertools import pairwise
 from typing import NamedTuple
@@ -121,23 +121,28 @@ def resume_step(store: Store, run: Run) -> NextStep | None:
     return NextStep(action="submit_work", arguments={"job_id": run.id}, why=why)
 
 
-def find_attempted(store: Store, run: Run, plan: RunPlan, target: str) -> dict[int, str]:
-    """The draws of attempts at a plan's tasks that earlier proposals made on the same text, by task id.
+def find_attempted(
+    store: Store, run: Run, plan: RunPlan, target: str, in_baseline: Mapping[int, str]
+) -> dict[int, str]:
+    """The draws of attempts at a plan's tasks on the same text that a run need not make, by task id.
 
-    `target` is the fingerprint of who attempts them.
+    They are those `in_baseline`, of which it has none of its own, and those of earlier proposals. `target` is the
+    fingerprint of who attempts them.
     """
-    draws = dict[int, str]()
+
+    def answered(tasks: Sequence[Task], draw: str) -> set[int]:
+        keys = {task.id: Call("target", "rollout", Rollout(plan.base, task), draw).key(target) for task in tasks}
+        replies = store.calls.get_replies([*keys.values()])
+        return {id for id, key in keys.items() if (reply := replies.get(key)) and not reply.missing}
+
+    own = answered(plan.train, run.id)  # a baseline may have been measured since the run began
+    draws = {id: draw for id, draw in in_baseline.items() if id not in own}
     for earlier in store.runs.list_runs(run.skill_id):
         if earlier.id == run.id:
             break
         if earlier.kind == "proposal" and earlier.base_version == run.base_version:
             asked = [task for task in plan.train if task.id in earlier.tasks and task.id not in draws]
-            calls = [Call("target", "rollout", Rollout(plan.base, task), earlier.id) for task in asked]
-            replies = store.calls.get_replies([call.key(target) for call in calls])
-            for task, call in zip(asked, calls, strict=True):
-                reply = replies.get(call.key(target))
-                if reply and not reply.missing:
-                    draws[task.id] = earlier.id
+            draws |= dict.fromkeys(answered(asked, earlier.id), earlier.id)
     return draws
 
 

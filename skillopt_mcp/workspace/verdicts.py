@@ -7,6 +7,8 @@ from typing import Literal
 from skillopt_mcp.core.calls import Rollout
 from skillopt_mcp.core.evidence import Arm, Standing, TestReport
 from skillopt_mcp.core.results import UnitRow
+from skillopt_mcp.gates.power import find_what_decides
+from skillopt_mcp.gates.promotion import net_of
 from skillopt_mcp.store.opening import Store
 from skillopt_mcp.training.promotion_test import Test, standing_of
 from skillopt_mcp.workspace.evidence import is_pasted, origins
@@ -15,11 +17,22 @@ _PROMPT_SHOWN = 200
 
 
 def report_of(store: Store, test: Test, standing: Standing | None = None) -> TestReport:
-    """Return all that a person sees of a test; an agent never does."""
+    """All that a person sees of a test; an agent never does."""
+    standing, row = standing or standing_of(test, store), store.tests.find(test.row.id) or test.row
+    is_live = standing.live and store.skills.get_skill(row.skill_id).live_version == row.version_id
+    decides = None
+    if standing.verdict in ("cant_tell", "not_better") and not standing.void and not row.plan.in_rounds:
+        nets = [
+            [net_of(new, old, graded=row.plan.graded) for new, old in zip(each.after, each.before, strict=False)]
+            for each in unit_rows(store, test, standing)
+        ]
+        decides = find_what_decides(row.plan, nets, [task.tags for task in test.tasks])
     return TestReport(
-        **(standing or standing_of(test, store)).model_dump(),
+        **standing.model_copy(update={"live": is_live}).model_dump(),
         test_id=test.row.id,
-        test_in_release=(store.tests.find(test.row.id) or test.row).number,
+        release=row.release,
+        test_in_release=row.number,
+        decides=decides,
         promotions_here=store.tests.promotions_on(test.row.tasks),
         backend=test.row.backend,
         unanswered=store.tests.list_unanswered(test.row.id),
@@ -36,17 +49,17 @@ def report_of(store: Store, test: Test, standing: Standing | None = None) -> Tes
 
 
 def unit_rows(store: Store, test: Test, standing: Standing | None = None) -> list[UnitRow]:
-    """Return the units that a test has counted, in its order."""
+    """The units that a test has counted, in its order."""
     plan = test.row.plan
     standing = standing or standing_of(test, store)
     scores: dict[tuple[Arm, int], list[float]] = {}
-    for each in store.tests.list_attempts(test.row.id):
-        scores.setdefault((each.arm, each.unit), []).append(each.score)
+    for each in store.tests.list_attempts(test.row.id):  # what came after the last pair that counts is paid alone
+        if each.number * plan.n_units + each.unit < (standing.pilot or standing.pairs):
+            scores.setdefault((each.arm, each.unit), []).append(each.score)
     rows = []
     for unit in range(standing.units.seen):
         after, before = scores.get(("candidate", unit), []), scores.get(("base", unit), [])
-        if standing.screened and plan.known:
-            before = list(plan.known[unit])
+        before = list(plan.earlier[unit]) if standing.pilot else before
         gain = sum(after) / max(1, len(after)) - sum(before) / max(1, len(before))
         outcome: Literal["better", "same", "worse"] = "better" if gain > 0 else "worse" if gain < 0 else "same"
         task = test.tasks[unit]

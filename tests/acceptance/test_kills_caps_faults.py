@@ -21,7 +21,7 @@ MOST_REPEATED = 4  # attempts of a promotion test that were lost for a cause tha
 N_KILLS = 20 if os.environ.get("THOROUGH") else 5
 SIZES = {"train": 8, "val": 8, "test": 16}
 RUN: dict[str, Any] = {"epochs": 3, "batch": 4, "slow_samples": 4, "concurrency": 1}
-PLAIN: dict[str, Any] = {"epochs": 2, "batch": 4, "slow_update": False, "meta_skill": False}
+PLAIN: dict[str, Any] = {"epochs": 2, "batch": 4, "slow_update": False, "meta_skill": False, "concurrency": 1}
 ENDS = ("steps", "best_version", "verdict", "baseline", "test.solved", "test.units", "test.runs")
 
 
@@ -108,7 +108,7 @@ def test_an_interrupt_ends_with_130_and_asks_nothing_again(bench: Workbench, cal
             os.kill(running[0].pid, signal.SIGINT)
 
     vendor.act = act
-    options: dict[str, Any] = {"target": vendor.spec, "optimizer": vendor.spec, "concurrency": 1, **PLAIN}
+    options: dict[str, Any] = {"target": vendor.spec, "optimizer": vendor.spec, **PLAIN}
     running.append(bench.start("replay", bench.skill_path, yes=True, json=True, **options))
     assert running[0].wait() == 130
     assert len(vendor.requests) <= 26
@@ -192,7 +192,8 @@ def test_what_the_target_brings_about_is_a_failure_and_no_other_fault_is_a_score
     bench.skill_file.write_text(TAUGHT.replace("NAME", "greeter"))
     faults = {f"(val {n})": fault for n, fault in enumerate(NEVER)}
     vendor.act = lambda _n, request: next((fault for task, fault in faults.items() if task in request.text), None)
-    done = bench.train(SIZES | {"val": 20}, PLAIN, target=f"{vendor.spec},timeout=0.3", optimizer=vendor.spec)
+    settings = {name: value for name, value in PLAIN.items() if name != "concurrency"}
+    done = bench.train(SIZES | {"val": 20}, settings, target=f"{vendor.spec},timeout=0.3", optimizer=vendor.spec)
     n_missing = len(NEVER) + 2 * 3  # what was lost on the way (html, garbage, hang) is asked for twice more
     assert (done["baseline"], done["n_missing"], done["n_failed"] >= len(NEVER)) == (0.875, n_missing, True)
 
@@ -202,12 +203,12 @@ def test_an_outage_stops_the_run_which_goes_on(bench: Workbench, calm: Calm, ven
     expected, sent = calm
     bench.add_tasks(SIZES)
     vendor.act = lambda n, _request: fault if n > 30 else None
-    stopped = bench.replay(target=vendor.spec, optimizer=vendor.spec, exit_code=1, concurrency=2, **PLAIN)
+    stopped = bench.replay(target=vendor.spec, optimizer=vendor.spec, exit_code=1, **PLAIN)
     assert (stopped["status"], stopped["n_steps"]) == ("stopped", 1)
     answered = vendor.requests[:30]
     vendor.requests.clear()
     vendor.act = lambda _n, _request: None
-    assert end(bench.resume()) == end(expected)
+    assert end(bench.resume(concurrency=1)) == end(expected)
     assert_paid_once(bodies(vendor) + Counter(request.body for request in answered), sent)
 
 

@@ -88,7 +88,7 @@ def workspace(folder: Path, spec: str) -> Iterator[Workspace]:
             # A run's draws hang on its name and on its target's: with equal names all that is left is the answers.
             backend.name = backend.fingerprint = "the same"
         with mock.patch.object(
-            promotion_test, "_salt", return_value="00" * 16
+            promotion_test, "draw_salt", return_value="00" * 16
         ):  # so is what a promotion test asks first
             yield made
 
@@ -104,10 +104,10 @@ def replayed(folder: Path, spec: str) -> Replayed:
 
 
 def decided(result: Replayed) -> dict[str, object]:
-    """Return all that a run decided, whatever it cost and whoever answered."""
-    costs = {"tokens_in", "tokens_out", "usd", "test_tokens", "test_usd"}
+    """Return all that a run decided, whatever it cost, whoever answered, and how many calls were under way at once."""
+    costs = {"tokens_in", "tokens_out", "usd", "test_tokens", "test_usd", "n_test_calls"}
     return result.model_dump(
-        exclude={*costs} if result.test is None else {**dict.fromkeys(costs, True), "test": {"models"}}
+        exclude={*costs} if result.test is None else {**dict.fromkeys(costs, True), "test": {"models", "runs"}}
     )
 
 

@@ -27,7 +27,7 @@ def test_the_demo_promotes_and_keeps_everything_in_its_folder(cli, tmp_path: Pat
     assert outcome["candidate_id"] in report.read_text() or test["test_id"] in report.read_text()
     same, harmful = outcome["same"], outcome["harmful"]
     assert (same["n"], same["by_means"] > 80 > 5 > same["by_test"]) == (100, True), "luck is not taken for a gain"
-    assert (harmful["verdict"], harmful["worse"] != []) == ("worse", True)
+    assert (harmful["verdict"], harmful["worse"] != []) == ("worse_here", True)
     past = parsed(cli("show", "ledger-clerk", "--json", store=folder / "skillopt.db"))["history"]
     assert [row["by"].partition(" (")[0] for row in past["rows"]] == ["none, rule"]
 
@@ -41,7 +41,7 @@ def test_the_demo_fits_a_screen(cli) -> None:
     assert lines[-1].startswith("Next: skillopt-mcp ")
     assert sum(line.startswith("Next: ") for line in lines) == 1
     assert re.fullmatch("Report: .*[.]html", lines[-2])
-    for verdict in ("WORSE", "BETTER"):
+    for verdict in ("WORSE ON THESE CASES", "BETTER"):
         assert any(line.startswith(f"{verdict} (SIMULATION)") for line in lines)
 
 

@@ -143,16 +143,17 @@ def test_a_dry_run_says_what_a_test_could_find_and_opens_none(
 def test_a_verdict_is_two_sentences_and_a_picture_and_the_mathematics_for_who_asks(cli: Cli, place: Place) -> None:
     candidate = make_candidate(place)
     arguments = ("evaluate", candidate, "--target", TARGET)
-    label, first, second, *rest = cli(*arguments, store=place.store_path).stdout.splitlines()
+    label, first, seen, second, *rest = cli(*arguments, store=place.store_path).stdout.splitlines()
     assert label == "BETTER (SIMULATION)"
-    assert re.search(r"\d+ → \d+ of 100", first)
+    assert re.search(r"\d+ to \d+ more of 100", first)
+    assert re.search(r"\d+ % → \d+ %", seen)
     assert re.search(r"1 test in \d+", second)
     bars = {row.split()[0]: int(row.split()[-1]) for row in rest[:3]}
     report = verdict_on(cli, place, candidate)["test"]
     assert bars == {name: report["units"][name] for name in ("better", "same", "worse")}
     assert any(f"show {report['test_id']}" in row for row in rest[3:])
     explained = cli(*arguments, "--explain", store=place.store_path).stdout.splitlines()
-    assert set(explained) > {label, first, second, *rest[:3]}
+    assert set(explained) > {label, first, seen, second, *rest[:3]}
     assert f"{report['alpha']:.2%}" in "".join(explained)
 
 
@@ -165,15 +166,17 @@ def test_a_test_shows_its_tasks_with_every_attempt(cli: Cli, make_place) -> None
     assert len(units) == done["test"]["units"]["seen"]
     assert {row["outcome"] for row in units} == {"better", "worse"}
     for row in units:
-        solved = ([1] * 5, [0] * 5)
-        assert (row["before"], row["after"]) == (solved if row["outcome"] == "worse" else solved[::-1]), row
+        solved = {1.0}, {0.0}
+        assert ({*row["before"]}, {*row["after"]}) == (solved if row["outcome"] == "worse" else solved[::-1]), row
+        assert len(row["before"]) == len(row["after"])
     shown = cli("show", done["test"]["test_id"], store=place.store_path).stdout
     table = re.findall(
-        r"^(worse|better) +(\S+) +(\S+) +day-(\d+) +What is the word of day (\d+)\?$", shown, re.MULTILINE
+        r"^(worse|better) +(\d)/(\d) +(\d)/(\d) +What is the word of day (\d+)\? +day-(\d+)$", shown, re.MULTILINE
     )
-    worse = [("worse", "5/5", "0/5")] * sum(row["outcome"] == "worse" for row in units)
-    assert [row[:3] for row in table] == worse + [("better", "0/5", "5/5")] * (len(units) - len(worse))
-    assert {row["task"] for row in units} == {f"day-{row[3]}" for row in table} == {f"day-{row[4]}" for row in table}
+    n_worse = sum(row["outcome"] == "worse" for row in units)
+    assert [row[0] for row in table] == ["worse"] * n_worse + ["better"] * (len(units) - n_worse)
+    assert all((old, new) == ((n, "0") if row == "worse" else ("0", n)) for row, old, n, new, _, *_ in table)
+    assert {row["task"] for row in units} == {f"day-{row[5]}" for row in table} == {f"day-{row[6]}" for row in table}
 
 
 def test_a_person_sees_why_what_and_how_it_did_and_the_undo_before_they_agree(place: Place) -> None:
@@ -234,37 +237,37 @@ def test_the_price_of_the_promotion_test_is_kept_back_and_the_start_says_whether
 ) -> None:
     settings = ("replay", SKILL, *BACKENDS, "--epochs", "3", "--batch", "5", "--seed", "7")
     short = cli(*settings, "--max-calls", "120", "--dry-run", store=place.store_path)
-    assert "The cap (--max-calls 120) reaches no verdict: the promotion test takes up to 240 runs" in short.stderr
-    enough = cli(*settings, "--max-calls", "380", "--dry-run", store=place.store_path)
-    assert "The cap (--max-calls 380) reaches a verdict" in enough.stderr
-    done = parsed(cli(*settings, "--max-calls", "380", "--json", store=place.store_path))
+    assert "The cap (--max-calls 120) reaches no verdict: the promotion test takes up to 320 runs" in short.stderr
+    enough = cli(*settings, "--max-calls", "460", "--dry-run", store=place.store_path)
+    assert "The cap (--max-calls 460) reaches a verdict" in enough.stderr
+    done = parsed(cli(*settings, "--max-calls", "460", "--json", store=place.store_path))
     assert (done["status"], done["reason"]) == ("finished", SEARCH_CAPPED)
     assert done["test"]["verdict"]
-    assert 0 < done["n_calls"] <= 140 < done["n_calls"] + done["n_test_calls"] <= 380
+    assert 0 < done["n_calls"] <= 140 < done["n_calls"] + done["n_test_calls"] <= 460
 
 
 def test_every_start_of_a_run_or_test_says_whether_the_cap_reaches_a_verdict(cli: Cli, place: Place) -> None:
     settings = ("replay", SKILL, *BACKENDS, "--epochs", "3", "--batch", "5", "--seed", "7")
-    no_verdict = "The cap (--max-calls 120) reaches no verdict: the promotion test takes up to 240 runs."
+    no_verdict = "The cap (--max-calls 120) reaches no verdict: the promotion test takes up to 320 runs."
     planned = parsed(cli(*settings, "--max-calls", "120", "--dry-run", "--json", store=place.store_path))
     assert planned["reach"] == no_verdict
-    little = cli(*settings, "--max-calls", "245", "--dry-run", store=place.store_path).stderr
+    little = cli(*settings, "--max-calls", "325", "--dry-run", store=place.store_path).stderr
     assert "reaches no verdict" in little, "the live version is tried on the val tasks first"
     stopped = cli(*settings, "--max-calls", "120", "--json", store=place.store_path)
     assert (stopped.returncode, json.loads(stopped.stdout)["reach"]) == (1, no_verdict)
     again = ("replay", SKILL, "--resume", "--target", TARGET, "--optimizer", TARGET)
     assert no_verdict in cli(*again, store=place.store_path).stderr, "a cap that was given before"
-    for cap, reached in ((359, "no verdict"), (361, "a verdict")):  # 120 are spent
+    for cap, reached in ((439, "no verdict"), (441, "a verdict")):  # 120 are spent
         said = parsed(cli(*again, "--max-calls", cap, "--dry-run", "--json", store=place.store_path))["reach"]
         assert said == no_verdict.replace("120", str(cap)).replace("no verdict", reached)
-    enough = cli(*again, "--max-calls", "400", "--dry-run", "--json", store=place.store_path)
-    assert parsed(enough)["reach"] == no_verdict.replace("120", "400").replace("no verdict", "a verdict")
-    assert parsed(cli(*again, "--max-calls", "400", "--json", store=place.store_path))["test"]["verdict"]
+    enough = cli(*again, "--max-calls", "480", "--dry-run", "--json", store=place.store_path)
+    assert parsed(enough)["reach"] == no_verdict.replace("120", "480").replace("no verdict", "a verdict")
+    assert parsed(cli(*again, "--max-calls", "460", "--json", store=place.store_path))["test"]["verdict"]
     candidate = make_candidate(place)
     tested = ("evaluate", candidate, "--target", TARGET, "--dry-run", "--json")
-    for cap, reached in ((20, "no verdict"), (240, "a verdict")):
+    for cap, reached in ((20, "no verdict"), (320, "a verdict")):
         said = parsed(cli(*tested, "--max-calls", cap, store=place.store_path))["reach"]
-        assert said == f"The cap (--max-calls {cap}) reaches {reached}: the promotion test takes up to 240 runs."
+        assert said == f"The cap (--max-calls {cap}) reaches {reached}: the promotion test takes up to 320 runs."
     assert "reach" not in parsed(cli(*tested, store=place.store_path)), "without a cap"
 
 

@@ -99,7 +99,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Trained:
         "trajectory": json.loads(recorded)["trajectory_id"], "target": TARGET, "optimizer": TARGET,
     }  # fmt: skip
     assert decision
-    figures = ("of 100 (real gain likely", '"test_in_release"', '"solved"', f'"test": "{test.id}"')
+    figures = ("more of 100", '"test_in_release"', '"solved"', f'"test": "{test.id}"')
     return Trained(folder, names, (MARK, decision.reason, "its promotion test", *figures))
 
 

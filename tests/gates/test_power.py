@@ -8,14 +8,15 @@ from math import comb, lcm
 import pytest
 
 from skillopt_mcp.gates.power import power_of
-from skillopt_mcp.gates.promotion import Plan, alpha_of
+from skillopt_mcp.gates.promotion import Plan
 
 N_UNITS, FEWEST_WINS = 40, 6  # 2 ** -6 is the first chance below the error rate of a first test
 
 
 def test_the_forecast_is_that_of_wins_alone_where_each_answer_repeats(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()  # with as many worlds as where a person waits for it
-    rows = power_of(Plan(n_units=N_UNITS, attempts=1, alpha=alpha_of(1)), [[0.0] * 3] * N_UNITS)
+    plan = Plan(salt="00" * 16, units=tuple(f"task {n}" for n in range(N_UNITS)), passes=1)
+    rows = power_of(plan, [[0.0] * 3] * N_UNITS)
     for gain, chance, runs in rows:
         # Every attempt with the old text fails. Of those with the new one .05 pass by other words alone.
         wins = gain + 0.05

@@ -55,7 +55,7 @@ def test_a_test_in_which_nobody_opened_the_skill_compares_nothing_and_uses_nothi
     found = evaluate_candidate(fresh.store, fresh.models, fresh.place, candidate_id)
     assert found.test
     assert (found.test.verdict, found.accepted, found.test.test_in_release) == ("not_tested", False, 1)
-    assert found.attempts_done == 80, "the first block alone was made"
+    assert found.attempts_done == 16, "the first eight pairs alone were made"
     assert [note.code for note in found.notes] == ["never_opened"]
     assert found.next_step
     assert "description" in found.next_step.why

@@ -52,7 +52,7 @@ def test_what_is_left_of_a_run_never_falls_below_what_it_goes_on_to_ask(place: P
     )
     assert estimate_rest(workspace.store, workspace.models, workspace.place.secrets, run) == estimate.calls
     lefts = []
-    for n in range(60, 10_000, 50):
+    for n in range(60, 10_000, 20):
         workspace.models.caps = Caps(calls=n)
         lefts.append(
             (

@@ -54,7 +54,7 @@ def test_a_test_that_was_broken_off_takes_only_what_is_left_of_it(place: Place, 
     def break_off(call: Call, _: Reply) -> None:
         nonlocal n_asked
         n_asked += call.draw.startswith("t-")
-        if n_asked == 60:
+        if n_asked == 20:
             raise KeyboardInterrupt
 
     workspace.models.on_reply = break_off

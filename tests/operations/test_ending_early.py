@@ -22,7 +22,7 @@ def trained(
 ) -> Trained:  # fmt: skip
     with place.open(store=store) as workspace:
         if not workspace.store.skills.list_skills():
-            place.add_tasks(workspace, 60)
+            place.add_tasks(workspace, 75)
     return train(
         str(place.skill), config=config, target=world, optimizer=world, callbacks=callbacks,
         store=place.store_path.with_name(store),

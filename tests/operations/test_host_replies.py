@@ -212,7 +212,7 @@ def test_a_test_gives_its_estimate_before_any_work(place: Place, clock: Clock, v
     most = offer.foreseen.most_runs
     least, upmost = offer.estimate.attempts
     assert (offer.status, offer.work, upmost) == ("work", [], most)
-    assert 0 < least < most == 2 * 3 * offer.foreseen.units
+    assert 0 < least < most == 2 * offer.foreseen.passes * offer.foreseen.units
     assert offer.estimate.judgements[1] <= n_each * most
     assert bool(offer.estimate.judgements[1]) is bool(votes)
     assert host.store.tests.list_of_skill(1) == []

@@ -168,7 +168,7 @@ def test_a_test_without_an_answer_takes_nothing_and_its_first_answer_counts_what
         evaluate_candidate(workspace.store, workspace.models, workspace.place, each).test for each in (second, first)
     ]
     after = [2, 1] if opened else [1, 2]
-    assert [(each.test_in_release, each.alpha) for each in reports if each] == [(n, alpha_of(n)) for n in after]
+    assert [(each.test_in_release, each.alpha) for each in reports if each] == [(n, float(alpha_of(n))) for n in after]
     assert sorted(numbers(workspace)) == [1, 2]
     assert verify_store(place.store_path, live=False).problems == []
 
@@ -211,7 +211,7 @@ def test_tests_that_are_run_at_once_take_a_number_each_and_use_its_error_rate(
         thread.start()
     for thread in threads:
         thread.join()
-    assert found == {n: alpha_of(n) for n in (1, 2, 3)}
+    assert found == {n: float(alpha_of(n)) for n in (1, 2, 3)}
     assert verify_store(place.store_path, live=False).problems == []
 
 

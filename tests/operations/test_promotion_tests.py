@@ -150,10 +150,12 @@ def test_a_verdict_stands_and_asks_nothing_and_again_opens_the_next_test(place: 
 def test_tasks_of_one_group_are_one_unit(place: Place, fresh: Workspace) -> None:
     place.add_held_out(fresh, 16, n_groups=8)
     report = report_on(fresh, place.propose(fresh))
-    assert (report.verdict, report.units.of, report.attempts_per_arm, report.few_tasks) == ("better", 8, 5, True)
+    assert (report.verdict, report.units.of, report.passes, report.few_tasks) == ("better", 8, 8, True)
 
 
-@pytest.mark.parametrize(("content", "verdict"), [(LESSONS, "better_here"), (PLACEBO, "cant_tell"), (HARM, "worse")])
+@pytest.mark.parametrize(
+    ("content", "verdict"), [(LESSONS, "better_here"), (PLACEBO, "cant_tell"), (HARM, "worse_here")]
+)
 def test_a_small_suite_shows_what_is_so_on_its_own_tasks_and_only_a_person_promotes_on_it(
     place: Place, fresh: Workspace, content: str, verdict: str
 ) -> None:
@@ -255,7 +257,7 @@ def test_a_test_that_is_stopped_again_and_again_ends_as_one_that_was_not_and_pay
     place: Place, workspace: Workspace
 ) -> None:
     candidate_id = place.propose(workspace)
-    for calls in range(15, 10_000, 15):
+    for calls in range(5, 10_000, 5):
         workspace.models.caps = Caps(calls=calls)
         try:
             report = report_on(workspace, candidate_id)
@@ -266,7 +268,7 @@ def test_a_test_that_is_stopped_again_and_again_ends_as_one_that_was_not_and_pay
     place.add_tasks(whole)
     assert place.propose(whole) == candidate_id
     assert report_on(whole, candidate_id) == report
-    assert calls > 30
+    assert calls > 10
     n_sent = [each.store.budgets.get_spent(report.test_id).calls for each in (workspace, whole)]
     assert n_sent == [report.runs.base + report.runs.candidate] * 2
 
@@ -278,10 +280,12 @@ from skillopt_mcp.actions.promotion_tests import evaluate_candidate
 from skillopt_mcp.workspace.workspace import Workspace
 store, project, target, candidate_id = sys.argv[1:]
 workspace = Workspace(Path(store), target=target, project=Path(project))
-real = workspace.store.tests.add_attempts
+real, calls = workspace.store.tests.add_attempts, []
 def add_attempts(*arguments):
     real(*arguments)
-    os.kill(os.getpid(), signal.SIGKILL)
+    calls.append(arguments)
+    if len(calls) == 20:
+        os.kill(os.getpid(), signal.SIGKILL)
 workspace.store.tests.add_attempts = add_attempts
 evaluate_candidate(workspace.store, workspace.models, workspace.place, candidate_id)
 """
@@ -294,7 +298,7 @@ def test_a_test_whose_process_was_killed_goes_on_with_every_attempt(place: Place
     assert killed.returncode == -signal.SIGKILL, killed.stderr
     [row] = workspace.store.tests.list_of_skill(1)
     kept = workspace.store.tests.list_attempts(row.id)
-    assert len(kept) == 8 * 2 * 3
+    assert len(kept) == 20
     report = report_on(workspace, candidate_id)
     assert set(kept) <= set(workspace.store.tests.list_attempts(row.id))
     whole = place.open(store="uninterrupted.db")

@@ -17,7 +17,7 @@ from skillopt_mcp.training.config import Config
 from skillopt_mcp.training.progress import Notify
 from skillopt_mcp.workspace.jobs import Jobs
 
-VERDICT = Standing(verdict="better", alpha=0.05, units=Units(), attempts_per_arm=5, runs=RunCounts(), lost=Lost())
+VERDICT = Standing(verdict="better", alpha=0.05, units=Units(), runs=RunCounts(), lost=Lost())
 
 
 def test_a_workspace_that_is_not_used_makes_no_store(place: Place, home: Path) -> None:

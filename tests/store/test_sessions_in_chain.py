@@ -24,7 +24,7 @@ def answered(store: Store) -> Store:
     made = Candidate("c-1", skill.id, SKILL.digest, EDITED.digest, "host", "why", ("a new hook",))
     store.candidates.add_candidate(NewCandidate(made, EDITED, []))
     new = NewTest(skill.id, SKILL.digest, EDITED.digest, "host")
-    test = store.tests.open(new, lambda _id, _n: ("00", [], Plan(n_units=8, attempts=3, alpha=0.05)))
+    test = store.tests.open(new, lambda _id, _n: ([], Plan(salt="00", units=tuple("abcdefgh"), passes=8)))
     with Pool(store.path).write() as connection:
         for n in range(3):
             sql = "insert into call(key, scope, role, stage, draw, owner) values (?, ?, 'target', 'test', ?, 'o')"

@@ -19,6 +19,7 @@ from skillopt_mcp.actions.next_steps import (
     bring_back,
     find_apart,
     is_reason_to_promote,
+    undo_edit,
     was_live,
 )
 from skillopt_mcp.actions.promotions.consent import (
@@ -34,7 +35,7 @@ from skillopt_mcp.actions.promotions.consent import (
 from skillopt_mcp.core.advice import advise_promotion
 from skillopt_mcp.core.candidates import GATE, Candidate, Consent, Promotion, edited_on_top
 from skillopt_mcp.core.errors import BadInput, BadSkill, Busy, NotFound, Refused, Stale
-from skillopt_mcp.core.evidence import Verdict
+from skillopt_mcp.core.evidence import TestReport, Verdict
 from skillopt_mcp.core.next_step import NextStep
 from skillopt_mcp.core.redacting import KnownSecrets
 from skillopt_mcp.core.results import Promoted
@@ -291,13 +292,14 @@ def next_step(store: Store, place: Place, candidate: Candidate, consent: Consent
     except BadSkill as error:
         path = store.skills.get_skill(candidate.skill_id).path
         return NextStep(action="check", arguments={"folder": path}, why=shorten(str(error), _WHY_BYTES))
+    decision = store.decisions.latest(skill.id, GATE, candidate.base_version, candidate.version_id)
     if skill.live_version == candidate.version_id:
-        return None
+        is_worse = decision is not None and decision.verdict in ("worse", "worse_here")
+        return undo_edit(store, candidate, "the live text solves fewer tasks") if is_worse else None
     if step := bring_back(store, candidate):
         return step
     if was_live(store, candidate):
         return restore_version(store, skill, candidate.version_id)
-    decision = store.decisions.latest(skill.id, GATE, candidate.base_version, candidate.version_id)
     if decision and not is_reason_to_promote(store, candidate, decision.verdict):
         return advise_skill(store, skill)
     if candidate.origin == "step":
@@ -310,6 +312,19 @@ def next_step(store: Store, place: Place, candidate: Candidate, consent: Consent
     if candidate.findings and not decision and step:
         return replace(step, why=f"{step.why}; the guard holds it: a person has to promote it")
     return step
+
+
+def choose_unproven(store: Store, candidate: Candidate, report: TestReport) -> NextStep | None:
+    """What else a person may do where a test proved nothing: adopt the text, or take back one that is live."""
+    if report.verdict not in ("cant_tell", "not_better", "better_here") or report.void:
+        return None
+    live = store.skills.get_skill(candidate.skill_id).live_version
+    if live == candidate.version_id:
+        return undo_edit(store, candidate, "takes your edit back")
+    if live != candidate.base_version or bring_back(store, candidate) or was_live(store, candidate):
+        return None
+    arguments: dict[str, JsonValue] = {"candidate_id": candidate.id, "unproven": True}
+    return NextStep.at_terminal("promote_skill", arguments, "nothing is proven, and the record says so")
 
 
 def restore_version(store: Store, skill: Skill, version: str) -> NextStep | None:

@@ -189,13 +189,13 @@ def _question(
     what = "this" if approval.kind == "promote" else "an earlier version"
     versions = f"{short(review.from_version)} -> {short(review.to_version)}"
     rows = [f"Write {what} over {quoted(review.skill_path, 300)}? ({versions})"]
-    rest, named = ["", *review.diff.splitlines()], list[str]()
+    rest, figures, named = ["", *review.diff.splitlines()], list[str](), list[str]()
     if report := review.test:
         verdict = f"{label(report)}{' (SIMULATION)' if review.simulated else ''}"
         units = report.units
         counts = f"{units.better} tasks better, {units.worse} worse, {units.same} same"
         rows += [f"Verdict: {verdict}. {counts} ({review.evidence} evidence)."]
-        rest += ["", *describe(report)]
+        figures = ["", *describe(report)]
         named = [*_named("Worse", review.worse), *_named("Better", review.better)]
     elif approval.kind == "promote":
         rows += ["Verdict: none, it was not tested."]
@@ -217,7 +217,8 @@ def _question(
         pointer = [f"{counted(len(lines), 'line')} {change}. See all:", f"skillopt-mcp {look}"]
         lines = pointer if n_rows >= len(pointer) else [" ".join(pointer)]
     rows += [*lines, *rest]
-    for shown in ([*rows, *named], rows):  # the change has to fit, the names of tasks need not
+    # The change has to fit; what is beyond the verdict in the first rows need not.
+    for shown in ([*rows, *figures, *named], [*rows, *figures], rows):
         if sum(-(-_width(row) // COLUMNS) or 1 for row in shown) <= DIALOG_ROWS:
             return ConsentQuestion("\n".join(shown), approval)
     return None

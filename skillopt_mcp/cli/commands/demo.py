@@ -43,7 +43,7 @@ class Demo(Command):
             outcome = run_demo(place, watch.notify)
         page = write_report(place.store_path, outcome.run_id)
         if self.open:
-            open_page(page)
+            open_page(terminal, page.resolve().as_uri())
         self._outcome, wall_s = outcome, round(time.perf_counter() - started, 3)
         return outcome.model_dump(mode="json") | {"report_path": str(page), "wall_s": wall_s}
 
@@ -55,7 +55,7 @@ class Demo(Command):
         terminal.say("\n2. A line that sounds nice, in a version that teaches every rule", "bold")
         terminal.diff(f"+- {harmful.line}")
         broken = ""
-        if harmful.verdict == "worse" and harmful.worse:
+        if harmful.verdict == "worse_here" and harmful.worse:
             more = f" and {len(harmful.worse) - _N_NAMED} more" if len(harmful.worse) > _N_NAMED else ""
             broken = f": broke {', '.join(harmful.worse[:_N_NAMED])}{more}"
         terminal.say(textwrap.fill(f"{LABELS[harmful.verdict]} (SIMULATION){broken}.", _WIDTH))

@@ -6,6 +6,9 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Annotated
 
+from pydantic import JsonValue
+
+from skillopt_mcp.actions.baselines import estimate_baseline, measure_baseline
 from skillopt_mcp.actions.candidates import rebase_candidate
 from skillopt_mcp.actions.demo import advised
 from skillopt_mcp.actions.estimates import estimate_test
@@ -23,12 +26,13 @@ from skillopt_mcp.actions.tasks import describe_near_train
 from skillopt_mcp.backends.arrivals import unseen_commands
 from skillopt_mcp.backends.base import Loading
 from skillopt_mcp.cli.command import TARGET, Arg, Flag, command
-from skillopt_mcp.cli.reports import show_page, show_report
+from skillopt_mcp.cli.reports import show_baseline, show_page, show_report
 from skillopt_mcp.cli.spending import BrokenOff, Planned, Sending, mark_simulation, require_backends
 from skillopt_mcp.cli.terminal import Terminal
 from skillopt_mcp.cli.watching import Watch
 from skillopt_mcp.core.errors import Stopped
-from skillopt_mcp.core.results import Evaluated, Foreseen, Proposed
+from skillopt_mcp.core.results import Baseline, Evaluated, Foreseen, Proposed
+from skillopt_mcp.core.skills import SkillFiles
 from skillopt_mcp.gates.verdicts import describe_foreseen
 from skillopt_mcp.training.promotion_test import Asked
 from skillopt_mcp.workspace.costs import used_of_candidate
@@ -53,8 +57,15 @@ class Evaluate(Sending):
     subject: Annotated[str, Arg("c-...; r-...: a run's best version; SKILL: the edit that you made to its file")]
     file: Annotated[str | None, Flag("the new text of SKILL: a SKILL.md or a skill folder", "NEW")] = None
     against: Annotated[str | None, Flag("the old text: git revision, version, file (default: live)", "OLD")] = None
+    baseline: Annotated[
+        int | None, Flag("measure the live text: N attempts (else 1) at each task, train and held out", bare=1)
+    ] = None
     no_worse: Annotated[float | None, Flag("ask whether the share of solved tasks falls by less than this")] = None
     max_pairs: Annotated[int | None, Flag("most pairs of attempts with --no-worse, or on fewer than 8 tasks")] = None
+    kind: Annotated[str | None, Flag("the tag that the edit is about: its tasks weigh three times", "TAG")] = None
+    cases: Annotated[bool, Flag("test the tasks of that kind alone: better or worse on these cases")] = False
+    worse: Annotated[bool, Flag("ask also whether the new text is worse, as is asked of a live one")] = False
+    passes: Annotated[int | None, Flag("how often each task is asked at most with each text, 1-8")] = None
     graded: Annotated[bool, Flag("compare scores from 0 to 1 instead of passed or not")] = False
     again: Annotated[bool, Flag("test again what has a verdict: the next test of the release")] = False
     explain: Annotated[bool, Flag("show the mathematics")] = False
@@ -62,7 +73,9 @@ class Evaluate(Sending):
         bool, Flag("make the candidate again on top of an edit of the live file; with --target, also test it")
     ] = False
 
-    def run(self, terminal: Terminal) -> Evaluated | Proposed | PlannedTest | BrokenOff:
+    def run(self, terminal: Terminal) -> Evaluated | Baseline | Proposed | Planned | BrokenOff:
+        if self.baseline is not None:
+            return self._measure(terminal, self.baseline)
         if self.rebase:
             with terminal.workspace() as workspace:
                 made = rebase_candidate(workspace.store, workspace.place, self.subject)
@@ -80,6 +93,44 @@ class Evaluate(Sending):
         ) as workspace:
             return self._test(workspace, terminal)
 
+    def _measure(self, terminal: Terminal, attempts: int) -> Baseline | Planned | BrokenOff:
+        require_backends(target=self.target)
+        with terminal.workspace(
+            target=self.target, judge=self.judge, caps=self.caps, concurrency=self.concurrency
+        ) as workspace:
+            store, models, place = workspace.store, workspace.models, workspace.place
+            calls = estimate_baseline(store, models, place, self.subject, attempts)
+            self._label = mark_simulation(models)
+            self.name_models(terminal, models)
+            if planned := self.agree(terminal, workspace, calls):
+                return planned
+            skill = place.skill(self.subject)
+            self._agree_to_load(terminal, workspace, skill.id, store.skills.get_files(skill.id, skill.live_version))
+            try:
+                with Watch(terminal, "SIMULATION" if self._label else "") as watch:
+                    models.on_reply = watch.on_reply
+                    result = measure_baseline(store, models, place, self.subject, attempts)
+            except (KeyboardInterrupt, Stopped) as stop:
+                return BrokenOff.of(stop, "evaluate_candidate", {"candidate_id": self.subject, **self._given()})
+            return result if place.caller == "person" else result.for_agents()
+
+    def _agree_to_load(self, terminal: Terminal, workspace: Workspace, skill_id: int, *texts: SkillFiles) -> None:
+        """Show a person what would run while a host loads these texts, and ask whether it may."""
+        target = workspace.models.backend("target")
+        for text in texts if isinstance(target, Loading) and target.loads else ():
+            if unseen := unseen_commands(workspace.store, skill_id, text):
+                terminal.require_person("evaluate")
+                for command in unseen:
+                    terminal.say(f"RUNS WHILE IT IS LOADED: {command}", "bold red")
+                question = "May a host run this while it loads the text?"
+                terminal.ask(question, yes=False, declined="Nothing was tested.")
+                workspace.store.arrivals.add_seen(skill_id, unseen, workspace.place.login)
+
+    def _given(self) -> dict[str, JsonValue]:
+        """The options of this call that are not their defaults."""
+        names = (each.name for each in fields(self) if each.name not in _ONCE)
+        return {name: value for name in names if (value := getattr(self, name)) != getattr(type(self), name)}
+
     def _test(self, workspace: Workspace, terminal: Terminal) -> Evaluated | PlannedTest | BrokenOff:
         store, models, place = workspace.store, workspace.models, workspace.place
         if self.file or self.against:
@@ -94,7 +145,9 @@ class Evaluate(Sending):
             return kept.for_agents() if terminal.is_agents else kept
         check_testable(store, models, place, candidate)
         require_backends(target=self.target)
-        asked = Asked(self.no_worse, self.max_pairs, self.graded)
+        asked = Asked(
+            self.no_worse, self.max_pairs, self.graded, self.worse, self.kind or "", self.cases, self.passes
+        )  # fmt: skip
         self._label = mark_simulation(models)
         test = current_test(store, models, place, candidate, asked, again=self.again)
         self.name_models(terminal, models)
@@ -116,16 +169,8 @@ class Evaluate(Sending):
         tested = f"Tested already ({test.row.id}): nothing is asked. --again opens the next test." if is_decided else ""
         if planned := self.agree(terminal, workspace, calls, tested):
             return PlannedTest(**planned.model_dump(), foreseen=foreseen)
-        target = models.backend("target")
-        if not is_decided and isinstance(target, Loading) and target.loads:
-            for text in (test.base, test.candidate):
-                if unseen := unseen_commands(store, candidate.skill_id, text):
-                    terminal.require_person("evaluate")
-                    for command in unseen:
-                        terminal.say(f"RUNS WHILE IT IS LOADED: {command}", "bold red")
-                    question = "May a host run this while it loads the text?"
-                    terminal.ask(question, yes=False, declined="Nothing was tested.")
-                    store.arrivals.add_seen(candidate.skill_id, unseen, place.login)
+        if not is_decided:
+            self._agree_to_load(terminal, workspace, candidate.skill_id, test.base, test.candidate)
         try:
             with Watch(
                 terminal, "SIMULATION" if self._label else "",
@@ -135,8 +180,7 @@ class Evaluate(Sending):
                 wait = Wait(notify=watch.notify)
                 result = evaluate_candidate(store, models, place, candidate.id, wait, asked, again=self.again)
         except (KeyboardInterrupt, Stopped) as stop:
-            names = (each.name for each in fields(self) if each.name not in _ONCE)
-            given = {name: value for name in names if (value := getattr(self, name)) != getattr(type(self), name)}
+            given = self._given()
             given.pop("again", None)  # the test that it opened goes on
             arguments = {"candidate_id": candidate.id, **given}
             return BrokenOff.of(stop, "evaluate_candidate", arguments, candidate_id=candidate.id)
@@ -144,9 +188,11 @@ class Evaluate(Sending):
         result = result.for_agents() if terminal.is_agents else result
         return advised(store, models, candidate.skill_id, result)
 
-    def show(self, result: Evaluated | Proposed | PlannedTest | BrokenOff, terminal: Terminal) -> None:
-        if isinstance(result, PlannedTest | BrokenOff):
+    def show(self, result: Evaluated | Baseline | Proposed | Planned | BrokenOff, terminal: Terminal) -> None:
+        if isinstance(result, Planned | BrokenOff):
             return result.show(terminal)
+        if isinstance(result, Baseline):
+            return show_baseline(terminal, result, simulated=bool(self._label))
         if isinstance(result, Proposed):
             return _show_rebased(result, terminal)
         if result.test:
@@ -157,7 +203,7 @@ class Evaluate(Sending):
             terminal.say("Accepted." if result.accepted else "Not accepted.")
         return None
 
-    def exit_code(self, result: Evaluated | Proposed | PlannedTest | BrokenOff) -> int:
+    def exit_code(self, result: Evaluated | Baseline | Proposed | Planned | BrokenOff) -> int:
         if isinstance(result, BrokenOff):
             return result.exit_code
         return int(isinstance(result, Proposed) and result.candidate_id is None)

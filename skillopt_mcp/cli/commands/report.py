@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import webbrowser
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
@@ -37,7 +36,7 @@ class Report(Command):
                 terminal.say(url)
                 sys.stdout.flush()
                 if self.open:
-                    webbrowser.open(url)
+                    open_page(terminal, url)
 
             page = f"/report/{self.ids[0]}" if self.ids else "/"
             with terminal.workspace() as workspace:
@@ -69,7 +68,7 @@ class Report(Command):
         except OSError as error:
             raise BadInput(f"'{error.filename}' cannot be written ({error.strerror}): name another place") from error
         if self.open:
-            open_page(paths[0])
+            open_page(terminal, paths[0].resolve().as_uri())
         return {"paths": list(map(str, paths))}
 
     def show(self, result: dict[str, list[str]], terminal: Terminal) -> None:

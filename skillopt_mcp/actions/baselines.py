@@ -1,0 +1,114 @@
+"""Baselines: how many of its tasks the live text of a skill solves now. No verdict rests on that."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from skillopt_mcp.actions.next_steps import advise_skill
+from skillopt_mcp.actions.promotion_tests import target_tasks
+from skillopt_mcp.backends.arrivals import check_arrivals
+from skillopt_mcp.backends.asking import Asker
+from skillopt_mcp.backends.spending import Budget
+from skillopt_mcp.core.calls import Role, Rollout
+from skillopt_mcp.core.errors import BadInput
+from skillopt_mcp.core.notes import note_unanswered
+from skillopt_mcp.core.results import PROMPT_SHOWN, Baseline, BaselineTask
+from skillopt_mcp.core.skills import Skill, short
+from skillopt_mcp.core.tasks import Task
+from skillopt_mcp.gates.promotion import MAX_PASSES
+from skillopt_mcp.store.opening import Store
+from skillopt_mcp.store.promotion_tests import baseline_id
+from skillopt_mcp.tasks.judges.judging import n_votes
+from skillopt_mcp.training.promotion_test import held_out
+from skillopt_mcp.training.stages.rollout import PlannedRollout, rollout
+from skillopt_mcp.workspace.evidence import evidence_of, kind_of_test
+from skillopt_mcp.workspace.models import Models
+from skillopt_mcp.workspace.place import Place
+from skillopt_mcp.workspace.skills import check_merged
+
+
+def estimate_baseline(store: Store, models: Models, place: Place, name: str, attempts: int) -> dict[Role, int]:
+    """The calls that a baseline still asks of each role at most. Raises BadInput, NotFound, BadSkill."""
+    _, tasks, scope = _place_baseline(store, models, place, name, attempts)
+    found = store.tests.scores_in_baseline(scope)
+    missing = [(task, max(0, attempts - len(found.get(task.id, ())))) for task in tasks]
+    return {"target": sum(n for _, n in missing), "judge": sum(n * n_votes(task) for task, n in missing)}
+
+
+def measure_baseline(store: Store, models: Models, place: Place, name: str, attempts: int) -> Baseline:
+    """A baseline of so many attempts at each task with the live text; those that it has serve again.
+
+    The attempts at train tasks are what the next proposal learns from; the others feed the forecast of a promotion test
+    and its pilot. Raises BadInput where the skill has no task, CapReached, Outage where nothing comes.
+    """
+    skill, tasks, scope = _place_baseline(store, models, place, name, attempts)
+    files = store.skills.get_files(skill.id, skill.live_version)
+    check_merged(files)
+    backends = models.ready_for(tasks)
+    check_arrivals(store, backends["target"], [Rollout(files, task) for task in tasks])
+    models.note_caller(scope, tasks)
+    with Asker(
+        store, backends, scope, concurrency=models.concurrency, on_reply=models.on_reply,
+        budget=Budget(scope, models.caps),
+    ) as ask:  # fmt: skip
+        for n in range(attempts):
+            trials = rollout(ask, [PlannedRollout(files, task, f"{scope}/{n}") for task in tasks])
+            store.tests.add_baseline([each for each in trials if not each.missing])
+            lost = [each for each in trials if each.missing]  # the same command asks for these again
+            unjudged = {each.draw for each in lost if not each.reply.missing}
+            store.calls.forget(scope, {each.reply.id for each in lost}, unjudged)
+    scores = store.tests.scores_in_baseline(scope)
+    rows = [
+        BaselineTask(
+            task=task.name,
+            tag=task.tags[0] if task.tags else "",
+            prompt=" ".join(task.prompt.split())[:PROMPT_SHOWN],
+            held_out=task.split != "train",
+            passed=sum(map(round, scores.get(task.id, ()))),
+            of=len(scores.get(task.id, ())),
+        )
+        for task in tasks
+    ]
+    covered = {tag for task in tasks if task.split == "train" for tag in task.tags or ("",)}
+    failing = [
+        task for task, row in zip(tasks, rows, strict=True)
+        if row.held_out and row.outcome == "failing" and covered.isdisjoint(task.tags or ("",))
+    ]  # fmt: skip
+    return Baseline(
+        skill=skill.name,
+        version=short(skill.live_version),
+        attempts=attempts,
+        evidence=kind_of_test(store, scope, evidence_of(backends)),
+        tasks=rows,
+        uncovered=dict(Counter(task.tags[0] if task.tags else "" for task in failing).most_common()),
+        notes=note_unanswered(store.calls.count_faults(scope)),
+        next_step=advise_skill(store, skill),
+    )
+
+
+def _place_baseline(
+    store: Store, models: Models, place: Place, name: str, attempts: int
+) -> tuple[Skill, Sequence[Task], str]:
+    """The skill, its tasks, and the scope of the attempts. Raises BadInput, NotFound, BadSkill."""
+    if not 1 <= attempts <= MAX_PASSES:
+        raise BadInput(f"--baseline takes 1 to {MAX_PASSES} attempts at each task, got {attempts}")
+    skill = place.skill(name)
+    tasks = target_tasks(store, models, skill.id)
+    if not tasks:
+        raise BadInput(f"'{skill.name}' has no task: add some with 'tasks add'")
+    return skill, tasks, _name_scope(models, skill, tasks)
+
+
+def _name_scope(models: Models, skill: Skill, tasks: Sequence[Task]) -> str:
+    # By the evidence of a promotion test, whose forecast and pilot look for these attempts.
+    evidence = evidence_of(models.backends_for(held_out(tasks) or tasks))
+    return baseline_id(skill.id, skill.live_version, evidence)
+
+
+def find_in_baseline(store: Store, models: Models, skill: Skill) -> dict[int, str]:
+    """The draws of a baseline's first attempts at train tasks with the live text, by task id."""
+    tasks = target_tasks(store, models, skill.id)
+    scope = _name_scope(models, skill, tasks)
+    found = store.tests.scores_in_baseline(scope)
+    return {task.id: f"{scope}/0" for task in tasks if task.split == "train" and task.id in found}
