@@ -112,7 +112,8 @@ def _check_front_matter(main: bytes, folder: str) -> Iterator[str]:
     if not description.strip():
         yield "the description is missing: say what the skill does and when to use it"
     elif len(description) > DESCRIPTION_CHARACTERS:
-        yield f"the description has {len(description)} characters, {DESCRIPTION_CHARACTERS} are allowed"
+        text = "Copilot does not load the skill, Codex cuts there, and Claude Code at 1,536"
+        yield f"the description has {len(description)} characters, {DESCRIPTION_CHARACTERS} are allowed: {text}"
     compatibility = str(json.loads(fields.get("compatibility", '""')))
     if len(compatibility) > COMPATIBILITY_CHARACTERS:
         yield f"compatibility has {len(compatibility)} characters, {COMPATIBILITY_CHARACTERS} are allowed"

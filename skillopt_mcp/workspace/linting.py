@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shlex
@@ -20,9 +21,10 @@ from skillopt_mcp.core.errors import BadInput, BadSkill, NotFound, SkillOptError
 from skillopt_mcp.core.limits import FILE_BYTES, SKILL_BYTES, SKILL_FILES
 from skillopt_mcp.core.redacting import find_secrets
 from skillopt_mcp.core.skills import MAIN_FILE, MEMORY_FILES, SkillFile, SkillFiles, is_memory
-from skillopt_mcp.core.text import hidden_offsets, is_text, quoted, to_lf
+from skillopt_mcp.core.text import BOM, hidden_offsets, is_text, quoted, to_lf
 from skillopt_mcp.documents import frontmatter
-from skillopt_mcp.documents.lint import Problem, lint
+from skillopt_mcp.documents.lint import Problem, Severity, lint
+from skillopt_mcp.gates.guard.shapes import RUN_BLOCK, blank_code
 from skillopt_mcp.store.opening import Store
 from skillopt_mcp.workspace.place import Place
 from skillopt_mcp.workspace.skill_folders import (
@@ -214,6 +216,7 @@ def _read_findings(folder: Path) -> tuple[str | None, list[Problem]]:
     findings = [*lint(files, folder.name), *find_dangers(files)]
     if files.main_path != MAIN_FILE:
         return None, findings
+    findings += find_host_differences(files)
     # Dot files are shared with the folder.
     hidden, unread = hidden_files(folder)
     for file in hidden.files:
@@ -258,6 +261,43 @@ def find_dangers(files: SkillFiles) -> Iterator[Problem]:
         if places := _list_lines(unseen):
             what = "characters that a reader does not see, or that turn text around"
             yield Problem("error", f"{shown} holds {what}: {places}; remove them")
+
+
+_CUT = re.compile(rb"[ \t]+#")
+_ARGUMENT = re.compile(r"(?<!\\)\$\d{1,2}(?!\w)")
+_LONE_RETURN = re.compile(rb"\r(?!\n)")
+
+
+def find_host_differences(files: SkillFiles) -> Iterator[Problem]:
+    """Yield what hosts do differently with a skill, each by name; an error keeps the skill from one of them.
+
+    As seen with Claude Code 2.1.332, Codex 0.171.0, Gemini CLI 0.61.0, opencode 1.18.33 and Copilot CLI 1.0.102.
+    """
+    front, content = frontmatter.read(files.main), to_lf(files.main)
+    fields = {key: str(json.loads(value)).casefold() for key, value in front.fields} if front else {}
+    is_hidden = fields.get("disable-model-invocation") in ("true", "yes", "on")
+    is_cut = front and front.plain and front.value_end is not None and _CUT.match(files.main, front.value_end)
+    takes_words = b"$ARGUMENTS" in content or bool({"argument-hint", "arguments"} & fields.keys())
+    text, start = content.decode(), len(content[: frontmatter.block_end(content) or 0].decode())
+    breaks = [found.start() for found in re.finditer("\n", text)]
+    commands = ((found.start(1), quoted(found[1].strip(), 40)) for found in RUN_BLOCK.finditer(text))
+    words = ((found.start(), found[0]) for found in _ARGUMENT.finditer("" if takes_words else blank_code(text)))
+    run, replaced = (
+        _list_lines((bisect_left(breaks, at), shown) for at, shown in each if at >= start) for each in (commands, words)
+    )
+    seen: tuple[tuple[object, Severity, str], ...] = (
+        (files.main.startswith(BOM), "error", "a byte order mark begins it: Codex and Gemini do not load it"),
+        (_LONE_RETURN.search(files.main), "error", "a carriage return has no line feed: Codex does not load it"),
+        (is_cut, "advice", 'the description ends before " #", which begins a comment in YAML: put it in quotes'),
+        (is_hidden, "advice", "disable-model-invocation: Claude Code and Copilot hide the skill, others do not"),
+        ("paths" in fields, "advice", "paths: Claude Code neither lists the skill nor opens it for the model"),
+        (run, "advice", f"Claude Code runs a command while it loads the skill, also in code: {run}"),
+        (replaced, "advice", f"Claude Code puts words of the call for {replaced}; write a backslash before each"),
+    )
+    yield from (Problem(severity, text) for is_so, severity, text in seen if is_so)
+    for file in files.files:
+        if file.path.endswith(f"/{MAIN_FILE}"):
+            yield Problem("advice", f"Codex reads {quoted(file.path)} as a skill of its own: give it another name")
 
 
 def _list_lines(found: Iterable[tuple[int, str]]) -> str:

@@ -114,20 +114,77 @@ def test_secrets_and_hidden_characters_fail_a_check(here: Path, capsys: pytest.C
     assert "hunter2" not in "".join(lines)
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("---\nname", "\ufeff---\nname", "error: a byte order mark begins it: Codex and Gemini do not load it"),
+        ("Do it.\n", "Do it.\rNow.\n", "error: a carriage return has no line feed: Codex does not load it"),
+        ("Does it.", "x" * 1025, "error: the description has 1025 characters, 1024 are allowed: Copilot does not load"),
+        ("Does it.", "Fixes bugs like #12.", 'advice: the description ends before " #", which begins a comment'),
+        ("Does it.", "Fixes\n  bugs # often.", 'advice: the description ends before " #", which begins a comment'),
+        ("name", "disable-model-invocation: true\nname", "advice: disable-model-invocation: Claude Code and Copilot"),
+        ("name", "paths: src/**\nname", "advice: paths: Claude Code neither lists the skill nor opens it"),
+        ("Do it.", "Do it.\n\nNow !`ls\n-l` it.", r'advice: Claude Code runs a command while it loads the skill, also '
+         r'in code: "!`ls\n-l`" in line 8'),
+        ("Do it.", "Do it.\n\n- ```!\n  ls\n  ```", 'advice: Claude Code runs a command while it loads'),
+        ("Do it.", "Do it.\n\nIt costs $5 or US$12.", "advice: Claude Code puts words of the call for $12 in line 8, "
+         "$5 in line 8; write a backslash before each"),
+    ],
+)  # fmt: skip
+def test_what_hosts_do_differently_is_said_host_by_host(
+    old: str, new: str, said: str, here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    main_file = write(here / "desk") / "SKILL.md"
+    main_file.write_bytes(main_file.read_text().replace(old, new, 1).encode())
+    code, lines = checked(capsys, "desk")
+    assert (code, len(lines)) == (int(said.startswith("error")), 2), lines
+    assert lines[0].startswith(f"desk: {said}")
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("Does it.", "'Does it: # always.' # a note"),
+        ("Does it.", "Does C#, F# and it."),
+        ("name", "disable-model-invocation: false\nname"),
+        ("Do it.", "It costs \\$5 or $100, ${HOME}, $x.\n\n```sh\nawk '{print $1}' a\n```\n\nOr `echo $2`."),
+        ("Do it.", "Close $ARGUMENTS, of it $0 first."),
+        ("Do it.", "`!` negates, `#REF!` and `#DIV/0!` are errors. Done!`ls` is text."),
+    ],
+)
+def test_what_all_hosts_take_alike_is_let_be(
+    old: str, new: str, here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    main_file = write(here / "desk") / "SKILL.md"
+    main_file.write_text(main_file.read_text().replace(old, new, 1))
+    assert checked(capsys, "desk") == (0, ["1 skill: 0 errors, 0 advice."])
+
+
+def test_a_second_main_file_below_is_a_skill_of_its_own_for_codex(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(write(here / "desk") / "references" / "till")
+    code, lines = checked(capsys, "desk")
+    assert (code, lines[0]) == (
+        0, 'desk: advice: Codex reads "references/till/SKILL.md" as a skill of its own: give it another name',
+    )  # fmt: skip
+
+
 def test_skills_deeper_than_hosts_look_are_reported(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for inside in ("good", "team1/bad", "team1/worse", "my team/sub/bad", "good/inner", "node_modules/x/y", ".git/a/b"):
         write(here / "z" / inside)
     code, lines = checked(capsys, "z", "z")
     assert (code, lines) == (
         0,
-        ["z: advice: 3 skills below lie deeper than hosts look, which is right inside a folder, and were not looked "
+        ['z/good: advice: Codex reads "inner/SKILL.md" as a skill of its own: give it another name',
+         "z: advice: 3 skills below lie deeper than hosts look, which is right inside a folder, and were not looked "
          "at; to check those below: skillopt-mcp check z/team1 'z/my team/sub'",
-         "1 skill: 0 errors, 1 advice."],
+         "1 skill: 0 errors, 2 advice."],
     )  # fmt: skip
     assert checked(capsys, "z", "--strict")[0] == 1
     assert checked(capsys, "z", "z/team1", "z/my team/sub", "--strict") == (
-        1, ["z/team1/bad: " + twin("z/my team/sub/bad"), "z/my team/sub/bad: " + twin("z/team1/bad"),
-            "4 skills: 0 errors, 2 advice."],
+        1, [lines[0], "z/team1/bad: " + twin("z/my team/sub/bad"), "z/my team/sub/bad: " + twin("z/team1/bad"),
+            "4 skills: 0 errors, 3 advice."],
     )  # fmt: skip
 
 

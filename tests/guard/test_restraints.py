@@ -13,6 +13,13 @@ TEXT = """\
 - Never deploy without asking.
 - Do not round intermediate values.
 
+## Care
+
+Small steps.
+
+- Only when all is green:
+  - Merge, but not without a note.
+
 All who work here must not
 delete files of others. It goes on.
 """
@@ -47,6 +54,32 @@ def test_a_restraint_that_goes_is_reported(old: str, new: str, restraint: str) -
 @pytest.mark.parametrize(
     ("old", "new"),
     [
+        ("## Care", "## No longer in force"),
+        ("Small steps.", "Small steps.\n\n### No longer in force"),
+        ("Small steps.", "Small steps.\n\nNo longer in force\n---"),
+        ("Small steps.", "Small steps.\n\n**No longer in force**"),
+        ("- Only when", "These are withdrawn:\n\n- Only when"),
+        ("- Only when", "- Withdrawn are:\n- Only when"),
+        ("- Only when all is green:", "- Old rules:"),
+        ("Merge, but", "This is void: merge, but"),
+        ("  - Merge, but not without a note.\n", "  ```\n  Merge, but not without a note.\n  ```\n"),
+        ("  - Merge, but not without a note.\n", "  > Merge, but not without a note.\n"),
+        ("  - Merge, but not without a note.\n", ""),
+    ],
+)
+def test_a_restraint_below_other_parents_is_another_one(old: str, new: str) -> None:
+    moved = TEXT.replace(old, new) + ("" if new else "\n## Withdrawn\n\n- Merge, but not without a note.\n")
+    assert "merge, but not without a note" in taken(moved)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("Small steps.", "Small steps.\n\nThey are easy to read."),
+        ("## Care", "## *Care*"),
+        ("- Only when", "- Read it twice.\n- Only when"),
+        ("- Only when", "- For totals:\n  - Round at the end.\n- Only when"),
+        ("It goes on.", "It goes on.\n\n## Checks\n\n- Re-read it."),
         ("It goes on.", "It ends."),
         ("must not\ndelete", "must\nnot delete"),
         ("- Never create", "* **Never** create"),

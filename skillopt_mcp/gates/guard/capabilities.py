@@ -6,7 +6,7 @@ import hashlib
 import re
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from dataclasses import astuple
 from functools import lru_cache
 from pathlib import PurePosixPath
@@ -15,7 +15,7 @@ from skillopt_mcp.core.redacting import NOTHING_KNOWN, KnownSecrets
 from skillopt_mcp.core.skills import SkillFile, SkillFiles, is_memory
 from skillopt_mcp.core.text import BOM, TEXT_SUFFIXES, is_text, quoted
 from skillopt_mcp.documents import frontmatter
-from skillopt_mcp.gates.guard.shapes import LOOKS, RUN_BLOCK, Passage, blank_code, blocks, secrets
+from skillopt_mcp.gates.guard.shapes import LOOKS, RUN_BLOCK, Passage, blank_code, blocks, flatten_lines, secrets
 from skillopt_mcp.prompts.loading import load_prompts
 
 _MAX_FOUND = 50
@@ -68,6 +68,11 @@ def _front_matter_findings(before: SkillFiles, after: SkillFiles) -> Iterator[st
         if was.get(key) != now.get(key):
             verb = "removes" if key not in now else "changes" if key in was else "adds"
             yield f"{quoted(after.main_path)}: {verb} the front matter key {quoted(key)}"
+    # A host that loads the file drops its comments; an agent that reads it sees them.
+    fronts = [(files.main, front) for files, front in ((before, old), (after, new)) if front]
+    cut = [main[: front.value_start or 0] + main[front.value_end or 0 : front.end] for main, front in fronts]
+    if was | {"description": ""} == now | {"description": ""} and cut[0].split() != cut[-1].split():
+        yield f"{quoted(after.main_path)}: changes a comment of the front matter, or how it is written"
 
 
 def _file_findings(before: SkillFiles, after: SkillFiles) -> Iterator[str]:
@@ -132,7 +137,7 @@ def find_commands(files: SkillFiles) -> frozenset[str]:
     A file stands for its content, too: who changes it changes what runs.
     """
     front, text = frontmatter.read(files.main), files.main.decode("utf-8", "replace")
-    found = {block.group().strip() for block in RUN_BLOCK.finditer(text)}
+    found = {block[1].strip() for block in RUN_BLOCK.finditer(text)}
     if front:
         found |= {f"hooks: {value}" for key, value in front.fields if key.lower() == "hooks"}
     elif re.search(r"(?mi)^\W*hooks\W*:", head := text.removesuffix(frontmatter.body_of(text))):
@@ -154,21 +159,27 @@ _SENTENCE_END = re.compile(r"(?<=[.!?;:])\s+")
 
 
 def _restraint_findings(before: SkillFiles, after: SkillFiles) -> Iterator[str]:
-    """Yield each sentence with a word of restraint that stands nowhere any more as it was."""
+    """Yield each sentence with a word of restraint that stands nowhere any more as it was, below the same parents."""
     old, new = _texts(before).values(), _texts(after).values()
     # A line that is added below a paragraph takes nothing from it.
-    lines = {line for text in old for line in text.splitlines()}
-    stayed = ("\n".join(line for line in text.splitlines() if line in lines) for text in new)
-    kept = {sentence for text in (*new, *stayed) for sentence in _sentences(text)}
-    for sentence in dict.fromkeys(each for text in old for each in _sentences(text)):
-        if sentence not in kept and _RESTRAINS.search(sentence):
-            yield f"takes away or changes what was forbidden or had to be asked: {quoted(sentence, _SENTENCE_SHOWN)}"
+    lines = frozenset(line for text in old for line in text.split("\n"))
+    kept = {rule for text in new for rule in _sentences(text, lines)}
+    for rule in dict.fromkeys(each for text in old for each in _sentences(text, lines)):
+        if rule not in kept and _RESTRAINS.search(rule[-1]):
+            yield f"takes away or changes what was forbidden or had to be asked: {quoted(rule[-1], _SENTENCE_SHOWN)}"
 
 
-@lru_cache(maxsize=32)
-def _sentences(text: str) -> tuple[str, ...]:
-    sentences = (sentence for block in blocks(text) for sentence in _SENTENCE_END.split(block))
-    return tuple(bare for sentence in sentences if (bare := sentence.strip(" .!;:")))
+def _sentences(text: str, lines: Container[str]) -> Iterator[tuple[str, ...]]:
+    """Yield each sentence after its parents; of a block also those that its lines among `lines` make alone."""
+    for parents, block in blocks(text):
+        known = [line for line in block if line in lines]
+        for part in (block, known) if len(known) < len(block) else (block,):
+            clause = ""
+            for sentence in _SENTENCE_END.split(flatten_lines(part)):
+                if bare := sentence.strip(" .!;:"):
+                    yield (*parents, clause, bare)
+                # What a colon ends is said of what follows.
+                clause = bare if sentence.endswith(":") else ""
 
 
 _LETTERS = re.compile(r"\b[^\W\d_]+\b")
@@ -210,7 +221,7 @@ def _english() -> frozenset[str]:
 
 @lru_cache(maxsize=32)
 def _blocks(text: str) -> tuple[str, ...]:
-    return tuple(blocks(blank_code(text)))
+    return tuple(flatten_lines(block) for _, block in blocks(blank_code(text)))
 
 
 @lru_cache(maxsize=32)
@@ -236,7 +247,9 @@ def _texts(files: SkillFiles) -> dict[str, str]:
 
 
 def _text(file: SkillFile) -> str:
-    return file.content.removeprefix(BOM).decode().replace("\r\n", "\n").replace("\r", "\n")
+    text = file.content.removeprefix(BOM).decode().replace("\r\n", "\n")
+    # Next to other line endings, a carriage return is a hidden character.
+    return text if "\n" in text else text.replace("\r", "\n")
 
 
 def _count_keys(by_path: Mapping[str, _ByKey]) -> Counter[tuple[str, str]]:

@@ -6,8 +6,8 @@ import base64
 import html
 import re
 import unicodedata
-from collections.abc import Callable, Iterator
-from itertools import groupby, islice
+from collections.abc import Callable, Iterator, Sequence
+from itertools import chain, groupby, islice
 from typing import NamedTuple
 
 import re2
@@ -15,6 +15,7 @@ import re2
 from skillopt_mcp.core.redacting import KnownSecrets, find_secrets
 from skillopt_mcp.core.text import hidden_offsets, quoted, without_hidden
 from skillopt_mcp.documents.code_lines import code_lines
+from skillopt_mcp.documents.frontmatter import block_end
 from skillopt_mcp.documents.markdown import fenced_code
 
 
@@ -35,12 +36,35 @@ _MAX_FOUND = 10_000  # a text with so many is looked at by a person anyway
 
 def hidden(text: str) -> Iterator[Passage]:
     """Yield characters that a reader cannot see, each with its neighbours on the line: moved, it is a new one."""
-    for at in islice(hidden_offsets(text), _MAX_FOUND):
+    returns = (found.start() for found in re.finditer("\r", text))  # a terminal writes over what stands before one
+    for at in islice(chain(hidden_offsets(text), returns), _MAX_FOUND):
         left = text[max(at - 4, 0) : at].rpartition("\n")[2]
         key = text[at] + left + text[at : at + 5].partition("\n")[0]
         yield Passage(at, key, f"the hidden character U+{ord(text[at]):04X}")
 
 
+_BLANK = r" \t\x{a0}\x{1680}\x{2000}-\x{200a}\x{202f}\x{205f}\x{3000}"
+_WIDE = re2.compile(rf"(?:(?:[{_BLANK}]|&nbsp;){{80,}}|\t{{20,}})[^\s{_BLANK}]")
+_FEWEST_EMPTY = 20  # lines
+
+
+def remote(text: str) -> Iterator[Passage]:
+    """Yield lines that a reader has to scroll to: behind many blanks, or below many empty lines."""
+    lines, at, n_empty, has_wide = text.split("\n"), 0, 0, _WIDE.search(text) is not None
+    for n, line in enumerate(lines):
+        # Each row of an aligned table shows how wide it is.
+        is_row = line[:1] == "|" == line[-1:] and len(line) in map(len, (*lines[n - 1 : n], *lines[n + 1 : n + 2]))
+        is_wide = has_wide and not is_row and _WIDE.search(line)
+        if is_wide or (n_empty >= _FEWEST_EMPTY and line.strip()):
+            flat = " ".join(line.split())
+            yield Passage(at, flat, f"words far away from the others, {quoted(flat, _SHOWN)}")
+        n_empty = 0 if line.strip() else n_empty + 1
+        at += len(line) + 1
+
+
+_DESTINATION = r"\(\s*(?:<[^<>\n]*>|(?:[^\s()<>]|\([^\s()]*\))*)"
+_TITLE = r"""\s+(?:"(?:[^"\\]|\\.)+"|'(?:[^'\\]|\\.)+'|\((?:[^()\\]|\\.)+\))\s*\)"""
+_ALT = r"!\[((?:\\.|\[[^\[\]]*\]|[^\[\]\\])*)\]"
 _MARKUP = re2.compile(
     r"(?s)<!--.*?(?:-->|\z)"
     r"|<[!?][A-Za-z\[][^>]*>"
@@ -49,25 +73,35 @@ _MARKUP = re2.compile(
     r"|<\|[^|<>\n]*\|>"
     r"|(?m:^)[ \t>*+-]*(?:\d+[.)][ \t]+)?\[(?:[^\]\\^]|\\.)(?:[^\]\\]|\\.)*\]:[^\n]*"
     r"|&#?\w{1,32};"
+    # Images with their alternative text, and titles of links.
+    rf"|{_ALT}(?:({_DESTINATION})(?:({_TITLE})|\s*\))?|\[[^\]]*\])?|\]{_DESTINATION}{_TITLE}"
+    # Comments of templates: Jinja, Liquid, Handlebars, Go, Blade, MDX, Smarty, Razor, ERB, JSP, FreeMarker, Obsidian.
+    r"|(?s:\{#.*?#\}|\{%-?\s*(?:comment\b(?:.*?endcomment)?|#).*?%\}|\{\{[-~]?\s*(?:!|/\*|--).*?\}\}|\{/\*.*?\*/\}|\{\*\s.*?\*\}"
+    r"|@\*.*?\*@|<%(?:#|--).*?%>|<%doc>.*?</%doc>|<#--.*?-->|(?m:^|\s)%%(?:[^%]|%[^%])+%%)"
 )
 # What the edit engine writes; in what a model proposes it refuses them.
 _MARKER = re2.compile(r"<!--\s*(?:SLOW_UPDATE|APPENDIX)_(?:START|END)\s*-->")
-_LINE_START = " \t>*+-0123456789.)"
+_LINE_START = " \n\t>*+-0123456789.)"
 _PLAIN_ENTITY = re2.compile(r"&(?:amp|lt|gt|quot|apos|nbsp);")
 
 
 def markup(text: str) -> Iterator[Passage]:
-    """Yield what a rendered page does not show as it is written: comments, tags, definitions of links, entities.
+    """Yield what a rendered page does not show as it is written: comments, tags, titles and definitions, entities.
 
-    In code a page shows all of it.
+    In code a page shows all of it. The alternative text of an image may repeat the name of its file.
     """
     for found in _MARKUP.finditer(blank_code(text)):
         part = found.group().lstrip(_LINE_START)
+        at = found.end() - len(part)
+        alt, file, title = (re.sub(r"[\W_]", "", each or "").casefold() for each in found.groups())
+        is_call = part[-1] == "]" and text[at - 1 : at].isalnum()  # of a macro, as vec![1, 2]
+        if part.startswith("![") and not title and (is_call or alt in file):
+            continue
         is_entity = part.startswith("&")
         if _MARKER.fullmatch(part) or (is_entity and (html.unescape(part) == part or _PLAIN_ENTITY.fullmatch(part))):
             continue
         flat = " ".join(part.split())
-        yield Passage(found.start(), flat, f"a part that a rendered page does not show, {quoted(flat, _SHOWN)}")
+        yield Passage(at, flat, f"a part that a rendered page does not show, {quoted(flat, _SHOWN)}")
 
 
 _SPAN = re.compile(r"(?<![`\\])(`+)(?!`)[^\n]{1,500}?(?<!`)\1(?!`)")
@@ -148,7 +182,10 @@ def _decode_words(run: str) -> str:
 # What runs
 
 
-RUN_BLOCK = re2.compile(r"(?ms)!`[^`\n]+`|^[ \t>]*(?:```+|~~~+)[ \t]*!.*?(?:^[ \t>]*(?:```+|~~~+)[ \t]*$|\z)")
+# Claude Code 2.1.332 runs these in prose, lists and code; nothing that a letter or a backtick stands before.
+RUN_BLOCK = re2.compile(
+    r"(?ms)(?:^[ \t>]*|[^\w`])(!`[^`]+`|(?:```+|~~~+)[ \t]*!.*?(?:^[ \t>]*(?:```+|~~~+)[ \t]*$|\z))"
+)
 _INTERPRETER = r"(?:[\w.-]*/)*(?:(?:ba|c|da|fi|k|z)?sh|python[\d.]*|perl|ruby|node|php|pwsh|iex)\b"
 _FED = re2.compile(
     rf"(?:\|\s*(?:sudo\s+|env\s+|exec\s+)*{_INTERPRETER}"
@@ -159,8 +196,8 @@ _FED = re2.compile(
 def runs(text: str) -> Iterator[Passage]:
     """Yield blocks that Claude Code runs before the model reads the skill, and code that feeds an interpreter."""
     for found in RUN_BLOCK.finditer(text):
-        block = found.group().strip()
-        yield Passage(found.start(), block, f"a command block that the host runs, {quoted(block, _SHOWN)}")
+        block = found[1].strip()
+        yield Passage(found.start(1), block, f"a command block that the host runs, {quoted(block, _SHOWN)}")
     inside, at = code_lines(text.encode()) if _FED.search(text) else frozenset[int](), 0
     for n, line in enumerate(text.split("\n") if inside else ()):
         is_of_table = line.strip()[:1] == "|" == line.strip()[-1:]
@@ -175,26 +212,51 @@ def runs(text: str) -> Iterator[Passage]:
 
 # A letter beyond ASCII is one of a name, too.
 _LABEL, _TOP_LABEL = r"[\w\x{80}-\x{10FFFF}-]+", r"[a-z\x{80}-\x{10FFFF}]{2,}"
+# Top-level domains. A file or an attribute is called like those of the second list: they count outside of code.
+_TOP = "ai|biz|br|ca|ch|cn|co|com|de|edu|eu|example|fr|gov|icu|invalid|io|jp|net|nl|onion|org|pizza|ru|se|tv|uk|us|xyz"
+_TOP_OF_PROSE = (
+    "app|ar|at|au|be|cc|click|cloud|cz|dev|digital|dk|email|es|fi|fun|gg|gr|hk|host|hu|id|ie|il|in|info|internal|ir|it|kr|link"
+    "|live|local|me|museum|mx|name|network|no|nz|online|page|pl|pro|ro|sg|shop|site|space|store|su|systems|team|tech|test|to"
+    "|tools|top|tr|tw|ua|vip|vn|website|work|world|ws|za|zone"
+)
 _HOST = re2.compile(
     r"""(?im)\b(?:[a-z][a-z0-9+.-]+:/[/\\]+|(?:https?|wss?|ftp):[/\\]*)"""
-    r"""(?:[^\s/\\?#"'<>]*@)?(\[[0-9a-f:.]+\]|[^\s/\\?#"'<>`|)\]},;]+)"""
+    r"""(?:[^\s/\\?#"'<>]*@)?(\[[0-9a-f:.]+\]|[^\s/\\?#"'<>`|)\]},;\x{3001}\x{3002}]+)"""
     rf"""|(?:^|[^\w:/\\])//({_LABEL}(?:\.{_LABEL})+)"""
     r"""|\]\(\s*<?[/\\]{2,}([\w.-]+)"""
     rf"""|\bwww\.({_LABEL}(?:\.{_LABEL})+)"""
     rf"""|\b([\w.+-]{{1,64}}@{_LABEL}(?:\.{_LABEL})*\.{_TOP_LABEL})"""
     r"""|\b[\w.-]{1,64}@([\w.-]+):[\w/]"""
     rf"""|(?:^|[^\w./\\@-])((?:{_LABEL}\.)+{_TOP_LABEL})(?::\d{{2}}|/|\?\w)"""
-    r"""|\b((?:\d{1,3}\.){3}\d{1,3})\b|\b(\d[0-9a-f]{0,3}(?::[0-9a-f]{1,4})+::[0-9a-f:]*)"""
+    r"""|\b((?:\d{1,3}\.){3}\d{1,3})\b|(?:^|[^\w:.\[])([0-9a-f]{0,4}(?::[0-9a-f]{0,4}){2,7})"""
+    rf"""|((?:{_LABEL}\.){{2,}}(?:{_TOP}|({_TOP_OF_PROSE})))\b"""
 )
-_OWN_MACHINE = re2.compile(r"(?:localhost|127\.[\d.]+|0\.0\.0\.0|\[::1?\])(?::\d+)?")
+_OWN_MACHINE = re2.compile(r"(?:localhost|127\.[\d.]+|0\.0\.0\.0|\[::1?\]|::1?)(?::\d+)?")
 _DATA_LINK = re2.compile(r"(?i)\b(?:data:[a-z]+/[a-z0-9.+-]+[;,]|javascript:)")
+# Between signs that set no blanks, the dots of IDNA end a sentence.
+_DOT = re.compile("(?<=[0-9A-Za-z\u00c0-\u2dff])\u3002(?=[0-9A-Za-z\u00c0-\u2dff])")
 
 
 def hosts(text: str) -> Iterator[Passage]:
     """Yield every host, and every address of mail, that a text names, once each: twice is no more than once."""
-    seen = set[str]()
+    # As a browser reads them: NFKC, and the dots of IDNA. Signs that become several are left, so that offsets stay.
+    narrow = ((ord(each), unicodedata.normalize("NFKC", each)) for each in (() if text.isascii() else set(text)))
+    table = {wide: plain for wide, plain in narrow if len(plain) == 1} | {0xFF0E: "\u3002"}
+    text, prose, seen = _DOT.sub(".", text.translate(table)), "", set[str]()
     for found in _HOST.finditer(text):
         host = next(group for group in found.groups() if group).casefold().rstrip(".:")
+        is_v6 = re.search(r"\d.*:\w|\w:.*\d", host) and (host.count("::") == 1 or host.count(":") == 7)
+        if found[10]:
+            prose = prose or blank_code(text)
+            is_name = text[found.start() - 1 : found.start()] == "$" or text[found.end() : found.end() + 1] in (
+                "(",
+                "=",
+                "[",
+            )
+            if is_name or (found[11] and prose[found.start()] == " "):
+                continue
+        elif found[9] and not is_v6:
+            continue
         if host not in seen and not _OWN_MACHINE.fullmatch(host):
             seen.add(host)
             yield Passage(found.end(), host, f"a link to the host {quoted(host)}")
@@ -212,6 +274,15 @@ _PLACE = re2.compile(
     r"|\b[A-Za-z]:\\[^\s`\"')]*|(?:^|[\s`\"'(=])[A-Za-z]:/[^\s`\"')]+"
     r"|(?:^|[\s`\"'(=:])\\\\[\w.?$-]+\\[^\s`\"')]+"
 )
+# Files that hold keys, or that a shell, git or a host reads by itself, wherever they are.
+_KEY_OR_HOOK = re.compile(
+    r"(?i)(?<![\w)\]}.-])(?<!~/)(?:\.(?:env(?!\.(?:example|sample|template|dist)\b)(?:\.[\w.-]*\w)?|netrc|npmrc|pypirc|pgpass"
+    r"|my\.cnf|git-credentials|gitconfig|htpasswd|dockercfg|(?:ba|z|k|c|tc)?sh(?:rc|env)|envrc|(?:bash_|z)(?:profile|log(?:in|out))"
+    r"|(?:mcp|claude)\.json|(?:cursor|windsurf|cline)rules|pre-commit-config\.yaml)|_netrc)(?![\w-])"
+    r"|\b(?:(?:CLAUDE|AGENTS|GEMINI)(?:\.local|\.override)?\.md|copilot-instructions\.md|hooks\.json|settings\.local\.json"
+    r"|(?<!\.git/)hooks/(?:pre|post|prepare|commit|update|applypatch|push|reference)-[\w-]+|(?:core\.)?hooksPath)\b"
+    r"|[\"']hooks[\"']\s*:|\bhooks?\b[^\n]{0,60}\bsettings\.json\b|\bsettings\.json\b[^\n]{0,60}\bhooks?\b"
+)
 _AROUND = " \t\n`\"'()<>[]{}=:;,|*_\u201c\u201d\u2018\u2019"
 _VARIABLE = re2.compile(
     r"\$\{?\w*(?:KEY|TOKEN|SECRET|PASSW)\w*|\b[A-Z0-9]+_(?:[A-Z0-9]+_)*(?:KEY|TOKEN|SECRET|PASSWORD)\b"
@@ -219,8 +290,8 @@ _VARIABLE = re2.compile(
 
 
 def places(text: str) -> Iterator[Passage]:
-    """Yield places outside of a project: a home, an absolute path, a drive, a share, folders above, dot folders."""
-    for found in _PLACE.finditer(text):
+    """Yield places outside of a project: absolute paths, shares, folders above, dot folders, files of keys, hooks."""
+    for found in chain(_PLACE.finditer(text), _KEY_OR_HOOK.finditer(text)):
         written = found.group().lstrip(_AROUND)
         name = written.rstrip(f".{_AROUND}")
         yield Passage(found.end() - len(written), name, f"a place outside of the project, {quoted(name)}")
@@ -251,7 +322,7 @@ def _beginning(secret: str) -> str:
 
 
 LOOKS: tuple[Callable[[str], Iterator[Passage]], ...] = (
-    hidden, markup, disguised, scripts, encoded, runs, hosts, places, variables,
+    hidden, remote, markup, disguised, scripts, encoded, runs, hosts, places, variables,
 )  # fmt: skip
 
 
@@ -259,17 +330,66 @@ LOOKS: tuple[Callable[[str], Iterator[Passage]], ...] = (
 
 
 _BEGINS = re.compile(r"\s*(?:[-*+]|\d+[.)]|#+|>|\|)\s+")
+_ITEM = re.compile(r"(?:[-*+]|\d+[.)])\s")
+_HEADING = re.compile(r" {0,3}(#{1,6})\s")
+_UNDERLINE = re.compile(r" {0,3}(?:=+|(-+))\s*")
+_BOLD = re.compile(r"\s*(\*\*|__)[^*_]+\1:?\s*")
+_FENCE = re.compile(r"[\s>]*(?:(?:[-*+]|\d+[.)])\s+)?(```+|~~~+)")
 _EMPHASIS = str.maketrans({"*": None, "`": None, "_": " ", "\u2019": "'"})
 
 
-def blocks(text: str) -> Iterator[str]:
-    """Yield what belongs together, as one line in lower case: an item of a list, a heading, a paragraph."""
-    block: list[str] = []
-    for line in (*text.splitlines(), ""):
-        begun = _BEGINS.match(line)
-        if block and (begun or not line.strip()):
-            plain = unicodedata.normalize("NFKC", without_hidden(" ".join(block))).translate(_EMPHASIS)
-            yield " ".join(plain.casefold().split())
+def blocks(text: str) -> Iterator[tuple[tuple[str, ...], list[str]]]:
+    """Yield what belongs together (an item of a list, a heading, a paragraph) as lines, after its parents.
+
+    These are headings and items above it, the line that leads to it (bold, or with a colon), marks of quotes and code.
+    """
+    # Headings have the ranks -6 to -1, items their indent, and what leads to one half a rank less.
+    above, leading = list[tuple[float, str]](), (-9.0, "")
+    for lines, is_code in _group_lines(text):
+        if is_code:
+            yield (*(each for _, each in above), "```"), lines
+            continue
+        if _MARKER.match(lines[0].strip()):
+            above.clear()  # edits go before such a region, and it stays what it is
+        bare = lines[0].lstrip(" \t>")
+        container = lines[0].removesuffix(bare)
+        heading, underline = _HEADING.match(lines[0]), _UNDERLINE.fullmatch(lines[-1]) if len(lines) > 1 else None
+        is_item, words = _ITEM.match(bare) is not None, flatten_lines(lines)
+        rank = len(container.rpartition(">")[2].expandtabs(4)) - (0.0 if is_item else 0.5)
+        if heading or underline:
+            rank = len(heading[1]) - 7.0 if heading else -5.0 if underline and underline[1] else -6.0
+        leads = leading if is_item and leading[0] == rank else None
+        while above and above[-1][0] >= rank - (0.5 if leads else 0):
+            above.pop()
+        above += [(rank - 0.5, leads[1])] if leads else []
+        yield (*(each for _, each in above), ">" * container.count(">")), lines
+        if heading or underline or is_item or words.endswith(":") or _BOLD.fullmatch(lines[0]):
+            above.append((rank, words))
+        leading = (rank, words) if is_item and words.endswith(":") else (-9.0, "")
+
+
+def _group_lines(text: str) -> Iterator[tuple[list[str], bool]]:
+    """Yield the lines of each block, and whether it is code, or front matter."""
+    content = text.encode()
+    n_front = content[: block_end(content) or 0].count(b"\n")
+    block, fence = list[str](), ""
+    for n, line in enumerate((*text.split("\n"), "")):
+        opened = _FENCE.match(line) if n >= n_front else None
+        closes = bool(opened and fence and opened[1].startswith(fence) and line.strip(" \t>") == opened[1])
+        is_apart = not line.strip() or _BEGINS.match(line) or (opened and (closes or not fence))
+        if block and not fence:
+            is_apart = is_apart or _HEADING.match(block[0]) or _UNDERLINE.fullmatch(block[-1])
+        if block and n >= n_front and (is_apart or n == n_front):
+            yield block, bool(fence) or n == n_front
             block = []
-        if line.strip():
-            block.append(line[begun.end() :] if begun else line)
+        if opened and (closes or not fence):
+            fence = "" if closes else opened[1]
+        elif line.strip():
+            block.append(line)
+
+
+def flatten_lines(lines: Sequence[str]) -> str:
+    """The words of a block as one line in lower case."""
+    begun = _BEGINS.match(lines[0]) if lines else None
+    words = " ".join((lines[0][begun.end() :], *lines[1:]) if begun else lines)
+    return " ".join(unicodedata.normalize("NFKC", without_hidden(words)).translate(_EMPHASIS).casefold().split())
