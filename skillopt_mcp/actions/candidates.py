@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import cast, get_args
+from typing import cast
 
 from skillopt_mcp.actions.next_steps import advise_skill, advise_test, bring_back, is_reason_to_promote, was_live
 from skillopt_mcp.actions.repeats import NOT_PROVEN, describe_rolled_back_repeat, edits_of, find_repeat
@@ -32,7 +32,6 @@ from skillopt_mcp.workspace.skill_folders import handle, known
 from skillopt_mcp.workspace.skills import check_merged
 
 _FIELDS = ("op", "target", "content", "path")
-_OPS: tuple[str, ...] = get_args(Op)
 EDITS_BYTES = 7_000
 ROW_BYTES = 110
 DETAIL_BYTES = 250
@@ -95,16 +94,14 @@ def _parse_edit(n: int, value: object) -> Edit:
     unknown = sorted(str(key) for key in value if key not in _FIELDS)
     if unknown:
         raise BadInput(f"edit {n} has an unknown field {quoted(unknown[0])}: an edit has {', '.join(_FIELDS)}")
-    op = value.get("op")
-    if op not in _OPS:
-        raise BadInput(f"edit {n} has an unknown op {quoted(str(op))}: use one of {', '.join(_OPS)}")
+    op = str(value.get("op") or "").strip().lower()[:40]
     texts = {}
     for name in ("target", "content", "path"):
         text = value.get(name)
         if text is not None and not isinstance(text, str):
             raise BadInput(f"edit {n}: {name} must be a text")
         texts[name] = None if text is None else storable(text)
-    return Edit(cast(Op, op), texts["target"], texts["content"], texts["path"] or MAIN_FILE)
+    return Edit(cast(Op, storable(op)), texts["target"], texts["content"], texts["path"] or MAIN_FILE)
 
 
 def keep_candidate(store: Store, place: Place, made: Candidate, patch: Patch, applied: Applied) -> Candidate:

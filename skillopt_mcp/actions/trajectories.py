@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import math
 import re
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import cast
@@ -13,9 +14,10 @@ from typing import cast
 from pydantic import JsonValue
 
 from skillopt_mcp.actions.transcripts import SelfRecorded
+from skillopt_mcp.backends.agents.claude_events import text_of
 from skillopt_mcp.core import limits
 from skillopt_mcp.core.advice import ENOUGH_SCORED
-from skillopt_mcp.core.calls import Message, messages_json, parse_messages
+from skillopt_mcp.core.calls import TOOL_CALL, Message, messages_json, parse_messages
 from skillopt_mcp.core.errors import BadInput, NotFound
 from skillopt_mcp.core.next_step import NextStep
 from skillopt_mcp.core.redacting import Redactor
@@ -31,6 +33,7 @@ from skillopt_mcp.workspace.skill_folders import handle
 
 LARGEST_INDEX = 1 << 53
 _RECORDED = re.compile("trajectory:[0-9]{1,18}")
+_MESSAGE_FIELDS = ("role", "content", "name", "tool_calls")
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +119,9 @@ def checked(recording: Recording, redactor: Redactor, session: str) -> NewTrajec
     if len(recording.session_id or "") > limits.NAME_CHARACTERS:
         raise BadInput(f"the session_id has more than {limits.NAME_CHARACTERS} characters: use a shorter one")
     hard = recording.hard if recording.hard is not None or recording.soft is None else recording.soft >= 1
-    messages = [_message(n, each) for n, each in enumerate(recording.messages or ())]
+    messages, called = list[Message](), dict[str, str]()
+    for n, each in enumerate(recording.messages or ()):
+        messages += _read_message(n, each, called)
     given = [recording.task, recording.answer or "", recording.reason or "", recording.session_id or ""]
     texts = [storable(text) for text in given] + [text for m in messages for text in (m.role, m.content, m.name or "")]
     written = messages_json(messages)
@@ -143,14 +148,37 @@ def checked(recording: Recording, redactor: Redactor, session: str) -> NewTrajec
     )
 
 
-def _message(n: int, value: object) -> Message:
-    if isinstance(value, str):
-        return Message("user", storable(value))
-    if isinstance(value, Mapping):
-        role, content, name = value.get("role"), value.get("content"), value.get("name")
-        if isinstance(role, str) and isinstance(content, str) and (name is None or isinstance(name, str)):
-            return Message(storable(role), storable(content), storable(name) if name else None)
-    raise BadInput(f"message {n} must be {{role, content}} with texts")
+def _read_message(n: int, value: object, called: dict[str, str]) -> Iterator[Message]:
+    """Yield a message as it is stored: its text, and each call of a tool as a message of its own, as with each result.
+
+    Texts may stand in blocks, as vendors have them; `called` is the tools' names by the ids of their calls, and grows.
+    """
+    value = {"role": "user", "content": value} if isinstance(value, str) else value
+    role, content, name, calls = map((value if isinstance(value, Mapping) else {}).get, _MESSAGE_FIELDS)
+    blocks = [{"text": content}] if isinstance(content, str) else content or []
+    calls = calls or []
+    if not (isinstance(role, str) and isinstance(name, str | None) and isinstance(blocks, list)
+            and isinstance(calls, list) and (content is not None or calls)):  # fmt: skip
+        raise BadInput(f"message {n} must be {{role, content}} with texts")
+    assert isinstance(value, Mapping)
+    name = name or called.get(str(value.get("tool_call_id")))
+    for block in [*({"text": each} if isinstance(each, str) else each for each in blocks), *calls]:
+        if not isinstance(block, Mapping):
+            raise BadInput(f"message {n} must be {{role, content}} with texts")
+        call = block.get("function") if isinstance(block.get("function"), Mapping) else block
+        kind, text = block.get("type"), block.get("text")
+        if isinstance(text, str):
+            yield Message(storable(role), storable(text), storable(name) if name else None)
+        elif kind == "tool_use" or block in calls:
+            called[str(block.get("id"))] = tool = storable(str(call.get("name")))
+            given = call.get("arguments", call.get("input"))
+            yield Message(TOOL_CALL, storable(given if isinstance(given, str) else json.dumps(given or {})), tool)
+        elif kind == "tool_result":
+            yield Message("tool", storable(text_of(block.get("content"))), called.get(str(block.get("tool_use_id"))))
+        elif isinstance(thoughts := block.get("thinking"), str):
+            yield Message(storable(role), storable(thoughts), "thinking")
+        else:
+            yield Message(storable(role), f"[{storable(str(kind))}]")
 
 
 _ID = re.compile(r"trajectory:([0-9]{1,18})")

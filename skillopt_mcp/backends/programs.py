@@ -43,8 +43,9 @@ if sys.platform != "win32":
 
 # What the supervisor may take on top of the program's time, and what it then has to end.
 _GRACE_S, _END_S = 1.5, 0.5
-# What shells and wrappers exit with when they may not run, or do not find, what they were to run.
+# What shells and wrappers exit with, and say, when they may not run, or do not find, what they were to run.
 _NOT_STARTED = (126, 127)
+_NOT_FOUND = re.compile("not found|no such file|permission denied|cannot execute", re.IGNORECASE)
 _MAX_ARGV_CHARS = 32_000
 _FREE = Usage(usd=0.0)
 # The sets of programs that have started.
@@ -94,9 +95,14 @@ class CommandRunner:
             return _missing(f"it could not be run: {error}")
         # It may have changed between that look and its start: then what ran is not what was registered.
         await asyncio.to_thread(self.command, command.name)
-        is_started = ending["error"] is None and ending["exit"] not in _NOT_STARTED
-        ending["output"] = self._clean(ending["output"])
-        return _reply(ending, confinement(command), "" if is_started else describe_barrier(command.argv))
+        output = ending["output"] = self._clean(ending["output"])
+        if ending["exit"] in _NOT_STARTED and _NOT_FOUND.search(output):
+            # An answer may bring that about. Without one, only a program that cannot be started ends so.
+            empty = check_call(command.name, Attempt("", draw=call.draw))
+            is_empty = call.request.evidence == empty.request.evidence
+            if is_empty or (await self.complete(empty)).missing:
+                ending["error"] = f"(exit code {ending['exit']}) {quoted(output[-300:], 300)}"
+        return _reply(ending, confinement(command), describe_barrier(command.argv) if ending["error"] else "")
 
     def command(self, name: str) -> RegisteredCommand:
         """Return the command that a task names. Raises BackendError when it may not be run: see `complete`."""
@@ -242,12 +248,9 @@ def _reply(ending: Exit, confined: str, why: str) -> Reply:
     """The reply for a command that ended; `why` is the reason that it may not have been started for."""
     code, limit, error, output = ending["exit"], ending["limit"], ending["error"], ending["output"]
     if error is not None:
-        return _missing(f"it could not be started: {why or error}")
+        return _missing(f"it could not be started: {'; '.join(filter(None, (why, error)))}")
     if limit == "abandoned":
         return _missing("it was given up")
-    if code in _NOT_STARTED:
-        cause = f"{why}; " if why else ""
-        return _missing(f"it could not be started (exit code {code}): {cause}{quoted(output[-300:], 300)}")
     check = CheckReply.model_validate({"exit": code, "limit": limit, "output": output, "confined": confined})
     return Reply(check.model_dump_json(), usage=_FREE)
 

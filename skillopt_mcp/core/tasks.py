@@ -9,12 +9,26 @@ from dataclasses import dataclass, field
 from typing import Literal, get_args
 
 from skillopt_mcp.core.judging import Judge, judge_json
+from skillopt_mcp.core.text import quoted, without_hidden
 
 Split = Literal["train", "val", "test"]
 SPLITS: tuple[Split, ...] = get_args(Split)
 QUESTION = "Question: "
 QUESTION_ENDING = "Reply with the answer alone, in as few words as it takes."
 """What the prompts of questions out of data sets have in common: where the question begins, and how it ends."""
+
+
+# What hosts read of a folder that they work in, of which some may run programs.
+_OF_HOSTS = frozenset({
+    ".agents", ".claude", ".codex", ".git", ".mcp.json",
+    *("agents.md", "agents.override.md", "claude.md", "claude.local.md"),
+})  # fmt: skip
+
+
+def describe_hosts_own(path: str) -> str:
+    """Why a task may not have a file at this path, where it would set up the host; "" elsewhere."""
+    parts = without_hidden(path).lower().replace("\\", "/").split("/")
+    return "" if _OF_HOSTS.isdisjoint(parts) else f"its file {quoted(path)} would set up the host; leave it out"
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,9 @@ MAX_DEPTH = 64
 _MAX_BROKEN = 1_000
 _MAX_DIGITS = 300
 _SURROGATE = re.compile("[\ud800-\udfff]")
-_OBJECT_START = re.compile(r'\{\s*["}]')
+# Written in code, such a tag is spoken of.
+_START = re.compile(r"""(?<!`)<think(?:ing)?>|\{\s*["}]""", re.IGNORECASE)
+_END_OF_THOUGHT = re.compile("</think(?:ing)?>", re.IGNORECASE)
 
 
 def parse_reply(text: str, model: type[M]) -> M | str:
@@ -67,9 +69,16 @@ def parse_reply(text: str, model: type[M]) -> M | str:
 
 
 def _find_objects(text: str) -> Iterator[dict[str, object] | str]:
-    """Yield each outermost JSON object of `text`, and a reason for each that is broken."""
+    """Yield each outermost JSON object of `text` that no thinking block holds, and a reason for each that is broken."""
     position, n_broken = 0, 0
-    while (start := _OBJECT_START.search(text, position)) and n_broken < _MAX_BROKEN:
+    while (start := _START.search(text, position)) and n_broken < _MAX_BROKEN:
+        if start[0][0] == "<":
+            closed = _END_OF_THOUGHT.search(text, start.end())
+            if closed is None:
+                yield f"the thinking block at character {start.start()} is not closed"
+                return
+            position = closed.end()
+            continue
         try:
             value, position = _DECODER.raw_decode(text, start.start())
         except json.JSONDecodeError as error:

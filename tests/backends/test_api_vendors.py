@@ -155,6 +155,13 @@ def test_thoughts_in_the_text_are_taken_out_of_the_answer() -> None:
     assert (reply.text, reply.messages) == ("42", (Message("assistant", "six times seven", "thinking"),))
 
 
+@pytest.mark.parametrize("text", ["<think>\nsix times seven is 42", " <THINK>42", "<thinking>42\n"])
+def test_a_thinking_block_that_is_not_closed_is_no_answer(text: str) -> None:
+    with loopback(text) as server:
+        fault = fault_of(chat_at(server.url))
+    assert (fault.fault, "the thinking block is not closed" in fault.message) == ("empty", True)
+
+
 def test_azure_is_asked_at_its_deployment_with_a_key_or_an_identity_token() -> None:
     def environ(**more: str) -> dict[str, str]:
         return {"AZURE_OPENAI_ENDPOINT": server.url, "OPENAI_API_VERSION": "2026-01-01", **more}

@@ -341,6 +341,29 @@ def test_what_cannot_be_started_is_missing_and_no_failure(level: str) -> None:
     assert "could not be started" in missing(command, level).text
 
 
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("code", [126, 127])
+@pytest.mark.parametrize(
+    "line", ["exit {}", "test -s answer.txt && { echo 'x: not found'; exit {}; }; exit 0", "echo 'as wanted'; exit {}"]
+)
+def test_an_exit_code_of_a_program_that_started_is_its_own(level: str, code: int, line: str) -> None:
+    command = register_command("check", ["/bin/sh", "-c", line.replace("{}", str(code))], unconfined=True)
+    ended = run(command, level, call("an answer"))
+    assert (ended.exit, ended.limit) == (code, None)
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_an_answer_that_is_run_fails_by_a_command_that_is_not_there(level: str) -> None:
+    command = register_command("check", ["/bin/sh", "answer.txt"], unconfined=True)
+    assert run(command, level, call("no-such-program-at-all")).exit == 127
+    assert (
+        "could not be started"
+        in missing(
+            register_command("check", ["/usr/bin/env", "no-such-interpreter", "x"], unconfined=True), level, call("a")
+        ).text
+    )
+
+
 def test_a_file_of_the_task_cannot_lie_outside_of_the_working_copy(outside: Path) -> None:
     for path in ("../out", "/etc/out", "a/../../out", "."):
         assert "outside" in missing(program(""), "none", call("x", ((path, "y"),))).text

@@ -122,6 +122,15 @@ def test_a_bad_row_is_rejected_and_a_check_says_so_before(place: Place, has_stor
         assert (problem.task, problem.reason) == (str(rejected.index + 1), rejected.reason)
 
 
+def test_files_that_set_up_a_host_are_no_files_of_a_task(place: Place, empty: Workspace) -> None:
+    paths = [".claude/settings.json", ".mcp.json", "a/.git/config", ".CODEX/config.toml", "docs/AGENTS.md",
+             "claude.md", ".g\u200dit/config", ".agents/skills/x/SKILL.md"]  # fmt: skip
+    rows = [*(row(path, files={path: "y"}) for path in paths), row("p", files={"agents.txt": "y", "git/claude": "y"})]
+    added = add_tasks(empty.store, empty.place, str(place.skill), rows)
+    assert (added.added, [each.index for each in added.rejected]) == (1, list(range(len(paths))))
+    assert all("would set up the host; leave it out" in each.reason for each in added.rejected)
+
+
 def test_what_weakens_tasks_is_noted_when_they_are_added_and_found_by_a_check(place: Place, empty: Workspace) -> None:
     rows = [
         row("Sum the rows of the first page", id="first", split="train"),

@@ -10,6 +10,7 @@ from workshop import Place
 from skillopt_mcp.actions.trajectories import Recording, record_trajectory
 from skillopt_mcp.admin.verify import verify_store
 from skillopt_mcp.core import limits
+from skillopt_mcp.core.calls import TOOL_CALL, Message
 from skillopt_mcp.core.errors import BadInput, NotFound
 from skillopt_mcp.core.results import Proposed
 from skillopt_mcp.reports.lookup import inspect
@@ -141,6 +142,63 @@ def test_a_bad_recording_is_refused_in_one_short_line_and_nothing_is_stored(
             record_trajectory(workspace.store, workspace.place, str(place.skill), recording)
         assert message in str(error.value)
         assert len(str(error.value)) < 300
+        assert workspace.store.skills.list_skills() == []
+
+
+CALL = {"id": "c1", "type": "function", "function": {"name": "add", "arguments": '{"a": 1}'}}
+USE = {"type": "tool_use", "id": "t1", "name": "add", "input": {"a": 1}}
+CALLED = Message(TOOL_CALL, '{"a": 1}', "add")
+
+
+@pytest.mark.parametrize(
+    ("given", "stored"),
+    [
+        (
+            [
+                {"role": "user", "content": [{"type": "text", "text": "Add."}, {"type": "image", "source": {}}]},
+                {"role": "assistant", "content": None, "tool_calls": [CALL]},
+                {"role": "tool", "tool_call_id": "c1", "content": "2"},
+                {"role": "assistant", "content": "It is 2.", "tool_calls": None, "name": None},
+            ],
+            [Message("user", "Add."), Message("user", "[image]"), CALLED, Message("tool", "2", "add"),
+             Message("assistant", "It is 2.")],
+        ),
+        (
+            [
+                {"role": "assistant", "content": [{"type": "thinking", "thinking": "Hm."}, {"text": "So:"}, USE]},
+                {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t1",
+                                              "content": [{"type": "text", "text": "2"}]}]},
+                {"role": "assistant", "content": ["It is ", {"type": "output_text", "text": "2."}]},
+            ],
+            [Message("assistant", "Hm.", "thinking"), Message("assistant", "So:"), CALLED, Message("tool", "2", "add"),
+             Message("assistant", "It is "), Message("assistant", "2.")],
+        ),
+        ([{"role": "assistant", "content": "Now.", "tool_calls": [CALL]}], [Message("assistant", "Now."), CALLED]),
+    ],
+    ids=["tool_calls", "blocks", "both"],
+)  # fmt: skip
+def test_messages_are_taken_as_vendors_write_them(
+    place: Place, given: list[dict[str, object]], stored: list[Message]
+) -> None:
+    with place.open() as workspace:
+        record_trajectory(workspace.store, workspace.place, str(place.skill), replace(DONE, messages=given))
+        found = workspace.store.trajectories.get_trajectory(1)
+        assert found
+        assert list(found[1].messages) == stored
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        {"role": "assistant", "content": None}, {"role": "assistant", "content": None, "tool_calls": []},
+        {"role": "assistant", "content": None, "tool_calls": [7]}, {"role": "a", "content": [7]},
+        {"role": "a", "content": {"text": "b"}}, {"role": "a", "content": "b", "tool_calls": "c"},
+    ],
+)  # fmt: skip
+def test_a_message_that_says_nothing_is_refused(place: Place, message: dict[str, object]) -> None:
+    with place.open() as workspace:
+        with pytest.raises(BadInput, match="message 0 must be"):
+            record_trajectory(workspace.store, workspace.place, str(place.skill), replace(DONE, messages=[message]))
         assert workspace.store.skills.list_skills() == []
 
 

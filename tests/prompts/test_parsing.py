@@ -43,6 +43,18 @@ def test_the_object_is_found_wherever_it_stands(around: str) -> None:
     assert parse_reply(text, PatchReply) == ONE
 
 
+@pytest.mark.parametrize("tag", ["think", "THINK", "thinking"])
+def test_what_a_thinking_block_holds_is_no_reply(tag: str) -> None:
+    one, two = ONE.model_dump_json(), TWO.model_dump_json(exclude_none=True)
+    for text in (f"<{tag}> perhaps {one}", f"Well.\n<{tag}>\n{one} or {two}"):
+        assert "thinking block" in str(parse_reply(text, PatchReply))
+    assert isinstance(parse_reply(f"<{tag}>{one}</{tag}> I am done.", PatchReply), str)
+    assert parse_reply(f"<{tag}>{one}</{tag}>{two}", PatchReply) == TWO
+    assert parse_reply(f"{two}\n<{tag}>No: {one}", PatchReply) == TWO
+    spoken = PatchReply(edits=[EditReply(op="append", content=f"Begin with <{tag}>.")])
+    assert parse_reply(f"It writes `<{tag}>` now. {spoken.model_dump_json()}", PatchReply) == spoken
+
+
 def test_of_two_objects_the_last_valid_one_counts() -> None:
     one, two = ONE.model_dump_json(), TWO.model_dump_json(exclude_none=True)
     assert parse_reply(f"{one}\nBetter:\n{two}", PatchReply) == TWO

@@ -10,14 +10,13 @@ from pathlib import Path
 from skillopt_mcp.backends.agents.places import FolderPaths
 from skillopt_mcp.core.calls import Rollout
 from skillopt_mcp.core.skills import is_memory
+from skillopt_mcp.core.tasks import describe_hosts_own
 from skillopt_mcp.documents.frontmatter import read
 
 _NAME = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
 _NAME_CHARACTERS = 64
 NAMELESS = "skill"
 _OF_THE_PATH = frozenset({errno.EEXIST, errno.EISDIR, errno.ENOTDIR, errno.ENAMETOOLONG, errno.EINVAL, errno.EILSEQ})
-# What would set up the host, run programs with it or lead it to other servers is not material of a task.
-_HOSTS_OWN = frozenset({".agents", ".claude", ".codex", ".git", ".mcp.json"})
 
 
 class Unusable(Exception):
@@ -30,9 +29,8 @@ def lay_out(place: FolderPaths, request: Rollout, skills_path: str) -> str | Non
     A memory file lies where the host begins its work.
     """
     for file in request.task.files:
-        parts = Path(os.path.normpath(file.path)).parts
-        if parts and parts[0].lower() in _HOSTS_OWN:
-            raise Unusable(f"the task's file '{file.path}' would set up the host; take it out of the task")
+        if fault := describe_hosts_own(file.path):
+            raise Unusable(f"the task cannot be laid out: {fault}")
         write_inside(place.work, file.path, file.content.encode("utf-8", "replace"), executable=False)
     alone = request.files.main_path if is_memory(request.files.main_path) else None
     memory, name = request.memory or alone, folder_name(request)

@@ -17,7 +17,7 @@ from skillopt_mcp.core.calls import Fault, Message, Reply, Usage
 _BYTES_PER_TOKEN = 3
 # What is above is a broken count, and more than a store can add up.
 _MAX_TOKENS = 10**9
-_THOUGHTS = re.compile(r"\s*<think>(.*?)</think>", re.DOTALL)
+_THOUGHTS = re.compile(r"\s*<think(?:ing)?>(.*?)(?:</think(?:ing)?>|(\Z))", re.DOTALL | re.IGNORECASE)
 
 
 class VendorPart(BaseModel):
@@ -77,7 +77,10 @@ def reply_of(answer: Answer, origin: Origin, price: Price | None, asked: str) ->
     if found := _THOUGHTS.match(text):  # of a model that thinks in the open
         text, thoughts = text[found.end() :].lstrip(), found[1].strip()
     if not text.strip():
-        raise origin.fault("empty", "the answer is empty", usage=usage)
+        is_open = found is not None and found[2] is not None
+        raise origin.fault(
+            "empty", f"the {'thinking block is not closed' if is_open else 'answer is empty'}", usage=usage
+        )
     messages = (Message("assistant", thoughts, "thinking"),) if thoughts else ()
     if usage is None:
         n_out = _n_tokens(answer.text) + _n_tokens(answer.thoughts)

@@ -14,7 +14,7 @@ from typing import Literal
 from skillopt_mcp.core.errors import BadInput
 from skillopt_mcp.core.judging import Judge, Score, judge_json
 from skillopt_mcp.core.redacting import KnownSecrets, find_secrets
-from skillopt_mcp.core.tasks import QUESTION, QUESTION_ENDING, NewTask, Task
+from skillopt_mcp.core.tasks import QUESTION, QUESTION_ENDING, NewTask, Task, describe_hosts_own
 from skillopt_mcp.tasks.judges.base import comparable, on_one_line, quoted
 from skillopt_mcp.tasks.judges.judging import leaves, missing_programs, score
 from skillopt_mcp.tasks.judges.kinds.command import unregistered
@@ -348,7 +348,9 @@ def _words(prompt: str) -> frozenset[str]:
 
 
 def check_usable(task: NewTask, registered: Collection[str], secrets: KnownSecrets) -> None:
-    """Raise BadInput for a task that holds a secret, or names a program that is not among the `registered`."""
+    """Raise BadInput for a task that sets up hosts, holds a secret, or needs a program that is not `registered`."""
+    if fault := next(filter(None, (describe_hosts_own(file.path) for file in task.files)), None):
+        raise BadInput(fault)
     files = (text for file in task.files for text in (file.path, file.content))
     text = "\n".join((task.prompt, task.name or "", task.group, *task.tags, *files, judge_json(task.judge)))
     if found := find_secrets(text.encode("utf-8", "replace"), secrets):
