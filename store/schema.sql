@@ -319,6 +319,7 @@ create table run (
     status text not null check (status in ('running', 'stopped', 'finished')),
     higher text not null default '', -- the options that raise the caps at which it stopped
     result text,                    -- json, once finished
+    folder text not null default '', -- the one that it is written to as files, if any
     memory_id integer,              -- the memory file that is trained, too, as a row of skill, and its version; or null
     memory_version text,
     created_at text not null default (strftime('%Y-%m-%dT%H:%M:%fZ')),

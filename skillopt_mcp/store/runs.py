@@ -118,6 +118,15 @@ class Runs:
         """Return the options that raise the caps at which a run has stopped; empty where it stopped otherwise."""
         return self._pool.text("select higher from run where id = ?", [run_id])
 
+    def get_folder(self, run_id: str) -> str:
+        """The folder that a run is written to as files; empty where there is none."""
+        return self._pool.text("select folder from run where id = ?", [run_id])
+
+    def set_folder(self, run_id: str, folder: str) -> None:
+        """Note the folder that a run is written to as files."""
+        with self._pool.write() as connection:
+            connection.execute("update run set folder = ? where id = ?", [folder, run_id])
+
     def update_run(self, run: Run) -> None:
         """Note under which caps a run goes on, who has answered in it so far, and how its backends are spelled now."""
         with self._pool.write() as connection:

@@ -6,7 +6,7 @@ import json
 import shlex
 import subprocess
 
-from console import BACKENDS, TIMEOUT_S, Cli, Place, parsed
+from console import BACKENDS, TIMEOUT_S, Cli, Place, parsed, run_forked
 
 from skillopt_mcp.core.budgets import Caps
 from skillopt_mcp.workspace.workspace import Workspace
@@ -42,3 +42,15 @@ def test_caps_are_kept_and_each_can_be_raised_by_the_command_that_is_named(cli: 
     assert run.caps == Caps(calls=30, usd=1.0)
     ended = parsed(cli("replay", "ledger-clerk", "--resume", "--max-calls", "9999", "--json", store=place.store_path))
     assert ended["status"] == "finished"
+
+
+def test_a_resumed_run_is_written_to_the_folder_that_it_was_begun_with(cli: Cli, make_place, tmp_path) -> None:
+    place: Place = make_place()
+    capped = (*BACKENDS, *SMALL, "--max-calls", "30", "--out", "run")  # in the folder that the command runs in
+    assert cli("replay", "ledger-clerk", *capped, store=place.store_path).returncode == 1
+    run = tmp_path / "here" / "run"
+    assert ((run / "best_skill.md").exists(), (run / "summary.json").exists()) == (True, False)
+    resumed = ["--store", str(place.store_path), "replay", "ledger-clerk", "--resume", "--max-calls", "9999", "--json"]
+    done = parsed(run_forked(resumed, tmp_path))
+    assert (done["status"], (run / "summary.json").exists()) == ("finished", True)
+    assert not (tmp_path / "run").exists()

@@ -186,9 +186,10 @@ class Replay(Sending):
             if self.memory and (not run.memory or workspace.place.skill(self.memory).id != run.memory.skill_id):
                 raise BadInput(f"run '{run.id}' does not train '{self.memory}': leave out --memory, or start a new run")
             others = describe_others_left(workspace.store, run) if self.skill != run.id else ""
+            folder = self.out or workspace.store.runs.get_folder(run.id)
         if own := describe_own_backend(run):
             raise Refused(own)
-        out = Path(self.out).expanduser() if self.out else None
+        out = Path(folder).expanduser() if folder else None
         if out:
             check_folder(out, run.id)
         with self._workspace(terminal, run) as workspace:
@@ -226,6 +227,8 @@ class Replay(Sending):
         label, caps = mark_simulation(models), models.caps_of(run)
         try:
             models.lock_run(run).release()
+            if out:
+                store.runs.set_folder(run.id, str(out.absolute()))
             terminal.note(f"Run {run.id} {'continues' if self.resume else 'starts'}. {label}".rstrip())
             with Watch(
                 terminal, "SIMULATION" if label else "", records=store.runs.list_steps(run.id),
