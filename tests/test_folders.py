@@ -70,14 +70,24 @@ def _main_with_nul(folder: Path) -> None:
     (folder / "SKILL.md").write_bytes(b"a\0b")
 
 
-def _main_as_link(folder: Path) -> None:
-    (folder / "SKILL.md").rename(folder.parent / "other.md")
-    (folder / "SKILL.md").symlink_to(folder.parent / "other.md")
+def _link_to_a_hidden_file(folder: Path) -> None:
+    (folder.parent / ".ssh").mkdir()
+    (folder.parent / ".ssh" / "id").write_text("secret")
+    (folder / "id.md").symlink_to("../.ssh/id")
 
 
-def _linked_folder(folder: Path) -> None:
-    (folder.parent / "aside").mkdir()
-    (folder / "assets").symlink_to(folder.parent / "aside")
+def _link_to_a_hosts_settings(folder: Path) -> None:
+    (folder.parent / ".claude").mkdir()
+    (folder.parent / ".claude" / "settings.json").write_text("{}")
+    (folder / "references" / "s.json").symlink_to(folder.parent / ".claude" / "settings.json")
+
+
+def _link_to_the_environment(folder: Path) -> None:
+    (folder / "env.txt").symlink_to("/proc/self/environ")
+
+
+def _link_to_a_folder_around(folder: Path) -> None:
+    (folder / "all").symlink_to("..")
 
 
 def _broken_link(folder: Path) -> None:
@@ -121,9 +131,11 @@ def _undecodable_name(folder: Path) -> None:
         (_remove_main, 'demo" has no SKILL.md; write one'),
         (_main_in_latin_1, 'demo/SKILL.md" is not UTF-8 at byte 3; save it as UTF-8 text'),
         (_main_with_nul, 'demo/SKILL.md" has a NUL byte'),
-        (_main_as_link, 'demo/SKILL.md" is a link; put the file itself in its place'),
-        (_linked_folder, 'demo/assets" is a link'),
-        (_broken_link, 'demo/references/gone.md" is a link'),
+        (_link_to_a_hidden_file, '.ssh/id", which no skill brings along'),
+        (_link_to_a_hosts_settings, '.claude/settings.json", which no skill brings along'),
+        (_link_to_the_environment, 'demo/env.txt" is a link to "/proc/'),
+        (_link_to_a_folder_around, 'demo/all" is a link to "'),
+        (_broken_link, 'demo/references/gone.md" is a link that leads to no file or folder'),
         (_pipe, 'demo/pipe" is not a regular file'),
         (_large_file, 'demo/big.txt" is larger than 1 MiB'),
         (_large_skill, 'demo" is larger than 5 MiB'),
@@ -141,6 +153,23 @@ def test_a_folder_that_is_no_readable_skill_is_refused(
         read_skill(folder)
     assert message in str(caught.value)
     assert str(caught.value).startswith('"')
+
+
+def test_what_links_lead_to_is_read_as_the_skills_own(folder: Path, tmp_path: Path) -> None:
+    shared = tmp_path / ".agents" / "skills" / "shared"
+    shared.mkdir(parents=True)
+    (folder / "SKILL.md").rename(shared / "SKILL.md")
+    (folder / "SKILL.md").symlink_to("../.agents/skills/shared/SKILL.md")
+    (folder / "scripts").rename(tmp_path / "aside")
+    (folder / "scripts").symlink_to(tmp_path / "aside")
+    (folder / "references" / "notes.md").rename(tmp_path / "notes")
+    (folder / "references" / "notes.md").symlink_to(tmp_path / "notes")
+    assert read_skill(folder) == read_skill(folder / "SKILL.md") == FILES
+    for each in (shared / "SKILL.md", tmp_path / "aside" / "run.sh", tmp_path / "notes"):
+        seen = stamp(folder)
+        each.write_bytes(b"# other\n")
+        assert stamp(folder) != seen
+        assert b"# other\n" in [file.content for file in read_skill(folder).files]
 
 
 def test_a_path_that_is_no_folder_is_refused(folder: Path, tmp_path: Path) -> None:

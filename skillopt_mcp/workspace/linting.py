@@ -28,6 +28,7 @@ from skillopt_mcp.gates.guard.shapes import RUN_BLOCK, blank_code
 from skillopt_mcp.store.opening import Store
 from skillopt_mcp.workspace.place import Place
 from skillopt_mcp.workspace.skill_folders import (
+    HOSTS,
     default_roots,
     find_skill_folders,
     known,
@@ -349,7 +350,6 @@ def lint_changed(store: Store, place: Place, base: str) -> LintedChanged:
 
 # Finding skills and hidden files on disk
 
-_HOSTS = (".claude", ".agents", ".codex")
 _OF_OTHERS = ("node_modules", "site-packages", "__pycache__")
 _MAX_DEPTH = 6
 _MAX_FOLDERS = 5_000
@@ -384,7 +384,7 @@ def skills_below(folder: Path) -> Iterator[Path]:
             yield inside
         elif depth < _MAX_DEPTH:
             names = [name for name, is_folder in listed if is_folder and name not in _OF_OTHERS]
-            below = [name for name in names if name in _HOSTS or not name.startswith(".")]
+            below = [name for name in names if name in HOSTS or not name.startswith(".")]
             waiting.extend((inside / name, depth + 1) for name in below)
 
 

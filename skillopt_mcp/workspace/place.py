@@ -137,7 +137,8 @@ class Place:
     def describe_locked(self, skill: Skill) -> str:
         """Why nothing may be promoted to where a skill lies, and how a person allows it; "" when it may be."""
         if self.root_of(skill):
-            return ""
+            main = main_path(skill.path)
+            return f"{quoted(main, 500)} is a link, so no edit of it can be promoted" if os.path.islink(main) else ""
         return (
             f"{quoted(skill.path, 500)} lies in no skill root, so nothing can be promoted to it until a person allows "
             f"it: skillopt-mcp skills add-root {shlex.quote(root_for(skill.path))}"

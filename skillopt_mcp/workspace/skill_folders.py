@@ -28,6 +28,9 @@ _FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 # Where skills lie in a folder that is none: those of its hosts, and a folder of skills.
 _PLACES = (".claude/skills", ".agents/skills", ".codex/skills", "skills", "")
+HOSTS = (".claude", ".agents", ".codex")
+# A hidden file or folder that is no skill of a host's.
+_HIDDEN = re.compile(r"(?:^|/)\.(?!(?:claude|agents|codex)/skills/)")
 _INSIDE_SHOWN = 3
 _OWN = Path(__file__).resolve().parents[1] / "packaging/plugin/skills"
 _SETTLED_LATER = "a change of it was cut short, and is settled once its files can be read"
@@ -71,7 +74,8 @@ def read_skill(path: Path) -> SkillFiles:
     """Return all files of a skill, given its folder or its SKILL.md; dot files and __pycache__ are left out.
 
     A memory file is a skill of one file, without what lies next to it. Raises BadSkill when the folder cannot
-    be read, is too large, holds a link or a special file, or has no main document that is UTF-8 text.
+    be read, is too large, holds a special file or a link that is not followed, or has no main document that is UTF-8
+    text.
     """
     folder = skill_folder(path)
     if is_memory(str(folder)):
@@ -83,8 +87,8 @@ def read_skill(path: Path) -> SkillFiles:
     n_bytes = 0
     with _open_folder(folder) as opened:
         _check_there(opened, folder)
-        for parent, entry, inner in _walk_files(opened, folder):
-            content, executable = _read_file(parent, entry.name, folder / inner)
+        for parent, name, inner in _walk_files(opened, folder):
+            content, executable = _read_file(parent, name, folder / inner)
             n_bytes += len(content)
             if n_bytes > SKILL_BYTES:
                 raise BadSkill(f"{quoted(str(folder))} is larger than {SKILL_BYTES // MIB} MiB; move large files out")
@@ -114,8 +118,9 @@ def stamp_of(folder: Path) -> tuple[tuple[str, int, int, int, int, int], ...]:
     rows = []
     with _open_folder(folder) as opened:
         _check_there(opened, folder)
-        for _, entry, inner in _walk_files(opened, folder):
-            rows.append(_stamp_file(inner, entry.stat(follow_symlinks=False)))
+        for parent, name, inner in _walk_files(opened, folder):
+            with _explain_errors(folder / inner):
+                rows.append(_stamp_file(inner, os.stat(name, dir_fd=parent, follow_symlinks=False)))
     return tuple(sorted(rows))
 
 
@@ -133,7 +138,7 @@ def default_roots(home: Path, project: Path, environ: Mapping[str, str]) -> list
 
 def project_roots(folder: Path) -> list[Path]:
     """Where hosts look for the skills of one folder of a project; they need not exist."""
-    return [folder / owner / "skills" for owner in (".claude", ".agents", ".codex")]
+    return [folder / owner / "skills" for owner in HOSTS]
 
 
 def project_folders(project: Path) -> list[Path]:
@@ -210,42 +215,56 @@ def _open_folder(folder: Path) -> Iterator[int]:
             os.close(opened)
 
 
-def _walk_files(opened: int, folder: Path) -> Iterator[tuple[int, os.DirEntry[str], str]]:
-    """Yield every file as (descriptor of its folder, entry, path inside the skill)."""
-    for n_before, (parent, entry, inner) in enumerate(_walk_folder(opened, folder, "")):
+def _walk_files(opened: int, folder: Path) -> Iterator[tuple[int, str, str]]:
+    """Yield every file as (descriptor of its folder, name, path inside the skill); a link's name is where it leads."""
+    for n_before, (parent, name, inner) in enumerate(_walk_folder(opened, folder, "")):
         if n_before == SKILL_FILES:
             raise BadSkill(
                 f"{quoted(str(folder))} has more than {SKILL_FILES} files; move those that are not the skill's"
             )
-        yield parent, entry, inner
+        yield parent, name, inner
 
 
-def _walk_folder(opened: int, folder: Path, prefix: str) -> Iterator[tuple[int, os.DirEntry[str], str]]:
+def _walk_folder(opened: int, folder: Path, prefix: str) -> Iterator[tuple[int, str, str]]:
     with os.scandir(opened) as entries:
         for entry in entries:
             if is_passed_over(entry.name):
                 continue
-            inner = prefix + entry.name
-            fault = ""
+            inner, fault, is_link = prefix + entry.name, "", entry.is_symlink()
+            name = os.path.realpath(folder / inner) if is_link else entry.name
             if is_unfit(entry.name):
                 fault = "has control characters, a backslash or no text as its name; rename it"
-            elif entry.is_symlink():
-                fault = "is a link; put the file itself in its place"
-            elif entry.is_file(follow_symlinks=False):
-                yield opened, entry, inner
+            elif is_link and (refusal := _refuse_link(folder, name)):
+                fault = refusal
+            elif os.path.isfile(name) if is_link else entry.is_file(follow_symlinks=False):
+                yield opened, name, inner
                 continue
-            elif not entry.is_dir(follow_symlinks=False):
+            elif not (os.path.isdir(name) if is_link else entry.is_dir(follow_symlinks=False)):
                 fault = "is not a regular file; remove it from the skill"
             elif is_too_deep(f"{inner}/"):
                 fault = f"is nested too deep; {SKILL_DEPTH} levels are the most"
             if fault:
                 raise BadSkill(f"{quoted(str(folder / inner), 200)} {fault}")
             with _explain_errors(folder / inner):
-                below = os.open(entry.name, _FOLDER_FLAGS, dir_fd=opened)
+                below = os.open(name, _FOLDER_FLAGS, dir_fd=opened)
             try:
                 yield from _walk_folder(below, folder, f"{inner}/")
             finally:
                 os.close(below)
+
+
+def _refuse_link(folder: Path, target: str) -> str:
+    """Why a link of a skill is not followed to where it leads, as the end of a sentence; "" where it is.
+
+    A skill of somebody else's must not bring along what its reader keeps to himself: hidden files, and those of /proc.
+    """
+    if not os.path.exists(target):
+        return "is a link that leads to no file or folder; put the file itself in its place"
+    around = os.path.commonpath((folder, target))
+    if os.path.basename(around) in HOSTS:
+        around = os.path.dirname(around)
+    is_kept = _HIDDEN.search(target.removeprefix(around)) or target.startswith(("/proc/", "/sys/"))
+    return f"is a link to {quoted(target, 200)}, which no skill brings along" if is_kept or around == target else ""
 
 
 def _read_file(parent: int, name: str, path: Path) -> tuple[bytes, bool]:

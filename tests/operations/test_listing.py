@@ -155,7 +155,7 @@ def test_a_proposal_under_way_and_a_run_that_stopped_are_named(place: Place, hos
 def test_a_skill_that_cannot_be_read_is_listed_with_why(place: Place, workspace: Workspace) -> None:
     linked = place.root / "linked"
     shutil.copytree(place.skill, linked)
-    (linked / "more.md").symlink_to(place.main)
+    (linked / "more.md").symlink_to("nowhere")
     assert step_of(workspace, "linked") == ("check", str(linked))
     assert "is a link" in row_of(workspace, "linked").next_step.why
     (linked / "more.md").unlink()

@@ -112,6 +112,28 @@ def test_a_link_that_took_the_folders_place_is_not_followed(place: Place, worksp
     assert (elsewhere / "SKILL.md").read_bytes() == make_skill(3).main
 
 
+@pytest.mark.parametrize("linked", ["SKILL.md", "references"])
+def test_a_skill_with_a_link_is_tested_and_what_would_write_through_it_is_refused(
+    place: Place, workspace: Workspace, linked: str
+) -> None:
+    (place.skill / "references").mkdir()
+    (place.skill / "references" / "notes.md").write_text("# Notes\n")
+    elsewhere = place.folder / "elsewhere"
+    (place.skill / linked).rename(elsewhere)
+    (place.skill / linked).symlink_to(elsewhere)
+    skill = workspace.place.skill("ledger-clerk")
+    assert bool(workspace.place.describe_locked(skill)) == (linked == "SKILL.md")
+    before = read_skill(place.skill)
+    edits = [{"op": "append", "content": LESSONS, "path": path} for path in ("SKILL.md", "references/notes.md")]
+    made = propose_edits(workspace.store, workspace.place, "ledger-clerk", edits)
+    assert made.candidate_id
+    assert evaluate_candidate(workspace.store, workspace.models, workspace.place, made.candidate_id).accepted
+    with pytest.raises(Refused, match=r"is a link or no regular file|links are not followed"):
+        promote_skill(workspace.store, workspace.place, made.candidate_id, PERSON)
+    assert (read_skill(place.skill), (place.skill / linked).is_symlink()) == (before, True)
+    assert history(workspace.store, workspace.place, "ledger-clerk").rows == []
+
+
 def test_an_attempt_that_fails_half_way_takes_back_what_it_wrote(
     place: Place, workspace: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
