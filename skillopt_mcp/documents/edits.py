@@ -26,6 +26,7 @@ from skillopt_mcp.documents import frontmatter
 from skillopt_mcp.documents.frontmatter import block_end
 from skillopt_mcp.documents.markdown import Document, has_marker, parse
 
+_HEADING = re.compile(rb" {0,3}#{1,6}(?:[ \t]|\Z)")
 _SHOWN = re.compile(r"\\u\{[0-9A-F]{4,6}\}")
 
 
@@ -164,6 +165,10 @@ def _inserted(content: str, anchor_end: int, document: Document) -> Placement | 
     end: int | None = anchor_end
     if document.content[anchor_end - 1 : anchor_end] not in (b"\n", b"\r"):
         end = line_end(document.content, anchor_end)
+    above = document.content[: len(document.content) if end is None else end]
+    is_code = any(block.start < len(above) < block.end for block in document.code)
+    if not is_code and _HEADING.match(above.splitlines()[-1]) and to_lf(new).split(b"\n", 1)[0].strip():
+        new = document.ending + new
     if end is None:
         # The file ends without a line ending, and goes on doing so.
         end = len(document.content)

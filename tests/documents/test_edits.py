@@ -92,6 +92,13 @@ def test_appends_keep_the_order_of_the_patch_with_one_blank_line_between() -> No
         ("a\r\nb\r\nc\r\n", "a\nb", "x\ny", "a\r\nb\r\nx\r\ny\r\nc\r\n"),
         ("a\rb\rc\r", "b", "new", "a\rb\rnew\rc\r"),
         ("a\n" + REGION, "a", "new", "a\nnew\n" + REGION),
+        ("# A\n\ntext\n", "# A", "new", "# A\n\nnew\n\ntext\n"),
+        ("# A\ntext\n", "A", "new\n", "# A\n\nnew\ntext\n"),
+        ("a\r\n### A #\r\ntext\r\n", "a\n### A #\n", "new", "a\r\n### A #\r\n\r\nnew\r\ntext\r\n"),
+        ("# A\n", "# A", "\nnew", "# A\n\nnew\n"),
+        ("## A", "A", "new", "## A\n\nnew"),
+        ("#A\ntext\n", "#A", "new", "#A\nnew\ntext\n"),
+        ("```\n# A\n```\n", "# A", "new", "```\n# A\nnew\n```\n"),
     ],
 )
 def test_inserted_text_follows_the_last_line_of_its_anchor(main: str, target: str, content: str, expected: str) -> None:
