@@ -18,7 +18,7 @@ from skillopt_mcp.core.next_step import NextStep
 from skillopt_mcp.core.results import EditOutcome, Proposed
 from skillopt_mcp.core.skills import MAIN_FILE, Skill, SkillFiles, short
 from skillopt_mcp.core.text import quoted, storable
-from skillopt_mcp.documents.diffs import unified_diff
+from skillopt_mcp.documents.diffs import differ_in_white_space_only, unified_diff
 from skillopt_mcp.documents.edits import apply_patch
 from skillopt_mcp.documents.lint import list_introduced
 from skillopt_mcp.gates.guard.capabilities import findings
@@ -140,6 +140,7 @@ def describe_edits(skill_name: str, base: SkillFiles, applied: Applied, made: Ca
         )
         for report in applied.reports
     ]
+    notes = ["only white space changes"] if differ_in_white_space_only(base, applied.files) else []
     shown = [shorten(finding, DETAIL_BYTES) for finding in found[:FINDINGS_SHOWN]]
     more = [f"and {len(found) - len(shown)} more: inspect the candidate"] if len(found) > len(shown) else []
     result = Proposed(
@@ -149,7 +150,7 @@ def describe_edits(skill_name: str, base: SkillFiles, applied: Applied, made: Ca
         diff=unified_diff(base, applied.files, skill_name),
         edits=edits,
         findings=[*shown, *more],
-        notes=[f"lint: {shorten(problem, DETAIL_BYTES)}" for problem in broken[:FINDINGS_SHOWN]],
+        notes=[*notes, *(f"lint: {shorten(problem, DETAIL_BYTES)}" for problem in broken[:FINDINGS_SHOWN])],
         next_step=_choose_step(skill_name, applied, made),
     )
     return fit_answer(result, "diff")

@@ -86,6 +86,12 @@ def unified_diff(before: SkillFiles, after: SkillFiles, name: str) -> str:
     return "".join(_diff_file(before.get(path), after.get(path), name) for path in paths)
 
 
+def differ_in_white_space_only(before: SkillFiles, after: SkillFiles) -> bool:
+    """Whether two texts differ, and say the same words in the same order."""
+    words = [[(file.path, file.content.split()) for file in files.files] for files in (before, after)]
+    return before != after and words[0] == words[1]
+
+
 def list_changed_lines(before: SkillFiles, after: SkillFiles) -> list[list[str]]:
     """The lines that each changed file lost and gained, as a diff shows them; none of a file that is not text."""
     rows: list[list[str]] = []

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from skillopt_mcp.core.errors import BadInput
-from skillopt_mcp.core.evidence import Mean, Metric, SearchVerdict
+from skillopt_mcp.core.evidence import Mean, Metric, SearchGate, SearchVerdict
+from skillopt_mcp.core.text import counted
 
 EVEN = 0.5
 """The weight of soft in the mixed metric by default."""
@@ -159,3 +160,14 @@ def no_regression(
     ours, theirs = (values(scores, metric, mixed_weight) for scores in (again.candidate, again.current))
     cleared = sum(ours[task] >= theirs[task] for task in ours if task in theirs)
     return first if cleared >= n_fallen else Comparison("reject", first.candidate, first.current, first.n)
+
+
+def describe_seen(gate: SearchGate, n_val: int) -> str:
+    """Which gain a search gate accepts in 4 of 5 cases on so many val tasks, where answers repeat."""
+    least = 2 if gate == "paired_se" else 1  # of one task alone, the mean is its standard error
+
+    def miss(gain: float) -> float:
+        return sum(math.comb(n_val, k) * gain**k * (1 - gain) ** (n_val - k) for k in range(least))
+
+    seen = next((points for points in range(1, 100) if miss(points / 100) <= 0.2), 100)
+    return f"{counted(n_val, 'val task')} can see a gain of {seen} points or more."

@@ -41,8 +41,11 @@ TROUBLE_BYTES = 1_500
 # The actions that one skill has before another, the first first.
 _PRESSING = ("promote_skill", "submit_work", "inspect", "replay", "evaluate_candidate", "skills move", "check",
              "record_trajectory", "propose_edits", "tasks review", "add_tasks")  # fmt: skip
+_TASK = {"task": "WHAT WAS ASKED"}
 _NONE = NextStep(
-    action="record_trajectory", arguments={"skill": "PATH"}, why="no skill was found; give the path of a skill folder"
+    action="record_trajectory",
+    arguments={"skill": "PATH", **_TASK},
+    why="no skill was found; give the path of a skill folder",
 )
 
 
@@ -116,7 +119,7 @@ def skill_row(store: Store, place: Place, skill: Skill) -> SkillRow:
 
 
 def _untracked(place: Place, path: Path, roots: Sequence[Path]) -> SkillRow:
-    step = NextStep(action="record_trajectory", arguments={"skill": str(path)}, why="not tracked yet")
+    step = NextStep(action="record_trajectory", arguments={"skill": str(path), **_TASK}, why="not tracked yet")
     try:
         read_skill(path)
     except BadSkill as error:

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
-from typing import Annotated
+from dataclasses import fields, is_dataclass, replace
+from functools import partial
+from typing import Annotated, Any
 
 from mcp.server.mcpserver.tools import Tool
 from mcp_types import ToolAnnotations
-from pydantic import Field, WithJsonSchema
+from pydantic import BaseModel, Field, WithJsonSchema
 
 from skillopt_mcp.core.candidates import Consent
+from skillopt_mcp.core.next_step import NextStep
 from skillopt_mcp.core.results import Evaluated, Promoted, Proposed, Recorded, SkillList, Submitted, TasksAdded
 from skillopt_mcp.reports.details import Inspected
 from skillopt_mcp.reports.listing import list_skills
 from skillopt_mcp.server.app import watcher
 from skillopt_mcp.server.resources import APP
+from skillopt_mcp.store.files import store_path
 from skillopt_mcp.tasks.judges.judging import usage
 from skillopt_mcp.workspace.jobs import DEFAULT_CHARS, DEFAULT_ITEMS, Capacity, Wait
 from skillopt_mcp.workspace.workspace import Workspace
@@ -217,7 +220,7 @@ class Tools:
 def tools_over(workspace: Workspace, consent: Consent = Consent.STANDING) -> list[Tool]:
     """Return the tools over `workspace`, in the order in which hosts see them; a live file changes with `consent`."""
     tools = Tools(workspace, consent)
-    return [
+    made = [
         _tool(tools.list_skills, "List skills", _READS),
         _tool(tools.record_trajectory, "Record a trajectory", _ADDS),
         _tool(tools.add_tasks, "Add tasks", _ADDS_ONCE),
@@ -228,6 +231,28 @@ def tools_over(workspace: Workspace, consent: Consent = Consent.STANDING) -> lis
         _tool(tools.rollback_skill, "Roll a skill back", _CHANGES),
         _tool(tools.inspect, "Inspect", _READS, has_page=True),
     ]
+    # A person at a terminal has another environment, and so perhaps another default.
+    if workspace.store.path != store_path(None, {}):
+        for tool in made:
+            tool.fn = partial(_call_named, tool.fn, str(workspace.store.path))
+    return made
+
+
+def _call_named(call: Callable[..., object], store: str, /, **given: object) -> object:
+    return _name_store(call(**given), store)
+
+
+def _name_store(value: Any, store: str) -> Any:
+    """An answer with the store named in each command that a person is to type."""
+    if isinstance(value, NextStep):
+        return replace(value, command=value.as_command(store)) if value.command else value
+    if isinstance(value, BaseModel):
+        return value.model_copy(
+            update={name: _name_store(getattr(value, name), store) for name in type(value).model_fields}
+        )
+    if is_dataclass(value) and not isinstance(value, type):
+        return replace(value, **{each.name: _name_store(getattr(value, each.name), store) for each in fields(value)})
+    return [_name_store(each, store) for each in value] if isinstance(value, list) else value
 
 
 # Every hint is set: hosts assume the worst of a missing one.

@@ -85,6 +85,19 @@ def test_a_text_that_is_named_is_tested_against_the_live_one_or_another(cli: Cli
         assert (done.returncode, done.stderr.count("\n")) == (1, 1), done.stderr
 
 
+def test_texts_that_differ_in_white_space_only_are_said_to(cli: Cli, place: Place, tmp_path: Path) -> None:
+    live, said = place.main.read_text(), "differ in white space only"
+    for text, is_said in ((live.replace("\n", "\n\n"), True), (f"{live} \n", True), (f"{live}\nBe brief.\n", False)):
+        (tmp_path / "NEW.md").write_text(text)
+        asked = ("evaluate", SKILL, "--file", tmp_path / "NEW.md", "--target", TARGET, "--dry-run")
+        done = cli(*asked, store=place.store_path)
+        assert (done.returncode, said in done.stderr) == (0, is_said), done.stderr
+    with Workspace(place.store_path) as workspace:
+        edit = {"op": "replace", "target": live.splitlines()[-1], "content": f"\n{live.splitlines()[-1]}"}
+        made = propose_edits(workspace.store, workspace.place, SKILL, [edit])
+        assert ("only white space changes" in made.notes, made.status) == (True, "candidate")
+
+
 def test_the_best_version_of_a_run_is_tested_by_the_models_of_the_run(cli: Cli, place: Place) -> None:
     settings = (*BACKENDS, "--epochs", "3", "--batch", "5", "--seed", "7", "--max-calls", "120")
     assert cli("replay", SKILL, *settings, store=place.store_path).returncode == 1

@@ -41,7 +41,7 @@ def test_nothing_is_spent_on_a_real_model_before_a_person_agrees(cli, make_place
     done = cli("replay", "ledger-clerk", "--target", "openai:none", "--optimizer", TARGET, store=place.store_path)
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr.startswith("Asked: target openai:none,base_url=http://127.0.0.1:9/v1 at 127.0.0.1:9/v1; ")
-    assert done.stderr.splitlines()[1].startswith("Steps: 4 (epochs 4, ")
+    assert done.stderr.splitlines()[1].startswith("Steps: 10 (4 with edits, epochs 4, ")
     assert done.stderr.splitlines()[-1].startswith("error: there is no terminal to ask at")
     assert cli("replay", "ledger-clerk", "--resume", store=place.store_path).stderr.startswith("error: no run of")
 

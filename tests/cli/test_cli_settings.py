@@ -35,7 +35,7 @@ def test_a_file_pairs_and_flags_settle_a_run(cli, make_place, tmp_path: Path) ->
     assert done.stderr.splitlines()[0] == named
     assert done.stderr.splitlines()[1] == "note: model.teacher: 'teacher' is called 'optimizer' since SkillOpt 0.2"
     assert "note: no environment 'searchqa' is registered here: the run takes the stored tasks" in done.stderr
-    assert "Steps: 3 (epochs 1, train tasks 14, 5 a step)" in done.stderr
+    assert "Steps: 3 (3 with edits, epochs 1, train tasks 14, 5 a step)" in done.stderr
     (row,) = parsed(cli("show", "--json", store=place.store_path))["runs"]
     shown = parsed(cli("show", row["id"], "--json", store=place.store_path))["text"]
     config = json.loads(next(line for line in shown.splitlines() if line.startswith("config: "))[8:])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 import subprocess
 
@@ -54,3 +55,15 @@ def test_a_resumed_run_is_written_to_the_folder_that_it_was_begun_with(cli: Cli,
     done = parsed(run_forked(resumed, tmp_path))
     assert (done["status"], (run / "summary.json").exists()) == ("finished", True)
     assert not (tmp_path / "run").exists()
+
+
+def test_the_steps_that_are_announced_are_those_that_are_counted(cli: Cli, make_place) -> None:
+    place: Place = make_place(n_tasks=30)
+    done = cli("replay", "ledger-clerk", *BACKENDS, "--epochs", "3", "--batch", "5", store=place.store_path)
+    assert done.returncode == 0, done.stderr
+    announced = re.search(r"Steps: (\d+) \((\d+) with edits, epochs 3, ", done.stderr)
+    assert announced
+    counted = re.findall(r"^step (\d+)/(\d+) ", done.stderr, re.MULTILINE)
+    assert counted == [(str(n), announced[1]) for n in range(1, int(announced[1]) + 1)]
+    assert f"finished: {announced[1]} steps" in done.stdout
+    assert int(announced[2]) < int(announced[1])

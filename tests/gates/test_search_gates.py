@@ -10,7 +10,8 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from skillopt_mcp.gates.search import Rerun, TaskScore, compare, fallen, no_regression, paired_se
+from skillopt_mcp.core.evidence import SearchGate
+from skillopt_mcp.gates.search import Rerun, TaskScore, compare, describe_seen, fallen, no_regression, paired_se
 
 
 def scores(values: list[float | None]) -> list[TaskScore]:
@@ -96,3 +97,21 @@ def test_nothing_is_run_again_for_a_candidate_that_gains_nothing_or_lets_nothing
     worse = compare(CURRENT, CANDIDATE, CANDIDATE, "hard")
     assert no_regression(worse, 2, Rerun(), "hard") == worse
     assert no_regression(FIRST, 0, Rerun(), "hard") == FIRST
+
+
+@pytest.mark.parametrize(
+    ("gate", "n", "seen"), [("strict", 10, 15), ("strict", 1, 80), ("strict", 40, 4), ("paired_se", 10, 28)]
+)
+def test_the_gain_that_val_tasks_can_see_is_one_that_the_search_gate_accepts(
+    gate: SearchGate, n: int, seen: int
+) -> None:
+    assert f"can see a gain of {seen} points" in describe_seen(gate, n)
+    chance, decide = random.Random(7), paired_se if gate == "paired_se" else compare
+
+    def accepted(gain: int) -> float:
+        old = scores([0.0] * n)
+        worlds = [scores([float(chance.random() < gain / 100) for _ in range(n)]) for _ in range(2_000)]
+        return sum(decide(new, old, old, "hard").verdict != "reject" for new in worlds) / len(worlds)
+
+    assert accepted(seen) > 0.77
+    assert accepted(seen - 2) < 0.82

@@ -152,6 +152,14 @@ def test_a_proposal_under_way_and_a_run_that_stopped_are_named(place: Place, hos
     assert step_of(host) == ("submit_work", job)
 
 
+def test_the_first_step_of_a_skill_that_nobody_has_tracked_is_a_call_that_is_taken(place: Place) -> None:
+    workspace = place.open()
+    step = row_of(workspace).next_step
+    assert (step.action, sorted(step.arguments)) == ("record_trajectory", ["skill", "task"])
+    given = dict(step.arguments)
+    assert record_trajectory(workspace.store, workspace.place, given.pop("skill"), Recording(**given)).skill
+
+
 def test_a_skill_that_cannot_be_read_is_listed_with_why(place: Place, workspace: Workspace) -> None:
     linked = place.root / "linked"
     shutil.copytree(place.skill, linked)

@@ -102,7 +102,7 @@ BAD_CALLS: list[tuple[str, dict[str, Any], str]] = [
     ("add_tasks", {"skill": "ledger"}, "tasks"),
     ("add_tasks", {"skill": "ledger", "file": "/nowhere/tasks.json"}, "/nowhere/tasks.json"),
     ("propose_edits", {"skill": "ledger"}, "ledger"),
-    ("propose_edits", {"skill": "ledger", "edits": [{"op": "rewrite", "content": "x"}]}, "rewrite"),
+    ("propose_edits", {"skill": "ledger", "edits": [{"op": "append", "text": "x"}]}, "text"),
     ("evaluate_candidate", {"candidate_id": "c-nope"}, "c-nope"),
     ("promote_skill", {"candidate_id": "c-nope"}, "c-nope"),
     ("rollback_skill", {"skill": "ledger"}, "ledger"),

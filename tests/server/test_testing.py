@@ -137,3 +137,24 @@ def test_a_session_that_tests_its_own_edit_promotes_it_by_a_person_alone(tmp_pat
     [asked] = person.asked
     first_rows = asked.split("\n")[:3]
     assert ("host evidence" in first_rows[1], "session" in first_rows[2]) == (True, True)
+
+
+def test_a_command_for_a_person_names_a_store_that_is_not_the_default_one(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held = f"{LESSONS}\nSee https://elsewhere.example for more."
+    made = call(
+        world.server(), "propose_edits", {"skill": "ledger-clerk", "edits": [{"op": "append", "content": held}]}
+    )
+    given = {"candidate_id": made["candidate_id"]}
+
+    def commands() -> list[str]:
+        answers = [call(world.server(), *tool) for tool in (("evaluate_candidate", given), ("list_skills", {}))]
+        found = [each["next_step"] for each in (*answers, *answers[1]["skills"])]
+        return [step["command"] for step in found if step["action"] == "promote_skill"]
+
+    promote, store = f"skillopt-mcp promote {made['candidate_id']}", str(world.workspace.store.path)
+    assert commands() == [f"{promote} --store {store}"] * 3
+    monkeypatch.setattr("skillopt_mcp.server.tools.store_path", lambda *_: world.workspace.store.path)
+    first, *_ = tools.tools_over(world.workspace)
+    assert first.fn().next_step.command == promote

@@ -33,6 +33,7 @@ from skillopt_mcp.cli.watching import Watch
 from skillopt_mcp.core.errors import Stopped
 from skillopt_mcp.core.results import Baseline, Evaluated, Foreseen, Proposed
 from skillopt_mcp.core.skills import SkillFiles
+from skillopt_mcp.documents.diffs import differ_in_white_space_only
 from skillopt_mcp.gates.verdicts import describe_foreseen
 from skillopt_mcp.training.promotion_test import Asked
 from skillopt_mcp.workspace.costs import used_of_candidate
@@ -155,6 +156,7 @@ class Evaluate(Sending):
             place.describe_locked(store.skills.get_skill(candidate.skill_id)),
             host_tests(store, [candidate]).get(candidate.version_id),
             describe_near_train(store, test.tasks[0].skill_id, test.tasks),
+            "the two texts differ in white space only" * differ_in_white_space_only(test.base, test.candidate),
         )
         for warning in filter(None, warnings):
             terminal.note(f"warning: {warning}.")

@@ -42,6 +42,7 @@ from skillopt_mcp.core.errors import BadInput, Busy, Refused, SkillOptError, Sto
 from skillopt_mcp.core.results import MemoryOutcome, Replayed
 from skillopt_mcp.core.runs import Run
 from skillopt_mcp.core.text import counted
+from skillopt_mcp.gates.search import describe_seen
 from skillopt_mcp.reports.export import check_folder, export_run
 from skillopt_mcp.store.opening import Store
 from skillopt_mcp.training.config import Config
@@ -148,7 +149,7 @@ class Replay(Sending):
             store, models, place = workspace.store, workspace.models, workspace.place
             new = new_run(store, models, place, self.skill, config, ready.prompts, only)
             new = with_memory(store, place, new, self.memory) if self.memory else new
-            make_plan(store, place.secrets, new)  # raises where nothing can be trained on
+            n_rows = make_plan(store, place.secrets, new).n_rows  # raises where nothing can be trained on
             estimate = estimate_run(store, models, new)
             if not ready.environment:
                 self.name_models(terminal, models, ready.notes)
@@ -160,8 +161,9 @@ class Replay(Sending):
             for warning in filter(None, warnings):
                 terminal.note(f"warning: {warning}.")
             text = (
-                f"Steps: {estimate.n_steps} (epochs {config.epochs}, train tasks {estimate.n_train}, "
-                f"{min(config.batch, estimate.n_train)} a step). At most {describe_calls(estimate.calls)} "
+                f"Steps: {n_rows} ({estimate.n_steps} with edits, epochs {config.epochs}, train tasks "
+                f"{estimate.n_train}, {min(config.batch, estimate.n_train)} a step). "
+                f"{describe_seen(config.gate, estimate.n_val)} At most {describe_calls(estimate.calls)} "
                 f"({estimate.train_rollouts:,} attempts in training, {estimate.val_rollouts:,} on val tasks, "
                 f"{estimate.promotion_runs:,} in the promotion test{'s' if new.memory else ''})."
             )
