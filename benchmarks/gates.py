@@ -21,15 +21,18 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from statistics import fmean, median
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
+
+from pydantic import BaseModel, Field, ValidationError
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks import walk
-from skillopt_mcp.core.evidence import TestAttempt
+from skillopt_mcp.core.evidence import Arm, TestAttempt
 from skillopt_mcp.gates.power import power_of
 from skillopt_mcp.gates.promotion import (
     MAX_AGAIN,
+    MIN_UNITS,
     Plan,
     Reading,
     SignTest,
@@ -393,36 +396,61 @@ def worse_small(n_cases: int, loss: float, reps: int) -> dict[str, float]:
     return {"found": min(found), "false": max(false)}
 
 
+Score = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
+
+
+class GivenPath(BaseModel):
+    """A path of attempts, as [arm, unit, pass from 0, score or null for lost]: see docs/evidence.md."""
+
+    salt: str = Field(pattern="^[0-9A-Fa-f]+$")
+    units: list[str] = Field(min_length=MIN_UNITS)
+    number: int = Field(default=1, ge=1, le=1_000)
+    graded: bool = False
+    live: bool = False
+    kind: list[str] | None = None
+    earlier: dict[str, list[Score]] | None = None
+    attempts: list[tuple[Arm, str, Annotated[int, Field(ge=0)], Score | None]]
+
+
 def decide(path: Path) -> dict[str, object]:
-    """What the test that ships decides on a path of attempts: see docs/evidence.md for the file."""
-    given = json.loads(path.read_text())
-    units = order_units(given["units"], given["salt"])
+    """What the test that ships decides on a path of attempts. Raises ValueError for one that no test has."""
+    given = GivenPath.model_validate_json(path.read_bytes())
+    units = order_units(given.units, given.salt)
     places = {name: at for at, name in enumerate(units)}
-    earlier = [tuple(given.get("earlier", {}).get(name, ())) for name in units]
+    if len(places) < len(units):
+        raise ValueError("units: a name stands there twice")
+    kind, known = given.kind or [], given.earlier or {}
+    if unknown := {*kind, *known, *(unit for _, unit, _, _ in given.attempts)} - places.keys():
+        raise ValueError(f'"{min(unknown)}" is not in units')
+    earlier = [tuple(known.get(name, ())) for name in units]
     plan = Plan(
-        salt=given["salt"],
+        salt=given.salt,
         units=tuple(units),
         passes=passes_for(earlier),
-        number=given.get("number", 1),
-        graded=given.get("graded", False),
-        live=given.get("live", False),
-        kind=tuple(sorted(places[name] for name in given.get("kind") or ())),
+        number=given.number,
+        graded=given.graded,
+        live=given.live,
+        kind=tuple(sorted({places[name] for name in kind})),
         earlier=tuple(earlier) if any(earlier) else (),
     )
-    reading = Reading(plan)
-    for arm, unit, number, score in given["attempts"]:
-        lost = score is None
-        reading.add([TestAttempt(arm, places[unit], number, 0.0 if lost else score, "bounded" if lost else "")])
+    if beyond := [each for each in given.attempts if each[2] >= plan.passes]:
+        raise ValueError(f"attempts: the passes are 0 to {plan.passes - 1}, got {beyond[0][2]}")
+    reading = Reading(
+        plan,
+        [TestAttempt(arm, places[unit], number, score or 0.0, "bounded" if score is None else "")
+         for arm, unit, number, score in given.attempts],
+    )  # fmt: skip
     standing, signs = reading.standing(), reading.signs
-    total, least = signs.path[-1] if signs and signs.path else (0, None)
-    bound = signs.p_bound if signs else None
+    assert signs  # in rounds are only tests of fewer units, of one kind alone or with a margin
+    total, least, *most = signs.path[-1] if signs.path else (0, None)
+    bound = signs.p_bound
     return {
         "verdict": standing.verdict,
         "pairs": standing.pairs,
         "passes": plan.passes,
-        "repeats": bool(signs and signs.repeats),
+        "repeats": signs.repeats,
         "p_bound": f"{bound.numerator}/{bound.denominator}" if bound is not None else None,
-        "least": least,
+        "least": -most[0] if standing.verdict == "worse" else least,
         "total": total,
     }
 
@@ -514,7 +542,15 @@ def main() -> int:
     parser.add_argument("--decide", type=Path, metavar="FILE", help="say what the test decides on a path")
     args = parser.parse_args()
     if args.decide:
-        print(json.dumps(decide(args.decide)))
+        try:
+            print(json.dumps(decide(args.decide)))
+        except (OSError, ValueError) as error:
+            reason = str(error)
+            if isinstance(error, ValidationError):
+                first = error.errors()[0]
+                reason = ": ".join([".".join(map(str, first["loc"])), first["msg"]]).lstrip(": ")
+            print(f"error: {args.decide}: {' '.join(reason.split())}", file=sys.stderr)
+            return 2
         return 0
     figures = judged(measure(args.reps or (200 if args.short else 4000), short=args.short), 3.0 if args.short else 0.0)
     if args.json:

@@ -33,7 +33,7 @@ SHORT = 1
 LATENCY_MS = 10
 N_TASKS = 45
 POLL_S = 0.005
-TRIES = 5
+MOST_AFTER_S = 0.05
 SHOWN, ROW_CHARACTERS = 6, 400
 SETTINGS = ("--epochs", "3", "--batch", "8", CONCURRENCY, str(SLOTS), "--yes", "--json")
 # What two runs of the same thing need not share, and the tables that only say how often something was tried.
@@ -51,7 +51,7 @@ _SENDS = "select c.key, c.n_claims, exists (select 1 from reply r where r.call_i
 class Kill:
     """What one kill did: the rows that differ in the end, and the calls that were sent again, by what was there."""
 
-    after_s: float
+    n_replies: int
     differing: tuple[str, ...]
     committed_twice: int
     in_flight_repeats: int
@@ -94,23 +94,22 @@ class Site:
             raise SystemExit(f"replay ended with {process.returncode}:\n{error}")
 
 
-def undisturbed(site: Site) -> tuple[Counter[str], float]:
-    """Return the rows of an undisturbed run, and its seconds from the first row on."""
+def undisturbed(site: Site) -> tuple[Counter[str], int]:
+    """Return the rows of an undisturbed run, and how many replies it has."""
     with site.copy("undisturbed") as store_path:
         process = site.start(store_path)
-        began = _await_run(store_path, process)
-        process.communicate()
+        _, error = process.communicate()
         if process.returncode != 0:
-            raise SystemExit(f"replay ended with {process.returncode}")
-        return rows(store_path), time.monotonic() - began
+            raise SystemExit(f"replay ended with {process.returncode}:\n{error}")
+        return rows(store_path), _n_replies(store_path)
 
 
-def kill_and_resume(site: Site, expected: Counter[str], after_s: float) -> Kill | None:
-    """Return the outcome of a kill so long after the run began, or None if the run had ended by then."""
+def kill_and_resume(site: Site, expected: Counter[str], n_replies: int, after_s: float) -> Kill | None:
+    """Return the outcome of a kill a moment after so many replies were stored, or None if the run had ended by then."""
     with site.copy("killed") as store_path:
         process = site.start(store_path)
-        began = _await_run(store_path, process)
-        time.sleep(max(0.0, began + after_s - time.monotonic()))
+        _await_replies(store_path, process, n_replies)
+        time.sleep(after_s)
         ended = process.poll() is not None
         process.kill()
         process.communicate()
@@ -125,7 +124,7 @@ def kill_and_resume(site: Site, expected: Counter[str], after_s: float) -> Kill 
         differing = (*(f"- {row}" for row in lost.elements()), *(f"+ {row}" for row in added.elements()))
     again = {key: after[key][0] - n_claims for key, (n_claims, _) in before.items()}
     return Kill(
-        after_s=after_s,
+        n_replies=n_replies,
         differing=differing,
         committed_twice=sum(again[key] for key, (_, answered) in before.items() if answered),
         in_flight_repeats=sum(again[key] for key, (_, answered) in before.items() if not answered),
@@ -163,27 +162,32 @@ def _is_finished(store_path: Path) -> bool:
     return bool(queried(store_path, "select status = 'finished' from run")[0][0])
 
 
-def _await_run(store_path: Path, process: subprocess.Popen[str]) -> float:
-    """Return the moment at which the run's row was there."""
+def _n_replies(store_path: Path) -> int:
+    return int(str(queried(store_path, "select count(*) from reply")[0][0]))
+
+
+def _await_replies(store_path: Path, process: subprocess.Popen[str], n: int) -> None:
+    """Return once the run has its row and n replies, or has ended."""
     while process.poll() is None:
-        if queried(store_path, "select count(*) from run")[0][0]:
-            return time.monotonic()
+        if queried(store_path, "select count(*) from run")[0][0] and _n_replies(store_path) >= n:
+            return
         time.sleep(POLL_S)
-    raise SystemExit(f"replay ended before it began:\n{process.communicate()[1]}")
+    if process.returncode:
+        raise SystemExit(f"replay ended before it was killed:\n{process.communicate()[1]}")
 
 
 def measure(n_kills: int, seed: int, folder: Path) -> list[Kill]:
     """Return the outcome of every kill."""
     site, random, kills = Site(folder, seed), Random(seed), list[Kill]()
-    expected, lasts_s = undisturbed(site)
+    expected, n_replies = undisturbed(site)
     while len(kills) < n_kills:
-        for _ in range(TRIES):
-            kill = kill_and_resume(site, expected, random.uniform(0.0, lasts_s))
-            if kill:
-                kills.append(kill)
-                break
-        else:
-            raise SystemExit(f"the run ended {TRIES} times before it could be killed: it is too short")
+        n, after_s = random.randrange(n_replies), random.uniform(0.0, MOST_AFTER_S)
+        # By its replies, not by the clock: however fast the machine is, the run is there. Where it was missed, earlier.
+        while (kill := kill_and_resume(site, expected, n, after_s)) is None:
+            if n == 0:
+                raise SystemExit("the run ended before it could be killed")
+            n, after_s = n // 2, 0.0
+        kills.append(kill)
     return kills
 
 
@@ -197,7 +201,7 @@ def main() -> None:
         kills = measure(SHORT if options.short else options.kills, options.seed, Path(folder).resolve())
     for kill in kills:
         for row in kill.differing[:SHOWN]:
-            print(f"killed after {kill.after_s:.3f} s: {row[:ROW_CHARACTERS]}", file=sys.stderr)
+            print(f"killed after {kill.n_replies} replies: {row[:ROW_CHARACTERS]}", file=sys.stderr)
     figures = {
         "kills": len(kills),
         "differing_rows": sum(len(kill.differing) for kill in kills),
