@@ -391,6 +391,14 @@ def _specify(store: Store, candidate: Candidate, asked: Asked) -> Asked:
         if not any(asked.tag in tags for tags in held):
             known_tags = ", ".join(f"`{each}`" for each in sorted(set().union(*held))[:20]) or "none"
             raise BadInput(f"no held-out task has the tag {quoted(asked.tag)}; there are: {known_tags}")
+        n_tagged, way_on = sum(asked.tag in tags for tags in held), "leave out --kind, or add --cases"
+        if asked.live and not asked.cases_alone:
+            raise BadInput(f"the test of a live text, or one with --worse, is on all tasks alike: {way_on}")
+        if asked.margin is not None and not asked.cases_alone:
+            raise BadInput(f"--no-worse asks about all tasks alike: {way_on}")
+        if 2 * n_tagged > len(held) and not asked.cases_alone:
+            most = f"{n_tagged} of {len(held)} held-out tasks have the tag {quoted(asked.tag)}"
+            raise BadInput(f"{most}, and a kind has at most half of them: {way_on}")
     elif asked.margin is None and not asked.live:
         failures = store.candidates.tags_of_failures(candidate)
         shares = {tag: sum(tag in each for each in failures) / len(failures) for tag in set().union(*failures)}
@@ -603,7 +611,7 @@ def foresee(store: Store, models: Models, test: Test) -> Foreseen:
         alpha=float(plan.alpha),
         pilot=plan.n_pilot,
         kind=kind if plan.kind else None,
-        few_of_kind=None if plan.kind or plan.in_rounds else kind,
+        few_of_kind=kind if kind and kind.units < kind.needs and not plan.in_rounds else None,
         found_in_half=None if plan.in_rounds else gain_found_in_half(plan, by_unit),
         power=[PowerRow(gain=each.gain, chance=round(each.chance, 2), runs=round(each.runs)) for each in rows],
         most_runs=test.row.plan.most_runs,

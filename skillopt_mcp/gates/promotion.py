@@ -478,7 +478,7 @@ class Reading:
                 "pairs": len(self._pairs),
                 "pilot": len(self._pilot) if not self._pairs else 0,
                 "p_bound": float(signs.p_bound) if signs.p_bound else None,
-                "repeats": signs.repeats or plan.passes == 1,
+                "repeats": signs.repeats or (plan.passes == 1 and passes_for(plan.earlier) == 1),
                 "gain": interval_of(means, verdict) if self._pairs else None,
                 "kind": KindResult(tag=plan.tag, units=len(plan.kind), solved=_solved(inside)) if plan.kind else None,
                 "elsewhere": _solved(outside) if plan.kind else None,

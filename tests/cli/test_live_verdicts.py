@@ -153,13 +153,37 @@ def test_too_few_of_a_kind_is_said_before_anything_is_asked_and_they_can_be_test
     assert place.main.read_text() == new.read_text()
 
 
-@pytest.mark.parametrize("options", [["--kind", "unheard"], ["--cases"]])
-def test_a_kind_that_no_held_out_task_has_is_refused(
-    place: Place, evaluate, tmp_path: Path, cli: Cli, options: list[str]
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (["--kind", "unheard"], "priority"),
+        (["--cases"], "--kind"),
+        (["--kind", "priority"], "the test of a live text"),
+        (["--kind", "priority", "--no-worse", "0.1"], "--no-worse asks about all tasks alike"),
+        (["--kind", "priority", "--worse", "--file", "NEW.md"], "one with --worse"),
+        (["--kind", "other", "--file", "NEW.md"], "18 of 24 held-out tasks"),
+    ],
+)
+def test_a_kind_that_a_test_cannot_have_is_refused(
+    place: Place, evaluate, tmp_path: Path, cli: Cli, options: list[str], says: str
+) -> None:
+    evaluate.prepare(6)
+    new = tmp_path / "NEW.md"
+    new.write_text(f"{place.main.read_text()}\n{RULE}\n")
+    if "--file" not in options:
+        add_rule(place)
+    options = [str(new) if each == new.name else each for each in options]
+    target = f"scripted:{tmp_path / 'target.json'}"
+    refused = cli("evaluate", place.skill_path, *options, "--target", target, "--dry-run", store=place.store_path)
+    assert refused.returncode != 0
+    assert says in refused.stderr
+
+
+def test_only_answers_that_repeat_are_said_to_and_not_those_that_are_asked_once(
+    place: Place, evaluate, cli: Cli
 ) -> None:
     evaluate.prepare(6)
     add_rule(place)
-    target = f"scripted:{tmp_path / 'target.json'}"
-    refused = cli("evaluate", place.skill_path, *options, "--target", target, store=place.store_path)
-    assert refused.returncode != 0
-    assert "priority" in refused.stderr or "--kind" in refused.stderr
+    assert evaluate(place.skill_path, "--passes", "1")["test"]["repeats"] is False
+    evaluate(place.skill_path, "--baseline", "2")
+    assert evaluate(place.skill_path, "--again")["test"]["repeats"] is True
