@@ -4,8 +4,8 @@
 
 Each run has a store of its own, is killed once (SIGKILL) and then resumed to its end. Counted are the rows that differ
 from the undisturbed run's (versions, steps, trials, edits, decisions, attempts of tests, calls and replies, without
-times, sequence numbers and how often something was asked), the calls that were sent again although their reply was
-committed, and the most calls that one kill repeated: at most those in flight.
+times, sequence numbers, how often something was asked, and what a test asked beyond its verdict), the calls that were
+sent again although their reply was committed, and the most calls that one kill repeated: at most those in flight.
 """
 
 from __future__ import annotations
@@ -38,11 +38,16 @@ SHOWN, ROW_CHARACTERS = 6, 400
 SETTINGS = ("--epochs", "3", "--batch", "8", CONCURRENCY, str(SLOTS), "--yes", "--json")
 # What two runs of the same thing need not share, and the tables that only say how often something was tried.
 _VOLATILE = frozenset({"created_at", "answered_at", "owner", "n_claims", "n_again", "latency_ms", "call_id"})
-_ASKED_AGAIN = re.compile(r'"(lost":{[^}]*}|attempts":"[0-9a-f]{64}")')
-_ASIDE = ("attempt", "budget", "event", "spent", "sqlite_", "_", "reply", "call")
+_ASKED_AGAIN = re.compile(r'"((lost|runs)":{[^}]*}|attempts":"[0-9a-f]{64}"|(n_)?test_(calls|tokens|usd)":[^,}]*)')
+_ASIDE = ("attempt", "budget", "event", "mark", "spent", "sqlite_", "_", "reply", "call")
+# What was under way at the verdict of a test: how much that is depends on which answers came first.
+_BEYOND = (
+    "select a.call_id from test_attempt a join promotion_test t on t.id = a.test_id join decision d on d.scope = t.id"
+    " where a.number * json_array_length(t.tasks) + a.unit >= json_extract(d.inputs, '$.standing.pairs')"
+)
 _REPLIES = (
     "select c.key, c.scope, c.role, c.stage, c.draw, c.refs, r.text, r.messages, r.tokens_in, r.tokens_out, r.fault"
-    " from call c left join reply r on r.call_id = c.id"
+    f" from call c left join reply r on r.call_id = c.id where c.id not in ({_BEYOND})"
 )
 _SENDS = "select c.key, c.n_claims, exists (select 1 from reply r where r.call_id = c.id) from call c"
 
@@ -138,7 +143,9 @@ def rows(store_path: Path) -> Counter[str]:
         if not str(table).startswith(_ASIDE):
             columns = queried(store_path, f"pragma table_info({table})")
             kept = [name for _, name, kind, _, _, key in columns if not _is_volatile(name, kind, key)]
-            found.update(_spelled(table, row) for row in queried(store_path, f"select {', '.join(kept)} from {table}"))
+            counting = f" where call_id not in ({_BEYOND})" if any(name == "call_id" for _, name, *_ in columns) else ""
+            query = f"select {', '.join(kept)} from {table}{counting}"
+            found.update(_spelled(table, row) for row in queried(store_path, query))
     found.update(_spelled("call", row) for row in queried(store_path, _REPLIES))
     return found
 
