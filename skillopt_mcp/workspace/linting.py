@@ -233,6 +233,7 @@ def _read_findings(folder: Path) -> tuple[str | None, list[Problem]]:
 
 
 _LINES_SHOWN = 5
+_DOCUMENTATION = (".md", ".mdx", ".markdown", ".rst", ".txt", ".adoc")
 _BYTE_ORDER_MARK = "\ufeff"
 _PAGE_BREAK = "\f"
 _JOINERS = "\u200c\u200d"
@@ -241,16 +242,27 @@ _JOINED = re.compile("[\u0600-\u0dff]")
 
 
 def find_dangers(files: SkillFiles) -> Iterator[Problem]:
-    """Yield secrets and unseen characters in the texts of a skill, with their lines; of a secret only its kind."""
+    """Yield secrets and unseen characters in the texts of a skill, with their lines; of a secret only its kind.
+
+    A password in documentation is advice: it can be an example.
+    """
     for file in files.files:
         if not is_text(file.content):
             continue
         shown, content = quoted(file.path), to_lf(file.content)
         text = content.decode()
         breaks = [found.start() for found in re.finditer(b"\n", content)]
-        if places := _list_lines((bisect_left(breaks, each.start), each.kind) for each in find_secrets(content)):
+        is_documentation = file.path.lower().endswith(_DOCUMENTATION)
+        secrets, examples = list[tuple[int, str]](), list[tuple[int, str]]()
+        for each in find_secrets(content):
+            is_example = is_documentation and each.kind in ("password", "url-password")
+            (examples if is_example else secrets).append((bisect_left(breaks, each.start), each.kind))
+        if secrets:
             cure = "take it out, revoke it, and write a made-up value such as <TOKEN>"
-            yield Problem("error", f"{shown} holds what looks like a secret: {places}; {cure}")
+            yield Problem("error", f"{shown} holds what looks like a secret: {_list_lines(secrets)}; {cure}")
+        if examples:
+            cure = "if one is real, take it out and change it; an example reads better as <PASSWORD>"
+            yield Problem("advice", f"{shown} holds what looks like a password: {_list_lines(examples)}; {cure}")
         if not text.isascii():
             breaks = [found.start() for found in re.finditer("\n", text)]
         unseen = []

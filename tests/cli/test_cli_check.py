@@ -107,10 +107,19 @@ def test_a_skill_of_a_hosts_folder_is_found_by_its_name_without_a_store(
 
 def test_secrets_and_hidden_characters_fail_a_check(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write(here / "s" / "hidden", "a\u200bb")
-    write(here / "s" / "secret", "password: hunter2hunter2")
+    write(here / "s" / "secret", "Send quill-q7Xk2mP9vL4tR8wZ3nB6yH1sD5gJ0cFa along.")
     code, lines = checked(capsys, "s")
     assert [line.split(": ")[:2] for line in lines[:-1]] == [["s/hidden", "error"], ["s/secret", "error"]]
     assert code == 1
+    assert "q7Xk2" not in "".join(lines)
+
+
+def test_an_example_password_in_documentation_is_advice(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write(here / "s" / "guide", "| user | password |\n|---|---|\n| ann | hunter2hunter2 |\n\npassword: |\n  Zx9!kq2LmQ")
+    code, lines = checked(capsys, "s")
+    assert (code, lines[-1]) == (0, "1 skill: 0 errors, 1 advice.")
+    assert lines[0].count("password in line") == 2
+    assert checked(capsys, "--strict", "s")[0] == 1
     assert "hunter2" not in "".join(lines)
 
 

@@ -29,13 +29,22 @@ def test_real_skills_are_clean(path: Path) -> None:
 @pytest.mark.parametrize("ending", ["\n", "\r\n", "\r"])
 def test_a_secret_is_shown_by_its_kind_and_line_and_never_shown(ending: str) -> None:
     text = f"Hi ü.\n\nUse {KEY}.\npassword: hunter2hunter2\n".replace("\n", ending)
-    for path in ("SKILL.md", "scripts/run.py"):
-        (problem,) = found(text, path)
-        assert problem == Problem(
-            "error",
-            f'"{path}" holds what looks like a secret: github-token in line 3, password in line 4; take it out, revoke '
-            "it, and write a made-up value such as <TOKEN>",
-        )
+    (problem,) = found(text, "scripts/run.py")
+    assert problem == Problem(
+        "error",
+        '"scripts/run.py" holds what looks like a secret: github-token in line 3, password in line 4; take it out, '
+        "revoke it, and write a made-up value such as <TOKEN>",
+    )
+
+
+@pytest.mark.parametrize("path", ["SKILL.md", "references/Setup.MD", "notes.txt"])
+@pytest.mark.parametrize(
+    "line", ["password: hunter2hunter2", "postgres://app:swordfish@db/shop", "DB_PASSWORD=Zx9!kq2L"]
+)
+def test_a_password_in_documentation_is_advice_and_a_token_next_to_it_an_error(path: str, line: str) -> None:
+    (advice,) = found(f"Log in:\n\n    {line}\n", path)
+    assert (advice.severity, "password in line 3" in advice.text) == ("advice", True)
+    assert [problem.severity for problem in found(f"{line}\nUse {KEY}.\n", path)] == ["error", "advice"]
 
 
 @pytest.mark.parametrize("ending", ["\n", "\r\n"])
