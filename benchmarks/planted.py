@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import random
+import re
 import string
 import uuid
 from collections.abc import Callable, Iterator
@@ -235,6 +236,144 @@ def planted(seed: int = 0, n_random: int = N_RANDOM) -> Iterator[Planted]:
             for _ in range(n_random):
                 text, core = put(chance, make(chance))
                 yield Planted(kind, place, text, (core, core[: len(core) // 2], core[len(core) // 2 :]))
+
+
+# How tokens of 2026 are written, the first five those of vendors that do not exist, and how many characters of which
+# alphabet are drawn in each.
+TOKEN_FORMS = dict(
+    line.split()
+    for line in """\
+acme acme_live_{w32}
+quill quill-{w40}
+tarn tarn_pat_{u43}
+zephyr zephyr_{w8}_{w24}
+acme-hex acme_live_{h40}
+adafruit aio_{w28}
+anthropic-admin sk-ant-admin01-{u93}AA
+anthropic-oauth sk-ant-oat01-{u93}AA
+apify apify_api_{w36}
+browserbase bb_live_{u27}
+buildkite-agent bkat_{l40}
+cartesia sk_car_{w24}
+cerebras csk-{l48}
+clerk sk_test_{w42}
+clickup pk_{d8}_{a32}
+clojars CLOJARS_{l60}
+cloudflare-account cfat_{w40}{h8}
+cloudflare-global cfk_{w40}{h8}
+cloudflare-user cfut_{w40}{h8}
+context7 ctx7sk-{h40}
+cursor crsr_{h64}
+databricks-oauth dose{h32}
+dbt dbtc_{u40}
+deepseek sk-{h32}
+dify app-{w24}
+doppler-service dp.st.prd.{w43}
+e2b e2b_{h40}
+elastic essu_{b64}==
+elevenlabs sk_{h48}
+firecrawl fc-{h32}
+fireworks fw_{w24}
+flutterwave FLWSECK_TEST-{h32}-X
+frameio fio-u-{u64}
+gemini AQ.Ab8{u50}
+github-refresh ghr_{w76}
+gitlab-routable glpat-{u27}.01.{l9}
+grafana-cloud glc_{b80}
+helicone sk-helicone-{l7}-{l7}-{l7}-{l7}
+honeycomb hcaik_{l58}
+infracost ico-{w32}
+inngest signkey-prod-{h64}
+jina jina_{w60}
+knock sk_{w43}
+linear-oauth lin_oauth_{h64}
+litellm sk-{u22}
+liveblocks sk_dev_{u64}
+llamacloud llx-{w48}
+logfire pylf_v1_us_{w43}
+mapbox sk.eyJ{w60}.{u22}
+mem0 m0-{w40}
+mercury secret-token:mercury_production_wma_{w44}_yrucrem
+modal as-{w22}
+mongodb-atlas mdb_sa_sk_{u40}
+moonshot sk-{w48}
+neon napi_{l60}
+nomic nk-{u43}
+nuget oy2{t43}
+openai-service sk-svcacct-{u120}
+ory ory_at_{u43}.{u43}
+packagist packagist_uut_{h68}
+pinecone pcsk_{w6}_{w63}
+planetscale pscale_tkn_{u43}
+razorpay rzp_live_{w24}
+render rnd_{w28}
+rootly rootly_{h64}
+runpod rpa_{a32}{w10}
+scrapfly scp-live-{h32}
+snyk snyk_uat.{h8}.{u80}
+sonarqube squ_{h40}
+sourcegraph sgp_{h16}_{h40}
+stripe-organization sk_org_live_{w64}
+stripe-restricted rk_live_{w99}
+stytch secret-live-{u32}=
+supabase-secret sb_secret_{u22}_{u8}
+terraform {w14}.atlasv1.{u67}
+together tgp_v1_{u43}
+trigger-dev tr_prod_{w24}
+unkey unkey_{w27}
+vercel vcp_{w56}
+vercel-gateway vck_{w56}
+voyage pa-{u43}
+wandb wandb_v1_{u77}
+webhook whsec_{b43}=
+workos sk_live_{w48}
+zuplo zpka_{h32}_{h8}
+""".splitlines()
+)
+# What looks like a token and is none: ids in protocols and stores, digests, locks, images, sealed texts.
+_IDS = """\
+toolu_01{w22} srvtoolu_01{w22} mcptoolu_01{w22} toolu_bdrk_01{w22} toolu_vrtx_01{w22} msg_01{w22} msg_vrtx_01{w22}
+msgbatch_01{w22} req_011C{w20} file_011C{w20} sesn_011C{w20} session_01{w22} cse_01{w22} vlt_011C{w20} apikey_01{w22}
+wrkspc_01{w22} container_011C{w20} tooluse_{u22} agent-{h17} call_{w24} call_00_{w24} chatcmpl-{w29} chatcmpl-tool-{h32}
+cmpl-{w29} resp_{h48} msg_{h48} rs_{h50} fc_{h48} ws_{h50} ci_{h50} ctc_{h50} ig_{h50} mcp_{h50} mcpl_{h50} mcpr_{h50}
+req_{h32} run_{w24} step_{w24} thread_{w24} asst_{w24} file-{w24} org-{w24} proj_{w24} user-{w24} ftjob-{w24} vs_{h32}
+batch_{h32} conv_{h48} cntr_{h48} item_{w21} event_{w21} sess_{w21} modr-{w29} gen-17{d8}-{w20} task_e_{h32} g-p-{h32}
+pyd_ai_{h32} aitxt-{w24} price_1M{w22} pi_3M{w22} evt_1M{w22} user_2{w26} order_{h24} acme_{h8}-{h4}-{h4}-{h4}-{h12}
+rollout-2026-05-07T17-24-21-{h8}-{h4}-{h4}-{h4}-{h12}.jsonl
+{h40} v1.2.3-14-g{h40} web-prod-{h40} ghcr.io/a/b:sha-{h40} Linux-node-{h64} cache-key-{h64} pack-{h40}.idx
+application-{h64}.css assets/main-{u24}.js sha512-{b86}== sha256-{b43}= sha1-{b27}= sha256:{h64} h1:{b43}=
+pkg/a.py,sha256={u43},12 10c0/{h128} libserde-{h16}.rlib 00-{h32}-{h16}-01 SHA256:{b43} ami-0{h16} 0x{h40}
+arn:aws:lambda:eu-west-1:123456789012:function:f-{w12} my-stack-Role{a8}-{a13} docs.google.com/document/d/1{u43}
+data:image/png;base64,iVBORw0KGgo{b800}== gAAAAABo{u700}== EqQBCkYIBRgC{b400} CA{w4}-{u50}@mail.gmail.com
+"""
+ID_FORMS = _IDS.split()
+_DRAWN = re.compile(r"\{([a-z])(\d+)\}")
+_ALPHABETS = {
+    "w": WORD, "u": URL64, "l": LOWER + DIGITS, "a": UPPER + DIGITS, "t": LOWER + "234567", "b": BASE64, "h": HEX,
+    "d": DIGITS,
+}  # fmt: skip
+SENTENCES = ("{}", "It printed\n{}\nand stopped.", "Use {} for now.", '{{"id": "{}"}}', "call({!r})\n")
+
+
+def _drawn(form: str, chance: Chance) -> tuple[str, list[str]]:
+    drawn = [_of(chance, _ALPHABETS[found[1]], int(found[2])) for found in _DRAWN.finditer(form)]
+    return _DRAWN.sub("{}", form).format(*drawn), drawn
+
+
+def tokens(seed: int = 0) -> Iterator[Planted]:
+    """Yield a token of each form with nothing around it that names it; the forms are all runs of 8 drawn characters."""
+    chance = random.Random(seed)
+    for kind, form in TOKEN_FORMS.items():
+        token, drawn = _drawn(form, chance)
+        runs = {text[at : at + 8] for text in drawn for at in range(len(text) - 7)}
+        yield Planted(kind, "alone", chance.choice(SENTENCES).format(token), tuple(runs))
+
+
+def ids(seed: int = 0) -> Iterator[str]:
+    """Yield a text with an id, a digest or encoded data of each form."""
+    chance = random.Random(seed)
+    for form in ID_FORMS:
+        yield chance.choice(SENTENCES).format(_drawn(form, chance)[0])
 
 
 PROVIDERS = (

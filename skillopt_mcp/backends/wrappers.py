@@ -89,9 +89,7 @@ class Redacting(_Wrapper):
             reply = await await_reply(self.name, self._backend.complete(self._redact_call(call)))
         except BackendFault as fault:
             text = self._redactor.text(str(fault.message))
-            redacted = BackendFault(fault.fault, text, fault.retry_after, fault.usage)
-            redacted.is_overload = fault.is_overload
-            raise redacted from None
+            raise BackendFault(fault.fault, text, fault.retry_after, fault.usage) from None
         except BackendError as error:
             text = self._redactor.text(str(error))
             if text == str(error):
@@ -215,19 +213,16 @@ def judges_for(
 CHECK_S = 60.0
 
 
-def check_backend(spec: str) -> tuple[str | None, str]:
-    """What is wrong with a backend in a sentence, None when it answers; and its answer to "Answer with the word: ok".
-
-    One that costs nothing is not asked.
-    """
+def check_backend(spec: str) -> str | None:
+    """What is wrong with a backend in a sentence, None when it answers. A paid one is asked one short call."""
     task = Task(0, 0, "check", "Answer with the word: ok", Exact(expected="ok"), "train", "check")
-    call, answer = Call("target", "rollout", Rollout(SkillFiles(()), task), "check"), ""
+    call = Call("target", "rollout", Rollout(SkillFiles(()), task), "check")
     try:
         opened = open_backend(spec)
         if kind_of(backend_name(spec)[0]).is_asked:
-            answer = asyncio.run(asyncio.wait_for(Redacting(opened, Redactor()).complete(call), CHECK_S)).text
+            asyncio.run(asyncio.wait_for(Redacting(opened, Redactor()).complete(call), CHECK_S))
     except (BackendError, BackendFault) as error:
-        return str(error), ""
+        return str(error)
     except TimeoutError:
-        return f"'{opened.name}' gave no answer within {CHECK_S:.0f} s; check its address, or try again later", ""
-    return None, answer
+        return f"'{opened.name}' gave no answer within {CHECK_S:.0f} s; check its address, or try again later"
+    return None

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import html
 import re
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -41,14 +42,14 @@ _BACKSLASH = (
     r"\\(?:[nrt\"'\\/bf]|u00[0-7][0-9a-fA-F]|x[2-7][0-9a-fA-F]|x1[bB]|033|e(?=\[)"
     r"|u(?:00[aA][dD]|20(?:0[b-fB-F]|2[a-eA-E]|6[0-4])|[fF][eE][fF][fF]))"
 )
-_OTHER = r"%(?:[2-7][0-9A-Fa-f]|0[9ADad])|&(?:quot|amp|#34|#39);"
+_OTHER = r"%(?:[2-7][0-9A-Fa-f]|0[9ADad])|&(?:[a-z]{2,6}|#\d{2,7}|#[xX][0-9A-Fa-f]{2,6});"
 # A pattern that begins with one letter is searched ten times as fast as one of several.
 _BACKSLASH_ESCAPE = re.compile(f"({_BACKSLASH})".encode())
 _ANY_ESCAPE = re.compile(f"({_BACKSLASH}|{_OTHER})".encode())
 _OTHER_ESCAPE = re2.compile(_OTHER)
 _PLAIN = {
     b"\\n": b"\n", b"\\r": b"\r", b"\\t": b"\t", b"\\b": b"\b", b"\\f": b"\f", b"\\\\": b"\\", b"\\/": b"/",
-    b'\\"': b'"', b"\\'": b"'", b"&quot;": b'"', b"&#34;": b'"', b"&#39;": b"'", b"&amp;": b"&",
+    b'\\"': b'"', b"\\'": b"'",
 }  # fmt: skip
 _PLAIN.update({b"\\u00%02x" % code: bytes([code]) for code in range(128)})
 _PLAIN.update({b"\\x%02x" % code: bytes([code]) for code in range(32, 128)})
@@ -57,23 +58,28 @@ _PLAIN.update({b"\\x1b": b"\x1b", b"\\033": b"\x1b", b"\\e": b"\x1b"})
 _ZERO_WIDTH = (0xAD, *range(0x200B, 0x2010), *range(0x202A, 0x202F), *range(0x2060, 0x2065), 0xFEFF)
 _PLAIN.update({b"\\u%04x" % code: chr(code).encode() for code in _ZERO_WIDTH})
 # What a screen shows nothing of: codes of a terminal, those of a link without its address, and zero-width characters.
-_INVISIBLE_SIGN = (
-    rb"\x1b(?:\[[0-?]*[ -/]*[@-~]|\](?:8;;|[0-9]{1,4};)?|[ -/]*[0-Z\\^-~])?|\xc2\x9b[0-?]*[ -/]*[@-~]"
-    rb"|\^\[\[[0-9;]*[A-Za-z]|\x07|\xc2\xad|\xe2\x80[\x8b-\x8f\xaa-\xae]|\xe2\x81[\xa0-\xa4]|\xef\xbb\xbf"
+_INVISIBLE = re2.compile(
+    rb"(?:\x1b(?:\[[0-?]*[ -/]*[@-~]|\](?:8;;|[0-9]{1,4};)?|[ -/]*[0-Z\\^-~])?|\xc2\x9b[0-?]*[ -/]*[@-~]"
+    rb"|\^\[\[[0-9;]*[A-Za-z]|\x07|\xc2\xad|\xe2\x80[\x8b-\x8f\xaa-\xae]|\xe2\x81[\xa0-\xa4]|\xef\xbb\xbf)+",
+    LATIN1,
 )
-_INVISIBLE = re2.compile(rb"(?:%b)+" % _INVISIBLE_SIGN, LATIN1)
-_RUN64 = r"[A-Za-z0-9+/_-]"
+# Text of two bytes a character, as Windows writes it.
+_WIDE = re2.compile(rb"\0(?:[\t\n\r -~]\0){7,}", LATIN1)
 # The bytes of an ASCII text leave one bit in eight of its base64 form at 0.
-_ENCODED_SIGN = rf"(?:\A|[^A-Za-z0-9+/_-])(?:[A-Za-f][A-HQ-Xg-nw-z0-3][ABEFIJMNQRUVYZcdghklopstwx014589]{_RUN64}){{6}}"
-_ENCODED = re2.compile(f"{_ENCODED_SIGN}{_RUN64}*={{0,2}}".encode(), LATIN1)
+_ENCODED = re2.compile(
+    rb"(?:\A|[^A-Za-z0-9+/_-])(?:[A-Za-f][A-HQ-Xg-nw-z0-3][ABEFIJMNQRUVYZcdghklopstwx014589][A-Za-z0-9+/_-]){6}"
+    rb"[A-Za-z0-9+/_-]*={0,2}",
+    LATIN1,
+)
 _CHARACTERS_64 = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/-_")
 _CONTROL = re.compile(rb"[\0-\x08\x0b-\x1f\x7f]")
 _USER_AND_TOKEN = re.compile(rb"[\w.@+-]{1,64}:(\S{12,200})\s?")
 _TO_STANDARD = bytes.maketrans(b"-_", b"+/")
 # A pattern that begins with one byte is searched five times as fast.
 _WRAP = re2.compile(rb"\n[A-Za-z0-9+/_.~%-]{0,24}?(?:[0-9]|[A-Za-z0-9+/_.~%-][A-Z])", LATIN1)
+_INDENTED = re2.compile(rb"[A-Za-z0-9+/_-]{10}\\?\r?\n[ \t]{1,32}", LATIN1)
 _RUN_BEFORE = re.compile(rb"[A-Za-z0-9+/_.~%-]+")
-_RUN_AFTER = re.compile(rb"([A-Za-z0-9+/_.~%-]+)={0,2}(?![^\s\"'`<>,;)\]}\\])")
+_RUN_AFTER = re.compile(rb"[ \t]{0,32}([A-Za-z0-9+/_.~%-]+)={0,2}(?![^\s\"'`<>,;)\]}\\])")
 
 
 @dataclass
@@ -94,7 +100,12 @@ class View:
         if len(parts) == 1:
             return None
         plain = parts.copy()
-        plain[1::2] = [_PLAIN.get(escape) or _PLAIN[escape.lower()] for escape in parts[1::2]]
+        plain[1::2] = [
+            html.unescape(escape.decode()).encode("utf-8", "surrogatepass")
+            if escape.startswith(b"&")
+            else _PLAIN.get(escape) or _PLAIN[escape.lower()]
+            for escape in parts[1::2]
+        ]
         return View(b"".join(plain), self, parts, plain)
 
     def replaced(self, stretches: Iterable[tuple[int, int, bytes]]) -> View | None:
@@ -132,14 +143,23 @@ class View:
 
 def _wraps(text: bytes) -> Iterator[tuple[int, int, bytes]]:
     """Yield the ends of lines over which a word goes on that was drawn at random."""
-    for match in _WRAP.finditer(text):
-        end = match.start() + 1
-        start = end - 1 - (text[end - 2 : end - 1] == b"\r")
+    ends = [match.start() for match in _WRAP.finditer(text)]
+    ends += (text.rindex(b"\n", *match.span()) for match in _INDENTED.finditer(text))
+    for end in sorted(ends):
+        start = end
+        start -= text[start - 1 : start] == b"\r"
+        start -= text[start - 1 : start] == b"\\"  # a shell goes on in the next line
         if start and text[start - 1] in _CHARACTERS_64:
             before = _RUN_BEFORE.match(text[max(start - 128, 0) : start][::-1])
-            after = _RUN_AFTER.match(text, end, end + 4096)
+            after = _RUN_AFTER.match(text, end + 1, end + 4096)
             if before and after and is_wrapped(before[0][::-1], after[1]):
-                yield start, end, b""
+                yield start, after.start(1), b""
+
+
+def _nuls(text: bytes) -> Iterator[tuple[int, int, bytes]]:
+    """Yield the NULs of text of two bytes a character."""
+    for match in _WIDE.finditer(text):
+        yield from ((at, at + 1, b"") for at in range(match.start(), match.end(), 2))
 
 
 def _encoded(text: bytes) -> Iterator[tuple[int, int, bytes]]:
@@ -148,7 +168,7 @@ def _encoded(text: bytes) -> Iterator[tuple[int, int, bytes]]:
         start, end = match.span()
         start += text[start] not in _CHARACTERS_64
         run = text[start:end].rstrip(b"=").translate(_TO_STANDARD)
-        plain = base64.b64decode(run[: len(run) - (len(run) % 4 == 1)] + b"==")
+        plain = base64.b64decode(run[: len(run) - (len(run) % 4 == 1)] + b"==").replace(b"\0", b"")
         if not _CONTROL.search(plain, 0, 18):
             pair = _USER_AND_TOKEN.fullmatch(plain)
             # A user and a token are encoded for this header.
@@ -174,9 +194,11 @@ _NAME = (
     rf"pass(?:word|wd|phrase|code)s?|pwd|pgpass|secrets?|tokens?|(?:{_KEY_OWNERS})[ _-]?keys?"
     r"|[A-Za-z0-9]_(?:keys?|p(?:ass|w))|credentials?|authorization|bearer|mnemonic|x-[a-z-]{1,20}-(?:key|token|secret)"
 )
-# A name and what says that a value follows; or a flag, a header, a sentence, a line of .netrc.
-CONTEXT_SIGN = (
-    rf"(?i)(?:{_NAME})[\w.-]{{0,20}}[\"'`\])]{{0,3}}[ \t]{{0,3}}(?:[=:>|]|[ \t](?:is|was)[ \t:])"
+# A name and what says that a value follows, also in the next attribute or element; or a flag, a header, a sentence, a
+# line of .netrc.
+_HINT: SecretPattern = re2.compile(
+    rf"(?i)(?:{_NAME})[\w.-]{{0,20}}[\"'`\])]{{0,3}}(?:[ \t]{{0,3}}(?:[=:>|]|[ \t](?:is|was)[ \t:])"
+    r"|[ \t\r\n,]{1,40}[\"']?value[\"']?[ \t]{0,2}[=:]|</\w{1,9}>[ \t\r\n]{0,40}<\w{1,9}>)"
     rf"|--[a-z-]{{0,24}}(?:password|passwd|passphrase|token|secret|api-?key)[ \t]"
     r"|(?:\b|_)auth[\"']?[ \t]{0,3}[=:]"
     r"|[?&](?:sig|signature|x-amz-signature|key)="
@@ -188,14 +210,15 @@ CONTEXT_SIGN = (
     r"(?:[ \t]+(?:-\w+|\d{1,2}))*[ \t]+[^\s-]\S*[ \t]+"
     r"|\blogin[ \t\n]{1,4}[^\s]{1,64}[ \t\n]{1,4}password[ \t]{1,2}"
     r"|\b(?:set-)?cookie[\"']?[ \t]{0,2}[:=]"
-    r"|://"
+    r"|://",
+    UTF8,
 )
-"""What stands before every secret that shows by its context."""
-_HINT: SecretPattern = re2.compile(CONTEXT_SIGN, UTF8)
 _COOKIE = re.compile(rb"(?i)(?:set-)?cookie\W+\Z")
-# What may stand between the sign and the value: a type, the prefix of a string, its quote, the scheme of a header.
+# What may stand between the sign and the value: the head of a block of YAML; a type, the prefix of a string, its quote,
+# the scheme of a header.
 _LEAD = re.compile(
-    rb"[=>]{0,2}[ \t]{0,3}(?:[A-Za-z_][\w.|\[\]]{0,24}[ \t]?=[ \t]{1,2}(?=[\"'`]))?"
+    rb"(?:[ \t]{1,3}[|>][\d+-]{0,2}[ \t]*(?:#[^\n]*)?\r?\n[ \t]{1,40}|[=>]{0,2}[ \t]{0,3})"
+    rb"(?:[A-Za-z_][\w.|\[\]]{0,24}[ \t]?=[ \t]{1,2}(?=[\"'`]))?"
     rb"(?:[bBrRuUfF]{0,2}(?P<quote>\"{3}|'{3}|[\"'`]))?(?:(?i:bearer|basic|token|bot|apikey)[ \t]{1,2})?"
 )
 _UNQUOTED = re.compile(rb"(?:[^\s\"'`<>\\\0]|\\[^nrtu\"'\\\s])+")
@@ -226,7 +249,7 @@ _NO_VALUE = re.compile(
     rb"[_-]?token\Z|(?:file|path|url|uri|hash|digest|type|name|field|policy|hint|nonce|signature|method|version|status"
     rb"|error|len|length|count|class|regexp?|pattern|arn|id|ids)\Z"
 )
-_SIGN = re.compile(rb"(?:[ \t]+(?:is|was))?[ \t=:>|\"'`\])]*\Z")
+_SIGN = re.compile(rb"(?:[ \t]+(?:is|was)|[\"'`\s,]+value|</\w+>\s*<\w+)?[ \t=:>|\"'`\])]*\Z")
 _NO_LETTER = re.compile(rb"[0-9!@#$%^&*?~+]")
 _NO_WORD = re.compile(rb"[\W_]+")
 _ANY_KEY = re.compile(rb"(?i)[a-z0-9]_keys?\Z")
@@ -236,6 +259,14 @@ _USER_INFO = re2.compile(
 _PAIR = re.compile(rb"([\w.-]{1,64})=([^\s;,\"'\\\0]{8,4096})")
 _SESSION = re.compile(rb"(?i)sess|sid\Z|token|auth|jwt|csrf|xsrf|key|secret|remember|login")
 _PORT = re.compile(rb"\d{1,5}\Z")
+# A cell of a table's head that names a secret.
+_HEAD = re2.compile(rf"(?i)(?:{_NAME})[ \"'`*\w-]{{0,12}}[\r\n,;|\t]", UTF8)
+_COLUMN = re.compile(rf"(?i)(?:{_NAME})[\w -]{{0,12}}\Z".encode())
+_HEADS = re.compile(rb"[\w .#/-]{1,40}\Z")
+_CELL_ENDS = (b",", b";", b"|", b"\t")
+_CELLS = {end: re.compile(rb"(?:\A|\%b)([ ]*\"[^\"]*\"[^%b]*|[^%b]*)" % (end, end, end)) for end in _CELL_ENDS}
+_AROUND_CELL = b" \t\r\"'`*"
+_RULE = re.compile(rb"[-+:=| \t\r]+\Z")
 
 
 def find_contexts(text: bytes) -> Iterator[SecretSpan]:
@@ -367,6 +398,34 @@ def _cookies(text: bytes, start: int, end: int) -> Iterator[SecretSpan]:
             yield SecretSpan(pair.start(2), pair.end(2), "cookie")
 
 
+def find_columns(text: bytes) -> Iterator[SecretSpan]:
+    """Yield the secrets in a table, as of CSV or Markdown, that the head of their column shows."""
+    done = 0
+    for match in _HEAD.finditer(text):
+        if match.start() < done:
+            continue
+        done = _index(text, b"\n", match.end() - 1, len(text))
+        head = text[text.rfind(b"\n", 0, match.start()) + 1 : done]
+        between = max(_CELL_ENDS, key=head.count)
+        names = [name.strip(_AROUND_CELL) for name in head.split(between)]
+        is_framed = between == b"|" and not (names[0] or names[-1])
+        if len(names) < 2 or not all(map(_HEADS.match, names[1:-1] if is_framed else names)):
+            continue
+        columns = [n for n, name in enumerate(names) if _COLUMN.search(name)]
+        while done < len(text):
+            start, end = done + 1, _index(text, b"\n", done + 1, len(text))
+            row = text[start:end]
+            cells = [cell.span(1) for cell in _CELLS[between].finditer(row)]
+            if len(cells) != len(names) and not _RULE.match(row):
+                break
+            done = end
+            for n in columns if len(cells) == len(names) else ():
+                value = row[slice(*cells[n])].strip(_AROUND_CELL)
+                if b" " not in value and _is_secret(names[n], value, quoted=False):
+                    at = start + row.index(value, cells[n][0])
+                    yield SecretSpan(at, at + len(value), "password" if _LOOSE.search(names[n]) else "credential")
+
+
 def _user_info(text: bytes, start: int) -> Iterator[SecretSpan]:
     match = _USER_INFO.match(text, start, start + _USER_INFO_BYTES)
     if match is None:
@@ -440,7 +499,7 @@ def known_secrets(environ: Mapping[str, str], files: Iterable[str] = ()) -> Know
 
 
 def _found_in(text: bytes) -> Iterator[SecretSpan]:
-    for look in (find_contexts, *SHAPES.values()):
+    for look in (find_contexts, find_columns, *SHAPES):
         yield from look(text)
 
 
@@ -455,13 +514,6 @@ def _goes_on(text: bytes, at: int) -> bool:
 
 
 Look = Callable[[bytes], Iterable[SecretSpan]]
-# Most texts hold no sign: they are read once, where each way to look would read them once more. A sign of a context may
-# be longer than its limits in characters: it is sought in bytes.
-_LOOKS: dict[str, Look] = {**SHAPES, CONTEXT_SIGN.replace("{0,80}?", "*").replace("{1,64}", "+"): find_contexts}
-_SIGNS = re2.Set.SearchSet(LATIN1)
-_LOOK_BY_SIGN = {_SIGNS.Add(sign.encode()): look for sign, look in _LOOKS.items()}
-_HIDDEN, _IN_BASE64 = _SIGNS.Add(_INVISIBLE_SIGN), _SIGNS.Add(_ENCODED_SIGN.encode())
-_SIGNS.Compile()
 
 
 @dataclass(frozen=True, slots=True)
@@ -485,22 +537,19 @@ def find_secrets(text: bytes, known: KnownSecrets = NOTHING_KNOWN) -> list[Secre
 
 
 def _looks(view: View, known: KnownSecrets, n_undone: int = 0) -> Iterator[tuple[View, tuple[Look, ...]]]:
-    """Yield the ways to look at a text that may find something; then without its codes, unwrapped, and decoded."""
+    """Yield the ways to look at a text; then without its codes, unwrapped, and decoded."""
     text = view.text
-    signs = _SIGNS.Match(text)
-    if not signs:
-        yield view, (known.find,)
-        return
-    if _HIDDEN in signs and n_undone < 1:
+    if n_undone < 1 and (narrow := view.replaced(_nuls(text))):
+        view, text = narrow, narrow.text
+    if n_undone < 1 and _INVISIBLE.search(text):
         for instead in (b"", b" "):  # codes may stand in a word, or part two
             if shown := view.replaced((*match.span(), instead) for match in _INVISIBLE.finditer(text)):
                 yield from _looks(shown, known, 1)
         return
-    looks = [look for sign, look in _LOOK_BY_SIGN.items() if sign in signs]
-    yield view, (known.find, *looks)
-    if n_undone < 2 and looks and (joined := view.replaced(_wraps(text))):
+    yield view, (known.find, *SHAPES, find_contexts, find_columns)
+    if n_undone < 2 and (joined := view.replaced(_wraps(text))):
         yield from _looks(joined, known, 2)
-    if n_undone < 3 and _IN_BASE64 in signs and (decoded := view.replaced(_encoded(text))):
+    if n_undone < 3 and (decoded := view.replaced(_encoded(text))):
         yield from _looks(decoded, known, 3)
 
 
@@ -531,8 +580,9 @@ def _is_statement(secret: Secret) -> bool:
     return by_context and (is_password(secret.value) or is_random(secret.value, 8))
 
 
-# Nothing that is looked for goes on over it, so texts that stand around it are read at once and apart.
-_BETWEEN = "\n\0\n"
+# Nothing that is looked for goes on over it, so texts that stand around it are read at once and apart. It does not end
+# as it begins, so where it stands is clear whatever a text ends with.
+_BETWEEN = "\r\n\0\n"
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,7 +30,9 @@ _KIND_OF_VALUE = re.compile(rb"(?i)(?:secret)?string|bytes|optional|required|obj
 _BEGINNING = 64
 _NAMES = re.compile(rb"[A-Z]?[a-z]{4,}")
 _ADDRESS = re.compile(rb"\A[\w.+-]+@[\w-]+\.[\w.-]+\Z")
-_CODE = re2.compile(r"\A\W*[A-Za-z_]\w*(?:\.[A-Za-z_]|->|::|\(|\[)|\(.*\)|\[.*\]|[<>|\\]|://|\A[./~]")
+_CODE = re2.compile(
+    r"\A\W*[A-Za-z_]\w*(?:\??\.[A-Za-z_]|->|::|\(|\[)|\A!{1,2}[A-Za-z_]+\z|\(.*\)|\[.*\]|[<>|\\]|://|\A[./~]"
+)
 
 
 def is_stand_in(value: bytes) -> bool:
@@ -48,12 +50,15 @@ def is_drawn(value: bytes) -> bool:
     return len(set(value)) >= 4 and b"EXAMPLE" not in value and b"xxxx" not in value.lower() and not _counts_up(value)
 
 
-def is_random(value: bytes, n_least: int = 16) -> bool:
-    """Whether a value of at least `n_least` bytes changes between letters and digits as no name does."""
+def is_random(value: bytes, n_least: int = 16, n_a_turn: int = 5) -> bool:
+    """Whether a value of at least `n_least` bytes changes between letters and digits as no name does.
+
+    It changes at least once in `n_a_turn` bytes.
+    """
     if len(value) < n_least or len(set(value)) < 8:
         return False
     classes = value.translate(_CLASSES)
-    enough = _DIGIT in classes and _count_turns(classes) >= max(4, len(value) / 5)
+    enough = _DIGIT in classes and _count_turns(classes) >= max(4, len(value) / n_a_turn)
     return enough and not _counts_up(value) and not reads_as_names(value)
 
 
@@ -80,7 +85,8 @@ def is_wrapped(before: bytes, after: bytes) -> bool:
     if _HINT.match(before, 0, len(before)) and len(after) >= 8 and after != after.lower() and not reads_as_names(after):
         return True
     n_turns = _count_turns(after.translate(_CLASSES))
-    return n_turns >= max(2, len(after) / 5) and is_random(before + after[:_BEGINNING], 20)
+    begins_there = _TOKEN_PREFIX.match(after)
+    return not begins_there and n_turns >= max(2, len(after) / 5) and is_random(before + after[:_BEGINNING], 20)
 
 
 def reads_as_names(value: bytes) -> bool:
@@ -160,10 +166,9 @@ _PREFIXED: tuple[tuple[str, str, str], ...] = (
     ("perplexity-key", "pplx-", _WORD + "{32,}"),
     ("replicate-key", "r8_", _WORD + "{32,}"),
     ("huggingface-token", "hf_ api_org_", _WORD + "{30,}"),
-    ("nvidia-key", "nvapi-", _URL64 + "{40,}"),
     ("tavily-key", "tvly-", _URL64 + "{20,}"),
     ("langsmith-key", "lsv2_pt_ lsv2_sk_", "[0-9a-f_]{32,}"),
-    ("google-key", "AIza", _URL64 + "{35,}"),
+    ("google-key", "AIza AQ.A", _URL64 + "{35,}"),
     ("google-secret", "GOCSPX-", _URL64 + "{20,}"),
     ("google-token", "ya29. 1//0", _URL64 + "{30,}"),
     ("aws-key", "AKIA ASIA ABIA ACCA", "[A-Z0-9]{16}"),
@@ -186,14 +191,16 @@ _PREFIXED: tuple[tuple[str, str, str], ...] = (
     ("twilio-key", "SK", _HEX + "{32}"),
     ("npm-token", "npm_", _WORD + "{36,}"),
     ("pypi-token", "pypi-AgE", _URL64 + "{40,}"),
-    ("rubygems-key", "rubygems_", _HEX + "{48}"),
     ("docker-token", "dckr_pat_ dckr_oat_", _URL64 + "{24,}"),
     ("digitalocean-token", "dop_v1_ doo_v1_ dor_v1_", _HEX + "{64}"),
     ("heroku-key", "HRKU-", _URL64 + "{36,}"),
     ("vault-token", "hvs. hvb. hvr.", _URL64 + "{20,}"),
-    ("pulumi-token", "pul-", _HEX + "{40}"),
     ("doppler-token", "dp.pt. dp.ct. dp.sa. dp.scim. dp.audit. dp.st.", "[A-Za-z0-9._-]{40,}"),
-    ("databricks-token", "dapi", _HEX + "{32}(?:-[0-9])?"),
+    ("databricks-token", "dapi dose", _HEX + "{32}(?:-[0-9])?"),
+    ("api-key", "bkua_ crsr_ ctx7sk- e2b_ fc- packagist_ort_ packagist_out_ packagist_uut_ pul-", _HEX + "{32,}"),
+    ("api-key", "rootly_ rubygems_ sgp_ sqa_ sqp_ squ_ zpka_", "[0-9a-f_]{32,}"),
+    ("nuget-key", "oy2", "[a-z0-9]{43}"),
+    ("snyk-token", "snyk_uat. snyk_sat.", _HEX + r"{8}\.[A-Za-z0-9_-]{40,}"),
     ("linear-key", "lin_api_ lin_oauth_", _WORD + "{32,}"),
     ("notion-token", "ntn_ secret_", _WORD + "{40,}"),
     ("figma-token", "figd_ figo_ figu_", _URL64 + "{38,}"),
@@ -213,16 +220,10 @@ _PREFIXED: tuple[tuple[str, str, str], ...] = (
     ("mapbox-token", "sk.eyJ", r"[A-Za-z0-9_-]{20,}\.[A-Za-z0-9_-]{20,}"),
     ("facebook-token", "EAA", _WORD + "{100,}"),
     ("tailscale-key", "tskey-", "[a-z]{3,9}-[A-Za-z0-9]{8,}-[A-Za-z0-9]{20,}"),
-    ("netlify-token", "nfp_", _WORD + "{36,}"),
-    ("buildkite-token", "bkua_", _HEX + "{40}"),
     ("circleci-token", "CCIPAT_ CCIPRJ_", "[A-Za-z0-9_]{40,}"),
-    ("posthog-key", "phx_", _WORD + "{40,}"),
-    ("contentful-token", "CFPAT-", _URL64 + "{43,}"),
     ("artifactory-key", "AKCp", _WORD + "{60,}"),
     ("adobe-secret", "p8e-", _URL64 + "{32}"),
     ("fly-token", "FlyV1_ fm1_ fm2_ fo1_", "[A-Za-z0-9+/_=,-]{40,}"),
-    ("prefect-key", "pnu_ pnb_", _WORD + "{36}"),
-    ("readme-key", "rdme_", "[a-z0-9]{70}"),
     ("typeform-token", "tfp_", "[A-Za-z0-9_.=-]{59,}"),
     ("easypost-key", "EZAK EZTK", _WORD + "{54}"),
     ("jwt", "eyJ", r"[A-Za-z0-9_-]{8,}\.eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{10,}"),
@@ -249,19 +250,42 @@ _WHOLE: tuple[tuple[str, str], ...] = (
 _LONGER_HINT = {b"pat": r"pat[A-Za-z0-9]{14}\.", b"SK": "SK[0-9a-f]{8}", b"EAA": "EAA[A-Za-z0-9]{12}"}
 _LONGER_PREFIX = {prefix[:2]: prefix for prefix in _LONGER_HINT}
 _HINTS = (_LONGER_HINT.get(prefix, re2.escape(prefix.decode())) for prefix in sorted(_RULES, key=len, reverse=True))
-_ANY_HINT = "|".join((*(pattern for _, pattern in _WHOLE), rf"(?:\b|_)(?:{'|'.join(_HINTS)})"))
-_HINT: SecretPattern = re2.compile(_ANY_HINT)
+_HINT: SecretPattern = re2.compile("|".join((*(pattern for _, pattern in _WHOLE), rf"(?:\b|_)(?:{'|'.join(_HINTS)})")))
 _UNDERSCORE = ord("_")
 _LONG_RUN: SecretPattern = re2.compile("[A-Za-z0-9+/_-]{32,}={0,2}")
-# A run of a length that `_find_long_runs` looks at.
-_KEY_LONG = (
-    r"(?:\A|[^A-Za-z0-9+/_-])(?:[A-Za-z0-9+/]{32}|[A-Za-z0-9+/]{39}[A-Za-z0-9+/=]|[A-Za-z0-9+/]{86}==)"
-    r"(?:[^A-Za-z0-9+/=_-]|\z)"
-)
 _KIND_OF_LENGTH = {32: "api-key", 40: "aws-secret", 88: "azure-key"}
 _DASH = re.compile(rb"[-_]")
-# What stands before a run that is a digest, a public key or a piece of an address.
-_PUBLIC = (b"/", b"sha1-", b"sha256-", b"sha384-", b"sha512-", b"sha256=", b"sha256:", b"SHA256:", b"ssh-rsa ", b"#")
+# What stands before a run that is a digest, a public key, a piece of an address, or the end of a block of base64.
+_PUBLIC = re.compile(rb"(?:[/#.]|(?i:sha)\d{1,3}[-=:]|ssh-rsa |[A-Za-z0-9+/]{60}\s{1,8})\Z")
+_AFTER_PUBLIC = re.compile(rb"[/=]|\.\w")
+# A token of any vendor after its prefix: at most two more parts, and a run that looks drawn at random.
+_TOKEN: SecretPattern = re2.compile(r"[-_][A-Za-z0-9+/_-]{24,}={0,2}(?:[.][A-Za-z0-9_-]{16,}={0,2}){0,3}", UTF8)
+_BEFORE_TOKEN = re.compile(rb"[A-Za-z0-9]{2,17}\Z")
+_TOKEN_PREFIX = re.compile(rb"(?:(?:[a-z]{1,12}\d{0,2}[a-z]{0,4}|[A-Z]{2,12}\d?|[A-Z][a-z]{2,11})[-_]){1,3}")
+_TOKEN_PARTS = re.compile(rb"[-_+/.=]+")
+_BEFORE_NO_TOKEN = re.compile(rb"(?:[\w+.\\-]|sha\d{1,3}=)\Z")
+_LONGEST_TOKEN, _SHORTEST_RUN = 256, 24
+# The names of things before their ids, in protocols and in files, and of digests and public keys.
+_ID_PREFIXES = frozenset(
+    b"""account acct agent agt aitxt assistant asst bash batch boundary build cache call ch chat chatcmpl checkpoint
+    chunk ci cmp cmpl cntr commit completion container conv conversation cp cron cs ctc ctco cus customer dataset
+    deployment diff doc eval evalrun event evt exec fc file fp fs ft ftjob functions gen group grp hook id ig image
+    img index inv invite invoice item job layer lsh mcp mcpc mcpl mcpr mcptoolu message modr mrk msg msgbatch node
+    nonce obj object order org organization part pi plan pm price proj project prompt py pyd rec record ref req
+    request resp response result rev rlg role rollout rs run sched sess session seti shell skill snap snapshot span
+    src srvtoolu step sthr sub subscription task team temp thread tmp tool toolu tooluse trace trigger turn txn uid
+    upload user usr vcrd vector vs vsf vsfb worker workspace wrkspc ws""".split()
+)
+_NO_TOKENS = frozenset(b"sha sha1 sha2 sha224 sha256 sha384 sha512 md5 blake2b blake3 public pub publishable".split())
+_KEY_WORDS = (b"sk", b"pat", b"tok", b"live")
+_KEY_ENDS = (b"signkey", b"apikey", b"token", b"secret")
+_STAGES = frozenset(b"apikey key api test prod production dev v1 v2".split())
+_DIGEST = re.compile(rb"(?:0x)?(?:[0-9a-f]+|[0-9A-F]+)\Z")
+# A ULID, an id of Anthropic, and one of AWS, whatever they name.
+_ID = re.compile(
+    rb"(?:[0-7](?:[0-9A-HJKMNP-TV-Z]{25}|[0-9a-hjkmnp-tv-z]{25})|01[0-9A-Za-z]{21,23}|.*[A-Z0-9]{8}-[A-Z0-9]{12,14})\Z"
+)
+_FILE_OR_HOST = re.compile(rb"@|\.[a-z]{2,}")
 _PEM = re2.compile(r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----")
 _PEM_BODY = re2.compile(r"[A-Za-z0-9+/=\s\\:,.-]*?-----END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----")
 _PEM_TAIL = re2.compile(
@@ -310,7 +334,7 @@ def _find_long_runs(text: bytes) -> Iterator[SecretSpan]:
     for match in _LONG_RUN.finditer(text):
         start, end = match.span()
         kind = _KIND_OF_LENGTH.get(end - start)
-        if kind is None or text[max(start - 8, 0) : start].endswith(_PUBLIC) or text[end : end + 1] in (b"/", b"="):
+        if kind is None or _PUBLIC.search(text, max(start - 80, 0), start) or _AFTER_PUBLIC.match(text, end):
             continue
         value = text[start:end]
         if (kind == "azure-key") != value.endswith(b"==") or _DASH.search(value):
@@ -325,6 +349,42 @@ def _find_long_runs(text: bytes) -> Iterator[SecretSpan]:
             yield SecretSpan(start, end, kind)
 
 
+def _find_tokens(text: bytes) -> Iterator[SecretSpan]:
+    """Yield tokens of vendors that are not known here."""
+    for match in _TOKEN.finditer(text):
+        start, end = match.span()
+        before = _BEFORE_TOKEN.search(text, max(start - 17, 0), start)
+        if before is None or end - start > _LONGEST_TOKEN:
+            continue
+        start = before.start()
+        word = text[start:end]
+        prefix = _TOKEN_PREFIX.match(word)
+        if prefix is None:
+            continue
+        run = word[prefix.end() :]
+        parts = _TOKEN_PARTS.split(run)
+        part = max(parts, key=len)
+        # Chance uses both cases, and puts "-" and "_" far apart; names have them after each word.
+        is_mixed = not (part.islower() or part.isupper())
+        if len(run) < _SHORTEST_RUN or len(part) < (8 if is_mixed else 13) or len(parts) * 8 > len(run) + 8:
+            continue
+        if not is_random(b"".join(parts), 20, 8 if is_mixed else 5) or not is_drawn(run) or reads_as_names(run):
+            continue
+        names = _TOKEN_PARTS.split(prefix[0].lower())[:-1]
+        is_key = any(name in _KEY_WORDS or name.endswith(_KEY_ENDS) for name in names)
+        if not _NO_TOKENS.isdisjoint(names) or (names[0] in _ID_PREFIXES and not is_key) or _ID.match(run):
+            continue
+        if not is_key and (b"_" not in prefix[0] or _STAGES.isdisjoint(names[1:])):
+            # What base64 makes of a digest, or ends with padding.
+            is_base64 = (len(word) in (43, 86) and len(parts) > 1) or (word.endswith(b"=") and len(word) % 4 == 0)
+            in_a_name = text[start - 1 : start] == b"/" or _FILE_OR_HOST.match(text, end)
+            if is_base64 or in_a_name or _DIGEST.match(part) or not run[:1].isalnum():
+                continue
+        goes_on = text[end : end + 1].isalnum() or _BEFORE_NO_TOKEN.search(text, max(start - 8, 0), start)
+        if not (goes_on or any(_find_keys(word))):
+            yield SecretSpan(start, end, "token")
+
+
 def _find_private_keys(text: bytes) -> Iterator[SecretSpan]:
     for match in _PEM.finditer(text):
         limit = match.end() + _PEM_BYTES
@@ -336,9 +396,7 @@ def _find_private_keys(text: bytes) -> Iterator[SecretSpan]:
             yield SecretSpan(match.start(), match.end(), "private-key")
 
 
-SHAPES: dict[str, Callable[[bytes], Iterator[SecretSpan]]] = {
-    _ANY_HINT: _find_keys,
-    _KEY_LONG: _find_long_runs,
-    "PRIVATE KEY": _find_private_keys,
-}
-"""What yields the secrets that show by their own shape, each by what stands in every text where it finds one."""
+SHAPES: tuple[Callable[[bytes], Iterator[SecretSpan]], ...] = (
+    _find_keys, _find_long_runs, _find_tokens, _find_private_keys,
+)  # fmt: skip
+"""What yields the secrets that show by their own shape."""

@@ -28,19 +28,14 @@ REFLECT = Call(
 Opener = Callable[..., Backend]
 
 
-def auto_at(url: str, *options: str, environ: Mapping[str, str] = ENVIRON) -> OpenAIBackend:
-    """Return the openai backend that finds out which API a loopback server speaks."""
-    return open_openai(",".join(["test-model", f"base_url={url}/v1", *options]), environ)
-
-
 def openai_at(url: str, *options: str, environ: Mapping[str, str] = ENVIRON) -> OpenAIBackend:
-    """Return the openai backend that speaks the Responses API."""
-    return auto_at(url, "api=responses", *options, environ=environ)
+    """Return the openai backend at a loopback server."""
+    return open_openai(",".join(["test-model", f"base_url={url}/v1", *options]), environ)
 
 
 def chat_at(url: str, *options: str) -> OpenAIBackend:
     """Return the openai backend that speaks the Chat Completions API."""
-    return auto_at(url, "api=chat", *options)
+    return openai_at(url, "api=chat", *options)
 
 
 def anthropic_at(url: str, *options: str, environ: Mapping[str, str] = ENVIRON) -> AnthropicBackend:

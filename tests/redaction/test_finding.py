@@ -56,6 +56,24 @@ def found(text: str) -> list[tuple[str, str]]:
         (base64.b64encode(f"key {KEY}\n".encode()).decode(), "github-token", KEY),
         (f"{BODY}\n-----END PRIVATE KEY-----", "private-key", f"{BODY}\n-----END PRIVATE KEY-----"),
         (f"a\n{PEM.format(BODY)}\nb", "private-key", PEM.format(BODY)),
+        (f"use quill-{TOKEN}aB3d.", "token", f"quill-{TOKEN}aB3d"),
+        (f"url: https://x/bot/acme_live_{TOKEN}aB3d/send", "token", f"acme_live_{TOKEN}aB3d/send"),
+        (f"password: |\n  {PASSWORD}\nuser: bob", "password", PASSWORD),
+        (f"password: >- # kept\r\n\t{PASSWORD}\r\n", "password", PASSWORD),
+        (f'user,api_key,role\n"a, b",{TOKEN},x\n', "credential", TOKEN),
+        (f"id;password\r\n7;{PASSWORD}\r\n", "password", PASSWORD),
+        (f"| who | `password` |\n|:--|--:|\n| bob | {PASSWORD} |\n", "password", PASSWORD),
+        (f" id | access_token\n----+---\n  1 | {TOKEN}\n", "credential", TOKEN),
+        (f'<add key="ApiKey"\n  value="{TOKEN}"/>', "credential", TOKEN),
+        (f"- name: DB_PASSWORD\n  value: {PASSWORD}\n", "password", PASSWORD),
+        (f'{{"name": "DB_PASSWORD", "value": "{PASSWORD}"}}', "password", PASSWORD),
+        (f"<key>password</key>\n<string>{PASSWORD}</string>", "password", PASSWORD),
+        (f"password&#61;&quot;{PASSWORD}&quot;", "password", PASSWORD),
+        (f"A=1\0DB_PASSWORD={PASSWORD}\0PATH=/usr/bin\0LANG=C", "password", PASSWORD),
+        (f"TOKEN={KEY[:12]}\\\n    {KEY[12:]}\n", "github-token", KEY),
+        (f"  token: >-\n    {KEY[:20]}\n    {KEY[20:]}\n", "github-token", KEY),
+        (f"key {KEY}\r\n".encode("utf-16-le").decode(), "github-token", KEY),
+        (base64.b64encode(f"key {KEY}\r\n".encode("utf-16-le")).decode(), "github-token", KEY),
     ],
 )
 def test_a_secret_is_found_from_its_first_to_its_last_character(text: str, kind: str, value: str) -> None:
@@ -134,6 +152,17 @@ def test_a_run_as_long_as_a_key_is_found_between_any_bytes(before: bytes, value:
         + base64.b64encode(b'{"alg":"HS256","typ":"JWT"}').decode(),
         f"{KEY[4:24]}\nNEXT=1\n{KEY[4:20]}\n2024-01-01",
         "Cookie: theme=dark; lang=en-GB; consent=accepted",
+        "password: |\n  at least 8 characters\n",
+        "password: >-\n  ${DB_PASSWORD}\n",
+        "| password | type |\n|---|---|\n| required | string |\n",
+        "model,tokens\ngpt-4o-2024,128000\n",
+        "use a password, a token\nthen x1y2z3w4, x\n",
+        '<param name="token" value="your-token-here"/>',
+        "- name: PASSWORD\n  valueFrom:\n    secretKeyRef: {name: v1-db2-x3}\n",
+        "'password',\n'TF2_MakeBleed',\n'db2_autocommit',\n",
+        "sodium_crypto_aead_chacha20poly1305_decrypt test_base64_to_utf8_round_trip_v2_ok",
+        "const isBound = !!credentialType; const workSecret = opts?.workSecret || null;",
+        f"It printed\ncall_{TOKEN}aB3d\nand stopped at step2\nmsg_{TOKEN}aB3d\n",
     ],
 )
 def test_what_is_no_secret_is_not_found(text: str) -> None:
@@ -173,7 +202,8 @@ def test_any_text_can_be_read(text: str) -> None:
     [
         "eyJ-", "sk-", "token=", "?sig=", "cookie: a=", "://a:", "-----BEGIN PRIVATE KEY-----A", "\\\\", "%25",
         "\x1b[1m", "a1B2c3D4e5\n", "eyJhbGciOiJIUzI1NiJ9.", "htpasswd -b ",
-        "abandon ", "password='", "a1B2c3D4", '[{"a":', "login x password ", f"password={PASSWORD} ",
+        "abandon ", "password='", "password,password\n", "password|", "a_b1C2", "x\0", "&#65;", "a1B2c3D4e5F6\\\n  ",
+        "a1B2c3D4", '[{"a":', "login x password ", f"password={PASSWORD} ",
     ],
 )  # fmt: skip
 def test_a_hostile_text_is_read_in_linear_time(piece: str) -> None:

@@ -8,7 +8,19 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.planted import DISGUISES, KINDS, LINES, PLACES, PROVIDERS, planted, shapes
+from benchmarks.planted import (
+    DISGUISES,
+    ID_FORMS,
+    KINDS,
+    LINES,
+    PLACES,
+    PROVIDERS,
+    TOKEN_FORMS,
+    ids,
+    planted,
+    shapes,
+    tokens,
+)  # fmt: skip
 from skillopt_mcp.core.redacting import Redactor
 
 REDACTOR = Redactor(b"salt")
@@ -31,6 +43,20 @@ def test_no_eight_characters_of_a_disguised_secret_are_left(place: str) -> None:
     assert len(plants) == 3 * (len(PROVIDERS) if place in DISGUISES else 1)
     left = [plant for plant in plants if any(form in REDACTOR.text(plant.text) for form in plant.forms)]
     assert [f"{plant.kind}: {REDACTOR.text(plant.text)}" for plant in left] == []
+
+
+def test_a_token_of_any_vendor_is_found_where_nothing_names_it() -> None:
+    plants = [plant for seed in range(10) for plant in tokens(seed)]
+    missed = Counter(plant.kind for plant in plants if any(form in REDACTOR.text(plant.text) for form in plant.forms))
+    assert len(TOKEN_FORMS) == 85
+    assert sum(missed.values()) <= 0.05 * len(plants), missed
+    assert [kind for kind, n in missed.items() if n > 5] in ([], ["modal"])  # 22 characters after "as-"
+
+
+@pytest.mark.parametrize("n", range(len(ID_FORMS)), ids=ID_FORMS)
+def test_an_id_a_digest_and_encoded_data_stay(n: int) -> None:
+    texts = [list(ids(seed))[n] for seed in range(10)]
+    assert [text for text in texts if REDACTOR.text(text) != text] == []
 
 
 def test_what_was_redacted_stays_as_it_is() -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -48,3 +50,30 @@ def test_a_secret_is_replaced_with_the_codes_in_it_and_nothing_else_is(
         text, key, before, after = (json.dumps(each)[1:-1] for each in (text, key, before, after))
     kept = REDACTOR.text(text)
     assert kept == f"{before}{key.replace(KEY, PLACEHOLDER)}{after}"
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        lambda key: "".join(f"&#{ord(each)};" for each in key),
+        lambda key: "".join(f"&#x{ord(each):02X};" for each in key),
+        lambda key: key.replace("_", "&lowbar;"),
+        lambda key: f"{key[:12]}\\\n\t{key[12:]}",
+        lambda key: f"{key[:12]}\r\n        {key[12:]}",
+        lambda key: key.encode("utf-16-le").decode(),
+        lambda key: key.encode("utf-16-be").decode(),
+    ],
+)
+@given(
+    before=st.text(st.characters(codec="ascii")), after=st.text(st.characters(codec="ascii")), depth=st.integers(0, 2)
+)
+def test_a_secret_is_found_as_other_programs_write_it(
+    written: Callable[[str], str], before: str, after: str, depth: int
+) -> None:
+    before, after = (text.replace("\0", "").replace("\x1b", "") for text in (before, after))
+    text = f"{before}\n {written(KEY)} \n{after}"
+    for _ in range(depth):
+        text, before, after = (json.dumps(each)[1:-1] for each in (text, before, after))
+    kept = REDACTOR.text(text)
+    assert PLACEHOLDER in kept
+    assert (kept.startswith(before), kept.endswith(after)) == (True, True)

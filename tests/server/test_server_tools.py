@@ -53,6 +53,36 @@ def test_the_list_does_not_change_with_what_the_store_holds(tmp_path: Path) -> N
     assert listed(tmp_path) == before
 
 
+def test_an_attempt_is_stored_without_its_secrets_and_with_its_ids(tmp_path: Path) -> None:
+    token, password = "q7Xk2mP9vL4tR8wZ3nB6yH1sD5gJ", "Zx9!kq2LmQ"
+    ids = [
+        "toolu_01Gx3kQ9mZt7Vb2LpWc8RnYd", "msg_01XFDUDYJgAACzvnptvVoYEL", "req_011CZkZVWa6oIjw0rgXZpnBt",
+        "call_8rWm4nT6xKf0aJ2cVbE5sUoP", "call_00_u0kQ9mZt7Vb2LpWc8RnYd3Fh", "chatcmpl-B9MBs8CjcvOU2jLn4n570S5qMJKcT",
+        "resp_68a1f0c2d3e4b5a6978812345678abcd9e8f7a6b5c4d3e2f", "agent-a1b2c3d4e5f6a7b8c",
+        "fc_68a1f0c2d3e4b5a6978812345678abcd9e8f7a6b5c4d3e2f", f"sha512-{'kY3b/Q9+' * 10}aB3dE6==",
+        "rollout-2026-05-07T17-24-21-019a2b3c-4d5e-7f60-8192-a3b4c5d6e7f8",
+    ]  # fmt: skip
+    table = f"user,api_key\nbob,{token}\n\nstringData:\n  password: |\n    {password}\n"
+    call = {"id": ids, "command": f"mint --key quill_{token}"}
+    messages = [
+        {"role": "tool_call", "name": "Bash", "content": json.dumps(call)},
+        {"role": "tool", "name": ids[0], "content": table},
+        {"role": "tool", "content": f'<add key="ApiKey" value="{token}"/> key&#61;acme_live_{token}'},
+        {"role": "tool", "content": f"Use acme_live_{token}\r\n".encode("utf-16-le").decode()},
+        {"role": "assistant", "content": f"I wrote acme_live_{token[:20]}\\\n   {token[20:]} for {' '.join(ids)}."},
+    ]
+    server = server_over(tmp_path)
+    recorded = ask_one(
+        server, "record_trajectory", skill=str(make_skill(tmp_path)), task="Mint a key.", hard=False, messages=messages
+    )
+    shown = json.dumps(ask_one(server, "inspect", id=recorded["trajectory_id"]), ensure_ascii=False)
+    kept = b"".join(path.read_bytes() for path in tmp_path.glob("store.db*")).replace(b"\0", b"").decode("latin1")
+    parts = [*(token[at : at + 8] for at in range(len(token) - 7)), password]
+    assert [part for part in parts if part in shown.replace("\\u0000", "") or part in kept] == []
+    assert shown.count("[redacted:") >= 6
+    assert [each for each in ids if each not in shown] == []
+
+
 def test_names_descriptions_and_inputs_take_less_than_1500_tokens(tmp_path: Path) -> None:
     texts = [
         tool.name + (tool.description or "") + json.dumps(tool.input_schema, separators=(",", ":"))
