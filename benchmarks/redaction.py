@@ -2,13 +2,16 @@
 
     python benchmarks/redaction.py [--json] [--seed N]
 
-Ordinary text: the documents, prompts and skill of this project, the standard library's source, and source and documents
-of the packages installed here.
+Tokens: 85 forms of 2026, standing alone, next to ids, digests and encoded data that have to stay. Ordinary text: the
+documents, prompts and skill of this project, the standard library's source, source and documents of the packages
+installed here, and what the system has in /usr/share/doc.
 """
 
 from __future__ import annotations
 
+import gzip
 import itertools
+import sys
 import sysconfig
 import time
 from collections import Counter
@@ -19,10 +22,10 @@ from benchmarks.doors import parser, show
 from benchmarks.planted import KINDS, PLACES, TOKEN_FORMS, ids, planted, shapes, tokens
 from skillopt_mcp.core.redacting import Redactor
 
-TARGETS = {"found": 0.95, "prose_changed": 0.001, "mb_per_s": 20.0}
+TARGETS = {"found": 0.95, "prose_changed": 0.00001, "mb_per_s": 20.0}
 PROJECT = Path(__file__).resolve().parents[1]
 _DOCUMENTS = ("METADATA", ".md", ".rst", ".txt", ".py")
-MOST_BYTES = 60_000_000
+MOST_BYTES = 200_000_000
 _REDACTOR = Redactor(b"benchmark")
 
 
@@ -70,15 +73,17 @@ def alone(n_seeds: int = 20) -> dict[str, object]:
 def ordinary_texts(most_bytes: int) -> Iterator[str]:
     """Yield the ordinary texts that are at hand, up to so many bytes."""
     paths = sysconfig.get_paths()
-    library, packages = Path(paths["stdlib"]), Path(paths["purelib"])
+    library = Path(paths["stdlib"])
+    folders = [Path(each) for each in sys.path if each.endswith("-packages")]
     source = (path for path in sorted(library.rglob("*.py")) if "site-packages" not in path.parts)
-    documents = (path for path in sorted(packages.rglob("*")) if path.name.endswith(_DOCUMENTS))
+    documents = (path for each in folders for path in sorted(each.rglob("*")) if path.name.endswith(_DOCUMENTS))
+    system = (path for path in sorted(Path("/usr/share/doc").rglob("*")) if path.is_file() and not path.is_symlink())
     n_bytes = 0
     ours = [*PROJECT.glob("*.md"), *PROJECT.glob("docs/**/*.md"), *PROJECT.glob("skillopt_mcp/**/*.md")]
-    for path in itertools.chain(sorted(ours), source, documents):
+    for path in itertools.chain(sorted(ours), source, documents, system):
         try:
-            text = path.read_text("utf-8")
-        except (OSError, UnicodeDecodeError):
+            text = (gzip.open if path.suffix == ".gz" else open)(path, "rt", encoding="utf-8").read()
+        except (OSError, EOFError, UnicodeDecodeError):
             continue
         n_bytes += len(text)
         if n_bytes > most_bytes:
@@ -111,7 +116,7 @@ def changed(most_bytes: int = MOST_BYTES) -> dict[str, float]:
 
 def main() -> None:
     """Print the figures."""
-    flags = parser(__doc__, "1.5 MB of ordinary text")
+    flags = parser(__doc__, "5 MB of ordinary text")
     flags.add_argument("--seed", type=int, default=0)
     options = flags.parse_args()
     share, by_kind, by_place = found(options.seed)
@@ -119,7 +124,7 @@ def main() -> None:
     figures = {"found": round(share, 4), "kinds": len(KINDS), "places": len(PLACES), "missed": missed}
     figures |= alone()
     figures |= changed(MOST_BYTES // 40 if options.short else MOST_BYTES)
-    show(figures, options.json, found=f"{TARGETS['found']}", prose_changed="0.001", mb_per_s="20")
+    show(figures, options.json, found=f"{TARGETS['found']}", prose_changed="0.00001", ids_changed="0", mb_per_s="20")
 
 
 if __name__ == "__main__":

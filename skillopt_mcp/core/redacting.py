@@ -76,7 +76,7 @@ _CONTROL = re.compile(rb"[\0-\x08\x0b-\x1f\x7f]")
 _USER_AND_TOKEN = re.compile(rb"[\w.@+-]{1,64}:(\S{12,200})\s?")
 _TO_STANDARD = bytes.maketrans(b"-_", b"+/")
 # A pattern that begins with one byte is searched five times as fast.
-_WRAP = re2.compile(rb"\n[A-Za-z0-9+/_.~%-]{0,24}?(?:[0-9]|[A-Za-z0-9+/_.~%-][A-Z])", LATIN1)
+_WRAP = re.compile(rb"\n[A-Za-z0-9+/_.~%-]{0,24}?(?:[0-9]|[A-Za-z0-9+/_.~%-][A-Z])")
 _INDENTED = re2.compile(rb"[A-Za-z0-9+/_-]{10}\\?\r?\n[ \t]{1,32}", LATIN1)
 _RUN_BEFORE = re.compile(rb"[A-Za-z0-9+/_.~%-]+")
 _RUN_AFTER = re.compile(rb"[ \t]{0,32}([A-Za-z0-9+/_.~%-]+)={0,2}(?![^\s\"'`<>,;)\]}\\])")
