@@ -182,7 +182,7 @@ def _sentences(text: str, lines: Container[str]) -> Iterator[tuple[str, ...]]:
                 clause = bare if sentence.endswith(":") else ""
 
 
-_LETTERS = re.compile(r"\b[^\W\d_]+\b")
+_LETTERS = re.compile(r"(?<![\w./:-])[^\W\d_]+\b(?![/:(\[]|[._-]\w)")  # no parts of names and paths
 _SHORT_WORD = range(2, 4)
 _FEWEST_WORDS, _FEWEST_SHORT = 8, 3
 _LEAST_KNOWN = 0.25

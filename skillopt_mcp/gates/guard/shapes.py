@@ -44,7 +44,7 @@ def hidden(text: str) -> Iterator[Passage]:
 
 
 _BLANK = r" \t\x{a0}\x{1680}\x{2000}-\x{200a}\x{202f}\x{205f}\x{3000}"
-_WIDE = re2.compile(rf"(?:(?:[{_BLANK}]|&nbsp;){{80,}}|\t{{20,}})[^\s{_BLANK}]")
+_WIDE = re2.compile(rf"(?:(?:[{_BLANK}]|&nbsp;){{60,}}|\t{{15,}})[^\s{_BLANK}]")
 _FEWEST_EMPTY = 20  # lines
 
 
@@ -77,7 +77,7 @@ _MARKUP = re2.compile(
     rf"|{_ALT}(?:({_DESTINATION})(?:({_TITLE})|\s*\))?|\[[^\]]*\])?|\]{_DESTINATION}{_TITLE}"
     # Comments of templates: Jinja, Liquid, Handlebars, Go, Blade, MDX, Smarty, Razor, ERB, JSP, FreeMarker, Obsidian.
     r"|(?s:\{#.*?#\}|\{%-?\s*(?:comment\b(?:.*?endcomment)?|#).*?%\}|\{\{[-~]?\s*(?:!|/\*|--).*?\}\}|\{/\*.*?\*/\}|\{\*\s.*?\*\}"
-    r"|@\*.*?\*@|<%(?:#|--).*?%>|<%doc>.*?</%doc>|<#--.*?-->|(?m:^|\s)%%(?:[^%]|%[^%])+%%)"
+    r"|@\*.*?\*@|<%(?:#|--).*?%>|<%doc>.*?</%doc>|<#--.*?-->|#\*.*?\*#|\{::comment.*?\{:/|(?m:^|\s)%%(?:[^%]|%[^%])+%%)"
 )
 # What the edit engine writes; in what a model proposes it refuses them.
 _MARKER = re2.compile(r"<!--\s*(?:SLOW_UPDATE|APPENDIX)_(?:START|END)\s*-->")
@@ -211,25 +211,26 @@ def runs(text: str) -> Iterator[Passage]:
 
 
 # A letter beyond ASCII is one of a name, too.
+_DOTS = r"\\?\."  # Markdown drops the backslash
 _LABEL, _TOP_LABEL = r"[\w\x{80}-\x{10FFFF}-]+", r"[a-z\x{80}-\x{10FFFF}]{2,}"
 # Top-level domains. A file or an attribute is called like those of the second list: they count outside of code.
-_TOP = "ai|biz|br|ca|ch|cn|co|com|de|edu|eu|example|fr|gov|icu|invalid|io|jp|net|nl|onion|org|pizza|ru|se|tv|uk|us|xyz"
+_TOP = "ai|biz|br|ca|ch|cn|co|com|de|edu|eu|example|fr|gov|icu|invalid|io|jp|net|nl|onion|org|pizza|ru|se|test|tv|uk|us"
 _TOP_OF_PROSE = (
     "app|ar|at|au|be|cc|click|cloud|cz|dev|digital|dk|email|es|fi|fun|gg|gr|hk|host|hu|id|ie|il|in|info|internal|ir|it|kr|link"
-    "|live|local|me|museum|mx|name|network|no|nz|online|page|pl|pro|ro|sg|shop|site|space|store|su|systems|team|tech|test|to"
-    "|tools|top|tr|tw|ua|vip|vn|website|work|world|ws|za|zone"
+    "|live|local|me|museum|mx|name|network|no|nz|online|page|pl|pro|ro|sg|shop|site|space|store|su|systems|team|tech|to"
+    "|tools|top|tr|tw|ua|vip|vn|website|work|world|ws|xyz|za|zone"
 )
 _HOST = re2.compile(
     r"""(?im)\b(?:[a-z][a-z0-9+.-]+:/[/\\]+|(?:https?|wss?|ftp):[/\\]*)"""
     r"""(?:[^\s/\\?#"'<>]*@)?(\[[0-9a-f:.]+\]|[^\s/\\?#"'<>`|)\]},;\x{3001}\x{3002}]+)"""
-    rf"""|(?:^|[^\w:/\\])//({_LABEL}(?:\.{_LABEL})+)"""
+    rf"""|(?:^|[^\w:/\\])//({_LABEL}(?:{_DOTS}{_LABEL})+)"""
     r"""|\]\(\s*<?[/\\]{2,}([\w.-]+)"""
-    rf"""|\bwww\.({_LABEL}(?:\.{_LABEL})+)"""
-    rf"""|\b([\w.+-]{{1,64}}@{_LABEL}(?:\.{_LABEL})*\.{_TOP_LABEL})"""
+    rf"""|\bwww{_DOTS}({_LABEL}(?:{_DOTS}{_LABEL})+)"""
+    rf"""|\b([\w.+-]{{1,64}}@{_LABEL}(?:{_DOTS}{_LABEL})*{_DOTS}{_TOP_LABEL})"""
     r"""|\b[\w.-]{1,64}@([\w.-]+):[\w/]"""
-    rf"""|(?:^|[^\w./\\@-])((?:{_LABEL}\.)+{_TOP_LABEL})(?::\d{{2}}|/|\?\w)"""
+    rf"""|(?:^|[^\w./\\@-])((?:{_LABEL}{_DOTS})+{_TOP_LABEL})(?::\d{{2}}|/|\?\w)"""
     r"""|\b((?:\d{1,3}\.){3}\d{1,3})\b|(?:^|[^\w:.\[])([0-9a-f]{0,4}(?::[0-9a-f]{0,4}){2,7})"""
-    rf"""|((?:{_LABEL}\.){{2,}}(?:{_TOP}|({_TOP_OF_PROSE})))\b"""
+    rf"""|((?:{_LABEL}{_DOTS}){{2,}}(?:{_TOP}|({_TOP_OF_PROSE})))\b"""
 )
 _OWN_MACHINE = re2.compile(r"(?:localhost|127\.[\d.]+|0\.0\.0\.0|\[::1?\]|::1?)(?::\d+)?")
 _DATA_LINK = re2.compile(r"(?i)\b(?:data:[a-z]+/[a-z0-9.+-]+[;,]|javascript:)")
@@ -244,7 +245,7 @@ def hosts(text: str) -> Iterator[Passage]:
     table = {wide: plain for wide, plain in narrow if len(plain) == 1} | {0xFF0E: "\u3002"}
     text, prose, seen = _DOT.sub(".", text.translate(table)), "", set[str]()
     for found in _HOST.finditer(text):
-        host = next(group for group in found.groups() if group).casefold().rstrip(".:")
+        host = next(group for group in found.groups() if group).casefold().replace("\\", "").rstrip(".:")
         is_v6 = re.search(r"\d.*:\w|\w:.*\d", host) and (host.count("::") == 1 or host.count(":") == 7)
         if found[10]:
             prose = prose or blank_code(text)
@@ -276,11 +277,12 @@ _PLACE = re2.compile(
 )
 # Files that hold keys, or that a shell, git or a host reads by itself, wherever they are.
 _KEY_OR_HOOK = re.compile(
-    r"(?i)(?<![\w)\]}.-])(?<!~/)(?:\.(?:env(?!\.(?:example|sample|template|dist)\b)(?:\.[\w.-]*\w)?|netrc|npmrc|pypirc|pgpass"
-    r"|my\.cnf|git-credentials|gitconfig|htpasswd|dockercfg|(?:ba|z|k|c|tc)?sh(?:rc|env)|envrc|(?:bash_|z)(?:profile|log(?:in|out))"
-    r"|(?:mcp|claude)\.json|(?:cursor|windsurf|cline)rules|pre-commit-config\.yaml)|_netrc)(?![\w-])"
-    r"|\b(?:(?:CLAUDE|AGENTS|GEMINI)(?:\.local|\.override)?\.md|copilot-instructions\.md|hooks\.json|settings\.local\.json"
-    r"|(?<!\.git/)hooks/(?:pre|post|prepare|commit|update|applypatch|push|reference)-[\w-]+|(?:core\.)?hooksPath)\b"
+    r"(?i)(?<![\w)\]}.-])(?<!~/)(?:\.(?:env(?![._-](?:example|sample|template|dist)\b)(?:[._-][\w.-]*\w)?|netrc|npmrc|pypirc"
+    r"|pgpass|my\.cnf|git-credentials|gitconfig|htpasswd|dockercfg|(?:ba|z|k|c|tc)?sh(?:rc|env)|envrc|claude\.json"
+    r"|(?:bash_|z)(?:profile|log(?:in|out))|(?:cursor|windsurf|cline)rules|pre-commit-config\.yaml)|_netrc)(?![\w-])"
+    r"|\b(?:(?:CLAUDE|AGENTS|GEMINI)(?:\.local|\.override)?\.md|copilot-instructions\.md|settings\.local\.json"
+    r"|(?:hooks|mcp|claude_desktop_config)\.json|authorized_keys|id_(?:rsa|dsa|ecdsa|ed25519)|(?:core\.)?hooksPath"
+    r"|(?<!\.git[/\\])(?:git)?hooks[/\\](?:(?:pre|post|prepare|commit|update|applypatch|push|reference)-[\w-]+|[\w-]+\.sh))\b"
     r"|[\"']hooks[\"']\s*:|\bhooks?\b[^\n]{0,60}\bsettings\.json\b|\bsettings\.json\b[^\n]{0,60}\bhooks?\b"
 )
 _AROUND = " \t\n`\"'()<>[]{}=:;,|*_\u201c\u201d\u2018\u2019"
