@@ -6,13 +6,13 @@ import asyncio
 import json
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextvars import ContextVar, copy_context
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, Protocol, TypeVar, cast
+from typing import Any, Protocol, TypeVar
 
 import pydantic_core
 from mcp.server import MCPServer
@@ -69,7 +69,6 @@ _SHORTEST_CUT = 120
 _CUT = "[... cut to fit ...]"
 _SHOWN_INPUT, _SHOWN_FAULTS = 60, 3
 
-Json = dict[str, object] | list[object]
 Request = Context[dict[str, Any], Any]
 T = TypeVar("T")
 
@@ -321,23 +320,44 @@ class SkillOptServer(MCPServer[dict[str, Any]]):
 
 def listing(tools: Iterable[Tool]) -> str:
     """Return the tools as hosts see them, as JSON."""
-    listed = [
-        ListedTool(
-            name=tool.name,
-            title=tool.title,
-            description=tool.description,
-            input_schema=tool.parameters,
-            output_schema=tool.output_schema,
-            annotations=tool.annotations,
-            _meta=tool.meta,
+    listed = list[ListedTool]()
+    for tool in tools:
+        schema = tool.output_schema or {}
+        fields = {name: _outline_schema(each, schema.get("$defs", {})) for name, each in schema["properties"].items()}
+        output = {"type": "object", "properties": fields, "required": schema.get("required", [])}
+        listed.append(
+            ListedTool(
+                name=tool.name,
+                title=tool.title,
+                description=tool.description,
+                input_schema=tool.parameters,
+                output_schema=output,
+                annotations=tool.annotations,
+                _meta=tool.meta,
+            )
         )
-        for tool in tools
-    ]
     return ListToolsResult(tools=listed).model_dump_json(by_alias=True, exclude_none=True)
 
 
+def _outline_schema(schema: dict[str, Any], parts: Mapping[str, Any]) -> dict[str, Any]:
+    """The type of a JSON schema, without the fields of objects: all of those of all results would be 55 kB."""
+    variants = [schema, *schema.get("anyOf", [])]
+    variants = [parts[each["$ref"].rpartition("/")[2]] if "$ref" in each else each for each in variants]
+    kinds = [each["type"] for each in variants if "type" in each]
+    outline: dict[str, Any] = {"type": kinds if len(kinds) > 1 else kinds[0]} if kinds else {}
+    for each in variants:
+        if "enum" in each and len(kinds) == 1:
+            outline["enum"] = each["enum"]
+        if "items" in each:
+            outline["items"] = _outline_schema(each["items"], parts)
+    return outline
+
+
 def fit_result(result: BaseModel) -> bytes:
-    """Return the result as JSON of less than MAX_BYTES; cuts are marked in their place."""
+    """Return the result as JSON of less than MAX_BYTES.
+
+    Cut texts are marked in their place; `n_not_shown` counts the entries of lists that were left out.
+    """
     try:
         text = result.model_dump_json().encode()
     except pydantic_core.PydanticSerializationError:
@@ -345,13 +365,29 @@ def fit_result(result: BaseModel) -> bytes:
         text = json.dumps(result.model_dump(), ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
     if len(text) < MAX_BYTES:
         return text
-    value: Json = pydantic_core.from_json(text)
+    value: dict[str, object] = pydantic_core.from_json(text)
+    # What is to be done next is of use as a whole alone.
+    step = value.pop("next_step", None)
+    n_not_shown = 0
     while len(text) >= MAX_BYTES:
-        container, key, longest = max(_texts(value), key=lambda place: len(place[2]))
-        if len(longest) <= _SHORTEST_CUT:
+        places = list(_places(value))
+        longest = max((len(item) for _, _, item in places if isinstance(item, str)), default=0)
+        lists = [item for _, _, item in places if isinstance(item, list)]
+        entries = max(lists, key=len, default=[])
+        if longest > _SHORTEST_CUT:
+            n_left = max(_SHORTEST_CUT, longest * 3 // 4)
+            for container, key, item in places:
+                if isinstance(item, str) and len(item) > n_left:
+                    container[key] = _cut(item, n_left - len(_CUT) - 2, "\n")
+        elif entries:
+            n_not_shown += len(entries) - len(entries) * 3 // 4
+            del entries[len(entries) * 3 // 4 :]
+        elif step is None:
             break
-        container[key] = _cut(longest, max(_SHORTEST_CUT, len(longest) * 3 // 4), "\n")
-        text = pydantic_core.to_json(value)
+        else:
+            step = None
+        more = {"n_not_shown": n_not_shown} if n_not_shown else {}
+        text = pydantic_core.to_json({**value, "next_step": step, **more})
     return text
 
 
@@ -365,15 +401,13 @@ def _cut(text: str, n_left: int, around: str) -> str:
     return f"{text[: n_left // 2]}{around}{_CUT}{around}{text[-(n_left // 2) :]}"
 
 
-def _texts(value: Json) -> list[tuple[dict[object, object], object, str]]:
-    """Return every text in a JSON value with the container and the key that it stands under."""
-    found: list[tuple[dict[object, object], object, str]] = []
-    for key, item in list(value.items() if isinstance(value, dict) else enumerate(value)):
-        if isinstance(item, str):
-            found.append((cast(dict[object, object], value), key, item))
-        elif isinstance(item, dict | list):
-            found += _texts(item)
-    return found
+def _places(value: Any) -> Iterator[tuple[Any, Any, object]]:
+    """Every item in a JSON value with the container and the key that it stands under, the outermost first."""
+    items = list(value.items() if isinstance(value, dict) else enumerate(value))
+    yield from ((value, key, item) for key, item in items)
+    for _, item in items:
+        if isinstance(item, dict | list):
+            yield from _places(item)
 
 
 def _reporter(context: Request | None, reports: list[Future[None]]) -> Callable[[Progress], None] | None:

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 from mcp import Client
 from mcp.server.mcpserver.tools import Tool
-from mcp_types import TextContent
+from mcp_types import ListToolsResult, TextContent
 from mcp_types import Tool as ListedTool
 from tool_calls import Era, ask_all, ask_one, connected, error_text, make_skill, server_over
 
-from skillopt_mcp.core.results import SkillList
+from skillopt_mcp.core.results import SkillList, Submitted
 from skillopt_mcp.server import services
 from skillopt_mcp.server.app import INSTRUCTIONS, Services, SkillOptServer
 from skillopt_mcp.server.lifecycle import Setup
@@ -81,6 +81,15 @@ def test_an_attempt_is_stored_without_its_secrets_and_with_its_ids(tmp_path: Pat
     assert [part for part in parts if part in shown.replace("\\u0000", "") or part in kept] == []
     assert shown.count("[redacted:") >= 6
     assert [each for each in ids if each not in shown] == []
+
+
+def test_the_list_of_tools_takes_less_than_25_kb_and_names_every_field_of_a_result(tmp_path: Path) -> None:
+    tools = listed(tmp_path)
+    assert len(ListToolsResult(tools=tools).model_dump_json(by_alias=True, exclude_none=True)) < 25_000
+    [submit] = [tool for tool in tools if tool.name == "submit_work"]
+    assert submit.output_schema
+    assert set(submit.output_schema["properties"]) == set(Submitted.model_fields)
+    assert submit.output_schema["properties"]["status"]["enum"] == ["work", "running", "done", "stopped"]
 
 
 def test_names_descriptions_and_inputs_take_less_than_1500_tokens(tmp_path: Path) -> None:
