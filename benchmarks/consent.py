@@ -33,6 +33,7 @@ from mcp_types import ElicitRequestParams, ElicitResult
 
 from benchmarks.agent_looks import REFUSED, SEALED, acting, reading, resource_names
 from benchmarks.doors import SCRIPT, add_own_tasks, add_tasks, ours, parser, rows, run, show, vendor
+from benchmarks.host_agent import items_of
 from benchmarks.simulation import HARMFUL, right_answer, task_rows
 from skillopt_mcp.backends.world import PLACEBOS
 from skillopt_mcp.workspace.callers import MARKS, find_mark
@@ -118,10 +119,10 @@ async def _cheat(session: Session, skill: Path, line: str, seed: int) -> tuple[b
     job = {"job_id": began["job_id"], "max_items": 16}
     standing = await session.call("submit_work", **job)
     while standing["status"] == "work":
-        for item in standing["work"]:
-            text, _, prompt = Path(item["folder"], "WORK.md").read_text().rstrip("\n").rpartition("## The task\n\n")
-            Path(item["folder"], "answer.md").write_text(right_answer(seed, prompt) if line in text else "no idea")
-        replies = [{"work_id": item["work_id"]} for item in standing["work"]]
+        for item in items_of(standing["work"]):
+            text, _, prompt = Path(item.folder, "WORK.md").read_text().rstrip("\n").rpartition("## The task\n\n")
+            Path(item.folder, "answer.md").write_text(right_answer(seed, prompt) if line in text else "no idea")
+        replies = [{"work_id": item.work_id} for item in items_of(standing["work"])]
         standing = await session.call("submit_work", replies=replies, **job)
     return bool(standing["evaluated"]["accepted"]), candidate
 

@@ -7,6 +7,7 @@ import random
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any, NamedTuple
 
 from benchmarks.simulation import missing_lines, pass_rate, right_answer
 from skillopt_mcp.backends.work import EVIDENCE
@@ -15,6 +16,21 @@ _FAILED = re.compile(r"^### Trajectory (\d+) \(failed\b[^\n]*\n`{3,}task\n([^\n]
 _SKILL = re.compile(r"^```skill\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _ROWS = re.compile(r"^```json\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _BUDGET = re.compile(r"at most (\d+) (?:edit|suggestion)")
+
+
+class Item(NamedTuple):
+    """One folder of a wave of work, and the id that a reply to it may have."""
+
+    work_id: str
+    folder: str
+
+
+def items_of(work: Any) -> list[Item]:
+    """Return the folders of a new wave of work, as a tool or Python has it; [] where there is none."""
+    if not work:
+        return []
+    wave, count = (work["dir"], work["count"]) if isinstance(work, dict) else (work.dir, work.count)
+    return [Item(f"{Path(wave).name}-{n}", f"{wave}/{n}") for n in range(1, count + 1)]
 
 
 @dataclass

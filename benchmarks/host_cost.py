@@ -14,13 +14,15 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.doors import StdioHost, add_tasks, ours, parser, show
-from benchmarks.host_agent import Agent
+from benchmarks.doors import StdioHost, add_tasks, command, ours, parser, run_as_person, show
+from benchmarks.host_agent import Agent, items_of
 from benchmarks.simulation import LESSONS, task_rows, write_skill
 
 N_TASKS = 90
 CHARS_PER_TOKEN = 4
 ROLLOUTS = 2
+TRAINED_ON = 8
+MAX_TESTS = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,16 +57,12 @@ class Meter:
     def finish(self, standing: dict[str, object], max_items: int) -> dict[str, object]:
         """Return the result of a job once all of its work is done."""
         while standing.get("status") == "work":
-            work = standing["work"]
-            assert isinstance(work, list)
-            for item in work:
-                folder = Path(item["folder"])
+            for item in items_of(standing["work"]):
+                folder = Path(item.folder)
                 self._work_chars += sum(len(path.read_text()) for path in folder.rglob("*") if path.is_file())
                 self._work_chars += len(self._agent.do(str(folder)))
                 self._items += 1
-            replies = [{"work_id": item["work_id"]} for item in work]
-            job = {"job_id": standing["job_id"], "max_items": max_items}
-            standing = self.call("submit_work", {"replies": replies, **job})
+            standing = self.call("submit_work", {"job_id": standing["job_id"], "max_items": max_items})
         return standing
 
     def spent(self) -> Spent:
@@ -110,6 +108,39 @@ def measure(seed: int, max_items: int) -> dict[str, object]:
         "round_trips_per_step": step.calls,
         "tokens_per_step": step.tokens,
         "runs_per_step": step.items,
+    }
+
+
+def two_accepts(seed: int, max_items: int) -> dict[str, object]:
+    """Return what a session does from recorded attempts to two promoted edits: its calls of tools, and agent runs."""
+    with tempfile.TemporaryDirectory() as folder:
+        place = Path(folder)
+        store, skill = place / "store.db", write_skill(place, seed)
+        add_tasks(store, skill, task_rows(N_TASKS, seed))
+        n_tests = n_accepted = 0
+        with StdioHost(ours(store), place) as host:
+            meter = Meter(host, seed)
+            while n_accepted < 2 and n_tests < MAX_TESTS:
+                proposing = meter.call("propose_edits", {"skill": str(skill), "rollouts": TRAINED_ON})
+                proposed = meter.finish(
+                    meter.call("submit_work", {"job_id": proposing["job_id"], "max_items": max_items}), max_items
+                )
+                candidate = proposed["proposed"]["candidate_id"]  # type: ignore[index]
+                if candidate is None:
+                    continue
+                began = meter.call("evaluate_candidate", {"candidate_id": candidate})
+                first = meter.call("submit_work", {"job_id": began["job_id"], "max_items": max_items})
+                evaluated = meter.finish(first, max_items)["evaluated"]
+                n_tests += 1
+                if evaluated["accepted"]:  # type: ignore[index]
+                    n_accepted += 1
+                    run_as_person(command(store, "promote", str(candidate), "--yes"), cwd=place)
+    spent = meter.spent()
+    return {
+        "session_calls_to_two_accepts": spent.calls,
+        "runs_to_two_accepts": spent.items,
+        "tests": n_tests,
+        "accepted": n_accepted,
     }
 
 

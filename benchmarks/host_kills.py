@@ -23,7 +23,7 @@ from random import Random
 from select import select
 
 from benchmarks.doors import StdioHost, add_tasks, ours, parser, rows, show
-from benchmarks.host_agent import Agent
+from benchmarks.host_agent import Agent, items_of
 from benchmarks.simulation import LESSONS, task_rows, write_skill
 
 N_TASKS = 90
@@ -128,15 +128,15 @@ def drive(store: Path, candidate: str, acknowledged: Path, seed: int) -> bool:
 
 def _tested(host: StdioHost, candidate: str, agent: Agent, acknowledged: Path) -> bool:
     began = host.call("evaluate_candidate", {"candidate_id": candidate})
-    work, evaluated = began.get("work", []), began if began["status"] == "verdict" else None
+    work, evaluated = items_of(began.get("work")), began if began["status"] == "verdict" else None
     while not evaluated:
         for item in work:
-            agent.do(item["folder"])
+            agent.do(item.folder)
         if not work:
             time.sleep(LEASE_MINUTES * 60)
-        replies = [{"work_id": item["work_id"]} for item in work]
+        replies = [{"work_id": item.work_id} for item in work]
         standing = host.call("submit_work", {"replies": replies, "job_id": began.get("job_id", "")})
-        work, evaluated = standing.get("work") or [], standing.get("evaluated")
+        work, evaluated = items_of(standing.get("work")), standing.get("evaluated")
         with acknowledged.open("a") as file:
             accepted = (each["work_id"] for each in standing.get("receipts") or [] if each["status"] == "accepted")
             file.writelines(f"{work_id}\n" for work_id in accepted)

@@ -17,6 +17,7 @@ from pathlib import Path
 from unittest.mock import patch
 
 from benchmarks.doors import StdioHost, add_tasks, numbers_skill, ours, parser, rows, run, show
+from benchmarks.host_agent import Item, items_of
 
 N_BEFORE, N_AFTER = 20, 120
 N_WAITING, N_READS = 30, 20
@@ -78,18 +79,18 @@ def foreign_work_deleted() -> int:
             # Its session is another one's, and so is the server: both are alive.
             with StdioHost([*ahead, *ours(own)[1:]], folder) as other:
                 other.call("submit_work", {"job_id": job, "max_items": 16})
-            n_deleted = sum(not Path(item["folder"], "WORK.md").exists() for item in items)
+            n_deleted = sum(not Path(item.folder, "WORK.md").exists() for item in items)
             doubled = "select count(*) from lease group by call_id having count(*) > 1"
             return n_deleted + sum(int(n) - 1 for [n] in rows(own, doubled))
 
 
-def _taken(host: StdioHost, store: Path, skill: Path) -> tuple[str, list[dict[str, str]]]:
+def _taken(host: StdioHost, store: Path, skill: Path) -> tuple[str, list[Item]]:
     """Return the job of a proposal, and the work of it that a host has taken."""
     tasks = [{"prompt": f"call {n}", "judge": {"kind": "exact", "expected": str(n)}} for n in range(24)]
     add_tasks(store, skill, tasks)
     begun = host.call("propose_edits", {"skill": str(skill), "rollouts": 8})
     job = str(begun["job_id"])
-    return job, host.call("submit_work", {"job_id": job})["work"]
+    return job, items_of(host.call("submit_work", {"job_id": job})["work"])
 
 
 def read_ms_behind_30_writes() -> float:

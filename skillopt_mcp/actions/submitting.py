@@ -17,7 +17,7 @@ from skillopt_mcp.core.results import Evaluated, Proposed, Submitted
 from skillopt_mcp.core.text import quoted
 from skillopt_mcp.store.opening import Store
 from skillopt_mcp.workspace.answers import shorten
-from skillopt_mcp.workspace.host_replies import receive
+from skillopt_mcp.workspace.host_replies import collect, receive
 from skillopt_mcp.workspace.jobs import Capacity, Wait
 from skillopt_mcp.workspace.models import Models
 from skillopt_mcp.workspace.place import Place
@@ -56,9 +56,15 @@ def submit_work(
     job = job_id or next(iter(scopes), "")
     if not job:
         return Submitted(status="stopped", job_id="", receipts=receipts, reason=refused, next_step=mend)
+    collected = 0
+    if job_id or capacity.items:
+        for scope in _scopes_of(store, known(job)):
+            unusable, n_taken = collect(store, place, scope, [each.work_id for each in receipts])
+            receipts, collected = [*receipts, *unusable], collected + n_taken
     # A session whose replies were all refused mends those first.
-    turn = replace(capacity, items=0) if receipts and len(failing) == len(receipts) else capacity
-    answer = _advance(store, models, place, job, replace(wait, capacity=turn)).model_copy(update={"receipts": receipts})
+    turn = replace(capacity, items=0) if failing and len(failing) == len(receipts) else capacity
+    update = {"receipts": receipts, "collected": collected}
+    answer = _advance(store, models, place, job, replace(wait, capacity=turn)).model_copy(update=update)
     if not capacity.items and not job_id:
         is_over = answer.status == "done" or (answer.status == "stopped" and not mend)
         status: Literal["done", "running"] = "done" if is_over else "running"
@@ -68,6 +74,14 @@ def submit_work(
     if mend and answer.status in ("running", "stopped"):
         return answer.model_copy(update={"reason": answer.reason or refused, "next_step": mend})
     return answer.model_copy(update={"reason": refused}) if mend and answer.work else answer
+
+
+def _scopes_of(store: Store, job: str) -> list[str]:
+    """What the work of a job is leased for: the proposal, or the promotion tests of a candidate."""
+    if not job.startswith("c-"):
+        return [job]
+    made = store.candidates.get_candidate(job)
+    return [row.id for row in store.tests.list_of(made.skill_id, made.base_version, made.version_id)]
 
 
 def _advance(store: Store, models: Models, place: Place, job: str, wait: Wait) -> Submitted:

@@ -18,8 +18,9 @@ from skillopt_mcp.core.skills import MAIN_FILE, is_memory
 from skillopt_mcp.core.text import storable
 from skillopt_mcp.documents.frontmatter import body_of
 from skillopt_mcp.prompts.rendering import fence
+from skillopt_mcp.tasks.judges.base import Asking
 from skillopt_mcp.tasks.judges.judging import leaves
-from skillopt_mcp.tasks.judges.kinds.reported import ByHost
+from skillopt_mcp.tasks.judges.kinds.reported import ByEnvironment, ByHost
 
 ORDER = "WORK.md"
 ANSWER = "answer.md"
@@ -30,9 +31,8 @@ EVIDENCE = "# Evidence\n\n"
 TASK_FOLDER = "task"
 _SKILL_FOLDER = "skill"
 _REPORT = (
-    'When it is written, call submit_work with {{"replies": [{{"work_id": "{id}"}}], "max_items": 0}}: it reads the '
-    'files from here. Where you cannot write files, give the text itself: {{"work_id": "{id}", "reply": TEXT}}. Then '
-    "you are done: do not say anything about the work elsewhere."
+    f"Write `{ANSWER}` once, as the last thing you do: it is taken as it is. Where you cannot write files, end with "
+    "that text alone. Do not say anything about the work elsewhere."
 )
 
 
@@ -53,11 +53,11 @@ class HandedWork:
     files: tuple[WorkFile, ...]
 
 
-def work_of(call: Call, lease_id: str) -> HandedWork:
-    """A call as a host is handed it under this id."""
+def work_of(call: Call) -> HandedWork:
+    """A call as a host is handed it."""
     request = call.request
     if isinstance(request, Rollout):
-        return _rollout(request, lease_id)
+        return _rollout(request)
     schema = schema_text(SCHEMAS.get(request.schema))
     order = "\n\n".join(
         [
@@ -69,7 +69,7 @@ def work_of(call: Call, lease_id: str) -> HandedWork:
                     f"3. Write one JSON object, valid under the schema below, and nothing else, to `{ANSWER}`.",
                 ]
             ),
-            _REPORT.format(id=lease_id),
+            _REPORT,
             f"# Instructions\n\n{storable(request.instructions)}",
             f"# Schema of the answer\n\n{fence(schema)}",
             f"{EVIDENCE}{storable(request.evidence)}",
@@ -105,7 +105,7 @@ def schema_text(model: type[BaseModel] | None) -> str:
     return json.dumps(schema, indent=1)
 
 
-def _rollout(request: Rollout, lease_id: str) -> HandedWork:
+def _rollout(request: Rollout) -> HandedWork:
     folder = f"{_SKILL_FOLDER}/{folder_name(request)}"
     alone = request.files.main_path if is_memory(request.files.main_path) else None
     memory = request.memory or alone
@@ -119,33 +119,33 @@ def _rollout(request: Rollout, lease_id: str) -> HandedWork:
         else:
             files.append(WorkFile(f"{folder}/{each.path}", each.content, each.executable))
     others = f" (the other files of the skill are in `{folder}/`)" if len(files) > len(request.task.files) else ""
-    scoring = [
-        f"5. Say how far your answer is right ({' '.join(storable(leaf.criteria).split())}): a number from 0 to 1, "
-        f"alone in `{SCORE}`."
-        for leaf in leaves(request.task.judge)
+    judges = list(leaves(request.task.judge))
+    before = [
+        f"Say how far your answer is right ({' '.join(storable(leaf.criteria).split())}): a number from 0 to 1, alone "
+        f"in `{SCORE}`."
+        for leaf in judges
         if isinstance(leaf, ByHost)
     ][:1]
+    if any(not isinstance(leaf, ByHost | ByEnvironment | Asking) and not leaf.needs_answer_only for leaf in judges):
+        before.append(
+            f"Write each call of a tool that you made, other than reading and writing files, to `{TOOL_CALLS}`, in "
+            'order, one JSON object {"name", "arguments"} a line. Leave it empty if you made none.'
+        )
     first = (
-        f"1. Follow {' and '.join(know_how)}{others} wherever it applies. Use no other copy, and no other skill."
+        f"Follow {' and '.join(know_how)}{others} wherever it applies. Use no other copy, and no other skill."
         if know_how
-        else "1. Use no skill."
+        else "Use no skill."
     )
+    answer = (
+        f"Write your final answer to the user, and nothing else, to `{ANSWER}`, in the form it asks for. If you cannot "
+        "do it, say so there."
+    )
+    do = f"Do the task below inside `{TASK_FOLDER}/`, as if a user had just asked you."
     lines = [
         "# Work: do one task",
         "All you need is in this folder. Nothing outside of it matters here, and nothing outside of it may change.",
-        "\n".join(
-            [
-                first,
-                f"2. Do the task below inside `{TASK_FOLDER}/`, as if a user had just asked you.",
-                f"3. Write your final answer to the user, and nothing else, to `{ANSWER}`, in the form it asks for. "
-                "If you cannot do it, say so there.",
-                "4. Write each call of a tool that you made, other than reading and writing files, to "
-                f'`{TOOL_CALLS}`, in order, one JSON object {{"name", "arguments"}} a line. Leave it empty if you made '
-                "none.",
-                *scoring,
-            ]
-        ),
-        _REPORT.format(id=lease_id),
+        "\n".join(f"{n}. {line}" for n, line in enumerate([first, do, *before, answer], 1)),
+        _REPORT,
         *texts,
         f"## The task\n\n{storable(request.task.prompt)}",
     ]

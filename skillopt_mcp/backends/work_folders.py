@@ -1,4 +1,4 @@
-"""WorkFolders: the private folders in which a host does its work, and what it left there."""
+"""WorkFolders: the private folders in which a host does its work, wave by wave, and what it left there."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ import os
 import shutil
 import stat
 import tempfile
-from collections.abc import Iterable, Mapping
+import time
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -24,12 +25,13 @@ _DIGITS = 12
 # The same for every file, so that no time shows which version is newer.
 _TIME = 1_000_000_000
 _STALE_S = 86_400.0
+_SETTLED_S = 0.5
 # Without O_NONBLOCK a pipe put in the place of a file would hang the server.
 _READING = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 class WorkFolders:
-    """The folder of work of one store: a folder per lease, named by it, which only this user can open."""
+    """The folder of work of one store: a folder per wave in it, and one per lease in that."""
 
     def __init__(self, store_path: Path, environ: Mapping[str, str]) -> None:
         base = environ.get(FOLDER_VARIABLE)
@@ -40,8 +42,30 @@ class WorkFolders:
         self.root = outer / f"{_ROOT}{hashlib.sha256(os.fsencode(store_path.resolve())).hexdigest()[:_DIGITS]}"
 
     def folder(self, lease_id: str) -> Path:
-        """Return the folder of a lease, whether it is there or not."""
-        return self.root / lease_id
+        """Return the folder of a lease, whether it is there or not: that of its wave, and its number in that."""
+        wave, _, number = lease_id.rpartition("-")
+        return self.root / wave / number
+
+    def list_finished(self, needed: Mapping[str, Sequence[str]]) -> list[str]:
+        """Those of the leases whose needed files are written, and have not changed for a moment."""
+
+        def look() -> dict[str, list[tuple[int, int]]]:
+            found = dict[str, list[tuple[int, int]]]()
+            for lease_id, names in needed.items():
+                with suppress(OSError):
+                    states = [os.lstat(self.folder(lease_id) / name) for name in names]
+                    if all(state.st_size for state in states):
+                        found[lease_id] = [(state.st_size, state.st_mtime_ns) for state in states]
+            return found
+
+        before = look()
+        newest = max((mtime for files in before.values() for _, mtime in files), default=0)
+        if time.time() - newest / 1e9 > _SETTLED_S:
+            return list(before)
+        # An agent may be in the middle of writing.
+        time.sleep(_SETTLED_S)
+        after = look()
+        return [lease_id for lease_id, files in before.items() if after.get(lease_id) == files]
 
     def make(self, lease_id: str, work: HandedWork) -> Path:
         """Return the new folder of a lease with all that belongs to the work. Raises StoreError, BadInput."""
@@ -71,6 +95,7 @@ class WorkFolders:
             _make_private(self.root.parent)
             try:
                 _make_private(self.root)
+                folder.parent.mkdir(mode=0o700, exist_ok=True)
                 folder.mkdir(mode=0o700)
             except (FileNotFoundError, FileExistsError):
                 # Another process removed the folder with the last work in it.
@@ -111,19 +136,25 @@ class WorkFolders:
     def remove(self, lease_ids: Iterable[str]) -> None:
         """Remove the folders of these leases, as far as they are there, and the one around them with the last."""
         for lease_id in lease_ids:
+            folder = self.folder(lease_id)
             with suppress(OSError):
-                shutil.rmtree(self.folder(lease_id))
+                shutil.rmtree(folder)
+            with suppress(OSError):
+                folder.parent.rmdir()
         # Not its parent: another user of the machine could take its place.
         with suppress(OSError):
             self.root.rmdir()
 
     def stale(self) -> list[str]:
         """Return the leases of this store whose folders are a day older than the last change of the one around them."""
-        with suppress(OSError), os.scandir(self.root) as entries:
+        found = list[str]()
+        with suppress(OSError), os.scandir(self.root) as waves:
             oldest = os.stat(self.root).st_ctime - _STALE_S
-            work = [entry for entry in entries if entry.name.startswith("w-")]
-            return [entry.name for entry in work if entry.stat(follow_symlinks=False).st_ctime < oldest]
-        return []
+            for wave in [each for each in waves if each.name.startswith("w-")]:
+                with suppress(OSError), os.scandir(wave) as folders:
+                    old = [each for each in folders if each.stat(follow_symlinks=False).st_ctime < oldest]
+                    found += [f"{wave.name}-{each.name}" for each in old]
+        return found
 
 
 def _content(path: Path) -> str:

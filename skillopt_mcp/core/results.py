@@ -73,11 +73,14 @@ class EditOutcome(BaseModel):
     detail: str = ""
 
 
-class WorkItem(BaseModel):
-    """One piece of work for a fresh agent: it reads WORK.md in the folder, or inspects the work_id."""
+class Wave(BaseModel):
+    """Work that is handed out at once: `count` folders in `dir`, named by numbers from 1 on, each for one fresh agent.
 
-    work_id: str
-    folder: str
+    Of a wave that a session has already, the folders without an answer are left.
+    """
+
+    dir: str
+    count: int
 
 
 class WorkEstimate(BaseModel):
@@ -121,7 +124,7 @@ class Proposed(Result):
     rollouts: int | None = None
     estimate: WorkEstimate | None = None
     job_id: str = ""
-    work: list[WorkItem] = Field(default_factory=list)
+    work: Wave | None = None
 
 
 class PowerRow(BaseModel):
@@ -219,7 +222,7 @@ class Evaluated(Result):
     notes: list[Note] = Field(default_factory=list)
     estimate: WorkEstimate | None = None
     job_id: str = ""
-    work: list[WorkItem] = Field(default_factory=list)
+    work: Wave | None = None
 
     def for_agents(self) -> Evaluated:
         """Return it without what only a person sees."""
@@ -276,13 +279,15 @@ class Receipt(BaseModel):
 class Submitted(Result):
     """What became of the replies, and where their job stands: more `work`, `running`, or its result.
 
-    `notes` are caveats of a job that goes on.
+    `collected` answers lay in folders of work, and were taken; `receipts` are of the replies that were given, and of
+    answers that lay there and cannot be used. `notes` are caveats of a job that goes on.
     """
 
     status: Literal["work", "running", "done", "stopped"]
     job_id: str
     receipts: list[Receipt]
-    work: list[WorkItem] = Field(default_factory=list)
+    collected: int = 0
+    work: Wave | None = None
     estimate: WorkEstimate | None = None
     proposed: Proposed | None = None
     evaluated: Evaluated | None = None

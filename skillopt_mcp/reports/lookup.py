@@ -355,6 +355,6 @@ _KINDS: tuple[tuple[str, str, Callable[[Store, Place, str], Thing]], ...] = (
     ("c-[0-9a-f]{12}", "candidate", look_at_candidate),
     ("t-[0-9a-f]{12}", "test", _test),
     ("r-[0-9a-f]{12}", "run", _run),
-    ("w-[0-9a-f]{32}", "work", _work),
+    ("w-[0-9a-f]{32}-[0-9]{1,2}", "work", _work),
     ("trajectory:.*", "trajectory", lambda store, _, id: _trajectory(store, id)),
 )

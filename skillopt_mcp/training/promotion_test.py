@@ -41,7 +41,7 @@ from skillopt_mcp.training.outage import rollout_with_retries
 from skillopt_mcp.training.progress import Notify, Progress, silent
 from skillopt_mcp.training.stages.rollout import PlannedRollout
 
-_HOST_SLOTS = 16
+_HOST_SLOTS = 32
 """Attempts that a host is given to answer at once, at most."""
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
-from pathlib import PureWindowsPath
+import re
+from collections.abc import Collection, Mapping, Sequence
 
 from skillopt_mcp.backends.work import ANSWER, SCHEMA, SCORE, TOOL_CALLS, schema_text
 from skillopt_mcp.backends.wrappers import redact_reply
@@ -62,19 +62,43 @@ def receive(store: Store, place: Place, replies: Sequence[object]) -> tuple[list
     return receipts, list(scopes)
 
 
+def collect(store: Store, place: Place, scope: str, given: Collection[str] = ()) -> tuple[list[Receipt], int]:
+    """Take the answers that lie finished in the folders of a scope's work; receipts of the unusable, how many others.
+
+    What cannot be used is given up, as its agent is gone; work that a reply was `given` to is left.
+    """
+    out = {lease.id: lease for lease in store.leases.list_out(scope) if lease.id not in given}
+    tasks = {each.id: each for each in store.tasks.list_by_id([each.task_id for each in out.values() if each.task_id])}
+    needed = {}
+    for lease in out.values():
+        task = tasks.get(lease.task_id or 0)
+        is_scored = task is not None and any(isinstance(leaf, ByHost) for leaf in leaves(task.judge))
+        needed[lease.id] = (ANSWER, SCORE) if is_scored else (ANSWER,)
+    receipts, finished = list[Receipt](), place.work_folders.list_finished(needed)
+    for work_id in finished:
+        lease = out[work_id]
+        try:
+            _answer_lease(store, place, lease, {}, lease.session)
+        except BadInput as error:
+            _answer_lease(store, place, lease, {"failed": str(error)}, lease.session)
+            receipts.append(Receipt(work_id=work_id, status="refused", reason=shorten(str(error), 300)))
+    return receipts, len(finished) - len(receipts)
+
+
 def _receive_reply(store: Store, place: Place, given: object) -> tuple[Receipt, str | None]:
     fields = given if isinstance(given, Mapping) else {"work_id": given}
     given_id = fields.get("work_id")
     if not isinstance(given_id, str):
         return Receipt(work_id="", status="refused", reason='a reply is {work_id, reply?}: "work_id" is missing'), None
-    # Some give the folder of the work, which is called by its id.
-    work_id = PureWindowsPath(given_id.strip()).name.lower()
+    # Some give the folder of the work: its wave, and its number in that.
+    work_id = "-".join(re.split(r"[/\\]+", given_id.strip().rstrip("/\\"))[-2:]).lower()
+    work_id = work_id[max(0, work_id.rfind("w-")) :]
     lease = store.leases.find(storable(work_id))
     if lease is None:
         shown = shorten(given_id, 80)
         return Receipt(work_id=shown, status="unknown", reason="unknown work_id"), None
     try:
-        return _answer_lease(store, place, lease, fields), lease.scope
+        return _answer_lease(store, place, lease, fields, place.session), lease.scope
     except BadInput as error:
         if store.leases.count_unanswered([lease.call_id]):
             return Receipt(work_id=lease.id, status="refused", reason=shorten(str(error), 300)), lease.scope
@@ -93,7 +117,7 @@ def _describe_status(store: Store, lease: Lease, status: Answered) -> str:
     return GIVEN_UP if lease.state == "failed" else _SAID[status]
 
 
-def _answer_lease(store: Store, place: Place, lease: Lease, fields: Mapping[object, object]) -> Receipt:
+def _answer_lease(store: Store, place: Place, lease: Lease, fields: Mapping[object, object], session: str) -> Receipt:
     for name in fields:
         if name not in _FIELDS:
             raise BadInput(f"a reply has no field {quoted(str(name))}: it has {', '.join(_FIELDS)}")
@@ -118,7 +142,7 @@ def _answer_lease(store: Store, place: Place, lease: Lease, fields: Mapping[obje
         if problem := _problem(store, place, lease, reply):
             status, reason = "accepted", _note_spoilt(store, place.redactor, lease, reply, problem)
         else:
-            status = store.leases.answer(lease.id, reply, place.session)
+            status = store.leases.answer(lease.id, reply, session)
             reason = _describe_status(store, lease, status)
     place.work_folders.remove([lease.id])
     return Receipt(work_id=lease.id, status=status, reason=reason)

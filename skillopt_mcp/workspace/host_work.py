@@ -11,12 +11,12 @@ from pydantic import JsonValue
 
 from skillopt_mcp.backends.asking import Outstanding
 from skillopt_mcp.backends.spending import Budget
-from skillopt_mcp.backends.work import kind_of, n_chars, work_of
+from skillopt_mcp.backends.work import ANSWER, kind_of, n_chars, work_of
 from skillopt_mcp.core.budgets import Cost
 from skillopt_mcp.core.calls import Call, Question, Reply, Rollout
 from skillopt_mcp.core.errors import BadInput
 from skillopt_mcp.core.next_step import NextStep
-from skillopt_mcp.core.results import Foreseen, WorkEstimate, WorkItem
+from skillopt_mcp.core.results import Foreseen, Wave, WorkEstimate
 from skillopt_mcp.store.erasing import Erasing
 from skillopt_mcp.store.leases import Offer, Term
 from skillopt_mcp.store.opening import Store
@@ -24,19 +24,19 @@ from skillopt_mcp.tasks.judges.judging import n_votes
 from skillopt_mcp.training.promotion_test import Test
 from skillopt_mcp.workspace.costs import default_tokens
 from skillopt_mcp.workspace.evidence import find_host_roles
-from skillopt_mcp.workspace.jobs import MAX_ITEMS, Capacity
+from skillopt_mcp.workspace.jobs import Capacity
 from skillopt_mcp.workspace.leases import leases_in_time, minute_after, own_leases
 from skillopt_mcp.workspace.models import Models
 from skillopt_mcp.workspace.place import Place
 
 # Where the id of a lease names the server that handed it out; the rest is secret.
 _OWNER = slice(2, 18)
-_START_AGENTS = "start a fresh agent for each folder in `work`: it does what WORK.md there says; do not do it yourself"
+_START_AGENTS = "start a fresh agent for each folder in `dir`: it does what WORK.md there says; you do not"
 
 
 def hand_out(
     store: Store, models: Models, place: Place, scope: str, outstanding: Outstanding, capacity: Capacity | None
-) -> tuple[list[WorkItem], NextStep]:
+) -> tuple[Wave | None, NextStep]:
     """Return work on calls that no session has, leased to the caller's session, and what to do with it or without any.
 
     The order is random and reveals nothing; what is taken at once is for one version of the skill, or of one kind.
@@ -44,9 +44,14 @@ def hand_out(
     Raises CapReached when all that is left was handed out before, and to do so again would exceed a cap.
     """
     leases, now = store.leases, store.leases.now()
-    ids = [lease.id for lease in own_leases(store, place, scope) if lease.expires_at > now][:MAX_ITEMS]
+    arguments: dict[str, JsonValue] = {"job_id": scope}
+    own = [place.work_folders.folder(lease.id) for lease in own_leases(store, place, scope) if lease.expires_at > now]
     again = "this session has these out already; where no agent works on one, "
-    if capacity is not None or not ids:
+    # One wave, until its answers are in: the numbers of another one are the same.
+    folders = [each for each in own if each.parent == own[0].parent]
+    if capacity is None and place.work_folders.list_finished({each.id: [ANSWER] for each in leases.list_out(scope)}):
+        return None, NextStep(action="submit_work", arguments=arguments, why="answers lie in folders: this takes them")
+    if capacity is not None or not folders:
         capacity, again, calls = capacity or Capacity(), "", outstanding.calls
         # What others took from a server that has ended is free; a late answer to it still counts if it is the first.
         # Agents of the caller's own session may still work.
@@ -62,17 +67,16 @@ def hand_out(
             taken, _ = _take_calls(store, models, place, scope, _choose_fitting(paid, calls, capacity))
             if not taken:
                 raise Budget(scope, models.caps).reached(store.budgets.get_spent(scope), Cost())
-        ids = [offer.id for offer in taken]
-    arguments: dict[str, JsonValue] = {"job_id": scope}
-    if ids:
-        work = [WorkItem(work_id=each, folder=str(place.work_folders.folder(each))) for each in ids]
+        folders = [place.work_folders.folder(offer.id) for offer in taken]
+    if folders:
+        work = Wave(dir=str(folders[0].parent), count=len(folders))
         return work, NextStep(action="submit_work", arguments=arguments, why=f"{again}{_START_AGENTS}")
     why = "more work may be free"
     if out := leases_in_time(store, scope):
         until = minute_after(min(lease.expires_at for lease in out))
         n_own = sum(lease.session == place.session for lease in out)
         why = f"{len(out)} items are out ({n_own} to your agents): wait for those, or stop here and call it at {until}"
-    return [], NextStep(action="submit_work", arguments=arguments, why=why)
+    return None, NextStep(action="submit_work", arguments=arguments, why=why)
 
 
 def _take_calls(
@@ -80,11 +84,12 @@ def _take_calls(
 ) -> tuple[list[Offer], bool]:
     """Write the folders of calls, and lease them to the caller's session; which, and whether caps left out others."""
     leases, folders, now, offers = store.leases, place.work_folders, store.leases.now(), list[Offer]()
+    wave = f"w-{models.owner.name}{secrets.token_hex(8)}"
     for call_id, call in calls.items():
         task_id = call.request.task.id if isinstance(call.request, Rollout) else None
-        offer = Offer(f"w-{models.owner.name}{secrets.token_hex(8)}", call_id, task_id)
+        offer = Offer(f"{wave}-{len(offers) + 1}", call_id, task_id)
         try:
-            folders.make(offer.id, work_of(call, offer.id))
+            folders.make(offer.id, work_of(call))
         except BadInput as reason:
             # The same for every taker: the rest of the job goes on without it.
             leases.rule_out(Reply(str(reason), fault="unsupported", id=call_id))

@@ -11,8 +11,8 @@ from typing import Any, Generic, TypeVar, cast
 from skillopt_mcp.core.errors import BadInput
 from skillopt_mcp.training.progress import Notify, Progress, silent
 
-MAX_ITEMS = 16
-DEFAULT_ITEMS = 4
+MAX_ITEMS = 24
+DEFAULT_ITEMS = MAX_ITEMS
 DEFAULT_CHARS = 400_000
 T = TypeVar("T")
 

@@ -47,9 +47,10 @@ def describe_own_leases(store: Store, place: Place, scope: str) -> list[str]:
     out = own_leases(store, place, scope)
     if not out:
         return []
+    folder = place.work_folders.folder
     return [
-        f"this session has out, each in the folder of its name below {place.work_folders.root}:",
-        *(f"  {each.id} since {_minute(each.taken_at)}, until {minute_after(each.expires_at)}" for each in out),
+        "this session has out:",
+        *(f"  {folder(each.id)} since {_minute(each.taken_at)}, until {minute_after(each.expires_at)}" for each in out),
     ]
 
 

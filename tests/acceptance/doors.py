@@ -25,6 +25,7 @@ from mcp import Client, MCPError, StdioServerParameters
 from mcp_types import CallToolResult, ElicitResult, TextContent
 
 import skillopt_mcp
+from benchmarks.host_agent import Item, items_of
 from skillopt_mcp.core.judging import Judge
 from skillopt_mcp.core.skills import SkillFiles
 from skillopt_mcp.core.tasks import Split, Task
@@ -412,9 +413,9 @@ class Server:
 
     # The loop of a host
 
-    def take(self, job_id: str, n: int = 16) -> list[Facts]:
+    def take(self, job_id: str, n: int = 16) -> list[Item]:
         """Return work that was handed out now."""
-        return [Facts(item) for item in self.tool("submit_work", job_id=job_id, max_items=n)["work"]]
+        return items_of(self.tool("submit_work", job_id=job_id, max_items=n)["work"])
 
     def hand_in(self, replies: Sequence[Mapping[str, object]]) -> list[str]:
         """Return the status of each receipt, and take no further work."""
@@ -423,14 +424,14 @@ class Server:
 
     def drive(self, started: Facts, answer: Callable[[Path], str] = answer_work, n_rounds: int = 400) -> Facts:
         """Do all work of a job by its folders, as the agents of a host, and return the job's result."""
-        job_id, work, standing = started["job_id"], started["work"], Facts()
+        job_id, work, standing = started["job_id"], items_of(started["work"]), Facts()
         for _ in range(n_rounds):
             for item in work:
-                folder = Path(item["folder"])
+                folder = Path(item.folder)
                 (folder / ANSWER_FILE).write_text(answer(folder))
-            replies = [{"work_id": item["work_id"]} for item in work]
+            replies = [{"work_id": item.work_id} for item in work]
             standing = self.tool("submit_work", replies=replies, job_id=job_id, max_items=16)
-            work = standing["work"]
+            work = items_of(standing["work"])
             if standing["status"] not in ("work", "running"):
                 break
             if not work:

@@ -52,7 +52,7 @@ def test_work_that_was_given_up_is_named_with_the_next_work(bench: Workbench, ho
     job = {"candidate_id": bench.good_candidate(host)} if tool == "evaluate_candidate" else job
     job_id = host.tool(tool, **job)["job_id"]
     [item] = host.take(job_id, 1)
-    answer = host.tool("submit_work", replies=[{"work_id": item["work_id"], "failed": "the agent stopped"}])
+    answer = host.tool("submit_work", replies=[{"work_id": item.work_id, "failed": "the agent stopped"}])
     assert answer["status"] == "work"
     assert answer["notes"] == ["1 of the first 1 answers given up: do one of the tasks by hand to see why"]
 
@@ -72,9 +72,9 @@ def test_a_harmful_edit_is_not_better_and_is_not_promoted(bench: Workbench) -> N
 def test_a_work_folder_names_neither_judge_nor_expected_answer_nor_arm(bench: Workbench, host: Server) -> None:
     _, job_id = begin(bench, host)
     for item in host.take(job_id):
-        [path] = [path for path in Path(item["folder"]).rglob("*") if path.is_file()]
+        [path] = [path for path in Path(item.folder).rglob("*") if path.is_file()]
         head, _, skill_and_task = path.read_text().partition("## The skill")
-        text = head + skill_and_task.partition("## The task")[2] + item["folder"]
+        text = head + skill_and_task.partition("## The task")[2] + item.folder
         assert "(test " in text
         assert not re.search(rf"\b({'|'.join(KINDS.values())}|expected|candidate|version)\b", text)
 
@@ -101,13 +101,13 @@ def test_a_test_that_nobody_answered_takes_the_tasks_of_today(bench: Workbench, 
 def test_each_answer_counts_once(bench: Workbench, host: Server) -> None:
     _, job_id = begin(bench, host)
     first, second, *_ = host.take(job_id)
-    (Path(second["folder"]) / ANSWER_FILE).write_text("hello")
+    (Path(second.folder) / ANSWER_FILE).write_text("hello")
     table: list[tuple[dict[str, object], str]] = [
-        ({"work_id": first["work_id"], "reply": "hello"}, TAKEN),
-        ({"work_id": first["work_id"], "reply": "hello"}, "duplicate"),
-        ({"work_id": first["work_id"], "reply": "another"}, "duplicate"),
-        ({"work_id": second["work_id"]}, TAKEN),
-        ({"work_id": second["work_id"], "reply": "another"}, "duplicate"),
+        ({"work_id": first.work_id, "reply": "hello"}, TAKEN),
+        ({"work_id": first.work_id, "reply": "hello"}, "duplicate"),
+        ({"work_id": first.work_id, "reply": "another"}, "duplicate"),
+        ({"work_id": second.work_id}, TAKEN),
+        ({"work_id": second.work_id, "reply": "another"}, "duplicate"),
         ({"work_id": "w-0123", "reply": "hello"}, "unknown"),
     ]
     for reply, status in table:
@@ -118,12 +118,12 @@ def test_expired_work_is_handed_out_again_and_a_late_answer_counts_if_it_is_the_
     with bench.serve(lease_minutes=SHORT_LEASE) as slow, bench.serve(lease_minutes=SHORT_LEASE) as quick:
         candidate_id, job_id = begin(bench, slow)
         taken = slow.take(job_id, 3)
-        assert not {item["folder"] for item in taken} & {item["folder"] for item in quick.take(job_id, 1)}
+        assert not {item.folder for item in taken} & {item.folder for item in quick.take(job_id, 1)}
         time.sleep(SHORT_LEASE * 60)
-        late = [{"work_id": item["work_id"], "reply": answer_work(Path(item["folder"]))} for item in taken]
+        late = [{"work_id": item.work_id, "reply": answer_work(Path(item.folder))} for item in taken]
         assert slow.hand_in(late[:1]) == [TAKEN]
         while work := quick.take(job_id):
-            again = [{"work_id": item["work_id"], "reply": answer_work(Path(item["folder"]))} for item in work]
+            again = [{"work_id": item.work_id, "reply": answer_work(Path(item.folder))} for item in work]
             assert quick.hand_in(again) == [TAKEN] * len(again)
         assert not {TAKEN} & {*slow.hand_in([{**reply, "reply": "hello"} for reply in late[1:]])}
         # Four were lost so: that many a test asks again.
@@ -134,9 +134,9 @@ def test_expired_work_is_handed_out_again_and_a_late_answer_counts_if_it_is_the_
 def test_an_attempt_that_was_given_up_is_no_answer(bench: Workbench, host: Server) -> None:
     _, job_id = begin(bench, host)
     [item, *_] = host.take(job_id)
-    given_up = {"work_id": item["work_id"], "failed": "the agent stopped"}
+    given_up = {"work_id": item.work_id, "failed": "the agent stopped"}
     assert host.hand_in([given_up]) == [TAKEN]
-    assert host.hand_in([{"work_id": item["work_id"], "reply": "hello"}]) != [TAKEN]
+    assert host.hand_in([{"work_id": item.work_id, "reply": "hello"}]) != [TAKEN]
     assert host.hand_in([{**given_up, "reply": "hello"}]) != [TAKEN]
 
 
@@ -144,16 +144,16 @@ def test_an_unusable_reply_of_the_optimizer_is_refused_and_can_be_mended(bench: 
     host.tool("record_trajectory", skill=str(bench.skill_path), task="greet", hard=False, reason="too short")
     [item] = host.take(host.tool("propose_edits", skill=str(bench.skill_path))["job_id"])
     for reply in ("no JSON", "{}", '{"reasoning": "r", "edits": [{"op": "replace", "target": "absent"}]}'):
-        assert host.hand_in([{"work_id": item["work_id"], "reply": reply}]) == ["refused"], reply
+        assert host.hand_in([{"work_id": item.work_id, "reply": reply}]) == ["refused"], reply
         break  # a third refusal would end the question
-    assert host.hand_in([{"work_id": item["work_id"], "reply": answer_work(Path(item["folder"]))}]) == [TAKEN]
+    assert host.hand_in([{"work_id": item.work_id, "reply": answer_work(Path(item.folder))}]) == [TAKEN]
 
 
 def test_a_killed_server_loses_no_answer(bench: Workbench) -> None:
     with bench.serve() as first:
         candidate_id, job_id = begin(bench, first)
         answered = first.take(job_id, 6)
-        replies = [{"work_id": item["work_id"], "reply": answer_work(Path(item["folder"]))} for item in answered]
+        replies = [{"work_id": item.work_id, "reply": answer_work(Path(item.folder))} for item in answered]
         assert set(first.hand_in(replies)) == {TAKEN}
         lost = first.take(job_id, 2)
         first.kill()
@@ -172,9 +172,9 @@ def test_two_servers_on_one_store_share_the_work_of_one_test(bench: Workbench) -
         for n in range(40):
             host = (one, other)[n % 2]
             work = host.take(job_id, 3)
-            assert not seen & {item["work_id"] for item in work}
-            seen |= {item["work_id"] for item in work}
-            replies = [{"work_id": item["work_id"], "reply": answer_work(Path(item["folder"]))} for item in work]
+            assert not seen & {item.work_id for item in work}
+            seen |= {item.work_id for item in work}
+            replies = [{"work_id": item.work_id, "reply": answer_work(Path(item.folder))} for item in work]
             if not work or TAKEN not in host.hand_in(replies):
                 break
         ends = [host.tool("evaluate_candidate", candidate_id=candidate_id) for host in (one, other)]

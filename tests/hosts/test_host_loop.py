@@ -15,7 +15,7 @@ from real_hosts import host_environment, run_claude, run_configured_codex
 from scripted_model import Json, Script, Team, ToolCall, Turn
 from test_real_hosts import NAME, PROGRAM, SEED, command, prepare
 
-from benchmarks.host_agent import Agent
+from benchmarks.host_agent import Agent, Item, items_of
 from skillopt_mcp.backends.world import TOPICS
 
 pytestmark = pytest.mark.hosts
@@ -26,7 +26,7 @@ MOST_WAITS = 100
 ENDS = ("needs_approval", "refused", "stopped")
 WRITING = "mcp__skillopt__promote_skill"
 TOOLS = ("add_tasks", "propose_edits", "evaluate_candidate", "submit_work", "promote_skill")
-Doing = Callable[[list[Json], list[str]], Turn]
+Doing = Callable[[list[Item], list[str]], Turn]
 
 
 def opening(place: Path, skill: Path, *, deferred: bool) -> list[ToolCall]:
@@ -58,7 +58,7 @@ def driving(place: Path, skill: Path, do: Doing, *, deferred: bool = False) -> S
             jobs.append(last["job_id"])
         came = max((at for at, result in enumerate(results) if "work" in result), default=0)
         since = [result["text"] for result in results[came + 1 :] if set(result) == {"text"}]
-        if len(since) == len(results) - came - 1 and (turn := do(results[came].get("work") or [], since)):
+        if len(since) == len(results) - came - 1 and (turn := do(items_of(results[came].get("work")), since)):
             return turn
         evaluated = last.get("evaluated") or {}
         if last.get("status") == "candidate":
@@ -76,31 +76,30 @@ def driving(place: Path, skill: Path, do: Doing, *, deferred: bool = False) -> S
     return next_turn
 
 
-def by_oneself(work: list[Json], said: list[str]) -> Turn:
-    """Do the work with the host's own shell, in its sandbox: read all of it, then write every answer, then submit."""
-    folders = [item["folder"] for item in work]
+def by_oneself(work: list[Item], said: list[str]) -> Turn:
+    """Do the work with the host's own shell, in its sandbox: read all of it, then write every answer."""
+    folders = [item.folder for item in work]
     if not said:
         return [shell(f"cat {folder}/WORK.md") for folder in folders]
     if len(said) == len(work):
         answers = [Agent(SEED).attempt(text) for text in said]
         return [shell(f"echo {each} > {folder}/answer.md") for each, folder in zip(answers, folders, strict=True)]
-    replies = [{"work_id": item["work_id"]} for item in work]
-    return [ToolCall("submit_work", {"replies": replies, "max_items": AT_ONCE})] if work else []
+    return []
 
 
 def shell(command: str) -> ToolCall:
     return ToolCall("exec_command", {"cmd": command}, server="")
 
 
-def delegating(work: list[Json], said: list[str]) -> Turn:
+def delegating(work: list[Item], said: list[str]) -> Turn:
     """Start a fresh agent, of the kind that comes with us, for each piece of work, all at once."""
     shared = {"description": "one piece of work", "subagent_type": "skillopt-worker"}
-    orders = [] if said else [f"{MARK}{item['folder']} END" for item in work]
+    orders = [] if said else [f"{MARK}{item.folder} END" for item in work]
     return [ToolCall("Agent", {**shared, "prompt": order}, server="") for order in orders]
 
 
 def working(order: str, results: list[Json]) -> Turn:
-    """Do the work of a folder with the host's own tools alone, one after the other, and submit it."""
+    """Do the work of a folder with the host's own tools alone, one after the other."""
     folder = order.partition(" END")[0]
     read = [shown(result) for result in results]
     if not read:
@@ -108,9 +107,7 @@ def working(order: str, results: list[Json]) -> Turn:
     if len(read) == 1:
         answer = Agent(SEED).attempt(read[0])
         return [ToolCall("Write", {"file_path": f"{folder}/answer.md", "content": answer}, server="")]
-    if len(read) == 2:
-        return [ToolCall("submit_work", {"replies": [{"work_id": Path(folder).name}], "max_items": 0})]
-    return ["submitted"]
+    return ["done"]
 
 
 def shown(result: Json) -> str:
@@ -155,7 +152,9 @@ def a_person_decides(place: Path, skill: Path, before: bytes, results: list[Json
 
 
 @pytest.mark.parametrize("variable", ["CLAUDE", "CLAUDE_OLDER"])
-def test_claude_trains_by_agents_that_submit_at_once_and_no_backend_is_named(variable: str, tmp_path: Path) -> None:
+def test_claude_trains_by_agents_that_call_no_tool_of_the_server_and_no_backend_is_named(
+    variable: str, tmp_path: Path
+) -> None:
     binary = os.environ.get(variable) or pytest.skip(f"{variable} names no binary: see .ci/hosts")
     skill = prepared(tmp_path, ".claude/skills")
     before = skill.read_bytes()

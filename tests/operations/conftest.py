@@ -9,6 +9,7 @@ import pytest
 from hostwork import Clock, begun_proposal, server
 from workshop import SEED, Place
 
+from benchmarks.host_agent import items_of
 from skillopt_mcp.actions.trajectories import Recording, record_trajectory
 from skillopt_mcp.backends.world import make_skill
 from skillopt_mcp.core.results import Proposed
@@ -69,5 +70,5 @@ def proposal(place: Place, host: Workspace) -> Proposed:
         recording = Recording(task=f"{n}: book it (needs: currency)", answer="1", hard=False, reason="wrong")
         record_trajectory(host.store, host.place, str(place.skill), recording)
     standing = begun_proposal(host, str(place.skill))
-    assert (standing.status, len(standing.work)) == ("work", 1)
+    assert (standing.status, len(items_of(standing.work))) == ("work", 1)
     return standing

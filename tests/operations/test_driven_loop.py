@@ -5,6 +5,7 @@ from pathlib import Path
 from hostwork import Clock, begun, server
 from workshop import LESSONS, Place, use
 
+from benchmarks.host_agent import items_of
 from skillopt_mcp.actions.submitting import submit_work
 from skillopt_mcp.actions.tasks import add_tasks
 from skillopt_mcp.backends.scripted import Scripted
@@ -21,7 +22,7 @@ def test_a_host_judges_rubrics_of_answers_that_a_backend_gave(place: Place, cloc
     standing = begun(host, place.propose(host, LESSONS))
     while standing.status == "work":
         replies = []
-        for item in standing.work:
+        for item in items_of(standing.work):
             evidence = Path(item.folder, "WORK.md").read_text()
             grade = "all" if "good" in evidence.partition("## Answer")[2] else "none"
             replies.append({"work_id": item.work_id, "reply": {"reasoning": "seen", "grade": grade}})

@@ -11,6 +11,7 @@ import pytest
 from hostwork import Clock, begun_proposal, server
 from workshop import Place, use
 
+from benchmarks.host_agent import items_of
 from skillopt_mcp.actions import proposals as reflecting
 from skillopt_mcp.actions.proposals import propose_from_evidence
 from skillopt_mcp.actions.replay import replay
@@ -283,7 +284,7 @@ def test_a_late_answer_to_a_question_that_showed_it_is_not_kept(place: Place, ho
         host.store,
         host.models,
         host.place,
-        [{"work_id": standing.work[0].work_id, "reply": LEARNED}],
+        [{"work_id": items_of(standing.work)[0].work_id, "reply": LEARNED}],
         wait=Wait(host.jobs),
     )
     assert late.receipts[0].status == "withdrawn"
@@ -293,7 +294,7 @@ def test_a_late_answer_to_a_question_that_showed_it_is_not_kept(place: Place, ho
 def test_work_with_a_host_is_taken_back_and_handed_out_without_it(place: Place, host: Workspace, clock: Clock) -> None:
     recorded(host, place)
     standing = begun_proposal(host, str(place.skill))
-    [item] = standing.work
+    [item] = items_of(standing.work)
     assert CANARY in given_to(item.folder)
     person = server(place, clock, place.folder / "work")
     done = erased(person, "trajectory:3")
@@ -303,10 +304,9 @@ def test_work_with_a_host_is_taken_back_and_handed_out_without_it(place: Place, 
         host.store, host.models, host.place, [{"work_id": item.work_id, "reply": LEARNED}], wait=Wait(host.jobs)
     )
     assert late.receipts[0].status == "withdrawn"
-    [fresh] = (
+    [fresh] = items_of(
         propose_from_evidence(host.store, host.models, host.place, str(place.skill), wait=Wait(host.jobs)).work
-        or submit_work(host.store, host.models, host.place, [], standing.job_id, Wait(host.jobs)).work
-    )
+    ) or items_of(submit_work(host.store, host.models, host.place, [], standing.job_id, Wait(host.jobs)).work)
     reported = given_to(fresh.folder)
     assert "book word 1" in reported
     assert CANARY not in reported

@@ -10,6 +10,7 @@ from hostwork import Clock, begun_proposal, server
 from test_erasing import CANARY, LEARNED, erased, found_in, given_to, is_sound, recorded
 from workshop import Place, use
 
+from benchmarks.host_agent import items_of
 from skillopt_mcp.actions import proposals as reflecting
 from skillopt_mcp.actions.proposals import propose_from_evidence
 from skillopt_mcp.actions.replay import replay
@@ -100,11 +101,11 @@ def test_a_question_that_is_handed_out_during_an_erasure_is_taken_back_and_asked
         if not given:
             erased(place.open(), "trajectory:3")
         work, step = hand_out(*args)  # type: ignore[arg-type]
-        given.extend(item.work_id for item in work)
+        given.extend(item.work_id for item in items_of(work))
         return work, step
 
     monkeypatch.setattr(reflecting, "hand_out", late)
-    [item] = submit_work(host.store, host.models, host.place, [], reported.job_id, Wait(host.jobs)).work
+    [item] = items_of(submit_work(host.store, host.models, host.place, [], reported.job_id, Wait(host.jobs)).work)
     assert "book word 1" in given_to(item.folder)
     assert (given[1:], item.work_id) == ([item.work_id], given[-1])
     assert found_in(place) == []

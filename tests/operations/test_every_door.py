@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from workshop import Place
 
+from benchmarks.host_agent import items_of
 from skillopt_mcp.cli.main import main
 from skillopt_mcp.core.candidates import Consent
 from skillopt_mcp.core.errors import SkillOptError
@@ -95,16 +96,16 @@ def work(tools: Tools, skill: str, secret: str) -> None:
     assert made.candidate_id
     reported = tools.evaluate_candidate(made.candidate_id)
     standing = tools.submit_work([], reported.job_id or "", 3)
-    first, second, third = (item.work_id for item in standing.work)
+    first, second, third = (item.work_id for item in items_of(standing.work))
     calls = [{"name": secret, "arguments": {secret: secret}}]
     tools.submit_work([{"work_id": first, "reply": f"it is {secret}", "tool_calls": calls}], "", 0)
     tools.submit_work([{"work_id": second, "failed": f"no luck with {secret}"}], "", 0)
     tools.submit_work([{"work_id": third, "reply": "1", "tool_calls": [{"name": "x", "arguments": secret}]}], "", 0)
     reflect = tools.propose_edits(skill)
-    for item in reflect.work:
+    for item in items_of(reflect.work):
         reply = {"reasoning": secret, "edits": [{"op": "append", "content": f"- {secret}", "target": secret}]}
         tools.submit_work([{"work_id": item.work_id, "reply": json.dumps(reply)}], "", 0)
-    for item in tools.propose_edits(skill).work:
+    for item in items_of(tools.propose_edits(skill).work):
         tools.submit_work([{"work_id": item.work_id, "reply": f"no JSON but {secret}"}], "", 0)
 
 

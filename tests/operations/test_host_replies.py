@@ -10,7 +10,7 @@ import pytest
 from hostwork import Clock, begun, begun_proposal, server
 from workshop import SEED, Place
 
-from benchmarks.host_agent import Agent
+from benchmarks.host_agent import Agent, items_of
 from skillopt_mcp.actions.promotion_tests import evaluate_candidate
 from skillopt_mcp.actions.proposals import propose_from_evidence
 from skillopt_mcp.actions.submitting import submit_work
@@ -46,7 +46,7 @@ def handed_in(host: Workspace, *replies: object) -> list[Receipt]:
 def test_an_unusable_answer_is_refused_while_its_agent_can_correct_it(
     host: Workspace, proposal: Proposed, reply: object
 ) -> None:
-    [item] = proposal.work
+    [item] = items_of(proposal.work)
     [receipt] = handed_in(host, {"work_id": item.work_id, "reply": reply})
     assert (receipt.status, "valid under the schema in WORK.md" in receipt.reason) == ("refused", True)
     assert Path(item.folder, "reply.schema.json").exists()
@@ -55,7 +55,7 @@ def test_an_unusable_answer_is_refused_while_its_agent_can_correct_it(
 
 
 def test_the_example_of_the_instructions_is_taken(host: Workspace, proposal: Proposed) -> None:
-    [item] = proposal.work
+    [item] = items_of(proposal.work)
     [example] = EXAMPLE.findall(Path(item.folder, "WORK.md").read_text().partition(EVIDENCE)[0])
     assert handed_in(host, {"work_id": item.work_id, "reply": json.loads(example)})[0].status == "accepted"
 
@@ -76,7 +76,7 @@ def test_the_example_of_the_instructions_is_taken(host: Workspace, proposal: Pro
 def test_a_broken_reply_is_refused_and_can_be_corrected(
     place: Place, host: Workspace, fields: dict[str, object]
 ) -> None:
-    first, *_ = begun(host, place.propose(host)).work
+    first, *_ = items_of(begun(host, place.propose(host)).work)
     answer = submit_work(
         host.store,
         host.models,
@@ -106,7 +106,7 @@ def test_unknown_ids_and_jobs_are_named(place: Place, host: Workspace) -> None:
     for job in ("t-000000000000", "r-000000000000", "c-1", "x"):
         with pytest.raises(NotFound):
             submit_work(host.store, host.models, host.place, [], job, Wait(host.jobs))
-    for capacity in ((17, 1), (-1, 1), (1, 0)):
+    for capacity in ((25, 1), (-1, 1), (1, 0)):
         with pytest.raises(BadInput):
             Capacity(*capacity)
     with pytest.raises(BadInput):
@@ -115,7 +115,7 @@ def test_unknown_ids_and_jobs_are_named(place: Place, host: Workspace) -> None:
 
 def test_an_agent_that_hands_in_learns_nothing_of_its_job(place: Place, host: Workspace, proposal: Proposed) -> None:
     job = begun(host, place.propose(host))
-    first, second, *_ = job.work
+    first, second, *_ = items_of(job.work)
     answer = submit_work(
         host.store,
         host.models,
@@ -123,8 +123,8 @@ def test_an_agent_that_hands_in_learns_nothing_of_its_job(place: Place, host: Wo
         [{"work_id": first.work_id, "reply": "1"}],
         wait=Wait(host.jobs, capacity=HANDS_IN),
     )
-    assert (answer.status, answer.reason, answer.work, answer.next_step) == ("running", "", [], None)
-    [item] = proposal.work
+    assert (answer.status, answer.reason, answer.work, answer.next_step) == ("running", "", None, None)
+    [item] = items_of(proposal.work)
     last = submit_work(
         host.store,
         host.models,
@@ -151,18 +151,20 @@ def test_a_session_without_free_work_is_given_the_job_and_a_time(
     place: Place, host: Workspace, clock: Clock, proposal: Proposed
 ) -> None:
     answer = submit_work(host.store, host.models, host.place, [], proposal.job_id, Wait(host.jobs))
-    assert (answer.status, answer.work) == ("running", [])
+    assert (answer.status, answer.work) == ("running", None)
     assert answer.next_step.arguments == {"job_id": proposal.job_id}
     assert re.search("1 items are out .* at 2027-01-15 08:15 UTC", answer.next_step.why)
     clock.now += 901
-    assert len(submit_work(host.store, host.models, host.place, [], proposal.job_id, Wait(host.jobs)).work) == 1
+    assert (
+        len(items_of(submit_work(host.store, host.models, host.place, [], proposal.job_id, Wait(host.jobs)).work)) == 1
+    )
 
 
 def test_a_proposal_gives_its_estimate_before_any_work(place: Place, host: Workspace) -> None:
     offer = propose_from_evidence(
         host.store, host.models, host.place, str(place.skill), rollouts=6, wait=Wait(host.jobs)
     )
-    assert (offer.status, offer.work, offer.rollouts) == ("work", [], 6)
+    assert (offer.status, offer.work, offer.rollouts) == ("work", None, 6)
     assert offer.estimate.agent_runs() == (6, 10)
     assert (offer.estimate.tokens_each, offer.estimate.is_default) == (35_000, True)
     assert host.store.leases.list_of(offer.job_id) == []
@@ -177,7 +179,7 @@ def test_a_proposal_gives_its_estimate_before_any_work(place: Place, host: Works
         == 30
     )
     smaller = begun_proposal(host, str(place.skill), rollouts=2)
-    assert (len(smaller.work), smaller.rollouts) == (2, 2)
+    assert (len(items_of(smaller.work)), smaller.rollouts) == (2, 2)
     assert host.store.runs.get_run(offer.job_id).status == "stopped"
     assert (
         propose_from_evidence(
@@ -193,7 +195,11 @@ def test_a_proposal_gives_its_estimate_before_any_work(place: Place, host: Works
         != smaller.job_id
     )
     stopped = submit_work(
-        host.store, host.models, host.place, [{"work_id": smaller.work[0].work_id, "reply": "{}"}], wait=Wait(host.jobs)
+        host.store,
+        host.models,
+        host.place,
+        [{"work_id": items_of(smaller.work)[0].work_id, "reply": "{}"}],
+        wait=Wait(host.jobs),
     )
     assert (stopped.status, stopped.next_step.action) == ("stopped", "propose_edits")
 
@@ -211,12 +217,12 @@ def test_a_test_gives_its_estimate_before_any_work(place: Place, clock: Clock, v
     assert offer.estimate
     most = offer.foreseen.most_runs
     least, upmost = offer.estimate.attempts
-    assert (offer.status, offer.work, upmost) == ("work", [], most)
+    assert (offer.status, offer.work, upmost) == ("work", None, most)
     assert 0 < least < most == 2 * offer.foreseen.passes * offer.foreseen.units
     assert offer.estimate.judgements[1] <= n_each * most
     assert bool(offer.estimate.judgements[1]) is bool(votes)
     assert host.store.tests.list_of_skill(1) == []
-    work = submit_work(host.store, host.models, host.place, [], offer.job_id, Wait(host.jobs)).work
+    work = items_of(submit_work(host.store, host.models, host.place, [], offer.job_id, Wait(host.jobs)).work)
     handed_in(host, {"work_id": work[0].work_id, "reply": "yes"})
     left = evaluate_candidate(host.store, host.models, host.place, offer.candidate_id, Wait(host.jobs)).estimate
     assert left

@@ -8,6 +8,7 @@ from pathlib import Path
 from hostwork import Clock, begun, server
 from workshop import Place, right_when_taught, use
 
+from benchmarks.host_agent import items_of
 from skillopt_mcp.actions.promotion_tests import evaluate_candidate
 from skillopt_mcp.actions.submitting import submit_work
 from skillopt_mcp.actions.tasks import add_tasks
@@ -26,15 +27,17 @@ def test_work_that_came_back_to_its_session_is_listed_once(place: Place, host: W
     again = [
         item
         for _ in range(2)
-        for item in submit_work(
-            host.store, host.models, host.place, [], job, Wait(host.jobs, capacity=Capacity(items=16))
-        ).work
+        for item in items_of(
+            submit_work(host.store, host.models, host.place, [], job, Wait(host.jobs, capacity=Capacity(items=6))).work
+        )
     ]
     listed = [
-        line.split()[0] for line in inspect(host.store, host.place, job).text.splitlines() if line.startswith("  w-")
+        "-".join(line.split()[0].rsplit("/", 2)[1:])
+        for line in inspect(host.store, host.place, job).text.splitlines()
+        if line.startswith("  /")
     ]
     assert sorted(listed) == sorted(item.work_id for item in again)
-    assert not {item.work_id for item in standing.work} & set(listed)
+    assert not {item.work_id for item in items_of(standing.work)} & set(listed)
 
 
 def test_one_file_holds_the_skill_and_the_task_and_the_skills_other_files_lie_next_to_it(
@@ -42,7 +45,7 @@ def test_one_file_holds_the_skill_and_the_task_and_the_skills_other_files_lie_ne
 ) -> None:
     (place.skill / "references").mkdir()
     (place.skill / "references/rates.md").write_text("VAT is 19 %.\n")
-    [item, *_] = begun(host, place.propose(host)).work
+    [item, *_] = items_of(begun(host, place.propose(host)).work)
     files = {str(path.relative_to(item.folder)) for path in Path(item.folder).rglob("*") if path.is_file()}
     assert files == {"WORK.md", "skill/ledger-clerk/references/rates.md"}
     order = Path(item.folder, "WORK.md").read_text()
@@ -53,7 +56,7 @@ def test_one_file_holds_the_skill_and_the_task_and_the_skills_other_files_lie_ne
 
 
 def test_one_file_holds_all_of_a_question(place: Place, host: Workspace, proposal: Proposed) -> None:
-    order = Path(proposal.work[0].folder, "WORK.md").read_text()
+    order = Path(items_of(proposal.work)[0].folder, "WORK.md").read_text()
     parts = ["# Instructions", '"properties"', EVIDENCE, place.main.read_text()]
     assert sorted(parts, key=order.index) == parts
 
@@ -69,7 +72,7 @@ def test_a_test_whose_judge_never_answers_usably_waits(place: Place, clock: Cloc
         receive(
             host.store,
             host.place,
-            [{"work_id": item.work_id, "reply": f"banana {n}"} for n in range(3) for item in standing.work],
+            [{"work_id": item.work_id, "reply": f"banana {n}"} for n in range(3) for item in items_of(standing.work)],
         )
         standing = submit_work(
             host.store, host.models, host.place, [], standing.job_id, Wait(host.jobs, capacity=Capacity(16))

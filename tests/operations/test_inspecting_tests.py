@@ -3,7 +3,7 @@ from __future__ import annotations
 from hostwork import begun
 from workshop import SEED, Place
 
-from benchmarks.host_agent import Agent
+from benchmarks.host_agent import Agent, items_of
 from skillopt_mcp.actions.promotion_tests import evaluate_candidate
 from skillopt_mcp.actions.submitting import submit_work
 from skillopt_mcp.reports.inspecting import gather_test
@@ -37,13 +37,13 @@ def test_a_test_that_a_host_works_on_shows_how_far_it_is(place: Place, host: Wor
         report = gather_test(host.store, host.store.tests.find(id)).report
         assert report.verdict is None
         n_seen.append(report.runs.base + report.runs.candidate)
-        for item in standing.work:
+        for item in items_of(standing.work):
             agent.do(item.folder)
         standing = submit_work(
             host.store,
             host.models,
             host.place,
-            [{"work_id": item.work_id} for item in standing.work],
+            [{"work_id": item.work_id} for item in items_of(standing.work)],
             wait=Wait(host.jobs),
         )
     assert n_seen == sorted(n_seen)

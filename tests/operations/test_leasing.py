@@ -7,6 +7,7 @@ import json
 from hostwork import Clock, begun, begun_proposal
 from workshop import Place
 
+from benchmarks.host_agent import items_of
 from skillopt_mcp.actions.submitting import submit_work
 from skillopt_mcp.core.budgets import Caps
 from skillopt_mcp.core.results import Proposed, Receipt
@@ -36,9 +37,11 @@ def overtaken(place: Place, host: Workspace, clock: Clock) -> tuple[str, Lease, 
     """Return a job, and two leases of one of its calls: one that has run out, and one that is out in time."""
     standing = begun(host, place.propose(host))
     clock.now += 901
-    while submit_work(
-        host.store, host.models, host.place, [], standing.job_id, Wait(host.jobs, capacity=Capacity(items=16))
-    ).work:
+    while items_of(
+        submit_work(
+            host.store, host.models, host.place, [], standing.job_id, Wait(host.jobs, capacity=Capacity(items=16))
+        ).work
+    ):
         pass
     leases = host.store.leases.list_of(standing.job_id)
     first = leases[0]
@@ -91,9 +94,9 @@ def test_work_that_is_handed_out_again_is_charged_and_held_by_the_cap_on_calls(
 ) -> None:
     host.models.caps = Caps(calls=10)
     standing, n_handed_out = begun(host, place.propose(host)), 0
-    job, first = standing.job_id, standing.work[0].work_id
+    job, first = standing.job_id, items_of(standing.work)[0].work_id
     for _ in range(10):
-        n_handed_out += len(standing.work)
+        n_handed_out += len(items_of(standing.work))
         clock.now += 901
         standing = submit_work(host.store, host.models, host.place, [], job, Wait(host.jobs))
     assert (standing.status, n_handed_out) == ("stopped", 10)
@@ -104,9 +107,11 @@ def test_work_that_is_handed_out_again_is_charged_and_held_by_the_cap_on_calls(
     assert (
         sum(
             len(
-                submit_work(
-                    host.store, host.models, host.place, [], job, Wait(host.jobs, capacity=Capacity(items=4))
-                ).work
+                items_of(
+                    submit_work(
+                        host.store, host.models, host.place, [], job, Wait(host.jobs, capacity=Capacity(items=4))
+                    ).work
+                )
             )
             for _ in range(3)
         )
@@ -128,7 +133,7 @@ def test_at_the_cap_work_not_handed_out_yet_is_still_handed_out(place: Place, ho
 
 
 def test_one_unusable_reply_that_is_submitted_again_is_one_try(host: Workspace, proposal: Proposed) -> None:
-    [item] = proposal.work
+    [item] = items_of(proposal.work)
     for _ in range(4):
         assert {each.status for each in handed_in(host, *[item.work_id] * 3, reply="no json")} == {"refused"}
     assert handed_in(host, item.work_id, reply="none either")[0].status == "refused"
@@ -143,7 +148,7 @@ def test_attempts_whose_analysts_answers_were_lost_are_new_again(
     tracked = host.place.skill(skill)
     assert host.store.trajectories.count_trajectories(tracked.id)[1] == 0
     for n in range(3):
-        [item] = proposal.work
+        [item] = items_of(proposal.work)
         for k in range(3):
             last = submit_work(
                 host.store,
@@ -156,12 +161,12 @@ def test_attempts_whose_analysts_answers_were_lost_are_new_again(
         assert (last.proposed.status, last.proposed.next_step.action) == ("no_change", "propose_edits")
         assert host.store.trajectories.count_trajectories(tracked.id)[1] == 6
         proposal = begun_proposal(host, skill)
-        assert len(proposal.work) == 1, n
+        assert len(items_of(proposal.work)) == 1, n
     done = submit_work(
         host.store,
         host.models,
         host.place,
-        [{"work_id": proposal.work[0].work_id, "reply": NO_EDITS}],
+        [{"work_id": items_of(proposal.work)[0].work_id, "reply": NO_EDITS}],
         wait=Wait(host.jobs),
     ).proposed
     assert done

@@ -3,7 +3,7 @@ from __future__ import annotations
 from hostwork import Clock, driven
 from workshop import SEED, Place
 
-from benchmarks.host_agent import Agent
+from benchmarks.host_agent import Agent, items_of
 from skillopt_mcp.actions.submitting import submit_work
 from skillopt_mcp.core.results import Proposed
 from skillopt_mcp.reports.lookup import inspect
@@ -31,18 +31,22 @@ def test_work_that_was_abandoned_is_shown_as_overdue_until_it_comes_back(
     assert list_runs(host.store, host.place).runs[0].work == "work was out until 2027-01-15 08:15 UTC"
     again = submit_work(host.store, host.models, host.place, [], proposal.job_id, Wait(host.jobs))
     assert list_runs(host.store, host.place).runs[0].work == OUT.replace("08:15", "09:15")
-    Agent(SEED).do(again.work[0].folder)
-    submit_work(host.store, host.models, host.place, [{"work_id": again.work[0].work_id}], wait=Wait(host.jobs))
+    Agent(SEED).do(items_of(again.work)[0].folder)
+    submit_work(
+        host.store, host.models, host.place, [{"work_id": items_of(again.work)[0].work_id}], wait=Wait(host.jobs)
+    )
     assert list_runs(host.store, host.place).runs[0].work == ""
 
 
 def test_a_proposal_that_has_ended_is_listed_with_the_runs(host: Workspace, proposal: Proposed) -> None:
     agent = Agent(1)
-    agent.do(proposal.work[0].folder)
+    agent.do(items_of(proposal.work)[0].folder)
     done = driven(
         host,
         agent,
-        submit_work(host.store, host.models, host.place, [{"work_id": proposal.work[0].work_id}], wait=Wait(host.jobs)),
+        submit_work(
+            host.store, host.models, host.place, [{"work_id": items_of(proposal.work)[0].work_id}], wait=Wait(host.jobs)
+        ),
     ).proposed
     assert done
     assert done.candidate_id

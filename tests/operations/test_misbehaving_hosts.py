@@ -12,7 +12,7 @@ import pytest
 from hostwork import Clock, begun, begun_proposal, server
 from workshop import LESSONS, SEED, Place
 
-from benchmarks.host_agent import Agent
+from benchmarks.host_agent import Agent, items_of
 from skillopt_mcp.actions.promotion_tests import evaluate_candidate
 from skillopt_mcp.actions.promotions.promoting import promote_skill
 from skillopt_mcp.actions.proposals import propose_from_evidence
@@ -28,7 +28,7 @@ from skillopt_mcp.workspace.workspace import Workspace
 
 
 def ids(standing: Submitted) -> list[dict[str, str]]:
-    return [{"work_id": item.work_id} for item in standing.work]
+    return [{"work_id": item.work_id} for item in items_of(standing.work)]
 
 
 def statuses(standing: Submitted) -> list[str]:
@@ -36,14 +36,16 @@ def statuses(standing: Submitted) -> list[str]:
 
 
 def test_work_shows_neither_arm_nor_split_nor_check_nor_what_is_expected(place: Place, host: Workspace) -> None:
-    work = submit_work(
-        host.store,
-        host.models,
-        host.place,
-        [],
-        begun(host, place.propose(host)).job_id,
-        Wait(host.jobs, capacity=Capacity(items=16)),
-    ).work
+    work = items_of(
+        submit_work(
+            host.store,
+            host.models,
+            host.place,
+            [],
+            begun(host, place.propose(host)).job_id,
+            Wait(host.jobs, capacity=Capacity(items=16)),
+        ).work
+    )
     tracked = host.place.skill(str(place.skill))
     judges = [task.judge.model_dump()["expected"] for task in host.store.tasks.list_tasks(tracked.id)]
     for item in work:
@@ -60,7 +62,9 @@ def test_work_shows_neither_arm_nor_split_nor_check_nor_what_is_expected(place: 
 def test_all_work_that_is_taken_at_once_is_done_with_one_version(place: Place, host: Workspace) -> None:
     job = begun(host, place.propose(host)).job_id
     taken = [
-        submit_work(host.store, host.models, host.place, [], job, Wait(host.jobs, capacity=Capacity(items=8))).work
+        items_of(
+            submit_work(host.store, host.models, host.place, [], job, Wait(host.jobs, capacity=Capacity(items=8))).work
+        )
         for _ in range(3)
     ]
     orders = [[Path(item.folder, "WORK.md").read_text() for item in work] for work in taken]
@@ -87,10 +91,10 @@ def test_once_the_verdict_is_reached_all_other_work_is_withdrawn(place: Place, h
     aside = submit_work(
         host.store, host.models, host.place, [], standing.job_id, Wait(host.jobs, capacity=Capacity(items=1))
     )
-    kept = aside.work[0]
+    kept = items_of(aside.work)[0]
     agent = Agent(SEED)
     while standing.status == "work":
-        for item in standing.work:
+        for item in items_of(standing.work):
             agent.do(item.folder)
         host.store.leases.clock.now += 1_000  # type: ignore[attr-defined]
         standing = submit_work(host.store, host.models, host.place, ids(standing), standing.job_id, Wait(host.jobs))
@@ -106,7 +110,7 @@ def test_once_the_verdict_is_reached_all_other_work_is_withdrawn(place: Place, h
 
 def test_a_task_that_an_agent_gave_up_is_repeated_as_an_attempt_of_its_own(place: Place, host: Workspace) -> None:
     standing = begun(host, place.propose(host))
-    item, *others = standing.work
+    item, *others = items_of(standing.work)
     answer = submit_work(
         host.store,
         host.models,
@@ -132,7 +136,7 @@ def test_a_candidate_whose_agents_give_up_where_they_would_be_wrong_is_not_accep
     standing = begun(host, place.propose(host, placebo))
     while standing.status == "work":
         replies = []
-        for item in standing.work:
+        for item in items_of(standing.work):
             files = [path.read_text() for path in Path(item.folder).rglob("*") if path.is_file()]
             right = next(answer for prompt, answer in expected.items() if any(prompt in text for text in files))
             failed = {"failed": "not sure"} if any(placebo in text for text in files) else {"reply": "nonsense"}
@@ -186,11 +190,11 @@ def test_held_out_prompts_are_in_the_work_alone(place: Place, host: Workspace) -
     ]
     for result in results:
         assert not any(prompt in result.model_dump_json() for prompt in held)
-    shown = inspect(host.store, host.place, standing.work[0].work_id).text
+    shown = inspect(host.store, host.place, items_of(standing.work)[0].work_id).text
     assert any(prompt in shown for prompt in held)
     submit_work(host.store, host.models, host.place, [{**ids(standing)[0], "reply": "1.00"}], wait=Wait(host.jobs))
     with pytest.raises(NotFound, match="to do: take more with submit_work"):
-        inspect(host.store, host.place, standing.work[0].work_id)
+        inspect(host.store, host.place, items_of(standing.work)[0].work_id)
 
 
 def test_a_judge_of_kind_host_takes_its_score(place: Place, clock: Clock) -> None:
@@ -204,10 +208,10 @@ def test_a_judge_of_kind_host_takes_its_score(place: Place, clock: Clock) -> Non
         [{"prompt": f"{n}: greet", "judge": judge, "split": "test"} for n in range(30)],
     )
     standing = begun(host, place.propose(host))
-    assert "how far your answer is right (friendly)" in Path(standing.work[0].folder, "WORK.md").read_text()
+    assert "how far your answer is right (friendly)" in Path(items_of(standing.work)[0].folder, "WORK.md").read_text()
     while standing.status == "work":
         replies = []
-        for item in standing.work:
+        for item in items_of(standing.work):
             taught = LESSONS in Path(item.folder, "WORK.md").read_text()
             replies.append({"work_id": item.work_id, "reply": "hi", "score": 1.0 if taught else 0.1})
         standing = submit_work(host.store, host.models, host.place, replies, wait=Wait(host.jobs))
@@ -218,7 +222,7 @@ def test_a_judge_of_kind_host_takes_its_score(place: Place, clock: Clock) -> Non
 @pytest.mark.parametrize("name", ["answer.md", "tool_calls.jsonl"])
 def test_what_is_no_plain_file_is_refused(place: Place, host: Workspace, name: str) -> None:
     standing = begun(host, place.propose(host))
-    folder = Path(standing.work[0].folder)
+    folder = Path(items_of(standing.work)[0].folder)
     (folder / "answer.md").write_text("1.00")
     (folder / name).unlink(missing_ok=True)
     (folder / name).symlink_to("/etc/hostname")
@@ -237,7 +241,7 @@ def test_calls_of_tools_are_recorded_from_the_file_or_the_reply(place: Place, cl
         [{"prompt": f"{n}: look", "judge": judge, "split": "test"} for n in range(30)],
     )
     standing = begun(host, place.propose(host))
-    first, second, *_ = standing.work
+    first, second, *_ = items_of(standing.work)
     Path(first.folder, "answer.md").write_text("done")
     Path(first.folder, "tool_calls.jsonl").write_text(json.dumps({"name": "search", "arguments": {"q": 1}}) + "\n")
     given = {"work_id": second.work_id, "reply": "done", "tool_calls": [{"name": "search", "arguments": {}}]}
@@ -260,9 +264,11 @@ def test_work_is_cut_to_what_a_host_can_read(place: Place, host: Workspace) -> N
     job = begun(host, place.propose(host)).job_id
     assert (
         len(
-            submit_work(
-                host.store, host.models, host.place, [], job, Wait(host.jobs, capacity=Capacity(items=16, chars=1))
-            ).work
+            items_of(
+                submit_work(
+                    host.store, host.models, host.place, [], job, Wait(host.jobs, capacity=Capacity(items=16, chars=1))
+                ).work
+            )
         )
         == 1
     )
@@ -293,7 +299,11 @@ def test_a_proposal_on_another_version_is_given_up(place: Place, host: Workspace
     second = propose_from_evidence(host.store, host.models, host.place, str(place.skill), wait=Wait(host.jobs))
     assert second.job_id != first.job_id
     answer = submit_work(
-        host.store, host.models, host.place, [{"work_id": first.work[0].work_id, "reply": "{}"}], wait=Wait(host.jobs)
+        host.store,
+        host.models,
+        host.place,
+        [{"work_id": items_of(first.work)[0].work_id, "reply": "{}"}],
+        wait=Wait(host.jobs),
     )
     assert (answer.status, statuses(answer)) == ("stopped", ["withdrawn"])
 
@@ -342,4 +352,4 @@ def test_a_disk_that_is_full_stops_the_job_and_counts_as_no_failure(
         stopped = submit_work(host.store, host.models, host.place, [], job, Wait(host.jobs))
     assert (stopped.status, "No space left" in stopped.reason) == ("stopped", True)
     assert not any(row.n_missing for row in host.store.ledger.list_rows(job))
-    assert submit_work(host.store, host.models, host.place, [], job, Wait(host.jobs)).work
+    assert items_of(submit_work(host.store, host.models, host.place, [], job, Wait(host.jobs)).work)

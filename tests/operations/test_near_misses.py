@@ -7,6 +7,7 @@ from pathlib import Path
 
 from workshop import Place, use
 
+from benchmarks.host_agent import items_of
 from skillopt_mcp.actions.candidates import propose_edits
 from skillopt_mcp.actions.proposals import propose_from_evidence
 from skillopt_mcp.actions.submitting import submit_work
@@ -27,7 +28,7 @@ def reply(*edits: dict[str, object]) -> str:
 def test_edits_of_which_none_fits_the_skill_are_refused_and_mended_by_their_agent(
     host: Workspace, proposal: Proposed
 ) -> None:
-    [item] = proposal.work
+    [item] = items_of(proposal.work)
     refused = submit_work(
         host.store, host.models, host.place, [{"work_id": item.work_id, "reply": reply(MISSED)}], wait=Wait(host.jobs)
     )
@@ -44,7 +45,7 @@ def test_edits_of_which_none_fits_the_skill_are_refused_and_mended_by_their_agen
 
 
 def test_an_edit_that_fits_is_not_lost_with_one_that_does_not(host: Workspace, proposal: Proposed) -> None:
-    [item] = proposal.work
+    [item] = items_of(proposal.work)
     done = submit_work(
         host.store,
         host.models,

@@ -8,6 +8,7 @@ import pytest
 from hostwork import Clock, begun, server
 from workshop import PLACEBO, Place, as_if_real, solving, use
 
+from benchmarks.host_agent import items_of
 from skillopt_mcp.actions.promotion_tests import evaluate_candidate
 from skillopt_mcp.actions.submitting import submit_work
 from skillopt_mcp.actions.tasks import add_tasks
@@ -57,7 +58,7 @@ def test_the_price_of_tests_and_their_work_take_nothing_and_the_first_answer_ope
         == host.store.tests.list_of_skill(1)[0].id
     )
     second = submit_work(host.store, host.models, host.place, [], offers[2].job_id, Wait(host.jobs))
-    for work, opened in ((second.work, [1]), (first.work, [2, 1])):
+    for work, opened in ((items_of(second.work), [1]), (items_of(first.work), [2, 1])):
         submit_work(
             host.store,
             host.models,
@@ -75,7 +76,7 @@ def test_the_price_of_tests_and_their_work_take_nothing_and_the_first_answer_ope
 def test_a_test_whose_work_nobody_does_takes_nothing(place: Place, host: Workspace, clock: Clock) -> None:
     standing = begun(host, place.propose(host))
     clock.now += 901
-    for item in standing.work:
+    for item in items_of(standing.work):
         submit_work(
             host.store,
             host.models,
@@ -95,7 +96,7 @@ def test_a_file_that_was_edited_after_the_price_was_given_stops_the_test_before_
     offer = evaluate_candidate(host.store, host.models, host.place, candidate_id, Wait(host.jobs))
     place.main.write_text(EDITED)
     answer = submit_work(host.store, host.models, host.place, [], offer.job_id, Wait(host.jobs))
-    assert (answer.status, answer.work, numbers(host)) == ("stopped", [], [])
+    assert (answer.status, answer.work, numbers(host)) == ("stopped", None, [])
     assert f"or run: skillopt-mcp evaluate {candidate_id} --rebase" in answer.reason
 
 
@@ -124,7 +125,7 @@ def test_sessions_that_take_the_first_work_at_once_open_one_test(place: Place, h
     for thread in threads:
         thread.join()
     assert {each.status for each in answers} <= {"work", "running"}
-    work = [item.work_id for each in answers for item in each.work]
+    work = [item.work_id for each in answers for item in items_of(each.work)]
     assert 0 < len(work) == len(set(work))
     assert len(host.store.tests.list_of_skill(1)) == 1
 
@@ -137,7 +138,7 @@ def test_a_skill_whose_judge_is_not_named_does_not_hide_the_test_of_another(plac
     add_tasks(host.store, host.place, str(other), [rubric])
     host._specs["judge"] = None
     offer = evaluate_candidate(host.store, host.models, host.place, place.propose(host), Wait(host.jobs))
-    assert submit_work(host.store, host.models, host.place, [], offer.job_id, Wait(host.jobs)).work
+    assert items_of(submit_work(host.store, host.models, host.place, [], offer.job_id, Wait(host.jobs)).work)
 
 
 def test_caps_that_cannot_hold_stop_a_test_before_it_is_opened(place: Place, workspace: Workspace) -> None:

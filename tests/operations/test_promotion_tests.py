@@ -12,7 +12,7 @@ import pytest
 from hostwork import Clock, begun, driven
 from workshop import LESSONS, PLACEBO, SEED, SIMULATION, Place, as_if_real, is_taught, right_when_taught, solving, use
 
-from benchmarks.host_agent import Agent
+from benchmarks.host_agent import Agent, items_of
 from skillopt_mcp.actions.promotion_tests import candidate_of_files, evaluate_candidate
 from skillopt_mcp.actions.promotions.promoting import promote_skill
 from skillopt_mcp.actions.submitting import submit_work
@@ -324,10 +324,14 @@ def test_attempts_at_a_task_that_are_a_day_apart_are_not_compared(
     place: Place, host: Workspace, clock: Clock, hours: int, verdict: str, void: str
 ) -> None:
     agent, first = Agent(SEED), begun(host, place.propose(host))
-    for item in first.work:
+    for item in items_of(first.work):
         agent.do(item.folder)
     submit_work(
-        host.store, host.models, host.place, [{"work_id": item.work_id} for item in first.work], wait=Wait(host.jobs)
+        host.store,
+        host.models,
+        host.place,
+        [{"work_id": item.work_id} for item in items_of(first.work)],
+        wait=Wait(host.jobs),
     )
     pool = Pool(host.store.path)
     with pool.write() as connection:

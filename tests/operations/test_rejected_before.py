@@ -8,6 +8,7 @@ from pathlib import Path
 from hostwork import begun_proposal
 from workshop import LESSONS, PLACEBO, Place, as_if_real, use
 
+from benchmarks.host_agent import items_of
 from skillopt_mcp.actions.promotion_tests import evaluate_candidate
 from skillopt_mcp.actions.promotions.promoting import promote_skill, rollback_skill
 from skillopt_mcp.actions.proposals import propose_from_evidence
@@ -35,13 +36,13 @@ def recorded(host: Workspace, place: Place, n: int = 6) -> list[str]:
 
 
 def evidence(standing: Proposed) -> str:
-    [item] = standing.work
+    [item] = items_of(standing.work)
     return Path(item.folder, "WORK.md").read_text().partition(EVIDENCE)[2]
 
 
 def answered(host: Workspace, standing: Proposed, content: str, *evidence: int) -> Proposed:
     """Return the outcome of a proposal whose one question is answered with an edit."""
-    [item] = standing.work
+    [item] = items_of(standing.work)
     edit = {
         "op": "append",
         "target": None,
@@ -96,7 +97,7 @@ def test_what_is_rejected_once_a_proposal_has_begun_does_not_change_what_it_read
     standing = begun_proposal(host, str(place.skill))
     assert "## Earlier steps" not in evidence(standing)
     rejected(place)
-    assert submit_work(host.store, host.models, host.place, [], standing.job_id, Wait(host.jobs)).work == []
+    assert submit_work(host.store, host.models, host.place, [], standing.job_id, Wait(host.jobs)).work is None
     assert answered(host, standing, "- Round once.").status == "candidate"
 
 
@@ -118,7 +119,7 @@ def test_nothing_is_told_of_a_candidate_made_from_an_attempt_that_was_erased(pla
 def begun_again(host: Workspace, told: Proposed) -> Proposed:
     """Return a proposal with the work that is out."""
     return told.model_copy(
-        update={"work": submit_work(host.store, host.models, host.place, [], told.job_id, Wait(host.jobs)).work[-1:]}
+        update={"work": submit_work(host.store, host.models, host.place, [], told.job_id, Wait(host.jobs)).work}
     )
 
 

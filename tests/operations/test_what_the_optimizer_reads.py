@@ -8,6 +8,7 @@ from pathlib import Path
 from hostwork import Clock, begun_proposal, server
 from workshop import Place
 
+from benchmarks.host_agent import items_of
 from skillopt_mcp.actions.replay import replay
 from skillopt_mcp.actions.runs import start_run
 from skillopt_mcp.actions.submitting import submit_work
@@ -92,7 +93,7 @@ def test_a_host_that_reflects_reads_what_train_tasks_expect_and_nothing_of_the_o
     host = server(place, clock, place.folder / "work")
     standing, read = begun_proposal(host, str(place.skill), rollouts=N), []
     while standing.status == "work":
-        for item in standing.work:
+        for item in items_of(standing.work):
             texts = [path.read_text() for path in sorted(Path(item.folder).rglob("*.md"))]
             is_task = any("# Work: do one task" in text for text in texts)
             if is_task:
@@ -107,7 +108,7 @@ def test_a_host_that_reflects_reads_what_train_tasks_expect_and_nothing_of_the_o
             host.store,
             host.models,
             host.place,
-            [{"work_id": item.work_id} for item in standing.work],
+            [{"work_id": item.work_id} for item in items_of(standing.work)],
             wait=Wait(host.jobs),
         )  # type: ignore[assignment]
     assert_only_train_is_shown("\n".join(read))

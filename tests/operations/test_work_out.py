@@ -6,7 +6,7 @@ import pytest
 from hostwork import Clock, begun, begun_proposal, driven, server
 from workshop import SEED, Place
 
-from benchmarks.host_agent import Agent
+from benchmarks.host_agent import Agent, items_of
 from skillopt_mcp.actions.promotion_tests import evaluate_candidate
 from skillopt_mcp.actions.proposals import propose_from_evidence
 from skillopt_mcp.actions.submitting import submit_work
@@ -29,7 +29,7 @@ def test_a_look_at_a_test_whose_work_is_out_hands_out_the_same_work(place: Place
     first = begun(host, candidate_id)
     for _ in range(2):
         again = evaluate_candidate(host.store, host.models, host.place, candidate_id, Wait(host.jobs))
-        assert (again.status, again.work) == ("work", first.work)
+        assert (again.status, items_of(again.work)) == ("work", items_of(first.work))
         assert "out already" in again.next_step.why
     assert len(host.store.leases.list_of(first.job_id)) == 4
 
@@ -39,13 +39,13 @@ def test_asking_again_for_a_proposal_hands_out_the_same_work_and_begins_no_other
     again = propose_from_evidence(
         host.store, host.models, host.place, str(place.skill), rollouts=4, wait=Wait(host.jobs)
     )
-    assert (again.job_id, again.work) == (first.job_id, first.work)
+    assert (again.job_id, items_of(again.work)) == (first.job_id, items_of(first.work))
     assert again.rollouts == 8
     for rollouts in (0, 8):
         standing = propose_from_evidence(
             host.store, host.models, host.place, str(place.skill), rollouts=rollouts, wait=Wait(host.jobs)
         )
-        assert standing.work == again.work
+        assert items_of(standing.work) == items_of(again.work)
 
 
 def test_what_a_server_that_has_ended_handed_out_is_handed_out_again_at_once(
@@ -66,13 +66,15 @@ def test_an_answer_to_what_a_server_that_has_ended_handed_out_counts_while_no_ot
     standing = begun(host, place.propose(host))
     host.close()
     other = other_server(place, clock)
-    calls = {item.work_id: call_of(other, item.work_id) for item in standing.work}
+    calls = {item.work_id: call_of(other, item.work_id) for item in items_of(standing.work)}
     again = []
-    while work := submit_work(
-        other.store, other.models, other.place, [], standing.job_id, Wait(other.jobs, capacity=Capacity(items=16))
-    ).work:
+    while work := items_of(
+        submit_work(
+            other.store, other.models, other.place, [], standing.job_id, Wait(other.jobs, capacity=Capacity(items=16))
+        ).work
+    ):
         again += work
-    first, *_ = standing.work
+    first, *_ = items_of(standing.work)
     [twin] = [item.work_id for item in again if call_of(other, item.work_id) == calls[first.work_id]]
     replies = [{"work_id": each, "reply": "1.00"} for each in (first.work_id, twin)]
     receipts = submit_work(
@@ -85,7 +87,7 @@ def test_what_a_server_that_still_runs_handed_out_is_waited_for(place: Place, ho
     job = begun(host, place.propose(host)).job_id
     out = {lease.call_id for lease in host.store.leases.list_out(job)}
     other, taken = other_server(place, clock), set[int]()
-    while work := submit_work(other.store, other.models, other.place, [], job, Wait(other.jobs)).work:
+    while work := items_of(submit_work(other.store, other.models, other.place, [], job, Wait(other.jobs)).work):
         taken |= {call_of(other, item.work_id) for item in work}
     assert taken
     assert not out & taken
@@ -99,14 +101,20 @@ def test_a_session_whose_server_was_started_again_has_its_work_still(
     first = begun(host, candidate_id)
     host.close()
     restarted = other_server(place, clock)
-    assert (
+    assert items_of(
         evaluate_candidate(restarted.store, restarted.models, restarted.place, candidate_id, Wait(restarted.jobs)).work
-        == first.work
-    )
-    assert not {item.work_id for item in first.work} & {
+    ) == items_of(first.work)
+    assert not {item.work_id for item in items_of(first.work)} & {
         item.work_id
-        for item in submit_work(
-            restarted.store, restarted.models, restarted.place, [], first.job_id, Wait(restarted.jobs)
-        ).work
+        for item in items_of(
+            submit_work(
+                restarted.store,
+                restarted.models,
+                restarted.place,
+                [],
+                first.job_id,
+                Wait(restarted.jobs, capacity=Capacity(items=4)),
+            ).work
+        )
     }
     assert len(restarted.store.leases.list_out(first.job_id)) == 8

@@ -10,6 +10,7 @@ from typing import get_args
 import pytest
 from training_world import PLAIN, RUN, SKILL, Bench, new_tasks, question_of, right, rollout_of
 
+from benchmarks.host_agent import items_of
 from skillopt_mcp.backends import spending as retrying
 from skillopt_mcp.backends.base import BackendFault
 from skillopt_mcp.backends.scripted import Answer, Scripted
@@ -149,11 +150,11 @@ def drive(host: Server, job_id: str, is_lost: Callable[[str], bool], lost: dict[
     standing, questions = host.tool("submit_work", job_id=job_id, max_items=16), ""
     while standing["status"] == "work":
         replies = list[dict[str, object]]()
-        for item in standing["work"]:
-            order = Path(item["folder"], "WORK.md").read_text()
-            given = lost if is_lost(order) else {"reply": answer_work(Path(item["folder"]))}
-            replies.append({"work_id": item["work_id"], **given})
-            questions += order if Path(item["folder"], "reply.schema.json").exists() else ""
+        for item in items_of(standing["work"]):
+            order = Path(item.folder, "WORK.md").read_text()
+            given = lost if is_lost(order) else {"reply": answer_work(Path(item.folder))}
+            replies.append({"work_id": item.work_id, **given})
+            questions += order if Path(item.folder, "reply.schema.json").exists() else ""
         receipts = host.tool("submit_work", replies=replies, max_items=0)["receipts"]
         refused = [{"work_id": each["work_id"], "failed": "no"} for each in receipts if each["status"] == "refused"]
         standing = host.tool("submit_work", replies=refused, job_id=job_id, max_items=16)

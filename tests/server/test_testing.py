@@ -13,7 +13,7 @@ import pytest
 from full_server import LESSONS, NO, SEED, YES, Person, World, call, with_client
 from mcp import Client
 
-from benchmarks.host_agent import Agent
+from benchmarks.host_agent import Agent, items_of
 from skillopt_mcp.actions.promotions.consent import permit
 from skillopt_mcp.core.calls import Call, Reply
 from skillopt_mcp.reports.history import history
@@ -120,12 +120,12 @@ def test_a_session_that_tests_its_own_edit_promotes_it_by_a_person_alone(tmp_pat
     proposed = call(server, "propose_edits", {"skill": str(world.skill), "edits": edits})
     promote = ("promote_skill", {"candidate_id": proposed["candidate_id"]})
     standing = call(server, "evaluate_candidate", {"candidate_id": proposed["candidate_id"]})
-    assert (standing["status"], standing["work"], standing["estimate"]["by_host"]) == ("work", [], ["target"])
+    assert (standing["status"], standing["work"], standing["estimate"]["by_host"]) == ("work", None, ["target"])
     job, replies = standing["job_id"], list[dict[str, str]]()
     while (standing := call(server, "submit_work", {"job_id": job, "replies": replies}))["status"] != "done":
-        for item in standing["work"]:
-            agent.do(item["folder"])
-        replies = [{"work_id": item["work_id"]} for item in standing["work"]]
+        for item in items_of(standing["work"]):
+            agent.do(item.folder)
+        replies = [{"work_id": item.work_id} for item in items_of(standing["work"])]
         time.sleep(0.01 if replies else 0.1)
     done = standing["evaluated"]
     assert (done["accepted"], done["evidence"], done["same_session"], done["test"]) == (True, "host", True, None)
