@@ -414,9 +414,11 @@ create table promotion_test (
 
 create index promotion_test_by_skill on promotion_test(skill_id);
 
--- Its first answer sets release and number, and nothing else.
+-- Its first answer sets release and number, and takes away a kind that has too few units for that number.
 create trigger promotion_test_is_frozen before update on promotion_test
-when old.number is not null or new.number is null or json_remove(old.plan, '$.number') <> json_remove(new.plan, '$.number')
+when old.number is not null or new.number is null
+    or json_remove(old.plan, '$.number', '$.kind') <> json_remove(new.plan, '$.number', '$.kind')
+    or coalesce(new.plan ->> '$.kind', old.plan ->> '$.kind') is not old.plan ->> '$.kind'
     or (old.id, old.skill_id, old.base_version, old.version_id, old.backend, old.tasks, old.created_at)
     <> (new.id, new.skill_id, new.base_version, new.version_id, new.backend, new.tasks, new.created_at)
     or (old.other_id, old.other_version) is not (new.other_id, new.other_version)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from children import SKILL
 from filling import JUDGE, add, change
@@ -130,14 +132,14 @@ def test_a_view_shows_what_became_of_each_task(store: Store, tested: str, pool: 
 
 
 def drafted(
-    store: Store, skill: Skill, tasks: list[int], backend: str = "a", margin: float | None = None
+    store: Store, skill: Skill, tasks: list[int], backend: str = "a", margin: float | None = None, **plan: Any
 ) -> StoredTest:
     """Return a new test on these tasks."""
     store.skills.add_version(skill.id, EDITED)
 
     def draft(test_id: str, number: int) -> tuple[list[int], Plan]:
         names = tuple(map(str, tasks))
-        return tasks, Plan(salt=f"salt of {test_id}", units=names, passes=8, number=number, margin=margin)
+        return tasks, Plan(salt=f"salt of {test_id}", units=names, passes=8, number=number, margin=margin, **plan)
 
     return store.tests.open(NewTest(skill.id, SKILL.digest, EDITED.digest, backend), draft)
 
@@ -155,6 +157,7 @@ def answered(store: Store, *test_ids: str) -> None:
         ("plan = json_set(plan, '$.salt', 'x'), number = 1", "never rewritten"),
         ("tasks = '[]', number = 1", "never rewritten"),
         ("plan = json_set(plan, '$.passes', 1), number = 1", "never rewritten"),
+        ("plan = json_set(plan, '$.kind', json('[1]')), number = 1", "never rewritten"),
         ("release = 1", "never rewritten"),
     ],
 )
@@ -204,3 +207,15 @@ def test_an_attempt_that_is_stored_stays_as_it_is(store: Store, tested: str) -> 
     scores = store.tests.scores_of(1, EDITED.digest, "scripted")
     assert sorted(map(sum, scores.values())) == [0.0, *[1.0] * 9]
     assert store.tests.scores_of(1, EDITED.digest, "another") == {}
+
+
+def test_a_kind_of_too_few_units_for_the_place_that_a_test_gets_weighs_no_more(store: Store, skill: Skill) -> None:
+    add(store, skill, *(NewTask(f"what is {n}?", JUDGE, f"t{n}", split="test") for n in range(14)))
+    tasks = [task.id for task in store.tasks.list_tasks(skill.id)]
+    first = drafted(store, skill, tasks)
+    second = drafted(store, skill, tasks, "b", kind=tuple(range(6)), tag="priority")
+    third = drafted(store, skill, tasks, "c", kind=tuple(range(7)), tag="priority")
+    answered(store, first.id, third.id, second.id)
+    found = {row.id: (row.number, row.plan.kind) for row in store.tests.list_of_skill(skill.id)}
+    assert found == {first.id: (1, ()), third.id: (2, tuple(range(7))), second.id: (3, ())}
+    assert problems(store) == []
