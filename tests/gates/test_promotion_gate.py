@@ -301,7 +301,9 @@ def test_both_arms_of_a_pair_are_asked_together_and_neither_is_always_first() ->
     pairs = list(zip(plan.sequence[::2], plan.sequence[1::2], strict=True))
     assert all(one[1:] == other[1:] and one[0] != other[0] for one, other in pairs)
     assert [(number, unit) for (_, unit, number), _ in pairs] == [(n, u) for n in range(4) for u in range(30)]
-    assert 40 < sum(one[0] == "base" for one, _ in pairs) < 80
+    for (first, unit, number), _ in pairs:
+        digest = hashlib.sha256(f"{plan.salt}/first/{number}/{unit}".encode()).digest()
+        assert first == ("base" if digest[0] % 2 else "candidate")
 
 
 def test_a_pilot_comes_first_and_can_only_end_a_test() -> None:
@@ -309,6 +311,7 @@ def test_a_pilot_comes_first_and_can_only_end_a_test() -> None:
     assert plan.n_pilot == 30
     assert plan.sequence[:30] == tuple(("candidate", unit, 0) for unit in range(30))
     assert len(set(plan.sequence)) == len(plan.sequence) == plan.most_runs == 480
+    assert [plan_of(n, 4, earlier=[[1.0, 0.0]] * n).n_pilot for n in (12, 24, 30, 40, 80)] == [12, 24, 30, 30, 40]
     failing = [Attempt("candidate", unit, 0, 0.0) for unit in range(30)]
     assert [stand(plan, failing[:n]).verdict for n in (14, 15)] == [None, "not_better"]
     assert stand(plan, [each._replace(score=float(each.unit % 2)) for each in failing]).verdict == "not_better"
