@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import os
 import signal
+import sqlite3
 import threading
 from collections import Counter
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from tests.acceptance.world import KINDS, TAUGHT, Fault, Request, Vendor, lesson
 from tests.processes import Script
 
 MOST_REPEATED = 4  # attempts of a promotion test that were lost for a cause that nobody verified
+N_UNDER_WAY = 8
 N_KILLS = 20 if os.environ.get("THOROUGH") else 5
 SIZES = {"train": 8, "val": 8, "test": 16}
 RUN: dict[str, Any] = {"epochs": 3, "batch": 4, "slow_samples": 4, "concurrency": 1}
@@ -96,6 +98,37 @@ def test_a_run_that_is_killed_at_many_points_ends_like_one_that_is_not(bench: Wo
     assert end(Facts(json.loads(running[-1].out))) == end(expected)
     assert_paid_once(bodies(vendor), sent, len(killed))
     assert len(killed) == len(running) - 1 >= N_KILLS // 2
+
+
+@pytest.mark.parametrize("n_answered", [0, 5, 11])
+def test_a_test_that_is_killed_with_eight_calls_under_way_goes_on_to_the_same_verdict(
+    bench: Workbench, vendor: Vendor, n_answered: int
+) -> None:
+    bench.add_tasks({"train": 1, "test": 24})
+    new = bench.folder / "NEW.md"
+    new.write_text(TAUGHT.replace("NAME", "greeter"))
+    running: list[Script] = []
+
+    def act(n: int, _request: Request) -> Fault | None:
+        if n == n_answered + N_UNDER_WAY:
+            running[0].kill()
+        return "hang" if n_answered < n <= n_answered + N_UNDER_WAY else None
+
+    def paid() -> list[tuple[int, ...]]:
+        with closing(sqlite3.connect(bench.store_path)) as store:
+            return store.execute("select call_id, length(text) from reply order by call_id").fetchall()
+
+    vendor.act = act
+    options: dict[str, Any] = {"file": new, "target": vendor.spec, "concurrency": N_UNDER_WAY, "yes": True}
+    running.append(bench.start("evaluate", bench.skill_path, **options))
+    assert running[0].wait() == -signal.SIGKILL
+    before = paid()
+    done = bench.facts("evaluate", bench.skill_path, **options)
+    assert done.verdict == "better"
+    assert done["test.lost.asked_again"] == MOST_REPEATED
+    assert set(before) <= set(paid())
+    assert len(vendor.requests) == len(paid()) + N_UNDER_WAY
+    assert bench.facts("store verify")["problems"] == []
 
 
 def test_an_interrupt_ends_with_130_and_asks_nothing_again(bench: Workbench, calm: Calm, vendor: Vendor) -> None:
