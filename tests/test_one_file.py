@@ -34,7 +34,7 @@ assert "openai" not in sys.modules, "to list the backends loads no vendor's SDK"
 assert "echo" in backend_names()
 assert "| `echo:WORD` | what was asked, and the word | nothing |" in backend_table()
 assert without_options("echo:a,b=1") == "echo:a"
-assert check_backend("echo:hi") is None
+assert check_backend("echo:hi")[0] is None
 sys.argv = ["skillopt-mcp", "replay", "nothing", "--target", "nonsense", "--optimizer", "echo:hi"]
 sys.exit(main())
 """

@@ -80,8 +80,9 @@ class Root(BaseModel):
 class Diagnosis(BaseModel):
     """Facts for a report of a fault, with `problems`, and what is `lacking` before a skill can be trained.
 
-    `checked` is what is wrong with each backend that was named, None when it answers; `connections` what each host has
-    of us; `roots_unread` why registered roots could not be read.
+    `checked` is what is wrong with each backend that was named, None when it answers, `answers` what those that were
+    asked for "ok" answered; `connections` what each host has of us; `roots_unread` why registered roots could not be
+    read.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -92,6 +93,7 @@ class Diagnosis(BaseModel):
     store: StoreState
     backends: dict[str, bool]
     checked: dict[str, str | None] = {}
+    answers: dict[str, str] = {}
     hosts: dict[str, str | None]
     connections: list[HostConnection] = []
     roots: list[Root]
@@ -119,7 +121,8 @@ def diagnose(store: Store, models: Models, place: Place, specs: Sequence[str] = 
     if place.is_agents:
         for spec in specs:
             models.check_remembered(spec)
-    checked = {spec: check_backend(spec) for spec in specs}
+    asked = {spec: check_backend(spec) for spec in specs}
+    checked = {spec: problem for spec, (problem, _) in asked.items()}
     problems += [problem for problem in checked.values() if problem]
     hosts = {name: shutil.which(name) for name in _HOSTS}
     connected = connections(surroundings(), store.path)
@@ -153,6 +156,7 @@ def diagnose(store: Store, models: Models, place: Place, specs: Sequence[str] = 
         store=state,
         backends={"simulated": True} | {name: find_spec(name) is not None for name in _SDKS},
         checked=checked,
+        answers={spec: answer for spec, (_, answer) in asked.items() if answer},
         hosts=hosts,
         connections=connected,
         roots=roots,

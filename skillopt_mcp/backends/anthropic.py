@@ -145,7 +145,7 @@ class AnthropicBackend(ApiBackend[AnthropicOptions]):
             async with self.connect() as client:
                 response = await self._send(client, prompt)
             body = body_of(response, MessageBody, self.origin)
-        return reply_of(body.answer(), self.origin, self.price, prompt.system + prompt.user)
+        return reply_of(body.answer(), self.origin, self.price, self.options.max_tokens, prompt)
 
     def _is_unknown(self, prompt: Prompt) -> bool:
         return prompt.reply is not None and self.structured and not self._is_known

@@ -50,9 +50,12 @@ class BackendFault(Exception):
     at a task may bring upon itself. Recorded as missing at once: "refusal", "truncated", "empty", "context_too_long",
     "internal" (any other). "auth", "model_not_found" and "unsupported" (an option) end the run. `usage` is what the
     attempt cost all the same: an answer that was cut off is paid. One whose numbers cannot be is left out, and the
-    message says so: then the attempt costs what one costs that does not say. Raises BackendError for a kind that is
+    message says so: then the attempt costs what one costs that does not say. `is_overload`, where it is set, says that
+    a server of few slots was too slow for so many calls at once. Raises BackendError for a kind that is
     none, and for a message, a wait or a usage of another type.
     """
+
+    is_overload = False
 
     def __init__(
         self, fault: Fault, message: str, retry_after: float | None = None, usage: Usage | None = None

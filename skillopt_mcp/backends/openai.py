@@ -14,7 +14,7 @@ from pydantic import Field, ValidationError
 
 from skillopt_mcp.backends.api.answers import Answer, VendorPart, body_of, is_counted, reply_of
 from skillopt_mcp.backends.api.clients import Sdk, client_options, rejection_of
-from skillopt_mcp.backends.api.faults import Endpoint, Rejection
+from skillopt_mcp.backends.api.faults import CONTEXT, Endpoint, Rejection
 from skillopt_mcp.backends.api.prices import Price, PricedOptions, Tokens, Vendor, parse_options
 from skillopt_mcp.backends.api.prompts import Prompt, prompt_of, strict_schema
 from skillopt_mcp.backends.api.vendor import ApiBackend, configure, resolve_vendor
@@ -24,7 +24,6 @@ from skillopt_mcp.core.calls import CONFIGURATION, Call, Fault, Reply, served_na
 from skillopt_mcp.core.errors import Unset
 
 HOME = "https://api.openai.com/v1"
-_VENDOR = "api.openai.com"
 _AZURE_TOKEN = "AZURE_OPENAI_AD_TOKEN"
 _OPENAI = Vendor(HOME, "OPENAI_BASE_URL", ("OPENAI_API_KEY",))
 _AZURE = Vendor("", "AZURE_OPENAI_ENDPOINT", (_AZURE_TOKEN, "AZURE_OPENAI_API_KEY"))
@@ -32,6 +31,7 @@ _FORMAT_WORDS = ("response_format", "text.format", "json_schema", "schema", "str
 _MAX_DIALECTS = 4
 Body = dict[str, object]
 LimitName = Literal["max_completion_tokens", "max_tokens"]
+Api = Literal["responses", "chat"]
 
 
 class OpenAIOptions(PricedOptions):
@@ -54,7 +54,7 @@ class OpenAIOptions(PricedOptions):
 class Dialect:
     """How a server is asked: the API, replies held to a schema or not, and the name of its limit of tokens."""
 
-    api: Literal["responses", "chat"]
+    api: Api
     structured: bool
     limit: LimitName
 
@@ -83,15 +83,18 @@ def request_body(prompt: Prompt, options: OpenAIOptions, dialect: Dialect) -> Bo
     return {name: value for name, value in body.items() if value is not None}
 
 
-def simpler_dialect(dialect: Dialect, rejected: Rejection, *, may_chat: bool, had_schema: bool) -> Dialect | None:
-    """The next way to ask a server that rejected `dialect`, None when the dialect is not the reason."""
+def simpler_dialect(dialect: Dialect, rejected: Rejection, *, second: Api | None, had_schema: bool) -> Dialect | None:
+    """The next way to ask a server that rejected `dialect`, None when the dialect is not the reason.
+
+    `second` is the API that is asked where a server has not the first, None where the spec names one.
+    """
     text = rejected.text.lower()
     # Only these say that the server could not use the request as it was put.
     if rejected.status not in (400, 404, 405, 415, 422, 501):
         return None
     if rejected.status in (404, 405, 501):
         no_model = "model" in text or "deployment" in text
-        return replace(dialect, api="chat") if dialect.api == "responses" and may_chat and not no_model else None
+        return replace(dialect, api=second) if second and second != dialect.api and not no_model else None
     if had_schema and dialect.structured and any(word in text for word in _FORMAT_WORDS):
         return replace(dialect, structured=False)
     if dialect.api == "chat" and dialect.limit in text and "unsupported" in text:
@@ -120,6 +123,12 @@ class _Details(VendorPart):
 class _OpenAIError(VendorPart):
     code: str | int | None = None
     message: str | None = None
+
+    @property
+    def fault(self) -> Fault:
+        """The fault that it means."""
+        is_too_long = CONTEXT.search(f"{self.code} {self.message}")
+        return "context_too_long" if is_too_long else _ERRORS.get(str(self.code), "server")
 
 
 class _Reason(VendorPart):
@@ -167,7 +176,7 @@ class ResponsesBody(VendorPart):
             reason = (self.incomplete_details.reason if self.incomplete_details else None) or "no reason given"
             return _CUT.get(reason, "truncated"), f"the answer is incomplete: {reason}"
         error = self.error or _OpenAIError()
-        return _error_fault(str(error.code)), f"the response is '{self.status}': {error.code} {error.message or ''}"
+        return error.fault, f"the response is '{self.status}': {error.code} {error.message or ''}"
 
 
 class _ChatMessage(VendorPart):
@@ -205,7 +214,7 @@ class ChatBody(VendorPart):
         tokens = _tokens(usage.prompt_tokens, usage.completion_tokens, details)
         if not self.choices:
             error = self.error or _OpenAIError(message="the response has no choices")
-            return Answer("", "", tokens, _error_fault(str(error.code)), f"{error.code or ''} {error.message or ''}")
+            return Answer("", "", tokens, error.fault, f"{error.code or ''} {error.message or ''}")
         message = self.choices[0].message
         ending = self.choices[0].finish_reason or "stop"
         fault, reason = _CUT.get(ending), f"the answer ended with '{ending}'"
@@ -236,10 +245,6 @@ _ERRORS: dict[str, Fault] = {
 }  # fmt: skip
 
 
-def _error_fault(code: str) -> Fault:
-    return _ERRORS.get(code, "server")
-
-
 def _tokens(n_in: int | None, n_out: int | None, details: _Details | None) -> Tokens | None:
     """The tokens that were used, None when the server does not say so."""
     if n_in is None or n_out is None or not is_counted(n_in, n_out):
@@ -267,10 +272,16 @@ class OpenAIBackend(ApiBackend[OpenAIOptions]):
 
     def __init__(self, options: OpenAIOptions, endpoint: Endpoint, price: Price | None) -> None:
         super().__init__(options, endpoint, price)
+        is_vendors = options.azure or endpoint.is_vendors
+        # Other servers translate /responses: llama.cpp calls a cut answer "completed" there, and drops the schema.
+        first: Api = "responses" if is_vendors else "chat"
+        self._second: Api | None = None
+        if options.api == "auto":
+            self._second = "chat" if is_vendors else "responses"
         self.dialect = Dialect(
-            api="chat" if options.api == "chat" else "responses",
+            api=first if options.api == "auto" else options.api,
             structured=options.structured,
-            limit="max_completion_tokens" if options.azure or endpoint.host == _VENDOR else "max_tokens",
+            limit="max_completion_tokens" if is_vendors else "max_tokens",
         )
         self._understood: set[tuple[Dialect, bool]] = set()
 
@@ -281,7 +292,7 @@ class OpenAIBackend(ApiBackend[OpenAIOptions]):
             response, dialect = await self._send(client, prompt)
         is_chat = dialect.api == "chat"
         body = body_of(response, ChatBody, self.origin) if is_chat else self._responses(response)
-        return reply_of(body.answer(), self.origin, self.price, prompt.system + prompt.user)
+        return reply_of(body.answer(), self.origin, self.price, self.options.max_tokens, prompt)
 
     def _responses(self, response: httpx2.Response) -> ResponsesBody:
         try:
@@ -300,10 +311,10 @@ class OpenAIBackend(ApiBackend[OpenAIOptions]):
     def _is_unknown(self, prompt: Prompt) -> bool:
         """True where the server may yet reject the dialect in which a prompt would be sent."""
         dialect, has_schema = self.dialect, prompt.reply is not None and self.dialect.structured
-        is_tried = dialect.api == "responses" and self.options.api == "auto"
+        is_tried = self._second not in (None, dialect.api)
         is_tried = is_tried or has_schema or (dialect.api == "chat" and self.options.max_tokens is not None)
         understood = (dialect, True) in self._understood or (dialect, has_schema) in self._understood
-        return is_tried and not understood and self.endpoint.host != _VENDOR
+        return is_tried and not understood and not self.endpoint.is_vendors
 
     async def _send(self, client: openai.AsyncOpenAI, prompt: Prompt) -> tuple[httpx2.Response, Dialect]:
         """Return the response and the dialect that it is in; one that is rejected gives way to a simpler one."""
@@ -315,8 +326,8 @@ class OpenAIBackend(ApiBackend[OpenAIOptions]):
                 self._understood.add((dialect, prompt.reply is not None and dialect.structured))
                 return response, dialect
             except openai.APIStatusError as error:
-                may_chat, had_schema = self.options.api == "auto", prompt.reply is not None
-                found = simpler_dialect(dialect, rejection_of(error), may_chat=may_chat, had_schema=had_schema)
+                had_schema = prompt.reply is not None
+                found = simpler_dialect(dialect, rejection_of(error), second=self._second, had_schema=had_schema)
                 if found is None or not n_left:
                     raise
                 if self.dialect == dialect:

@@ -37,8 +37,9 @@ class Pace:
     """
 
     def __init__(self, concurrency: int) -> None:
-        self.concurrency = concurrency
-        self.closed_until = 0.0
+        self.concurrency = self._most = concurrency
+        self.closed_until = self._halved_at = 0.0
+        self._n_answered = 0
         self._limit = float(concurrency)
         self._n_seen = self._n_rejected = self._n_in_a_row = 0
 
@@ -50,7 +51,16 @@ class Pace:
     def answered(self) -> None:
         """Note an answer, or a fault that is not about load."""
         self._n_in_a_row = 0
+        self._n_answered += 1
+        if self._n_answered % WINDOW == 0:
+            self.concurrency = min(self._most, self.concurrency + 1)
         self._seen()
+
+    def halve(self, sent_at: float, now: float) -> None:
+        """Note that no answer came in time to a call: calls that go at once then, and 20 answers later one more."""
+        if sent_at >= self._halved_at:  # of calls that went together one counts
+            self._halved_at, self._n_answered, self.concurrency = now, 0, max(1, self.limit // 2)
+            self._limit = float(self.concurrency)
 
     def rejected(self, now: float, retry_after: float | None) -> None:
         """Note that the backend wants fewer calls; after several rejections in a row, none for `retry_after`."""
@@ -348,7 +358,9 @@ class Round:
         if fault.fault in FATAL:
             lane.put_again(sent, now)
             return TurnedDown(f"backend '{lane.backend.name}': {detail.rstrip('.')}. Nothing that was answered is lost")
-        if fault.fault in REJECTIONS:
+        if fault.is_overload:
+            lane.pace.halve(now - sent.latency_s, now)
+        elif fault.fault in REJECTIONS:
             lane.pace.rejected(now, fault.retry_after)
         else:
             lane.pace.answered()

@@ -89,7 +89,9 @@ class Redacting(_Wrapper):
             reply = await await_reply(self.name, self._backend.complete(self._redact_call(call)))
         except BackendFault as fault:
             text = self._redactor.text(str(fault.message))
-            raise BackendFault(fault.fault, text, fault.retry_after, fault.usage) from None
+            redacted = BackendFault(fault.fault, text, fault.retry_after, fault.usage)
+            redacted.is_overload = fault.is_overload
+            raise redacted from None
         except BackendError as error:
             text = self._redactor.text(str(error))
             if text == str(error):
@@ -213,16 +215,19 @@ def judges_for(
 CHECK_S = 60.0
 
 
-def check_backend(spec: str) -> str | None:
-    """What is wrong with a backend in a sentence, None when it answers. A paid one is asked one short call."""
+def check_backend(spec: str) -> tuple[str | None, str]:
+    """What is wrong with a backend in a sentence, None when it answers; and its answer to "Answer with the word: ok".
+
+    One that costs nothing is not asked.
+    """
     task = Task(0, 0, "check", "Answer with the word: ok", Exact(expected="ok"), "train", "check")
-    call = Call("target", "rollout", Rollout(SkillFiles(()), task), "check")
+    call, answer = Call("target", "rollout", Rollout(SkillFiles(()), task), "check"), ""
     try:
         opened = open_backend(spec)
         if kind_of(backend_name(spec)[0]).is_asked:
-            asyncio.run(asyncio.wait_for(Redacting(opened, Redactor()).complete(call), CHECK_S))
+            answer = asyncio.run(asyncio.wait_for(Redacting(opened, Redactor()).complete(call), CHECK_S)).text
     except (BackendError, BackendFault) as error:
-        return str(error)
+        return str(error), ""
     except TimeoutError:
-        return f"'{opened.name}' gave no answer within {CHECK_S:.0f} s; check its address, or try again later"
-    return None
+        return f"'{opened.name}' gave no answer within {CHECK_S:.0f} s; check its address, or try again later", ""
+    return None, answer

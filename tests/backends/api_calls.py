@@ -28,14 +28,19 @@ REFLECT = Call(
 Opener = Callable[..., Backend]
 
 
-def openai_at(url: str, *options: str, environ: Mapping[str, str] = ENVIRON) -> OpenAIBackend:
-    """Return the openai backend at a loopback server."""
+def auto_at(url: str, *options: str, environ: Mapping[str, str] = ENVIRON) -> OpenAIBackend:
+    """Return the openai backend that finds out which API a loopback server speaks."""
     return open_openai(",".join(["test-model", f"base_url={url}/v1", *options]), environ)
+
+
+def openai_at(url: str, *options: str, environ: Mapping[str, str] = ENVIRON) -> OpenAIBackend:
+    """Return the openai backend that speaks the Responses API."""
+    return auto_at(url, "api=responses", *options, environ=environ)
 
 
 def chat_at(url: str, *options: str) -> OpenAIBackend:
     """Return the openai backend that speaks the Chat Completions API."""
-    return openai_at(url, "api=chat", *options)
+    return auto_at(url, "api=chat", *options)
 
 
 def anthropic_at(url: str, *options: str, environ: Mapping[str, str] = ENVIRON) -> AnthropicBackend:

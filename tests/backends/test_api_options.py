@@ -5,7 +5,7 @@ import json
 from pathlib import Path
 
 import pytest
-from api_calls import ENVIRON, REFLECT, ROLLOUT, anthropic_at, ask, openai_at
+from api_calls import ENVIRON, REFLECT, ROLLOUT, anthropic_at, fault_of, openai_at
 from loopback import KEY, Sent, loopback
 
 from skillopt_mcp.backends.anthropic import open_anthropic
@@ -163,7 +163,9 @@ def test_an_answer_of_anthropic_that_wrote_all_of_its_prompt_to_the_cache_is_wit
     usage = {"input_tokens": 0, "cache_creation_input_tokens": most.tokens_in, "output_tokens": 70}
     body = {"content": [{"type": "text", "text": "42"}], "stop_reason": "end_turn", "usage": usage, "model": "m"}
     with loopback(Sent(body=json.dumps(body).encode(), headers={"content-type": "application/json"})) as server:
-        paid = ask(anthropic_at(server.url, "max_tokens=70", "price_in=1", "price_out=2", *more), call).usage.usd
+        found = fault_of(anthropic_at(server.url, "max_tokens=70", "price_in=1", "price_out=2", *more), call)
+    assert (found.fault, found.usage is not None) == ("truncated", True)
+    paid = found.usage.usd
     assert paid == pytest.approx((most.tokens_in * dearer + 70 * 2) / 1e6)
     assert paid == most.usd
 

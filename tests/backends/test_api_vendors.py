@@ -17,7 +17,20 @@ import anthropic
 import httpx2
 import openai
 import pytest
-from api_calls import ENVIRON, REFLECT, ROLLOUT, SKILL, TASK, Opener, anthropic_at, ask, chat_at, fault_of, openai_at
+from api_calls import (
+    ENVIRON,
+    REFLECT,
+    ROLLOUT,
+    SKILL,
+    TASK,
+    Opener,
+    anthropic_at,
+    ask,
+    auto_at,
+    chat_at,
+    fault_of,
+    openai_at,
+)
 from loopback import KEY, Act, Request, Said, Sent, _chat, _message, _responses, loopback
 
 from skillopt_mcp.backends.anthropic import AnthropicBackend, open_anthropic
@@ -121,7 +134,7 @@ def is_held(request: Request) -> bool:
             (opener, REFLECT, lambda sent: not is_held(sent), rejected(400, "json_schema is unavailable now"))
             for opener in OPENERS
         ),
-        (openai_at, ROLLOUT, lambda sent: "/chat/" in sent.path, Sent(404, b'{"detail": "Not Found"}', JSON)),
+        (auto_at, ROLLOUT, lambda sent: "/chat/" not in sent.path, Sent(404, b'{"detail": "Not Found"}', JSON)),
         (
             chat_at,
             ROLLOUT,
@@ -129,11 +142,11 @@ def is_held(request: Request) -> bool:
             rejected(400, "Unsupported parameter: 'max_tokens' is not supported"),
         ),
     ],
-    ids=["no schema, responses", "no schema, chat", "no schema, messages", "no responses", "another limit"],
+    ids=["no schema, responses", "no schema, chat", "no schema, messages", "no chat", "another limit"],
 )
 def test_what_a_server_does_not_understand_is_asked_once(opener: Opener, call: Call, is_known: Any, no: Sent) -> None:
     with loopback(lambda _, request: '{"edits": []}' if is_known(request) else no) as server:
-        backend = opener(server.url, "max_tokens=9")
+        backend = opener(server.url, "max_tokens=99")
         assert [ask(backend, call).text for _ in range(3)] == ['{"edits": []}'] * 3
         assert [is_known(request) for request in server.requests] == [False, True, True, True]
 
@@ -323,9 +336,11 @@ WAYS = {
     "rate_limit": "raise the account's limits", "overloaded": "it is asked again later",
     "server": "it is asked again later", "auth": "to a key that may use this model",
     "model_not_found": "check the model's name and the base URL", "refusal": "reword the task",
-    "context_too_long": "use a model with a larger context", "unsupported": "leave out that option",
+    "context_too_long": "start the server with a larger context (its slots divide it)",
+    "unsupported": "leave out that option",
     "internal": "see what the server says",
     "connection": "check the network and the base URL, or raise timeout=SECONDS", "empty": "use another model",
+    "slow": "send less at once (--concurrency N), limit the answer (max_tokens=N), or raise timeout=SECONDS",
     "too long": "is over 1.5 MB; check the base URL",
 }  # fmt: skip
 
@@ -357,7 +372,7 @@ WAYS = {
         (Sent(200, b'{"output": [', JSON, promised=1000), "connection"),
         ("reset", "connection"),
         ("reset mid-body", "connection"),
-        ("hang", "connection"),
+        ("hang", "slow"),
         (Said("  \n"), "empty"),
         (Sent(200, TOO_LONG, JSON), "too long"),
         (COMPRESSED, "too long"),
@@ -371,7 +386,7 @@ def test_each_failure_has_its_kind_and_its_way_out_and_shows_no_key(
     caplog.set_level("DEBUG")
     with loopback(act) as server:
         found = fault_of(opener(server.url, *["timeout=0.2"] * (act == "hang")))
-    assert found.fault == ("unsupported" if fault == "too long" else fault)
+    assert found.fault == {"too long": "unsupported", "slow": "connection"}.get(fault, fault)
     assert found.message.startswith(f"{server.host} (test-model): ")
     assert WAYS[fault] in found.message
     assert len(server.requests) == 1

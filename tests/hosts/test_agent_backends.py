@@ -260,10 +260,10 @@ def test_what_a_vendor_refuses_is_a_typed_fault(
 def test_the_doctor_asks_a_host_once_and_says_what_is_wrong(host: Host, places: Path) -> None:
     with answering(host.kind, lambda asked: ["ok"]) as model:
         spec = host.spec(model)
-        assert check_backend(spec) is None
+        assert check_backend(spec) == (None, "ok")
         assert sum("Answer with the word: ok" in asked.text for asked in model.asked) == 1
     with answering(host.kind, lambda asked: Failure(401, "authentication_error", "invalid x-api-key")) as model:
-        assert "log in" in str(check_backend(host.spec(model)))
+        assert "log in" in str(check_backend(host.spec(model))[0])
     assert list(places.iterdir()) == []
 
 

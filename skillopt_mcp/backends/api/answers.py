@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from skillopt_mcp.backends.api.faults import Origin
 from skillopt_mcp.backends.api.prices import Price, Tokens
+from skillopt_mcp.backends.api.prompts import Prompt
 from skillopt_mcp.core.calls import Fault, Message, Reply, Usage
 
 # English has four and more, code and other scripts have fewer.
@@ -61,9 +62,10 @@ def is_counted(n_in: int | None, n_out: int | None) -> bool:
     return n_in is not None and n_out is not None and 0 < n_in <= _MAX_TOKENS and 0 <= n_out <= _MAX_TOKENS
 
 
-def reply_of(answer: Answer, origin: Origin, price: Price | None, asked: str) -> Reply:
-    """Return the reply; what it used is estimated from its text and what was `asked` where the server does not say.
+def reply_of(answer: Answer, origin: Origin, price: Price | None, max_tokens: int | None, prompt: Prompt) -> Reply:
+    """Return the reply; what it used is estimated from its text and the prompt where the server does not say.
 
+    An answer as long as `max_tokens` is cut off, whatever the server says of its end.
     Raises BackendFault, with the usage that is paid all the same where that is known, when there is no reply in it.
     """
     tokens, usage = answer.tokens, None
@@ -73,6 +75,8 @@ def reply_of(answer: Answer, origin: Origin, price: Price | None, asked: str) ->
         usage = Usage(tokens.input, tokens.output, usd, tokens_cached=tokens.cached)
     if answer.fault:
         raise origin.fault(answer.fault, answer.reason or "there is no whole answer", usage=usage)
+    if tokens and max_tokens and tokens.output >= max_tokens:
+        raise origin.fault("truncated", f"the answer ended at its limit of {max_tokens:,} tokens", usage=usage)
     text, thoughts = answer.text, answer.thoughts.strip()
     if found := _THOUGHTS.match(text):  # of a model that thinks in the open
         text, thoughts = text[found.end() :].lstrip(), found[1].strip()
@@ -84,7 +88,7 @@ def reply_of(answer: Answer, origin: Origin, price: Price | None, asked: str) ->
     messages = (Message("assistant", thoughts, "thinking"),) if thoughts else ()
     if usage is None:
         n_out = _n_tokens(answer.text) + _n_tokens(answer.thoughts)
-        usage = Usage(_n_tokens(asked), n_out, usd=None, estimated=True)
+        usage = Usage(_n_tokens(prompt.system + prompt.user), n_out, usd=None, estimated=True)
     return Reply(text, messages, usage, served=answer.served)
 
 

@@ -11,7 +11,7 @@ from weakref import WeakKeyDictionary
 
 import httpx2
 
-from skillopt_mcp.backends.api.faults import Origin, Rejection, cause, retry_after_s
+from skillopt_mcp.backends.api.faults import SLOW_FIX, Origin, Rejection, cause, retry_after_s
 from skillopt_mcp.core.calls import Fault, Usage
 
 CALLS_EACH = 32
@@ -31,6 +31,7 @@ class ClientPool:
         self._make = make
         self._clients: list[Any] = []
         self._n_calls: list[int] = []
+        self._timers: list[asyncio.Timeout] = []
         self.probe = FirstCall(PROBE_S)
         self.warming: dict[str, FirstCall] = {}
 
@@ -46,6 +47,21 @@ class ClientPool:
             yield self._clients[n]
         finally:
             self._n_calls[n] -= 1
+
+    @asynccontextmanager
+    async def time_out(self, timeout_s: float) -> AsyncIterator[None]:
+        """Limit a call at a server of few slots: calls that were sent before go first, and may take as long each."""
+        async with asyncio.timeout((len(self._timers) + 1) * timeout_s) as timer:
+            self._timers.append(timer)
+            try:
+                yield
+            finally:
+                place = self._timers.index(timer)
+                del self._timers[place]
+                now = asyncio.get_running_loop().time()
+                for n_before, later in enumerate(self._timers[place:], place):
+                    if not later.expired():
+                        later.reschedule(now + (n_before + 1) * timeout_s)
 
     async def close(self) -> None:
         """Close all clients."""
@@ -95,9 +111,22 @@ class TooLong(httpx2.HTTPError):
         super().__init__(f"the response is over {BODY_BYTES / 1_000_000:g} MB")
 
 
+LOADING_S = 1.0
+
+
+def is_loading(response: httpx2.Response) -> bool:
+    """True where a server says that it will answer once its model is loaded, as llama.cpp does."""
+    return response.status_code == 503 and b"loading" in response.content.lower()
+
+
 class _Bounded(httpx2.AsyncClient):
     async def send(self, request: httpx2.Request, *, stream: bool = False, **options: Any) -> httpx2.Response:
-        """Send a request and read the response whole. Raises TooLong above BODY_BYTES."""
+        """Send a request and read the response whole, once the server's model is loaded. Raises TooLong."""
+        while is_loading(response := await self._read(request, **options)):
+            await asyncio.sleep(LOADING_S)
+        return response
+
+    async def _read(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
         response = await super().send(request, stream=True, **options)
         body = bytearray()
         try:
@@ -119,7 +148,7 @@ def client_options(default: type[httpx2.AsyncClient], timeout_s: float) -> dict[
     The whole of a request is limited where it is sent.
     """
     made: type[httpx2.AsyncClient] = type("BoundedClient", (_Bounded, default), {})
-    timeout = httpx2.Timeout(timeout_s, connect=min(timeout_s, CONNECT_S))
+    timeout = httpx2.Timeout(None, connect=min(timeout_s, CONNECT_S))
     http = made(limits=LIMITS, timeout=timeout, verify=_read_tls(), follow_redirects=False)
     return {"max_retries": 0, "timeout": timeout, "http_client": http}
 
@@ -224,7 +253,10 @@ def sdk_faults(sdk: Sdk, origin: Origin) -> Iterator[None]:
             raise origin.fault("unsupported", str(too_long), fix=fix) from None
         known = {**sdk.faults, **_HTTP_FAULTS}
         fault, what = next(found for kind, found in known.items() if isinstance(error, kind))
-        raise origin.fault(fault, cause(what, error)) from None
+        is_overload = isinstance(error, TimeoutError) and origin.endpoint.is_local
+        failed = origin.fault(fault, cause(what, error), fix=SLOW_FIX if is_overload else "")
+        failed.is_overload = is_overload
+        raise failed from None
 
 
 def rejection_of(error: StatusError) -> Rejection:

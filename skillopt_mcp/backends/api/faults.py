@@ -23,6 +23,7 @@ _KEY = re.compile(
 )
 _WORD = re.compile(r"[\w-]{8,}")
 _VENDORS = re.compile(r"\.(?:openai|anthropic|azure)\.com$")
+_LOCAL_NAMES = (".localhost", ".local", ".lan", ".internal", ".home.arpa")
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,12 +36,17 @@ class ApiKey:
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """A checked base URL with the secret for it; `host` is host and port, `place` adds the path."""
+    """A checked base URL with the secret for it; `host` is host and port, `place` adds the path.
+
+    `is_vendors`: a vendor's own address. `is_local`: a loopback or private one, where few calls are served at once.
+    """
 
     base_url: str
     secret: ApiKey
     host: str
     place: str
+    is_vendors: bool = False
+    is_local: bool = False
 
 
 def find_endpoint(options: ApiOptions, base_url: str, names: tuple[str, ...], environ: Mapping[str, str]) -> Endpoint:
@@ -51,19 +57,22 @@ def find_endpoint(options: ApiOptions, base_url: str, names: tuple[str, ...], en
     """
     parts = _address(base_url)
     host = parts.netloc.lower()
-    secret = _secret(options, names, environ, needed=bool(_VENDORS.search(parts.hostname or "")))
     name = parts.hostname or ""
+    is_vendors = bool(_VENDORS.search(name))
+    secret = _secret(options, names, environ, needed=is_vendors)
     try:
-        is_loopback = ipaddress.ip_address(name).is_loopback
+        address = ipaddress.ip_address(name)
+        is_loopback, is_local = address.is_loopback, not address.is_global
     except ValueError:
         is_loopback = name == "localhost" or name.endswith(".localhost")
+        is_local = "." not in name or name.endswith(_LOCAL_NAMES)
     if parts.scheme == "http" and secret.value != NO_KEY and not options.plain_http and not is_loopback:
         raise BackendError(
             f"'{options.provider}:{options.model}' would send ${secret.name} unencrypted to '{host}': use https://, "
             "or set plain_http=on if that network is yours"
         )
     path = parts.path.rstrip("/")
-    return Endpoint(f"{parts.scheme}://{parts.netloc}{path}", secret, host, f"{host}{path}")
+    return Endpoint(f"{parts.scheme}://{parts.netloc}{path}", secret, host, f"{host}{path}", is_vendors, is_local)
 
 
 def _address(base_url: str) -> SplitResult:
@@ -102,9 +111,10 @@ MESSAGE_CHARACTERS = 300
 _NO_CREDIT = re.compile(
     r"insufficient_quota|billing|credit balance|exceeded your current quota|insufficient balance", re.I
 )
-_CONTEXT = re.compile(
+CONTEXT = re.compile(
     r"context_length|context length|context window|exceed\w* (?:the )?(?:model'?s )?context|prompt is too long"
-    r"|input is too long|too many (?:input )?tokens|string_above_max_length|request_too_large",
+    r"|input is too long|too many (?:input )?tokens|string_above_max_length|request_too_large"
+    r"|context size|exceed_context|longer than the (?:model's )?max\w* (?:model|sequence)",
     re.I,
 )
 _REFUSED = re.compile(
@@ -122,7 +132,7 @@ _KINDS: dict[int, Fault] = {
     529: "overloaded",
 }  # fmt: skip
 FIXES: dict[Fault, str] = {
-    "rate_limit": "it is asked again later; raise the account's limits, or send less at once",
+    "rate_limit": "it is asked again later; raise the account's limits, or send less at once (--concurrency N)",
     "overloaded": "it is asked again later",
     "timeout": "raise timeout=SECONDS in the spec, or use a faster model",
     "connection": "check the network and the base URL, or raise timeout=SECONDS in the spec",
@@ -136,6 +146,11 @@ FIXES: dict[Fault, str] = {
     "empty": "use another model, or a larger max_tokens=N in the spec",
     "internal": "see what the server says about the request",
 }
+_LOCAL_FIXES: dict[Fault, str] = {
+    "context_too_long": "start the server with a larger context (its slots divide it), or shorten the task or skill",
+    "overloaded": "it is asked again later; send less at once (--concurrency N)",
+}
+SLOW_FIX = "send less at once (--concurrency N), limit the answer (max_tokens=N), or raise timeout=SECONDS in the spec"
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +171,8 @@ class Origin:
             what = _WORD.sub(lambda word: f"${key.name}" if word[0] in key.value else word[0], what)
         # And any other secret that a server quotes.
         text = " ".join(_KEY.sub("[redacted]", what).split())[:MESSAGE_CHARACTERS]
-        fix = fix or FIXES[fault].format(key=key.name)
+        local = _LOCAL_FIXES.get(fault, "") if self.endpoint.is_local else ""
+        fix = fix or local or FIXES[fault].format(key=key.name)
         return BackendFault(fault, f"{self.endpoint.host} ({self.model}): {text}; {fix}", retry_after, usage)
 
 
@@ -184,13 +200,13 @@ class Rejection:
             return "auth" if _NO_CREDIT.search(self.code) else "rate_limit"
         if status in _KINDS:
             return _KINDS[status]
+        if CONTEXT.search(text):  # llama.cpp said it with status 500 for long
+            return "context_too_long"
         if not 400 <= status < 500:
             # A redirection is not followed: the key would go with it.
             return "server" if status >= 500 else "model_not_found"
         if _NO_CREDIT.search(text):
             return "auth"
-        if _CONTEXT.search(text):
-            return "context_too_long"
         if _REFUSED.search(text):
             return "refusal"
         if "model_not_found" in text or _NO_MODEL.search(text):

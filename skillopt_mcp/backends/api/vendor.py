@@ -16,6 +16,7 @@ from skillopt_mcp.backends.registry import Resolved
 from skillopt_mcp.backends.resolved import find_proxy, resolve_api
 from skillopt_mcp.core.calls import Call, Reply, Usage
 
+LOCAL_CONCURRENCY = 4
 O = TypeVar("O", bound=PricedOptions)  # noqa: E741
 
 
@@ -40,7 +41,6 @@ class ApiBackend(Generic[O]):
     """One model behind a vendor's API."""
 
     deferred = False
-    concurrency = 16
     sdk: ClassVar[Sdk]
 
     def __init__(self, options: O, endpoint: Endpoint, price: Price | None) -> None:
@@ -49,6 +49,7 @@ class ApiBackend(Generic[O]):
         via = f",via={proxy}" if proxy else ""
         self.fingerprint = f"{options.identity()},at={endpoint.place}{via},layout={LAYOUT}"
         self.options, self.endpoint, self.price = options, endpoint, price
+        self.concurrency = LOCAL_CONCURRENCY if endpoint.is_local else 16
         self.origin = Origin(options.model, endpoint)
         self.pools = ClientPools(self._client)
 
@@ -65,7 +66,9 @@ class ApiBackend(Generic[O]):
         """Enter with an SDK client for one call; whatever it raises becomes a BackendFault."""
         pool = await self.pools.get()
         with sdk_faults(self.sdk, self.origin):
-            async with pool.client() as client, asyncio.timeout(self.options.timeout):
+            timeout_s = self.options.timeout
+            limit = pool.time_out(timeout_s) if self.endpoint.is_local else asyncio.timeout(timeout_s)
+            async with pool.client() as client, limit:
                 yield client
 
     def _client(self) -> object:

@@ -12,7 +12,7 @@ from skillopt_mcp.admin.install.installing import HostConnection
 from skillopt_mcp.backends.resolved import describe_unremembered, resolve_spec
 from skillopt_mcp.cli.command import Command, Flag, command
 from skillopt_mcp.cli.terminal import Declined, Terminal
-from skillopt_mcp.core.text import counted
+from skillopt_mcp.core.text import counted, quoted
 from skillopt_mcp.store.pool import schema_folder
 from skillopt_mcp.workspace.callers import find_editor
 
@@ -44,6 +44,12 @@ class Doctor(Command):
             terminal.say("Nothing is broken. What may be needed before a skill can be trained:")
             for each in result.lacking:
                 terminal.say(f"  - {each}")
+        for spec, answer in result.answers.items():
+            if answer.strip(" \n.!\"'`*").casefold() != "ok":
+                terminal.note(
+                    f'warning: {spec} was asked to answer "ok" and did not: see whether its model follows '
+                    "instructions, and whether its server uses the model's chat template."
+                )
         for problem in result.problems:
             terminal.note(f"error: {problem}")
         if not result.problems and not result.lacking:
@@ -62,7 +68,8 @@ def _lines(found: Diagnosis) -> Iterator[str]:
     yield f"Backends: {sdks}."
     for spec, problem in found.checked.items():
         if problem is None:
-            yield f"Backend {spec} answers."
+            answer = " ".join(found.answers.get(spec, "").split())
+            yield f"Backend {spec} answers{f': {quoted(answer)}' if answer else ''}."
     for name, path in found.hosts.items():
         yield f"Host {name}: {path or 'not found on the PATH'}."
     yield from map(_host, found.connections)
