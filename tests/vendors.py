@@ -12,7 +12,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 class Vendor(ThreadingHTTPServer):
     """A model that is never right; an answer that is to have fewer tokens than `needs` is cut off."""
 
-    needs = 0
+    needs, answer = 0, "no"
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
@@ -37,7 +37,7 @@ class _Handler(BaseHTTPRequestHandler):
             return
         self.server.asked.append(json.dumps(request["messages"]))
         ending = "length" if request.get("max_tokens", 1000) < self.server.needs else "stop"
-        choice = {"index": 0, "finish_reason": ending, "message": {"role": "assistant", "content": "no"}}
+        choice = {"index": 0, "finish_reason": ending, "message": {"role": "assistant", "content": self.server.answer}}
         usage = {"prompt_tokens": 100, "completion_tokens": 10, "total_tokens": 110}
         body = {"id": "c", "object": "chat.completion", "created": 1, "model": "m", "choices": [choice], "usage": usage}
         content = json.dumps(body).encode()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 
 from skillopt_mcp.actions.next_steps import advise_skill
@@ -12,7 +12,7 @@ from skillopt_mcp.backends.asking import Asker
 from skillopt_mcp.backends.spending import Budget
 from skillopt_mcp.core.calls import Role, Rollout
 from skillopt_mcp.core.errors import BadInput
-from skillopt_mcp.core.notes import note_unanswered
+from skillopt_mcp.core.notes import Note, note_unanswered
 from skillopt_mcp.core.results import PROMPT_SHOWN, Baseline, BaselineTask
 from skillopt_mcp.core.skills import Skill, short
 from skillopt_mcp.core.tasks import Task
@@ -26,6 +26,8 @@ from skillopt_mcp.workspace.evidence import evidence_of, kind_of_test
 from skillopt_mcp.workspace.models import Models
 from skillopt_mcp.workspace.place import Place
 from skillopt_mcp.workspace.skills import check_merged
+
+_REPEATS = "the target repeats itself (a seed, a temperature of 0, a cache), so one attempt says as much"
 
 
 def estimate_baseline(store: Store, models: Models, place: Place, name: str, attempts: int) -> dict[Role, int]:
@@ -52,12 +54,18 @@ def measure_baseline(store: Store, models: Models, place: Place, name: str, atte
         store, backends, scope, concurrency=models.concurrency, on_reply=models.on_reply,
         budget=Budget(scope, models.caps),
     ) as ask:  # fmt: skip
+        answers = defaultdict[int, set[str]](set)
         for n in range(attempts):
             trials = rollout(ask, [PlannedRollout(files, task, f"{scope}/{n}") for task in tasks])
             store.tests.add_baseline([each for each in trials if not each.missing])
+            for each in trials:
+                answers[each.task.id].add(each.reply.text)
             lost = [each for each in trials if each.missing]  # the same command asks for these again
             unjudged = {each.draw for each in lost if not each.reply.missing}
             store.calls.forget(scope, {each.reply.id for each in lost}, unjudged)
+    notes = note_unanswered(store.calls.count_faults(scope))
+    if attempts > 1 and all(len(texts) == 1 for texts in answers.values()):
+        notes.append(Note(code="copies", numbers={"n": attempts}, advice=_REPEATS))
     scores = store.tests.scores_in_baseline(scope)
     rows = [
         BaselineTask(
@@ -82,7 +90,7 @@ def measure_baseline(store: Store, models: Models, place: Place, name: str, atte
         evidence=kind_of_test(store, scope, evidence_of(backends)),
         tasks=rows,
         uncovered=dict(Counter(task.tags[0] if task.tags else "" for task in failing).most_common()),
-        notes=note_unanswered(store.calls.count_faults(scope)),
+        notes=notes,
         next_step=advise_skill(store, skill),
     )
 

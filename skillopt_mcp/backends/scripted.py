@@ -57,10 +57,11 @@ _SCRIPT: TypeAdapter[dict[Stage, list[str | Rule]]] = TypeAdapter(dict[Stage, li
 class Scripted:
     """Answers by a function of the call, or per stage in the order given, where the last answer serves on.
 
-    `calls` keeps every call it was asked, retries among them.
+    `calls` keeps every call it was asked, retries among them; `stages` are those that a script has replies for.
     """
 
     deferred = False
+    stages: frozenset[str] | None = None
     concurrency = 8
 
     def __init__(self, replies: Replies, latency_ms: float = 0.0, name: str = "scripted") -> None:
@@ -111,6 +112,7 @@ def open_scripted(model: str) -> Scripted:
         where = ".".join(map(str, first["loc"])) or "the file"
         raise BackendError(f"script '{model}' is not usable: {where}: {first['msg']}") from error
     backend = Scripted(_by_rules(script), name=f"scripted:{model}")
+    backend.stages = frozenset(script)
     backend.fingerprint = f"scripted:{hashlib.sha256(content).hexdigest()[:16]}"
     return backend
 

@@ -46,6 +46,7 @@ class _Wrapper:
         self.concurrency = concurrency_of(backend)
         self.is_instant = is_instant(backend)
         self.environment_name = environment_name(backend)
+        self.stages: frozenset[str] | None = getattr(backend, "stages", None)
         self.loads = isinstance(backend, Loading) and backend.loads
         self._backend = backend
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from skillopt_mcp.cli.terminal import Terminal
 from skillopt_mcp.core.errors import SkillOptError
 from skillopt_mcp.core.evidence import TestReport
+from skillopt_mcp.core.notes import describe_note
 from skillopt_mcp.core.results import Baseline
 from skillopt_mcp.core.text import counted
 from skillopt_mcp.gates.verdicts import bars, caveats, describe, explain, label
@@ -59,6 +60,8 @@ def show_baseline(terminal: Terminal, baseline: Baseline, *, simulated: bool) ->
             f"{counted(sum(baseline.uncovered.values()), 'failing held-out task')} without a train task of their tag: "
             f"no edit can be learned from these. Add some of {some} to train."
         )
+    for note in baseline.notes:
+        terminal.note(f"note: {describe_note(note)}.")
 
 
 def write_report(store_path: Path, id: str) -> Path:

@@ -23,6 +23,7 @@ class Note(BaseModel):
 
 _IDS = " ({ids})"
 _TEXTS = {
+    "copies": "attempts 2 to {n} at a task were copies of its first, word for word: {advice}",
     "alike": "{n} of the tasks have nearly the prompt of another one with another answer" + _IDS,
     "duplicate": "{n} of the tasks have the prompt of another one" + _IDS,
     "duplicates": "{n} of the tasks are there already",

@@ -102,6 +102,14 @@ def test_three_attempts_add_to_one_and_feed_the_forecast_and_the_pilot_of_a_test
     assert foreseen["passes"] == 1, "its answers repeat"
 
 
+def test_attempts_that_are_copies_are_said_to_be(measure, tmp_path: Path) -> None:
+    assert "copies" not in {each["code"] for each in parsed(measure("--baseline", "--json"))["notes"]}
+    done = measure("--baseline", 2)
+    assert "attempts 2 to 2 at a task were copies of its first, word for word" in done.stdout + done.stderr
+    (tmp_path / "target.json").write_text(json.dumps({"rollout": [f"answer {n}" for n in range(200)]}))
+    assert "copies" not in {each["code"] for each in parsed(measure("--baseline", 3, "--json"))["notes"]}
+
+
 def test_held_out_tasks_are_shown_to_a_person_alone(measure, place: Place, tmp_path: Path) -> None:
     measure("--baseline")
     target = f"scripted:{tmp_path / 'target.json'}"

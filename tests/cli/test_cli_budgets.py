@@ -86,3 +86,34 @@ def test_the_doctor_asks_each_backend_that_is_named(cli, home) -> None:
     assert line.startswith("error: 127.0.0.1:9 (m): the connection failed")
     checked = json.loads(cli("doctor", "--backend", "simulated:honest", "--json").stdout)["checked"]
     assert checked == {"simulated:honest": None}
+
+
+@pytest.mark.parametrize(
+    ("answer", "is_ok"), [("ok", True), (" OK.\n", True), ("I'm ready to help. What task is this?", False)]
+)
+def test_the_doctor_shows_the_answer_and_warns_where_the_model_does_not_do_what_it_is_told(
+    cli, home, vendor, answer: str, is_ok: bool
+) -> None:
+    vendor.answer, spec = answer, vendor.spec()
+    done = cli("doctor", "--backend", spec)
+    assert json.loads(cli("doctor", "--backend", spec, "--json").stdout)["answers"] == {spec: answer}
+    assert done.returncode == 0
+    assert f'answers: "{answer.strip()}".' in done.stdout
+    assert ('was asked to answer "ok" and did not' in done.stderr) is not is_ok
+
+
+def test_a_script_of_replies_names_the_stages_that_it_lacks_before_anything_is_spent(cli, make_place) -> None:
+    place = make_place()
+    script = place.store_path.parent / "script.json"
+    script.write_text(json.dumps({"rollout": ["7"], "reflect": ['{"edits": []}']}))
+    backends = ("--target", f"scripted:{script}", "--optimizer", f"scripted:{script}")
+    for flags, lacking in (
+        ((), "merge, rank, slow_update, meta_skill"),
+        (("--epochs", "1", "--schedule", "autonomous"), "merge, rank, budget"),
+    ):
+        done = cli("replay", "ledger-clerk", *backends, *flags, "--dry-run", store=place.store_path)
+        assert f"has no reply for {lacking}: a run that comes to one of these stops there" in done.stderr
+    assert not parsed(cli("show", "--json", store=place.store_path))["runs"]
+    script.write_text(json.dumps({name: ["7"] for name in ("rollout", "reflect", "merge", "rank")}))
+    done = cli("replay", "ledger-clerk", *backends, "--epochs", "1", "--dry-run", store=place.store_path)
+    assert "has no reply" not in done.stderr

@@ -114,16 +114,13 @@ class TooLong(httpx2.HTTPError):
 LOADING_S = 1.0
 
 
-def is_loading(response: httpx2.Response) -> bool:
-    """True where a server says that it will answer once its model is loaded, as llama.cpp does."""
-    return response.status_code == 503 and b"loading" in response.content.lower()
-
-
 class _Bounded(httpx2.AsyncClient):
     async def send(self, request: httpx2.Request, *, stream: bool = False, **options: Any) -> httpx2.Response:
         """Send a request and read the response whole, once the server's model is loaded. Raises TooLong."""
-        while is_loading(response := await self._read(request, **options)):
+        response = await self._read(request, **options)
+        while response.status_code == 503 and b"loading" in response.content.lower():  # so says llama.cpp
             await asyncio.sleep(LOADING_S)
+            response = await self._read(request, **options)
         return response
 
     async def _read(self, request: httpx2.Request, **options: Any) -> httpx2.Response:

@@ -25,7 +25,7 @@ from skillopt_mcp.actions.runs import (
     with_memory,
 )
 from skillopt_mcp.cli.command import OPTIMIZER, TARGET, Arg, Flag, WrongUsage, command
-from skillopt_mcp.cli.preparing import Prepared, add_environment_tasks, flag_of, prepare
+from skillopt_mcp.cli.preparing import Prepared, add_environment_tasks, flag_of, list_lacking, prepare
 from skillopt_mcp.cli.reports import show_page, show_report
 from skillopt_mcp.cli.spending import (
     BrokenOff,
@@ -138,13 +138,14 @@ class Replay(Sending):
             config, only = ready.config, None
             for role in ("target", "optimizer"):
                 workspace.models.backend(role)  # one that cannot be used is named before anything of the skill
+            notes = [*ready.notes, *list_lacking(workspace.models, config)]
             if ready.environment:
                 if self.dry_run:
                     raise BadInput(
                         f"a dry run does not add the tasks of '{ready.environment.name}': leave out --dry-run (you are "
                         "asked before anything is spent), or --env where its tasks are stored already"
                     )
-                self.name_models(terminal, workspace.models, ready.notes)
+                self.name_models(terminal, workspace.models, notes)
                 only = add_environment_tasks(terminal, workspace, self.skill, ready.environment)
             store, models, place = workspace.store, workspace.models, workspace.place
             new = new_run(store, models, place, self.skill, config, ready.prompts, only)
@@ -152,7 +153,7 @@ class Replay(Sending):
             n_rows = make_plan(store, place.secrets, new).n_rows  # raises where nothing can be trained on
             estimate = estimate_run(store, models, new)
             if not ready.environment:
-                self.name_models(terminal, models, ready.notes)
+                self.name_models(terminal, models, notes)
             warnings = (
                 describe_running(store, place, self.skill),
                 place.describe_locked(place.find_recorded(self.skill)),
@@ -202,7 +203,8 @@ class Replay(Sending):
             models.backends_of(run)
             if not self.allow_changed:
                 models.check_unchanged(run, way)
-            self.name_models(terminal, models, [f"{others}."] if others else [])
+            notes = [f"{others}."] if others else []
+            self.name_models(terminal, models, [*notes, *list_lacking(models, Config.of_run(run.config))])
             reach = run_reach(store, models, place.secrets, run)
             if reach and not run.result:
                 self._reach = reach
