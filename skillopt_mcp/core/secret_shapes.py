@@ -261,20 +261,22 @@ _AFTER_PUBLIC = re.compile(rb"[/=]|\.\w")
 # A token of any vendor after its prefix: at most two more parts, and a run that looks drawn at random.
 _TOKEN: SecretPattern = re2.compile(r"[-_][A-Za-z0-9+/_-]{24,}={0,2}(?:[.][A-Za-z0-9_-]{16,}={0,2}){0,3}", UTF8)
 _BEFORE_TOKEN = re.compile(rb"[A-Za-z0-9]{2,17}\Z")
-_TOKEN_PREFIX = re.compile(rb"(?:(?:[a-z]{1,12}\d{0,2}[a-z]{0,4}|[A-Z]{2,12}\d?|[A-Z][a-z]{2,11})[-_]){1,3}")
+_TOKEN_PREFIX = re.compile(
+    rb"(?:(?:[a-z]{1,16}\d{0,2}[a-z]{0,4}|[A-Z]{2,16}\d?|[A-Za-z][a-z]{2,11}(?:[A-Z][a-z]{1,11})?\d?)[-_]){1,3}"
+)
 _TOKEN_PARTS = re.compile(rb"[-_+/.=]+")
 _BEFORE_NO_TOKEN = re.compile(rb"(?:[\w+.\\-]|sha\d{1,3}=)\Z")
 _LONGEST_TOKEN, _SHORTEST_RUN = 256, 24
 # The names of things before their ids, in protocols and in files, and of digests and public keys.
 _ID_PREFIXES = frozenset(
     b"""account acct agent agt aitxt assistant asst bash batch boundary build cache call ch chat chatcmpl checkpoint
-    chunk ci cmp cmpl cntr commit completion container conv conversation cp cron cs ctc ctco cus customer dataset
-    deployment diff doc eval evalrun event evt exec fc file fp fs ft ftjob functions gen group grp hook id ig image
-    img index inv invite invoice item job layer lsh mcp mcpc mcpl mcpr mcptoolu message modr mrk msg msgbatch node
-    nonce obj object order org organization part pi plan pm price proj project prompt py pyd rec record ref req
-    request resp response result rev rlg role rollout rs run sched sess session seti shell skill snap snapshot span
-    src srvtoolu step sthr sub subscription task team temp thread tmp tool toolu tooluse trace trigger turn txn uid
-    upload user usr vcrd vector vs vsf vsfb worker workspace wrkspc ws""".split()
+    chunk ci cl client cmp cmpl cntr commit completion container conv conversation cp cron cs ctc ctco cus
+    customer dataset deployment diff doc eval evalrun event evt exec fc file fp fs ft ftjob functions gen group
+    grp hook id ig image img index inv invite invoice item job layer lsh mcp mcpc mcpl mcpr mcptoolu message modr
+    mrk msg msgbatch node nonce obj object order org organization part pi plan pm price proj project prompt py pyd
+    rec record ref req request resp response result rev rlg role rollout rs run sched sess session seti shell
+    skill snap snapshot span src srvtoolu step sthr sub subscription task team temp thread tmp tool toolu tooluse
+    trace trigger turn txn uid upload user usr vcrd vector vs vsf vsfb worker workspace wrkspc ws""".split()
 )
 _NO_TOKENS = frozenset(b"sha sha1 sha2 sha224 sha256 sha384 sha512 md5 blake2b blake3 public pub publishable".split())
 _KEY_WORDS = (b"sk", b"pat", b"tok", b"live")
@@ -285,7 +287,7 @@ _DIGEST = re.compile(rb"(?:0x)?(?:[0-9a-f]+|[0-9A-F]+)\Z")
 _ID = re.compile(
     rb"(?:[0-7](?:[0-9A-HJKMNP-TV-Z]{25}|[0-9a-hjkmnp-tv-z]{25})|01[0-9A-Za-z]{21,23}|.*[A-Z0-9]{8}-[A-Z0-9]{12,14})\Z"
 )
-_FILE_OR_HOST = re.compile(rb"@|\.[a-z]{2,}")
+_FILE_OR_HOST = re.compile(rb"@[\w-]+\.|\.[a-z]{2,}")
 _PEM = re2.compile(r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----")
 _PEM_BODY = re2.compile(r"[A-Za-z0-9+/=\s\\:,.-]*?-----END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----")
 _PEM_TAIL = re2.compile(
@@ -377,8 +379,7 @@ def _find_tokens(text: bytes) -> Iterator[SecretSpan]:
         if not is_key and (b"_" not in prefix[0] or _STAGES.isdisjoint(names[1:])):
             # What base64 makes of a digest, or ends with padding.
             is_base64 = (len(word) in (43, 86) and len(parts) > 1) or (word.endswith(b"=") and len(word) % 4 == 0)
-            in_a_name = text[start - 1 : start] == b"/" or _FILE_OR_HOST.match(text, end)
-            if is_base64 or in_a_name or _DIGEST.match(part) or not run[:1].isalnum():
+            if is_base64 or _FILE_OR_HOST.match(text, end) or _DIGEST.match(part) or not run[:1].isalnum():
                 continue
         goes_on = text[end : end + 1].isalnum() or _BEFORE_NO_TOKEN.search(text, max(start - 8, 0), start)
         if not (goes_on or any(_find_keys(word))):

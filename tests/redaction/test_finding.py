@@ -58,6 +58,7 @@ def found(text: str) -> list[tuple[str, str]]:
         (f"a\n{PEM.format(BODY)}\nb", "private-key", PEM.format(BODY)),
         (f"use quill-{TOKEN}aB3d.", "token", f"quill-{TOKEN}aB3d"),
         (f"url: https://x/bot/acme_live_{TOKEN}aB3d/send", "token", f"acme_live_{TOKEN}aB3d/send"),
+        (f"GET https://x/bot/novaAi_{TOKEN}aB3d?a=1", "token", f"novaAi_{TOKEN}aB3d"),
         (f"password: |\n  {PASSWORD}\nuser: bob", "password", PASSWORD),
         (f"password: >- # kept\r\n\t{PASSWORD}\r\n", "password", PASSWORD),
         (f'user,api_key,role\n"a, b",{TOKEN},x\n', "credential", TOKEN),
@@ -162,6 +163,7 @@ def test_a_run_as_long_as_a_key_is_found_between_any_bytes(before: bytes, value:
         "'password',\n'TF2_MakeBleed',\n'db2_autocommit',\n",
         "sodium_crypto_aead_chacha20poly1305_decrypt test_base64_to_utf8_round_trip_v2_ok",
         "const isBound = !!credentialType; const workSecret = opts?.workSecret || null;",
+        f"client_id: cl_{TOKEN}aB3d, https://my-lb-{TOKEN}aB3d.example.com, CA7f_{TOKEN}aB3d@mail.gmail.com",
         f"It printed\ncall_{TOKEN}aB3d\nand stopped at step2\nmsg_{TOKEN}aB3d\n",
     ],
 )
