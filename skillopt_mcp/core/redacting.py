@@ -156,12 +156,6 @@ def _wraps(text: bytes) -> Iterator[tuple[int, int, bytes]]:
                 yield start, after.start(1), b""
 
 
-def _nuls(text: bytes) -> Iterator[tuple[int, int, bytes]]:
-    """Yield the NULs of text of two bytes a character."""
-    for match in _WIDE.finditer(text):
-        yield from ((at, at + 1, b"") for at in range(match.start(), match.end(), 2))
-
-
 def _encoded(text: bytes) -> Iterator[tuple[int, int, bytes]]:
     """Yield what reads as text when it is decoded from base64."""
     for match in _ENCODED.finditer(text):
@@ -539,7 +533,8 @@ def find_secrets(text: bytes, known: KnownSecrets = NOTHING_KNOWN) -> list[Secre
 def _looks(view: View, known: KnownSecrets, n_undone: int = 0) -> Iterator[tuple[View, tuple[Look, ...]]]:
     """Yield the ways to look at a text; then without its codes, unwrapped, and decoded."""
     text = view.text
-    if n_undone < 1 and (narrow := view.replaced(_nuls(text))):
+    nuls = (at for match in _WIDE.finditer(text) for at in range(match.start(), match.end(), 2))
+    if n_undone < 1 and (narrow := view.replaced((at, at + 1, b"") for at in nuls)):
         view, text = narrow, narrow.text
     if n_undone < 1 and _INVISIBLE.search(text):
         for instead in (b"", b" "):  # codes may stand in a word, or part two
