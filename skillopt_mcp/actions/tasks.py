@@ -28,7 +28,7 @@ from skillopt_mcp.tasks.environments.base import Environment
 from skillopt_mcp.tasks.environments.registry import check_left, find_unknown_environments, list_tasks
 from skillopt_mcp.tasks.formats.rows import SHAPE
 from skillopt_mcp.tasks.formats.skillopt import parse_row, read_data_set
-from skillopt_mcp.tasks.judges.checking import check_tasks, check_usable, find_asked_in_train
+from skillopt_mcp.tasks.judges.checking import TaskFinding, check_tasks, check_usable, find_asked_in_train
 from skillopt_mcp.tasks.splits import (
     DEFAULT_SHARES,
     Placed,
@@ -132,8 +132,9 @@ def _add(store: Store, place: Place, skill: str, rows: Sequence[object], splits:
     if len(names) > MAX_CHECKED:
         notes = [Note(code="unchecked", numbers={"n": len(names)})]
     else:
-        notes = _as_notes((finding.problem, finding.task) for finding in check_tasks(in_use, names))
-        notes += _as_notes(("unknown_environment", name) for name, _ in find_unknown_environments(in_use, names))
+        # An agent waits for the answer, and programs take their time.
+        found = _find_problems(None if place.is_agents else store, in_use, names, skill)
+        notes = _as_notes((each.problem, each.task) for each in found)
     return added.model_copy(update={"notes": [*added.notes, *notes, *_note_spread(in_use)]})
 
 
@@ -312,8 +313,9 @@ def check_file(store: Store, place: Place, skill: str, path: Path, splits: Split
             names[task.digest] = name
         positions.setdefault(names[task.digest], position)
     found = list(plan.rejected.items())
-    problems, alike = _problems(made, in_use, positions, skill)
-    found += [(positions.get(name, plan.n_rows), why) for name, why in problems]
+    findings = _find_problems(made, in_use, positions, skill)
+    alike = _as_notes((each.problem, each.task) for each in findings if each.problem == "alike")
+    found += [(positions.get(each.task, plan.n_rows), each.text) for each in findings if each.problem != "alike"]
     if n_there := sum(each.is_duplicate for each in placed.values()):
         alike.insert(0, Note(code="duplicates", numbers={"n": n_there}))
     return Checked(
@@ -329,16 +331,16 @@ def check_file(store: Store, place: Place, skill: str, path: Path, splits: Split
 def check_stored(store: Store, place: Place, skill: str) -> Checked:
     """What is wrong with the stored tasks of a skill. Raises NotFound, BadSkill."""
     tasks = store.tasks.list_in_use(place.find_recorded(skill).id)
-    problems, alike = _problems(store, tasks, {task.name for task in tasks}, skill)
-    shown = [TaskProblem(task=name, id=name, reason=why) for name, why in problems]
+    found = _find_problems(store, tasks, {task.name for task in tasks}, skill)
+    alike = _as_notes((each.problem, each.task) for each in found if each.problem == "alike")
+    shown = [TaskProblem(task=each.task, id=each.task, reason=each.text) for each in found if each.problem != "alike"]
     return Checked(n_tasks=len(tasks), problems=shown, notes=[*alike, *_note_few(tasks)])
 
 
 def _note_few(tasks: Sequence[Task]) -> list[Note]:
     counts = Counter(task.split for task in tasks)
-    empty = [split for split in ("train", "test") if not counts[split]]
-    notes = [Note(code="empty_splits", numbers={"n": len(empty)}, ids=list(empty))] if empty else []
-    notes += [] if empty else _note_spread(tasks)
+    notes = [] if counts["train"] else [Note(code="empty_splits", numbers={"n": 1}, ids=["train"])]
+    notes += _note_spread(tasks) if counts["train"] and counts["test"] else []
     few = Note(code="few_held_out", numbers={"n": counts["test"], "enough": ENOUGH_HELD_OUT})
     return [*notes, few] if counts["test"] < ENOUGH_HELD_OUT else notes
 
@@ -352,16 +354,14 @@ def _note_spread(tasks: Sequence[Task]) -> list[Note]:
     return [Note(code=code, numbers={"n": len(each)}, ids=each[:IDS_SHOWN]) for code, each in found.items() if each]
 
 
-def _problems(
-    store: Store | None, tasks: Sequence[Task], names: Collection[str], skill: str
-) -> tuple[list[tuple[str, str]], list[Note]]:
-    """What is wrong with the tasks of these names among all, as (name, reason), and what may well be right.
+def _find_problems(store: Store | None, tasks: Sequence[Task], names: Collection[str], skill: str) -> list[TaskFinding]:
+    """What is wrong with the tasks of these names among all, and which are alike, which may well be right.
 
-    Registered programs are run for it. The name is "" where a reason is about none of them.
+    With a store, registered programs are run for it. The name is "" where a finding is about none of them.
     """
     found = check_tasks(tasks, names)
-    problems = [(each.task, each.text) for each in found if each.problem != "alike"]
-    problems += find_unknown_environments(tasks, names)
+    unknown = find_unknown_environments(tasks, names)
+    found += [TaskFinding(name, "unknown_environment", why) for name, why in unknown]
     # A prompt that is a command of the host, which answers it itself; the skill's own is none.
     first = {task.name: task.prompt.split(maxsplit=1)[:1] for task in tasks if task.name in names}
     asked = {name: words[0][1:] for name, words in first.items() if words and words[0].startswith("/")}
@@ -373,16 +373,17 @@ def _problems(
         for name, command in asked.items():
             if command in commands:
                 why = f"'/{command}' is a command of Claude Code, which may answer without a model: reword the prompt"
-                problems.append((name, why))
+                found.append(TaskFinding(name, "host_command", why))
     if store:
         try:
             # To list tasks takes none.
             from skillopt_mcp.backends.programs import trivial_programs  # noqa: PLC0415
 
-            problems += trivial_programs(store, [task for task in tasks if task.name in names])
+            tried = trivial_programs(store, [task for task in tasks if task.name in names])
+            found += [TaskFinding(name, "program", why) for name, why in tried]
         except BackendError as error:
-            problems.append(("", str(error)))
-    return problems, _as_notes((each.problem, each.task) for each in found if each.problem == "alike")
+            found.append(TaskFinding("", "program", str(error)))
+    return found
 
 
 # Held-out tasks that are nearly train tasks

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from pathlib import Path
 
 import pytest
 
+from skillopt_mcp.backends.programs import register_command
 from skillopt_mcp.cli.main import main
 from skillopt_mcp.core import judging
+from skillopt_mcp.workspace.workspace import Workspace
 from tests.fake_host import make_host
 
 GOOD = {"prompt": "What is 2 + 5?", "judge": {"kind": "exact", "expected": "7"}}
@@ -100,3 +103,35 @@ def test_a_prompt_that_is_a_command_of_the_host_is_refused(
     assert "task 4: '/context' is a command" in said
     assert said.count("is a command") == 2
     assert "the-persons-own-key" not in json.dumps(host.seen)
+
+
+@pytest.mark.parametrize(
+    ("rows", "code"),
+    [
+        ([GOOD], 0),
+        ([GOOD, GOOD], 0),
+        ([GOOD, GOOD | {"prompt": "What is 2 + 6?", "judge": {"kind": "exact", "expected": "8"}}], 0),
+        ([GOOD | {"judge": {"kind": "nope"}}], 1),
+        ([GOOD | {"judge": {"kind": "regex", "pattern": ".*"}}], 1),
+        ([GOOD | {"judge": {"kind": "environment", "name": "nowhere:x"}}], 1),
+        ([GOOD | {"judge": {"kind": "command", "name": "slack"}}], 1),
+        ([GOOD | {"prompt": "/config set it"}], 1),
+        ([GOOD | {"split": "train"}, GOOD | {"prompt": "what is  2 + 5?", "split": "test"}], 1),
+    ],
+)
+def test_a_file_is_judged_alike_before_and_when_it_is_added(
+    here: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    rows: list[object],
+    code: int,
+) -> None:
+    monkeypatch.setattr("skillopt_mcp.backends.claude_code.list_commands", lambda: {"config"})
+    with Workspace(tmp_path / "store.db") as workspace:
+        made = register_command("slack", [shutil.which("true") or ""], unconfined=True)
+        workspace.store.commands.register(made)
+    (here / "tasks.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    for verb in ("check", "add", "check"):
+        assert main(["tasks", verb, "./mine", "tasks.jsonl"]) == code, capsys.readouterr().err
+        assert ("error: " in capsys.readouterr().err) == bool(code)

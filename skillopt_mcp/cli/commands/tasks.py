@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 from skillopt_mcp.actions.tasks import (
     Checked,
@@ -33,6 +33,7 @@ from skillopt_mcp.core.tasks import SPLITS, NewTask, Task
 from skillopt_mcp.core.text import counted
 from skillopt_mcp.tasks.formats.registry import FORMATS, join_names, list_suffixes, read_rows, write_rows
 from skillopt_mcp.tasks.formats.rows import make_row
+from skillopt_mcp.tasks.judges.checking import Problem
 from skillopt_mcp.tasks.judges.judging import kinds
 from skillopt_mcp.tasks.splits import DEFAULT_SHARES
 from skillopt_mcp.training.settings.reading import SplitPlan, split_plan
@@ -41,6 +42,8 @@ from skillopt_mcp.workspace.workspace import Workspace
 
 STDIN = "-"
 _SEALED = "test tasks are not shown to agents: run it in a terminal of your own"
+# What `tasks check` calls a problem, too.
+_PROBLEMS = frozenset(get_args(Problem)) - {"alike"}
 _FORMATS = join_names([each.name for each in FORMATS])
 _ROWS = f"""a row of FILE (it needs prompt and judge, or question and answers; the columns of a CSV have these names):
   {{"id": "q1", "prompt": "What is 2 + 5?", "judge": {{"kind": "exact", "expected": "7"}}, "split": "val"}}
@@ -181,10 +184,10 @@ class AddTasks(_Rows):
         if more := result.n_rejected - len(result.rejected):
             terminal.note(f"error: {counted(more, 'more task')} were rejected")
         for note in result.notes:
-            terminal.note(f"note: {describe_note(note)}")
+            terminal.note(f"{'error' if note.code in _PROBLEMS else 'note'}: {describe_note(note)}")
 
     def exit_code(self, result: TasksAdded) -> int:
-        return 1 if result.rejected else 0
+        return int(bool(result.rejected) or any(note.code in _PROBLEMS for note in result.notes))
 
 
 @command("tasks check", example="tasks check my-skill tasks.jsonl")

@@ -21,6 +21,7 @@ from skillopt_mcp.tasks.judges.kinds.command import unregistered
 
 Problem = Literal[
     "passes_empty", "passes_parrot", "fails_reference", "shape_only", "duplicate", "near_duplicate", "leak", "alike",
+    "unknown_environment", "host_command", "program",
 ]  # fmt: skip
 SHAPE_ONLY = "only the form of an answer is judged; such a judge cannot promote alone: add another kind"
 # How much of their words, the rarer the heavier, two tasks share that ask the same, where only a few have their answer.
