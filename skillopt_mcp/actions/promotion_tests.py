@@ -81,7 +81,7 @@ from skillopt_mcp.workspace.linting import run_git
 from skillopt_mcp.workspace.models import Models
 from skillopt_mcp.workspace.place import Place
 from skillopt_mcp.workspace.runs import describe_own_backend
-from skillopt_mcp.workspace.skill_folders import handle, id_meant, is_version, known, read_skill
+from skillopt_mcp.workspace.skill_folders import handle, id_meant, is_version, known, quote_handle, read_skill
 from skillopt_mcp.workspace.skills import check_merged, describe_endings
 from skillopt_mcp.workspace.verdicts import report_of
 
@@ -165,6 +165,9 @@ def edited_candidate(store: Store, place: Place, name: str) -> Candidate:
     if base == skill.live_version and edited and edited.version_id == base:
         return edited
     if base == skill.live_version:
+        if not any(store.tasks.count_tasks(skill.id).values()):
+            shown = quote_handle(store, skill)
+            raise BadInput(f"{quoted(skill.name)} has no tasks: skillopt-mcp tasks add {shown} FILE")
         raise BadInput(
             f"'{skill.name}' is unchanged since version {short(base)}: edit its file, or name the other text: "
             "--against HEAD (or another old text), or --file NEW.md"

@@ -339,10 +339,11 @@ def check_stored(store: Store, place: Place, skill: str) -> Checked:
 
 def _note_few(tasks: Sequence[Task]) -> list[Note]:
     counts = Counter(task.split for task in tasks)
-    notes = [] if counts["train"] else [Note(code="empty_splits", numbers={"n": 1}, ids=["train"])]
-    notes += _note_spread(tasks) if counts["train"] and counts["test"] else []
-    few = Note(code="few_held_out", numbers={"n": counts["test"], "enough": ENOUGH_HELD_OUT})
-    return [*notes, few] if counts["test"] < ENOUGH_HELD_OUT else notes
+    notes = _note_spread(tasks) if counts["train"] and counts["test"] else []
+    if counts["test"] >= ENOUGH_HELD_OUT and counts["train"]:
+        return notes
+    numbers = {"train": counts["train"], "n": counts["test"], "enough": ENOUGH_HELD_OUT}
+    return [*notes, Note(code="few_held_out", numbers=numbers)]
 
 
 def _note_spread(tasks: Sequence[Task]) -> list[Note]:

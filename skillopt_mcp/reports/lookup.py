@@ -118,7 +118,9 @@ def look_up(store: Store, place: Place, id: str, n: int | None = None) -> Thing:
     try:
         return _skill(store, place, id, n)
     except NotFound as error:
-        raise NotFound("; and ".join(filter(None, (id_meant(id), str(error))))) from error
+        if shown := id_meant(id):
+            shown = f"{shown}, and no skill of that name: skillopt-mcp skills lists the skills"
+        raise NotFound(shown or str(error)) from error
 
 
 # A skill

@@ -135,3 +135,34 @@ def test_a_file_is_judged_alike_before_and_when_it_is_added(
     for verb in ("check", "add", "check"):
         assert main(["tasks", verb, "./mine", "tasks.jsonl"]) == code, capsys.readouterr().err
         assert ("error: " in capsys.readouterr().err) == bool(code)
+
+
+def test_a_file_without_a_header_is_refused_with_the_header_that_it_lacks(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (here / "tasks.csv").write_text("Say hi,hi\nSay ho,ho\n")
+    for verb in ("check", "add"):
+        assert main(["tasks", verb, "./mine", "tasks.csv"]) == 1
+        assert "has to name the columns, as in: prompt,expected; nothing was added" in capsys.readouterr().err
+
+
+def test_one_good_row_is_worth_one_note(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for split in ("train", "test"):
+        (here / "tasks.jsonl").write_text(json.dumps({**GOOD, "split": split}))
+        assert main(["tasks", "check", "./mine", "tasks.jsonl"]) == 0
+        assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_what_is_not_there_is_named_in_one_short_line(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["skills", "track", "./mine"]) == 0
+    for arguments, said in (
+        (["evaluate", "mine", "--target", "simulated:honest"], '"mine" has no tasks: skillopt-mcp tasks add mine FILE'),
+        (["show", "c-123"], 'there is no candidate "c-123", and no skill of that name: skillopt-mcp skills lists'),
+        (["replay", "mine", "--target", "haiku", "--optimizer", "haiku"], "did you mean claude-code:haiku?"),
+        (["replay", "mine", "--target", "claude:haiku", "--optimizer", "x"], "did you mean claude-code:haiku?"),
+    ):
+        capsys.readouterr()
+        assert main(arguments) in (1, 2)
+        error = capsys.readouterr().err.splitlines()[0]
+        assert said in error, arguments
+        assert len(error.split()) < 25

@@ -88,7 +88,9 @@ def test_a_skill_that_no_command_named_before_is_found_by_evaluate(cli: Cli, pla
     other.mkdir()
     (other / "SKILL.md").write_text("---\nname: tone\ndescription: How we answer.\n---\n\nBe polite.\n")
     done = cli("evaluate", "tone", "--target", TARGET, store=place.store_path)
-    assert (done.returncode, "'tone' is unchanged since version" in done.stderr) == (1, True), done.stderr
+    assert (done.returncode, '"tone" has no tasks: skillopt-mcp tasks add tone FILE' in done.stderr) == (1, True), (
+        done.stderr
+    )
 
 
 @pytest.mark.parametrize(

@@ -31,7 +31,7 @@ def test_a_version_is_inspected_by_its_id_alone(place: Place, workspace: Workspa
     assert row.live_version
     found = inspect(workspace.store, workspace.place, row.live_version)
     assert (found.kind, found.id) == ("version", f"{place.skill}@{row.live_version}")
-    with pytest.raises(NotFound, match='"0123456789ab" is a version of no skill here; and no skill "0123456789ab"'):
+    with pytest.raises(NotFound, match='"0123456789ab" is a version of no skill here, and no skill of that name'):
         inspect(workspace.store, workspace.place, "0123456789ab")
 
 

@@ -41,6 +41,8 @@ def read_csv(text: str, where: str) -> list[object]:
     for n, row in enumerate(rows, 2):
         if None in row or None in row.values():
             raise BadInput(f"{where} row {n} has not as many cells as the header; nothing was added")
+    if not {"prompt", "question"} & set(reader.fieldnames or ()):
+        raise BadInput(f"the first line of {where} has to name the columns, as in: prompt,expected; nothing was added")
     found = list[object]()
     for row in rows:
         cells: dict[str, object] = {name: text for name, text in row.items() if text}
