@@ -141,6 +141,7 @@ def diagnose(store: Store, models: Models, place: Place, specs: Sequence[str] = 
             if len(unreadable) == _UNREAD_SHOWN:
                 break
     lacking += unreadable
+    lacking += filter(None, (place.describe_hidden(os.path.realpath(folder)) for folder in find_skill_folders(places)))
     has_hooks = any(part.kind == "hooks" for each in connected for part in each.parts)
     if not unread and has_hooks and (step := first_to_track(store, place)):
         lacking.append(f"No skill is tracked yet, so that nothing is recorded. To begin: {step.as_command()}")

@@ -21,6 +21,7 @@ from skillopt_mcp.workspace.skill_folders import (
     SkillCache,
     default_roots,
     find_folder,
+    find_hiding,
     find_tracked,
     folder_at,
     is_nowhere,
@@ -143,6 +144,11 @@ class Place:
             f"{quoted(skill.path, 500)} lies in no skill root, so nothing can be promoted to it until a person allows "
             f"it: skillopt-mcp skills add-root {shlex.quote(root_for(skill.path))}"
         )
+
+    def describe_hidden(self, path: str) -> str:
+        """Which skill Claude Code loads in the place of the one at `path`; "" where it is that one."""
+        hiding = find_hiding(path, Path(os.path.expanduser("~")), self._environ)
+        return f"{quoted(hiding, 500)} hides {quoted(path, 500)} in Claude Code, which loads that one" * bool(hiding)
 
     # Skills by name
 

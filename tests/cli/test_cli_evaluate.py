@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -83,6 +84,28 @@ def test_a_text_that_is_named_is_tested_against_the_live_one_or_another(cli: Cli
     for refused in (["--file", new, "--against", new], ["--file", tmp_path / "gone.md"]):
         done = cli("evaluate", SKILL, *refused, "--target", TARGET, store=place.store_path)
         assert (done.returncode, done.stderr.count("\n")) == (1, 1), done.stderr
+
+
+def test_a_skill_of_the_users_that_hides_the_one_of_a_project_is_named(
+    cli: Cli, place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home, project = tmp_path / "home", tmp_path / "here" / ".claude" / "skills" / SKILL
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.delenv("CLAUDE_CONFIG_DIR", raising=False)
+    shutil.copytree(place.skill_path, project)
+    (project / "SKILL.md").write_text(f"{place.main.read_text()}\nBe brief.\n")
+    with Workspace(place.store_path) as workspace:
+        skill = workspace.place.skill(str(project))
+        workspace.store.tasks.add_tasks(skill.id, make_tasks(40, SEED), DEFAULT_SHARES)
+    (project / "SKILL.md").write_text(place.main.read_text())
+    for folder, is_hidden in (("other", False), (SKILL, True)):
+        hiding = home / ".claude" / "skills" / folder
+        hiding.mkdir(parents=True)
+        (hiding / "SKILL.md").write_text("# Another\n")
+        for command in (("evaluate", project, "--target", TARGET, "--dry-run"), ("doctor",)):
+            done = cli(*command, store=place.store_path)
+            said = f'"{hiding}" hides "{project}" in Claude Code, which loads that one'
+            assert (said in done.stdout + done.stderr) == is_hidden, done.stderr
 
 
 def test_texts_that_differ_in_white_space_only_are_said_to(cli: Cli, place: Place, tmp_path: Path) -> None:

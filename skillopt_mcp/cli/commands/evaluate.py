@@ -154,6 +154,7 @@ class Evaluate(Sending):
         self.name_models(terminal, models)
         warnings = (
             place.describe_locked(store.skills.get_skill(candidate.skill_id)),
+            place.describe_hidden(store.skills.get_skill(candidate.skill_id).path),
             host_tests(store, [candidate]).get(candidate.version_id),
             describe_near_train(store, test.tasks[0].skill_id, test.tasks),
             "the two texts differ in white space only" * differ_in_white_space_only(test.base, test.candidate),
