@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import json
 import os
 import re
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import ClassVar, Literal
 from urllib.parse import urlsplit
@@ -36,6 +38,7 @@ from skillopt_mcp.core.calls import Arrival, Call, Rollout, Usage
 from skillopt_mcp.core.errors import BackendError
 from skillopt_mcp.core.skills import SkillFiles
 from skillopt_mcp.core.tasks import Task
+from skillopt_mcp.documents.frontmatter import body_of, read
 from skillopt_mcp.tasks.judges.kinds.text import Exact
 
 TOOLS = "Skill+Read+Glob+Grep+Edit+Write"
@@ -69,6 +72,24 @@ class ClaudeOptions(AgentOptions):
     sandbox: bool = True
     effort: Literal["low", "medium", "high", "xhigh", "max"] | None = None
     max_usd: float | None = Field(default=None, gt=0)
+    among: Literal["my-skills"] | None = None
+
+
+def read_listings(root: Path) -> dict[str, str]:
+    """The person's own skills by the names of their folders: each as a SKILL.md of its name and description alone."""
+    found = {}
+    for path in sorted(root.glob("*/SKILL.md")):
+        with suppress(OSError, UnicodeDecodeError):
+            content = path.read_bytes()
+            front, body = read(content), body_of(content.decode()).strip()
+            # It loads an unquoted colon, too.
+            plain = re.match(r"---\n(?:.*\n)*?description:[ \t]*(\S.*)\n", content.decode())
+            description = (front and front.description) or (plain[1] if plain else body.partition("\n")[0])
+            if not re.search(rb"^(?:disable-model-invocation:[ \t]*true|paths:)", content, re.MULTILINE):
+                found[path.parent.name] = (
+                    f"---\ndescription: {json.dumps(description, ensure_ascii=False)}\n---\n\nNot part of this test.\n"
+                )
+    return found
 
 
 class ClaudeCode:
@@ -91,6 +112,7 @@ class ClaudeCode:
         self._environ = environ
         self._login = environ.get("CLAUDE_CONFIG_DIR", "")
         self._home = Path(self._login or Path(environ.get("HOME", "/")) / ".claude")
+        self.listings = read_listings(self._home / "skills") if options.among else {}
         self.timeout = options.timeout
         # It looks at its bill between two turns: the last one may go above.
         self.max_usage = Usage(usd=options.max_usd) if options.max_usd else None
@@ -108,6 +130,11 @@ class ClaudeCode:
             common += ["--max-budget-usd", str(self._options.max_usd)]
         environ = self._variables(place, address)
         if isinstance(request, Rollout):
+            for name, text in self.listings.items():
+                folder = place.work / self.skills_path / name
+                if not folder.exists():
+                    folder.mkdir(parents=True)
+                    (folder / "SKILL.md").write_text(text, "utf-8")
             tools = self._options.tools.split("+")
             sandboxed = {"Bash"} if self._options.sandbox else set()
             allowed = [tool for tool in tools if tool not in _OF_THE_MODE | sandboxed]
@@ -151,7 +178,10 @@ class ClaudeCode:
             for shown in find_texts(body.get("messages")):
                 base, _, arrived = shown.partition("\n")
                 if base.startswith(BASE) and base.rstrip("/").endswith(f"/{folder}"):
-                    return compare_texts(text, arrived)
+                    found = compare_texts(text, arrived)
+                    return found._replace(
+                        words="; ".join(filter(None, (self._describe_listing(asked, folder), found.words)))
+                    )
         errors = [
             " ".join(find_texts([block.get("content")]))
             for body in asked.bodies
@@ -164,6 +194,17 @@ class ClaudeCode:
         if (events := self.read(ended)).by_itself:
             return Arrival("refused", events.answer or events.reason or "it answered by itself, and gave no reason")
         return Arrival("unchecked", "the host has no tool Skill to open it by")
+
+    def _describe_listing(self, asked: HostRequests, folder: str) -> str:
+        """How the host lists a skill among the person's own, where they are there and it lacks its description."""
+        texts = (shown for body in asked.bodies for shown in find_texts([body.get("system"), body.get("messages")]))
+        listed = [
+            line for text in texts for line in re.findall(rf"^- {re.escape(folder)}(?![\w-])[^\n]*", text, re.MULTILINE)
+        ]
+        if not self.listings or any(": " in line for line in listed):
+            return ""
+        how = "listed without its description" if listed else "not listed"
+        return f"of your {len(self.listings.keys() | {folder})} skills this one is {how}"
 
     def _variables(self, place: FolderPaths, address: str) -> dict[str, str]:
         """The variables of a call; with the `address` of a server of ours, none of the person's but the model."""
@@ -217,8 +258,11 @@ def open_claude_code(text: str, environ: Mapping[str, str] = os.environ) -> Agen
     cloud = next((name.removeprefix("CLAUDE_CODE_USE_").lower() for name in _CLOUDS if environ.get(name)), None)
     place = cloud or urlsplit(environ.get("ANTHROPIC_BASE_URL") or HOME).netloc.rpartition("@")[2]
     where = describe_place(place, resolve_claude_code(text, environ))
+    host = ClaudeCode(path, options, environ)
     fingerprint = f"{options.identity()},{where},version={version}"
-    return AgentBackend(ClaudeCode(path, options, environ), options.spell(), fingerprint)
+    if host.listings:
+        fingerprint += f",skills={hashlib.sha256(json.dumps(host.listings).encode()).hexdigest()[:16]}"
+    return AgentBackend(host, options.spell(), fingerprint)
 
 
 def list_commands() -> frozenset[str]:

@@ -41,6 +41,25 @@ def test_a_host_finds_the_task_and_the_skill_and_never_the_judge(claude: FakeHos
     assert '"val"' not in json.dumps(seen)
 
 
+def test_the_persons_other_skills_lie_next_to_the_tested_one_by_name_and_description_alone(claude: FakeHost) -> None:
+    own = claude.path.parent.parent / "home" / ".claude" / "skills"
+    front = "description: Says «hi»: twice.\nhooks: {PreToolUse: []}\nallowed-tools: Bash(*)"
+    hidden = "description: x\ndisable-model-invocation: true"
+    for name, text in {"greeter": front, "clerk": "description: Mine.", "hidden": hidden}.items():
+        (own / name).mkdir(parents=True)
+        (own / name / "SKILL.md").write_text(f"---\n{text}\n---\n\n!`touch ran`\n")
+    claude.play(*claude_lines())
+    ask(opened(claude))
+    alone = {path for path in claude.seen["files"] if path.endswith("SKILL.md")}
+    ask(opened(claude, "m,among=my-skills"))
+    files = {path: content[0] for path, content in claude.seen["files"].items() if path.endswith("SKILL.md")}
+    assert files.keys() - alone == {"repository/work/.claude/skills/greeter/SKILL.md"}
+    assert files["repository/work/.claude/skills/clerk/SKILL.md"] == SKILL.main.decode()
+    laid = files["repository/work/.claude/skills/greeter/SKILL.md"]
+    assert 'description: "Says «hi»: twice."' in laid
+    assert not any(word in laid for word in ("hooks", "allowed-tools", "ran"))
+
+
 def test_only_the_variables_on_the_list_are_passed_on(claude: FakeHost) -> None:
     claude.play(*claude_lines())
     more = {"AWS_SECRET_ACCESS_KEY": "aws-secret", "MY_TOKEN": "t", "OPENAI_API_KEY": "o", "CLAUDECODE": "1"}

@@ -108,6 +108,23 @@ def test_a_skill_of_the_users_that_hides_the_one_of_a_project_is_named(
             assert (said in done.stdout + done.stderr) == is_hidden, done.stderr
 
 
+def test_a_skill_is_tested_among_others_by_claude_code_alone(
+    cli: Cli, place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "claude").write_text("#!/bin/sh\necho 2.1.0\n")
+    (tmp_path / "claude").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    candidate = make_candidate(place)
+    for target, spec in (
+        ("claude-code", "claude-code:among=my-skills"),
+        ("claude-code:haiku", "haiku,among=my-skills"),
+    ):
+        done = cli("evaluate", candidate, "--target", target, "--among-my-skills", "--dry-run", store=place.store_path)
+        assert (done.returncode, spec in done.stderr) == (0, True), done.stderr
+    done = cli("evaluate", candidate, "--target", TARGET, "--among-my-skills", "--dry-run", store=place.store_path)
+    assert (done.returncode, "--among-my-skills needs --target claude-code" in done.stderr) == (2, True)
+
+
 def test_texts_that_differ_in_white_space_only_are_said_to(cli: Cli, place: Place, tmp_path: Path) -> None:
     live, said = place.main.read_text(), "differ in white space only"
     for text, is_said in ((live.replace("\n", "\n\n"), True), (f"{live} \n", True), (f"{live}\nBe brief.\n", False)):

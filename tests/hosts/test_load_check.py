@@ -107,3 +107,29 @@ def test_nothing_of_the_person_reaches_the_host(target: Loading, home: Path, mon
 def test_a_host_that_asks_nothing_is_not_checked(target: Loading, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(arrival, "CHECK_S", 0.1)
     assert load(target, f"{FRONT}# Clerk\n").state == "unchecked"
+
+
+def test_a_skill_is_loaded_among_the_persons_own_and_one_without_room_in_the_list_is_reported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    binary = os.environ.get("CLAUDE")
+    if not binary:
+        pytest.skip("CLAUDE names no binary: see .ci/hosts")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("CLAUDE_CONFIG_DIR", raising=False)
+    spec = f"claude-code:claude-sonnet-4-5,binary={binary}"
+    fingerprints = {open_backend(spec).fingerprint}
+    for n_skills, words in ((3, ""), (80, "of your 81 skills this one is listed without its description")):
+        for n in range(n_skills):
+            own = tmp_path / ".claude" / "skills" / f"aid-{n}"
+            own.mkdir(parents=True, exist_ok=True)
+            about = f"Helps with thing {n}: it is used for that alone. " * 12
+            (own / "SKILL.md").write_text(
+                f"---\nname: aid-{n}\ndescription: {json.dumps(about)}\n---\n\n!`touch ran`\n"
+            )
+        target = open_backend(f"{spec},among=my-skills")
+        assert isinstance(target, Loading)
+        text = f"---\nname: clerk\ndescription: {'Does items. ' * 60}\n---\n\nAsk first.\n"
+        assert load(target, text) == Arrival("arrived", words)
+        fingerprints.add(target.fingerprint)
+    assert len(fingerprints) == 3

@@ -25,7 +25,7 @@ from skillopt_mcp.actions.replay import best_candidate
 from skillopt_mcp.actions.tasks import describe_near_train
 from skillopt_mcp.backends.arrivals import unseen_commands
 from skillopt_mcp.backends.base import Loading
-from skillopt_mcp.cli.command import TARGET, Arg, Flag, command
+from skillopt_mcp.cli.command import TARGET, Arg, Flag, WrongUsage, command
 from skillopt_mcp.cli.reports import show_baseline, show_page, show_report
 from skillopt_mcp.cli.spending import BrokenOff, Planned, Sending, mark_simulation, require_backends
 from skillopt_mcp.cli.terminal import Terminal
@@ -42,7 +42,7 @@ from skillopt_mcp.workspace.leases import host_tests
 from skillopt_mcp.workspace.workspace import Workspace
 
 # What a command that continues the test is not given again.
-_ONCE = frozenset({"subject", "file", "against", "rebase", "dry_run"})
+_ONCE = frozenset({"subject", "file", "against", "rebase", "dry_run", "among_my_skills"})
 
 
 class PlannedTest(Planned):
@@ -67,6 +67,9 @@ class Evaluate(Sending):
     cases: Annotated[bool, Flag("test the tasks of that kind alone: better or worse on these cases")] = False
     worse: Annotated[bool, Flag("ask also whether the new text is worse, as is asked of a live one")] = False
     passes: Annotated[int | None, Flag("how often each task is asked at most with each text, 1-8")] = None
+    among_my_skills: Annotated[
+        bool, Flag("lay names and descriptions of your other skills next to it (Claude Code)")
+    ] = False
     graded: Annotated[bool, Flag("compare scores from 0 to 1 instead of passed or not")] = False
     again: Annotated[bool, Flag("test again what has a verdict: the next test of the release")] = False
     explain: Annotated[bool, Flag("show the mathematics")] = False
@@ -75,6 +78,11 @@ class Evaluate(Sending):
     ] = False
 
     def run(self, terminal: Terminal) -> Evaluated | Baseline | Proposed | Planned | BrokenOff:
+        if self.among_my_skills:
+            name, _, options = (self.target or "").partition(":")
+            if name != "claude-code":
+                raise WrongUsage("--among-my-skills needs --target claude-code or claude-code:MODEL")
+            self.target = f"{name}:{','.join(filter(None, (options, 'among=my-skills')))}"
         if self.baseline is not None:
             return self._measure(terminal, self.baseline)
         if self.rebase:
