@@ -342,7 +342,7 @@ def _note_few(tasks: Sequence[Task]) -> list[Note]:
     notes = _note_spread(tasks) if counts["train"] and counts["test"] else []
     if counts["test"] >= ENOUGH_HELD_OUT and counts["train"]:
         return notes
-    numbers = {"train": counts["train"], "n": counts["test"], "enough": ENOUGH_HELD_OUT}
+    numbers: dict[str, float] = {"train": counts["train"], "n": counts["test"], "enough": ENOUGH_HELD_OUT}
     return [*notes, Note(code="few_held_out", numbers=numbers)]
 
 

@@ -165,7 +165,8 @@ def _read_message(n: int, value: object, called: dict[str, str]) -> Iterator[Mes
     for block in [*({"text": each} if isinstance(each, str) else each for each in blocks), *calls]:
         if not isinstance(block, Mapping):
             raise BadInput(f"message {n} must be {{role, content}} with texts")
-        call = block.get("function") if isinstance(block.get("function"), Mapping) else block
+        inner = block.get("function")
+        call = inner if isinstance(inner, Mapping) else block
         kind, text = block.get("type"), block.get("text")
         if isinstance(text, str):
             yield Message(storable(role), storable(text), storable(name) if name else None)

@@ -99,8 +99,7 @@ class CommandRunner:
         if ending["exit"] in _NOT_STARTED and _NOT_FOUND.search(output):
             # An answer may bring that about. Without one, only a program that cannot be started ends so.
             empty = check_call(command.name, Attempt("", draw=call.draw))
-            is_empty = call.request.evidence == empty.request.evidence
-            if is_empty or (await self.complete(empty)).missing:
+            if call.request == empty.request or (await self.complete(empty)).missing:
                 ending["error"] = f"(exit code {ending['exit']}) {quoted(output[-300:], 300)}"
         return _reply(ending, confinement(command), describe_barrier(command.argv) if ending["error"] else "")
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import fields, is_dataclass, replace
-from functools import partial
 from typing import Annotated, Any
 
 from mcp.server.mcpserver.tools import Tool
@@ -234,12 +233,12 @@ def tools_over(workspace: Workspace, consent: Consent = Consent.STANDING) -> lis
     # A person at a terminal has another environment, and so perhaps another default.
     if workspace.store.path != store_path(None, {}):
         for tool in made:
-            tool.fn = partial(_call_named, tool.fn, str(workspace.store.path))
+
+            def answer(call: Callable[..., object] = tool.fn, /, **given: object) -> object:
+                return _name_store(call(**given), str(workspace.store.path))
+
+            tool.fn = answer
     return made
-
-
-def _call_named(call: Callable[..., object], store: str, /, **given: object) -> object:
-    return _name_store(call(**given), store)
 
 
 def _name_store(value: Any, store: str) -> Any:

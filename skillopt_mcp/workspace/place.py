@@ -14,14 +14,13 @@ from typing import TYPE_CHECKING
 
 from skillopt_mcp.core.errors import BadSkill, NotFound, StoreError
 from skillopt_mcp.core.limits import SESSION_CHARACTERS
-from skillopt_mcp.core.skills import Skill, is_memory
+from skillopt_mcp.core.skills import MAIN_FILE, Skill, is_memory
 from skillopt_mcp.core.text import quoted
 from skillopt_mcp.workspace.callers import Caller, find_caller
 from skillopt_mcp.workspace.skill_folders import (
     SkillCache,
     default_roots,
     find_folder,
-    find_hiding,
     find_tracked,
     folder_at,
     is_nowhere,
@@ -147,8 +146,12 @@ class Place:
 
     def describe_hidden(self, path: str) -> str:
         """Which skill Claude Code loads in the place of the one at `path`; "" where it is that one."""
-        hiding = find_hiding(path, Path(os.path.expanduser("~")), self._environ)
-        return f"{quoted(hiding, 500)} hides {quoted(path, 500)} in Claude Code, which loads that one" * bool(hiding)
+        home = self._environ.get("CLAUDE_CONFIG_DIR") or os.path.expanduser("~/.claude")
+        own, root = os.path.join(os.path.realpath(home), "skills"), os.path.dirname(path)
+        hiding = os.path.join(own, os.path.basename(path))
+        if not root.endswith("/.claude/skills") or root == own or not os.path.isfile(os.path.join(hiding, MAIN_FILE)):
+            return ""
+        return f"{quoted(hiding, 500)} hides {quoted(path, 500)} in Claude Code, which loads that one"
 
     # Skills by name
 

@@ -136,14 +136,6 @@ def default_roots(home: Path, project: Path, environ: Mapping[str, str]) -> list
     return list(dict.fromkeys([*around, *(owner / "skills" for owner in (claude, codex, home / ".agents"))]))
 
 
-def find_hiding(path: str, home: Path, environ: Mapping[str, str]) -> str:
-    """The user's skill that Claude Code loads in the place of a project's of the same name at `path`; "" for none."""
-    own = Path(os.path.realpath(environ.get("CLAUDE_CONFIG_DIR") or home / ".claude"), "skills")
-    name, root = os.path.basename(path), os.path.dirname(path)
-    is_projects = root.endswith("/.claude/skills") and root != str(own)
-    return str(own / name) if is_projects and os.path.isfile(own / name / MAIN_FILE) else ""
-
-
 def project_roots(folder: Path) -> list[Path]:
     """Where hosts look for the skills of one folder of a project; they need not exist."""
     return [folder / owner / "skills" for owner in HOSTS]
