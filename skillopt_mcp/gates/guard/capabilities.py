@@ -82,19 +82,15 @@ def _file_findings(before: SkillFiles, after: SkillFiles) -> Iterator[str]:
             continue
         shown = quoted(file.path)
         is_changed = old is None or old.content != file.content
-        if is_changed and _is_script(file):
+        # An agent may run what lies with the scripts, begins like one, or is no document by its name.
+        is_document = not is_text(file.content) or PurePosixPath(file.path).suffix.lower() in ("", *TEXT_SUFFIXES)
+        is_script = file.path.startswith("scripts/") or file.content.startswith(b"#!") or not is_document
+        if is_changed and is_script:
             yield f"{shown}: {'changes' if old else 'adds'} a script"
         if file.executable and not (old and old.executable):
             yield f"{shown}: becomes executable"
         if is_changed and not is_text(file.content):
             yield f"{shown}: is not text, so it cannot be checked"
-
-
-def _is_script(file: SkillFile) -> bool:
-    """Return whether an agent may run a file: it lies with the scripts, begins like one, or is no document by name."""
-    suffix = PurePosixPath(file.path).suffix.lower()
-    is_program = is_text(file.content) and suffix not in ("", *TEXT_SUFFIXES)
-    return is_program or file.path.startswith("scripts/") or file.content.startswith(b"#!")
 
 
 _IMPORT = re.compile(r"(?<!\S)@([\w~./\\-]*[/.][\w~./\\-]*\w)")
