@@ -10,6 +10,7 @@ import re
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from itertools import chain
 from pathlib import Path
 from typing import ClassVar, Literal
 from urllib.parse import urlsplit
@@ -178,10 +179,14 @@ class ClaudeCode:
             for shown in find_texts(body.get("messages")):
                 base, _, arrived = shown.partition("\n")
                 if base.startswith(BASE) and base.rstrip("/").endswith(f"/{folder}"):
-                    found = compare_texts(text, arrived)
-                    return found._replace(
-                        words="; ".join(filter(None, (self._describe_listing(asked, folder), found.words)))
-                    )
+                    found, sent = compare_texts(text, arrived), (find_texts([b.get("messages")]) for b in asked.bodies)
+                    lines = re.findall(rf"^- {re.escape(folder)}(?![\w-])[^\n]*", "\n".join(chain(*sent)), re.MULTILINE)
+                    if not self.listings or any(": " in line for line in lines):
+                        return found
+                    how = "listed without its description" if lines else "not listed"
+                    n_skills = len(self.listings.keys() | {folder})
+                    rest = f"; {found.words}" if found.words else ""
+                    return found._replace(words=f"of your {n_skills} skills this one is {how}{rest}")
         errors = [
             " ".join(find_texts([block.get("content")]))
             for body in asked.bodies
@@ -194,17 +199,6 @@ class ClaudeCode:
         if (events := self.read(ended)).by_itself:
             return Arrival("refused", events.answer or events.reason or "it answered by itself, and gave no reason")
         return Arrival("unchecked", "the host has no tool Skill to open it by")
-
-    def _describe_listing(self, asked: HostRequests, folder: str) -> str:
-        """How the host lists a skill among the person's own, where they are there and it lacks its description."""
-        texts = (shown for body in asked.bodies for shown in find_texts([body.get("system"), body.get("messages")]))
-        listed = [
-            line for text in texts for line in re.findall(rf"^- {re.escape(folder)}(?![\w-])[^\n]*", text, re.MULTILINE)
-        ]
-        if not self.listings or any(": " in line for line in listed):
-            return ""
-        how = "listed without its description" if listed else "not listed"
-        return f"of your {len(self.listings.keys() | {folder})} skills this one is {how}"
 
     def _variables(self, place: FolderPaths, address: str) -> dict[str, str]:
         """The variables of a call; with the `address` of a server of ours, none of the person's but the model."""
