@@ -5,6 +5,7 @@ A page that shows commands to copy needs no way to send any: what an agent's she
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import hmac
 import json
@@ -15,12 +16,14 @@ import time
 from collections.abc import Callable
 from urllib.parse import quote, unquote
 
+import h11
 import uvicorn
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from skillopt_mcp.core.errors import BadInput, SkillOptError
 from skillopt_mcp.reports.facts import gather, gather_skills
@@ -29,6 +32,8 @@ from skillopt_mcp.store.opening import Store
 from skillopt_mcp.workspace.place import Place
 
 EVERY_S = 1.0
+MAX_CONNECTIONS = 64
+HEAD_S = 5.0
 _SHARE = 4  # the part of the time in which the store is not read is so many times the other
 _HEADERS = {
     "Cache-Control": "no-store",
@@ -37,6 +42,25 @@ _HEADERS = {
     "Referrer-Policy": "no-referrer",
     "X-Content-Type-Options": "nosniff",
 }
+
+
+class Impatient(H11Protocol):
+    """One of a limited number of connections, closed where no whole head of a request comes within HEAD_S seconds."""
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        if len(self.connections) > MAX_CONNECTIONS:
+            transport.abort()
+        else:
+            self.loop.call_later(HEAD_S, self._close_if_idle, self.cycle)
+
+    def _close_if_idle(self, last: object) -> None:
+        if self.transport.is_closing():
+            return
+        if self.conn.their_state is h11.IDLE and self.cycle is last:
+            self.transport.abort()
+        else:
+            self.loop.call_later(HEAD_S, self._close_if_idle, self.cycle)
 
 
 class Guarded:
@@ -120,7 +144,7 @@ def serve_live(
     announce(f"http://{address}{quote(path)}?token={token}")
     config = uvicorn.Config(
         Guarded(live_app(store, place, store_path), address, token), log_level="warning", access_log=False,
-        server_header=False, lifespan="off", timeout_graceful_shutdown=1,
+        server_header=False, lifespan="off", timeout_graceful_shutdown=1, http=Impatient,
     )  # fmt: skip
     # uvicorn ends in good order at these signals, and then raises them once more.
     for number in (signal.SIGTERM, signal.SIGINT):

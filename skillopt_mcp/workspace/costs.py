@@ -17,10 +17,10 @@ from skillopt_mcp.store.opening import Store
 # Of a dollar: what is left of a sum behind them is of the arithmetic, not of a price.
 DIGITS = 9
 _HALF_A_CENT = 0.005
-# What one run of an agent takes, until the store has such runs: input tokens of a work item in Claude Code 2.1, most of
-# them cached. Codex's requests are 1.2 times as long.
+# What one run of an agent takes, until the store has such runs, most of it cached: of a program that the server starts in
+# a folder without the person's own setup, and of a sub-agent of a session, which has all of that.
 DEFAULTS_OF = "November 2026"
-_DEFAULT_TOKENS = {"host": 35_000, "claude-code": 35_000, "codex": 42_000}
+_DEFAULT_TOKENS = {"host": 35_000, "claude-code": 14_000, "codex": 14_000}
 
 
 def default_tokens(backend: str) -> int:

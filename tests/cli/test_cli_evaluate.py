@@ -188,7 +188,7 @@ def test_a_dry_run_says_what_a_test_could_find_and_opens_none(
     (tmp_path / "claude").chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
     priced = cli("evaluate", candidate, "--target", "claude-code", "--dry-run", store=place.store_path)
-    assert "About 35,000 tokens each, mostly cached (default of November 2026)" in priced.stderr
+    assert "About 14,000 tokens each, mostly cached (default of November 2026)" in priced.stderr
     assert parsed(cli("show", "--json", store=place.store_path)) == before
     assert verdict_on(cli, place, candidate)["test"]["runs"]["candidate"] > 0
 

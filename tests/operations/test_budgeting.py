@@ -143,7 +143,7 @@ def test_a_cap_is_refused_where_it_means_nothing(options: str, caps: Caps, messa
         check_caps(caps, {"target": backend})
 
 
-@pytest.mark.parametrize(("name", "tokens"), [("claude-code", 35_000), ("codex:m,effort=low", 42_000)])
+@pytest.mark.parametrize(("name", "tokens"), [("claude-code", 14_000), ("codex:m,effort=low", 14_000)])
 def test_an_agent_that_never_ran_here_is_forecast_by_a_default_until_it_has(
     place: Place, workspace: Workspace, name: str, tokens: int
 ) -> None:

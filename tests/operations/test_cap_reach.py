@@ -15,7 +15,7 @@ from skillopt_mcp.core.calls import Call, Reply, Usage
 from skillopt_mcp.training.config import Config
 from skillopt_mcp.workspace.workspace import Workspace
 
-PRICE, N_CALLS, DEFAULT = Price(n_runs=100, votes=2), 300, 35_000  # an attempt and two votes on it; of an agent
+PRICE, N_CALLS, DEFAULT = Price(n_runs=100, votes=2), 300, 14_000  # an attempt and two votes on it; of an agent
 
 
 @pytest.mark.parametrize(

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import http.client
 import signal
+import socket
 import subprocess
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from email.message import Message
 from http.cookies import SimpleCookie
@@ -20,6 +22,7 @@ from benchmarks.doors import command
 from benchmarks.report import violations, visited
 from skillopt_mcp.actions.candidates import propose_edits
 from skillopt_mcp.actions.runs import start_run
+from skillopt_mcp.reports.live import HEAD_S
 from skillopt_mcp.store.files import lock_run
 from skillopt_mcp.training.config import Config
 from skillopt_mcp.workspace.workspace import Workspace
@@ -165,3 +168,21 @@ def test_a_part_that_is_sent_again_keeps_what_was_opened(chromium: Any, live: Li
         )
         assert page.evaluate("document.activeElement.parentElement.className") == "task"
         assert page.locator("details.task").first.evaluate("each => each.open")
+
+
+def test_a_connection_without_a_whole_request_ends_and_so_does_one_too_many(live: Live) -> None:
+    host, _, port = live.place.partition(":")
+    begun = time.monotonic()
+    slow = [socket.create_connection((host, int(port)), timeout=30) for _ in range(80)]
+    ended = [0.0] * len(slow)
+    for each in slow:
+        with suppress(OSError):
+            each.sendall(b"GET / HTTP/1.1\r\nX-Slow: ")
+    for n, each in enumerate(slow):
+        with suppress(ConnectionError):
+            assert each.recv(1) == b""
+        ended[n] = time.monotonic() - begun
+        each.close()
+    assert max(ended) < 25
+    assert sum(at < HEAD_S for at in ended) <= len(slow) - 60
+    assert live.ask(live.path).status == 303
