@@ -102,7 +102,7 @@ class Turn:
         ]
 
 
-def step_work(turn: Turn) -> StepWork:
+def step_work(turn: Turn, n_success: int | None = None) -> StepWork:
     """Return what the first five stages of SkillOpt's loop (Yang et al., 2026) make of a step's batches."""
     ask, config, current, brief = turn.ask, turn.plan.config, turn.state.current, turn.brief()
     # 1. Rollout: the current version attempts the batches of train tasks.
@@ -112,7 +112,12 @@ def step_work(turn: Turn) -> StepWork:
     # 2. Reflect: the optimizer reads failures, successes and contrasts, in minibatches, and proposes patches.
     turn.report("reflect", trials)
     settings = ReflectSettings(
-        config.minibatch, config.trajectory_chars, config.failure_only, config.skill_aware, config.appendix_source
+        config.minibatch,
+        config.trajectory_chars,
+        config.failure_only,
+        config.skill_aware,
+        config.appendix_source,
+        n_success,
     )
     reflection = reflect(ask, current, [*trajectories(trials), *turn.plan.sessions], brief, settings)
     # 3. Aggregate: the patches, and what the step before left out, become one.
@@ -139,7 +144,8 @@ def step_alone(plan: RunPlan, store: Store, ask: Ask, notify: Notify, draws: Map
     """The work of one step from the base version of a plan, all its train tasks one batch, with no search around it."""
     step = Step(1, 1, (plan.train,) if plan.train else (), plan.config.max_edits, plan.run_id, draws=draws)
     nothing = Evaluation((), mean_score(()), 0.0)
-    return step_work(Turn(plan, store, ask, notify, State(0, plan.base, nothing, plan.base, nothing), step))
+    # One look at what succeeded keeps an edit from breaking it.
+    return step_work(Turn(plan, store, ask, notify, State(0, plan.base, nothing, plan.base, nothing), step), 1)
 
 
 def train(plan: RunPlan, store: Store, ask: Ask, notify: Notify = silent, *, stop_when_perfect: bool = False) -> State:

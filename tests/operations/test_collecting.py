@@ -98,3 +98,15 @@ def test_an_agent_reads_one_file_writes_one_and_calls_no_tool(place: Place, host
         assert "submit_work" not in order
         assert "tool_calls" not in order
         assert order.count("`answer.md`") == 2
+
+
+def test_a_proposal_reads_its_successes_by_one_analyst(place: Place, host: Workspace) -> None:
+    for n in range(30):
+        did_well = Recording(task=f"{n}: book it", answer="1", hard=n > 2, reason="so")
+        record_trajectory(host.store, host.place, str(place.skill), did_well)
+    offer = propose_from_evidence(host.store, host.models, host.place, str(place.skill), wait=Wait(host.jobs))
+    orders = list[str]()
+    standing = asked_for_more(host, offer.job_id)
+    orders += [Path(item.folder, "WORK.md").read_text() for item in items_of(standing.work)]
+    assert sum("(succeeded" in order for order in orders) == 1
+    assert sum("(failed" in order for order in orders) == 1

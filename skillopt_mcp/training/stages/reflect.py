@@ -51,6 +51,7 @@ class ReflectSettings:
     """How to reflect: attempts per minibatch, characters per attempt, and what to ask.
 
     With `aware`, analysts classify failures as lapses or defects; `notes_from` says which may write notes on lapses.
+    Of minibatches of successes at most `n_success` are read (None: all).
     """
 
     minibatch: int = 8
@@ -58,6 +59,7 @@ class ReflectSettings:
     failure_only: bool = False
     aware: bool = False
     notes_from: NotesFrom = "both"
+    n_success: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +108,7 @@ def _minibatches(evidence: Sequence[Trajectory], brief: Brief, settings: Reflect
         order = list(units)
         random.Random(f"{brief.draw}/{name}").shuffle(order)
         chunks = [order[start : start + size] for start in range(0, len(order), size)]
+        chunks = chunks[: settings.n_success] if name == "success" else chunks
         found += [_Minibatch(name, n, tuple(each for unit in chunk for each in unit)) for n, chunk in enumerate(chunks)]
     return found
 
