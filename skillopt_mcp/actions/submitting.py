@@ -58,7 +58,12 @@ def submit_work(
         return Submitted(status="stopped", job_id="", receipts=receipts, reason=refused, next_step=mend)
     collected = 0
     if job_id or capacity.items:
-        for scope in _scopes_of(store, known(job)):
+        scopes = [known(job)]
+        if job.startswith("c-"):
+            made = store.candidates.get_candidate(known(job))
+            tests = store.tests.list_of(made.skill_id, made.base_version, made.version_id)
+            scopes = [row.id for row in tests]
+        for scope in scopes:
             unusable, n_taken = collect(store, place, scope, [each.work_id for each in receipts])
             receipts, collected = [*receipts, *unusable], collected + n_taken
     # A session whose replies were all refused mends those first.
@@ -74,14 +79,6 @@ def submit_work(
     if mend and answer.status in ("running", "stopped"):
         return answer.model_copy(update={"reason": answer.reason or refused, "next_step": mend})
     return answer.model_copy(update={"reason": refused}) if mend and answer.work else answer
-
-
-def _scopes_of(store: Store, job: str) -> list[str]:
-    """What the work of a job is leased for: the proposal, or the promotion tests of a candidate."""
-    if not job.startswith("c-"):
-        return [job]
-    made = store.candidates.get_candidate(job)
-    return [row.id for row in store.tests.list_of(made.skill_id, made.base_version, made.version_id)]
 
 
 def _advance(store: Store, models: Models, place: Place, job: str, wait: Wait) -> Submitted:

@@ -17,8 +17,8 @@ from skillopt_mcp.store.opening import Store
 # Of a dollar: what is left of a sum behind them is of the arithmetic, not of a price.
 DIGITS = 9
 _HALF_A_CENT = 0.005
-# What one run of an agent takes, until the store has such runs, most of it cached: of a program that the server starts in
-# a folder without the person's own setup, and of a sub-agent of a session, which has all of that.
+# What one run of an agent takes, until the store has such runs, most of it cached: of a program that the server starts
+# without the person's own setup, and of a sub-agent of a session, which has all of that.
 DEFAULTS_OF = "November 2026"
 _DEFAULT_TOKENS = {"host": 35_000, "claude-code": 14_000, "codex": 14_000}
 
