@@ -65,6 +65,7 @@ def test_other_words_move_each_task_and_an_edit_about_a_kind_fixes_that_alone() 
     [
         (4, [[1, 1, 1, 0]] * 9 + [[0, 0, 0, 0]] * 11, Decides(passes=8)),
         (8, [[1, 1, 1, 0]] * 7 + [[0, 0, 0, 0]] * 13, Decides(add=10)),
+        (8, [[1, 1, 1, 0]] * 9 + [[0, 0, 0, 0]] * 11, Decides(add=10)),
         (8, [[1]] + [[0]] * 19, None),
         (4, [[0]] * 20, None),
         (4, [], None),

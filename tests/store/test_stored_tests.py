@@ -21,7 +21,7 @@ from skillopt_mcp.core.tasks import NewTask
 from skillopt_mcp.gates.promotion import Plan, alpha_of
 from skillopt_mcp.store.opening import Store
 from skillopt_mcp.store.pool import Pool
-from skillopt_mcp.store.promotion_tests import NewTest, note_answer
+from skillopt_mcp.store.promotion_tests import NewTest, _release_after, note_answer
 from skillopt_mcp.store.promotion_tests import TestRow as StoredTest
 from skillopt_mcp.training.promotion_test import Asked, open_test, run_test
 
@@ -219,3 +219,23 @@ def test_a_kind_of_too_few_units_for_the_place_that_a_test_gets_weighs_no_more(s
     found = {row.id: (row.number, row.plan.kind) for row in store.tests.list_of_skill(skill.id)}
     assert found == {first.id: (1, ()), third.id: (2, tuple(range(7))), second.id: (3, ())}
     assert problems(store) == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "release"),
+    [
+        ([], 0),
+        ([("promote", "a", "b", 0)], 0),
+        ([("promote", "a", "b", 1)], 1),
+        ([("promote", "a", "b", 1), ("promote", "b", "c", 0)], 1),
+        ([("promote", "a", "b", 1), ("rollback", "b", "a", 0)], 0),
+        ([("promote", "a", "b", 1), ("rollback", "b", "a", 0), ("promote", "a", "c", 1)], 2),
+        ([("promote", "a", "b", 1), ("rollback", "b", "a", 0), ("rollback", "a", "b", 0)], 1),
+        ([("promote", "a", "b", 1), ("promote", "b", "c", 1), ("rollback", "c", "b", 0)], 1),
+        ([("promote", "a", "b", 1), ("rollback", "b", "z", 0)], 1),
+    ],
+)
+def test_a_proof_alone_opens_a_release_and_a_rollback_returns_to_that_of_its_text(
+    changes: list[tuple[Any, ...]], release: int
+) -> None:
+    assert _release_after(changes) == release
