@@ -161,7 +161,7 @@ def main() -> None:
     rows = [measure(options.seed, n) for n in ((4,) if options.short else (1, 4, 16))]
     usual = rows[0] if options.short else rows[1]
     shared = {name: usual[name] for name in ("round_trips_per_run", "tokens_per_run")}
-    show({**shared, **fixed_costs(), "rows": rows}, options.json)
+    show({**shared, **two_accepts(options.seed, 24), **fixed_costs(), "rows": rows}, options.json)
 
 
 if __name__ == "__main__":
