@@ -227,9 +227,7 @@ def evaluate(
     def work() -> Evaluated:
         with _workspace((target, None, judge, None), store, caps, concurrency, stop) as workspace:
             is_run = candidate_id.startswith("r-")
-            tested = (
-                best_candidate(workspace.store, workspace.place.secrets, candidate_id).id if is_run else candidate_id
-            )
+            tested = best_candidate(workspace.store, workspace.place, candidate_id).id if is_run else candidate_id
             result = evaluate_candidate(
                 workspace.store, workspace.models, workspace.place, tested, Wait(notify=notify), asked, again=again
             )

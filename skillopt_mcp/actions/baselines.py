@@ -6,11 +6,8 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 
 from skillopt_mcp.actions.next_steps import advise_skill
-from skillopt_mcp.actions.promotion_tests import target_tasks
 from skillopt_mcp.backends.arrivals import check_arrivals
-from skillopt_mcp.backends.asking import Asker
-from skillopt_mcp.backends.spending import Budget
-from skillopt_mcp.core.calls import Role, Rollout
+from skillopt_mcp.core.calls import Ask, Role, Rollout
 from skillopt_mcp.core.errors import BadInput
 from skillopt_mcp.core.notes import Note, note_unanswered
 from skillopt_mcp.core.results import PROMPT_SHOWN, Baseline, BaselineTask
@@ -50,11 +47,9 @@ def measure_baseline(store: Store, models: Models, place: Place, name: str, atte
     backends = models.ready_for(tasks)
     check_arrivals(store, backends["target"], [Rollout(files, task) for task in tasks])
     models.note_caller(scope, tasks)
-    with Asker(
-        store, backends, scope, concurrency=models.concurrency, on_reply=models.on_reply,
-        budget=Budget(scope, models.caps),
-    ) as ask:  # fmt: skip
-        answers = defaultdict[int, set[str]](set)
+    answers = defaultdict[int, set[str]](set)
+
+    def attempt(ask: Ask) -> None:
         for n in range(attempts):
             trials = rollout(ask, [PlannedRollout(files, task, f"{scope}/{n}") for task in tasks])
             store.tests.add_baseline([each for each in trials if not each.missing])
@@ -63,6 +58,8 @@ def measure_baseline(store: Store, models: Models, place: Place, name: str, atte
             lost = [each for each in trials if each.missing]  # the same command asks for these again
             unjudged = {each.draw for each in lost if not each.reply.missing}
             store.calls.forget(scope, {each.reply.id for each in lost}, unjudged)
+
+    models.ask(scope, backends, attempt)
     notes = note_unanswered(store.calls.count_faults(scope))
     if attempts > 1 and all(len(texts) == 1 for texts in answers.values()):
         notes.append(Note(code="copies", numbers={"n": attempts}, advice=_REPEATS))
@@ -102,7 +99,7 @@ def _place_baseline(
     if not 1 <= attempts <= MAX_PASSES:
         raise BadInput(f"--baseline takes 1 to {MAX_PASSES} attempts at each task, got {attempts}")
     skill = place.skill(name)
-    tasks = target_tasks(store, models, skill.id)
+    tasks = models.list_tasks(skill.id)
     if not tasks:
         raise BadInput(f"'{skill.name}' has no task: add some with 'tasks add'")
     return skill, tasks, _name_scope(models, skill, tasks)
@@ -116,7 +113,7 @@ def _name_scope(models: Models, skill: Skill, tasks: Sequence[Task]) -> str:
 
 def find_in_baseline(store: Store, models: Models, skill: Skill) -> dict[int, str]:
     """The draws of a baseline's first attempts at train tasks with the live text, by task id."""
-    tasks = target_tasks(store, models, skill.id)
+    tasks = models.list_tasks(skill.id)
     scope = _name_scope(models, skill, tasks)
     found = store.tests.scores_in_baseline(scope)
     return {task.id: f"{scope}/0" for task in tasks if task.split == "train" and task.id in found}

@@ -3,27 +3,25 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 from statistics import fmean
-from typing import TypeVar
 
-from pydantic import BaseModel, JsonValue
+from pydantic import BaseModel
 
-from skillopt_mcp.actions.promotion_tests import candidate_of_files, evaluate_candidate, opened
+from skillopt_mcp.actions.promotion_tests import evaluate_candidate
 from skillopt_mcp.actions.promotions.promoting import promote_skill
 from skillopt_mcp.actions.replay import replay
 from skillopt_mcp.actions.runs import start_run
+from skillopt_mcp.actions.texts import candidate_of_files
 from skillopt_mcp.backends.registry import open_backend
 from skillopt_mcp.backends.world import (
     PLACEBOS,
     TOPICS,
     Kind,
     World,
-    has_made,
     make_skill,
     make_tasks,
     taught_by,
@@ -38,13 +36,10 @@ from skillopt_mcp.core.skills import MAIN_FILE, SplitCounts
 from skillopt_mcp.core.tasks import Split, Task
 from skillopt_mcp.gates.promotion import Plan, SignTest, order_units, passes_for
 from skillopt_mcp.gates.rounds import DEFAULT_MARGIN
-from skillopt_mcp.store.opening import Store
 from skillopt_mcp.training.config import Config
 from skillopt_mcp.training.progress import Notify, silent
-from skillopt_mcp.training.promotion_test import Asked, held_out, standing_of
+from skillopt_mcp.training.promotion_test import Asked, held_out, stored_test
 from skillopt_mcp.workspace.jobs import Wait
-from skillopt_mcp.workspace.models import Models
-from skillopt_mcp.workspace.skill_folders import handle
 from skillopt_mcp.workspace.verdicts import unit_rows
 from skillopt_mcp.workspace.workspace import Workspace
 
@@ -155,10 +150,7 @@ def run_demo(home: DemoPlace, notify: Notify = silent) -> Demonstrated:
         skill = workspace.place.skill(str(home.skill_path))
         workspace.store.tasks.add_tasks(skill.id, make_tasks(N_TASKS, home.seed), SHARES)
         held = held_out(workspace.store.tasks.list_tasks(skill.id))
-        same, harmful = (
-            _against_itself(home, held),
-            _with_a_nice_line(workspace, home, held, notify),
-        )
+        same, harmful = _against_itself(home, held), _with_a_nice_line(workspace, home, notify)
         run = start_run(workspace.store, workspace.models, workspace.place, skill.path, CONFIG)
         outcome = replay(workspace.store, workspace.models, workspace.place, run, notify)
         promoted, diff = False, ""
@@ -205,7 +197,7 @@ def _against_itself(place: DemoPlace, held: Sequence[Task]) -> Same:
     return same
 
 
-def _with_a_nice_line(workspace: Workspace, home: DemoPlace, held: Sequence[Task], notify: Notify) -> Harmful:
+def _with_a_nice_line(workspace: Workspace, home: DemoPlace, notify: Notify) -> Harmful:
     """What a person's edit does that adds a harmful line to a version of the skill that teaches everything."""
     store, models, place = workspace.store, workspace.models, workspace.place
     text = make_skill(home.seed).text
@@ -214,29 +206,8 @@ def _with_a_nice_line(workspace: Workspace, home: DemoPlace, held: Sequence[Task
     old.write_text(rules)
     new.write_text(f"{rules}- {NICE}\n")
     candidate = candidate_of_files(store, place, str(home.skill_path), new, old)
-    test = opened(store, models, place, candidate, NO_WORSE, held)  # which spares us what it could find
-    evaluate_candidate(store, models, place, candidate.id, Wait(notify=notify), NO_WORSE)
-    standing = standing_of(test, store)
-    rows = unit_rows(store, test, standing)
+    result = evaluate_candidate(store, models, place, candidate.id, Wait(notify=notify), NO_WORSE).test
+    row = store.tests.find(result.test_id) if result else None
+    rows = unit_rows(store, stored_test(store, row)) if row else []
     broken = [row.task for row in rows if fmean(row.before) > 0.5 > fmean(row.after)]
-    return Harmful(line=NICE, verdict=standing.verdict or "cant_tell", worse=broken)
-
-
-REAL = "claude-code:haiku"
-_WORLD = re.compile(r"simulated:\w+,seed=(\d+)")
-
-Found = TypeVar("Found", bound=Result)
-
-
-def advised(store: Store, models: Models, skill_id: int, found: Found) -> Found:
-    """Return a result of the target's; a simulation of other tasks has the next step to name a real one."""
-    world = _WORLD.match(models.backend("target").fingerprint)
-    # It has no right answer to the tasks of another one.
-    if world is None or any(has_made(int(world[1]), task) for task in store.tasks.list_tasks(skill_id)):
-        return found
-    arguments: dict[str, JsonValue] = {
-        "skill": handle(store, store.skills.get_skill(skill_id)),
-        "target": REAL,
-    }
-    step = NextStep(action="replay", arguments=arguments, why=f"'{world[0]}' can solve only the tasks of its own world")
-    return found.model_copy(update={"next_step": step})
+    return Harmful(line=NICE, verdict=(result and result.verdict) or "cant_tell", worse=broken)

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from pydantic import BaseModel, ConfigDict
 
-from skillopt_mcp.actions.promotion_tests import TestPrice, price_of_run
+from skillopt_mcp.actions.forecasts import TestPrice, price_of_run
 from skillopt_mcp.actions.promotions.consent import evidence_gaps, source_gaps
 from skillopt_mcp.backends.base import concurrency_of
 from skillopt_mcp.core.budgets import FREE_STAGE
@@ -24,7 +24,7 @@ from skillopt_mcp.tasks.judges.checking import families
 from skillopt_mcp.tasks.judges.judging import n_votes
 from skillopt_mcp.training.config import Config
 from skillopt_mcp.training.plan import epoch_batches, search_splits, steps
-from skillopt_mcp.training.promotion_test import Test, held_out
+from skillopt_mcp.training.promotion_test import held_out
 from skillopt_mcp.workspace.costs import default_tokens
 from skillopt_mcp.workspace.evidence import evidence_of, is_host
 from skillopt_mcp.workspace.models import Models
@@ -218,12 +218,6 @@ def estimate_proposal(store: Store, secrets: KnownSecrets, run: Run) -> WorkEsti
         tokens_each=default_tokens("host"),
         by_host=[role for role, backend, n in roles if n and is_host(backend)],
     )
-
-
-def estimate_test(test: Test, done: int = 0) -> dict[Role, int]:
-    """Return the calls that a promotion test may still ask of each role at most, so many attempts being done."""
-    left = max(0, test.row.plan.most_runs - done)
-    return {"target": left, "judge": left * max(map(n_votes, test.tasks))}
 
 
 def _evaluations(n_steps: int, n_slow: int, config: Config) -> int:

@@ -78,6 +78,12 @@ def find_apart(store: Store, candidate: Candidate, place: Place | None = None) -
     return why, advise_promotion(made[-1]) if made else again
 
 
+def advise_accepted(store: Store, candidate: Candidate, n_findings: int = 0, place: Place | None = None) -> NextStep:
+    """The promotion of an accepted candidate, or what comes before it (`find_apart`)."""
+    apart = find_apart(store, candidate, place)
+    return apart[1] if apart else advise_promotion(candidate.id, n_findings)
+
+
 def advise_skill(store: Store, skill: Skill) -> NextStep:
     """The next step of a skill whose folder can be read."""
     state = skill_states(store, [skill.id])[skill.id]

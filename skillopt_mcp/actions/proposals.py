@@ -12,7 +12,6 @@ from pydantic import JsonValue
 from skillopt_mcp.actions.baselines import find_in_baseline
 from skillopt_mcp.actions.candidates import describe_edits, keep_candidate, refresh_outcome
 from skillopt_mcp.actions.estimates import estimate_proposal
-from skillopt_mcp.actions.promotion_tests import target_tasks
 from skillopt_mcp.actions.repeats import list_discarded
 from skillopt_mcp.backends.asking import Outstanding
 from skillopt_mcp.core.errors import BadInput, Refused
@@ -65,7 +64,7 @@ def propose_from_evidence(
         raise BadInput(f"rollouts must be 0-{MAX_ROLLOUTS}, got {rollouts}")
     tracked = place.skill(skill)
     check_merged(store.skills.get_files(tracked.id, tracked.live_version))
-    n_train = sum(task.split == "train" for task in target_tasks(store, models, tracked.id)) if rollouts else 0
+    n_train = sum(task.split == "train" for task in models.list_tasks(tracked.id)) if rollouts else 0
     if rollouts and not n_train:
         raise BadInput(f"'{tracked.name}' has no train task: add tasks, or leave out rollouts")
     possible = min(rollouts, n_train)
@@ -145,7 +144,7 @@ def _begin_proposal(store: Store, models: Models, skill: Skill, rollouts: int) -
     sessions = store.trajectories.recent_trajectories(skill.id, min(MAX_SESSIONS, max(n_new, MIN_SESSIONS)))
     earlier = store.runs.list_runs(skill.id)
     if rollouts:
-        pool = [task for task in target_tasks(store, models, skill.id) if task.split == "train"]
+        pool = [task for task in models.list_tasks(skill.id) if task.split == "train"]
     else:  # what a baseline has attempted
         pool = store.tasks.list_by_id(find_in_baseline(store, models, skill) if models.has_backend("target") else ())
     # Others each time.
@@ -183,9 +182,8 @@ def _work(
             draws = find_attempted(store, run, plan, models.backend("target").fingerprint, in_baseline)
         backends = models.backends_for(plan.train, "optimizer")
         with span("proposal", run=run.id):
-            paid_by = replace(run, caps=models.caps)
             step = functools.partial(step_alone, plan, store, notify=notify, draws=draws)
-            return models.ask_or_wait(paid_by, backends, step), erased
+            return models.ask_or_wait(run.id, backends, step), erased
     finally:
         lock.release()
 

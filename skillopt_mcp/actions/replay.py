@@ -10,21 +10,14 @@ from typing import NamedTuple
 from pydantic import JsonValue
 
 from skillopt_mcp.actions.candidates import store_best
-from skillopt_mcp.actions.next_steps import find_apart
-from skillopt_mcp.actions.promotion_tests import (
-    caps_of_search,
-    current_test,
-    only_here,
-    opened,
-    price_of_run,
-    tasks_to_test,
-)
+from skillopt_mcp.actions.forecasts import caps_of_search, price_of_run
+from skillopt_mcp.actions.next_steps import advise_accepted
+from skillopt_mcp.actions.opening_tests import current_test, only_here, open_next_test, tasks_to_test
 from skillopt_mcp.core.budgets import Caps
 from skillopt_mcp.core.candidates import GATE, Candidate
 from skillopt_mcp.core.errors import BadInput, CapReached, Refused, Waiting
 from skillopt_mcp.core.evidence import Standing, TestReport, Verdict
 from skillopt_mcp.core.next_step import NextStep
-from skillopt_mcp.core.redacting import KnownSecrets
 from skillopt_mcp.core.results import MemoryOutcome, Replayed
 from skillopt_mcp.core.runs import Run, RunStatus, StepRecord
 from skillopt_mcp.core.skills import SkillFiles, short
@@ -77,8 +70,8 @@ def replay(
 
         def search(limits: Caps) -> Best:
             state = models.ask(
-                replace(run, caps=limits), backends,
-                lambda ask: train(plan, store, ask, notify, stop_when_perfect=True), on_pause=on_pause,
+                run.id, backends, lambda ask: train(plan, store, ask, notify, stop_when_perfect=True),
+                payer=replace(run, caps=limits), on_pause=on_pause,
             )  # fmt: skip
             return Best(state.best, state.best_score, state.best_other)
 
@@ -87,8 +80,8 @@ def replay(
             models.note_caller(test.row.id, test.tasks)
             with only_here(store, test, notify):
                 return models.ask(
-                    run, backends, lambda ask: run_test(test, store, ask, notify),
-                    scope=test.row.id, on_pause=on_pause,
+                    test.row.id, backends, lambda ask: run_test(test, store, ask, notify),
+                    payer=run, on_pause=on_pause,
                 )  # fmt: skip
 
         with span("run", run=run.id, skill=skill.name):
@@ -138,7 +131,7 @@ def _best_of(store: Store, run: Run) -> Best:
     return Best(skills.get_files(run.skill_id, last.best_version), last.best, memory)
 
 
-def best_candidate(store: Store, secrets: KnownSecrets, run_id: str) -> Candidate:
+def best_candidate(store: Store, place: Place, run_id: str) -> Candidate:
     """Return the best version of a run, finished or not, as a candidate. Raises NotFound, BadInput without one.
 
     Of a run with a memory file it is that of the skill, and once this is decided, or not better, that of the file.
@@ -147,7 +140,7 @@ def best_candidate(store: Store, secrets: KnownSecrets, run_id: str) -> Candidat
     if run.kind != "replay" or not run.count_better(store.runs.list_steps(run_id)):
         raise BadInput(f"run '{run_id}' has no version that is better than its base: there is nothing to test")
     best = _best_of(store, run)
-    documents = best.of_documents(make_plan(store, secrets, run))
+    documents = best.of_documents(make_plan(store, place.secrets, run))
     made = [store_best(store, plan, files, best.score) for plan, files in documents if files != plan.base]
     latest = store.decisions.latest
     return next((c for c in made if not latest(c.skill_id, GATE, c.base_version, c.version_id)), made[0])
@@ -200,7 +193,7 @@ class _Ending:
             return made, f"it was not tested, as the other document of the run is missing: {trouble}"
         test = of_run or current_test(store, models, place, made, asked, among=held)
         if test.foreseen:
-            test = opened(store, models, place, made, asked, held)
+            test = open_next_test(store, models, place, made, asked, held)
         # A process may die between the verdict and the end of its run: its test is not another one then.
         store.runs.add_finish(run.id, test.row.id)
         return made, report_of(store, test, self.try_test(test))
@@ -272,8 +265,7 @@ class _Ending:
         if (is_accepted or verdict is None) and (moved := self._describe_moved(made)):
             return NextStep(action="evaluate_candidate", arguments={**arguments, "rebase": True}, why=moved)
         if is_accepted:
-            apart = find_apart(store, made)
-            return apart[1] if apart else NextStep(action="promote_skill", arguments=arguments, why="accepted")
+            return advise_accepted(store, made)
         why = "its best version was not accepted" if verdict else "nothing to promote"
         return NextStep(action="inspect", arguments={"id": run.id}, why=why)
 

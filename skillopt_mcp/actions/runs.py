@@ -7,16 +7,18 @@ import re
 from collections.abc import Collection
 from dataclasses import replace
 
-from skillopt_mcp.actions.promotion_tests import chosen_tasks, describe_reach, price_of_run
+from skillopt_mcp.actions.forecasts import describe_reach, price_of_run
 from skillopt_mcp.core.advice import BACKENDS
 from skillopt_mcp.core.errors import BadInput, NotFound
 from skillopt_mcp.core.redacting import KnownSecrets
 from skillopt_mcp.core.runs import Run
-from skillopt_mcp.core.skills import DocumentVersion, is_memory
+from skillopt_mcp.core.skills import DocumentVersion, Skill, is_memory
+from skillopt_mcp.core.tasks import SPLITS, Task
 from skillopt_mcp.core.text import counted, quoted
 from skillopt_mcp.prompts.loading import Prompts
 from skillopt_mcp.store.files import is_locked
 from skillopt_mcp.store.opening import Store
+from skillopt_mcp.tasks.splits import stratified
 from skillopt_mcp.training.config import Config
 from skillopt_mcp.workspace.models import Models, Names, identify
 from skillopt_mcp.workspace.place import Place
@@ -51,7 +53,7 @@ def new_run(
     """
     tracked = place.find_recorded(skill)
     check_merged(store.skills.get_files(tracked.id, tracked.live_version))
-    tasks = chosen_tasks(store, models, tracked, config, only)
+    tasks = chosen_tasks(models, tracked, config, only)
     backends = models.ready_for(tasks, "optimizer")
     sessions = store.trajectories.recent_trajectories(tracked.id, config.sessions)
     draft = replace(
@@ -63,6 +65,21 @@ def new_run(
     )
     ordinal = len(store.runs.list_runs(tracked.id))
     return replace(draft, id="r-" + hashlib.sha256(f"{ordinal} {draft}".encode()).hexdigest()[:12])
+
+
+def chosen_tasks(models: Models, skill: Skill, config: Config, only: Collection[str] | None = None) -> list[Task]:
+    """The tasks of a run, in the order they were added; a limit keeps each kind (the first tag) in its share.
+
+    With `only`, digests of tasks, it takes no others. Raises BackendError when no target is set.
+    """
+    found = [task for task in models.list_tasks(skill.id) if only is None or task.digest in only]
+    kept, limits = set[int](), (config.limit_train, config.limit_val, config.limit_test)
+    for split, limit in zip(SPLITS, limits, strict=True):
+        # By content, so that the same tasks are chosen in whatever order they were added.
+        own = sorted((task for task in found if task.split == split), key=lambda task: task.digest)
+        kinds = [task.tags[0] if task.tags else "" for task in own]
+        kept |= {own[at].id for at in stratified(kinds, limit or len(own), f"limit {split} {config.seed}")}
+    return [task for task in found if task.id in kept]
 
 
 def with_memory(store: Store, place: Place, new: Run, memory: str) -> Run:

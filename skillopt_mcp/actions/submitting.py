@@ -8,8 +8,9 @@ from typing import Literal
 
 from pydantic import JsonValue
 
-from skillopt_mcp.actions.promotion_tests import candidate_of_job, evaluate_candidate
+from skillopt_mcp.actions.promotion_tests import evaluate_candidate
 from skillopt_mcp.actions.proposals import advance_proposal
+from skillopt_mcp.core.candidates import candidate_id
 from skillopt_mcp.core.errors import BadInput, Busy, NotFound, SkillOptError
 from skillopt_mcp.core.next_step import NextStep
 from skillopt_mcp.core.notes import describe_note
@@ -96,7 +97,7 @@ def _advance(store: Store, models: Models, place: Place, job: str, wait: Wait) -
                 raise NotFound(f"unknown job {quoted(run_id)}: use the job_id that came with the work")
             outcome = advance_proposal(store, models, place, run, wait)
         else:
-            outcome = evaluate_candidate(store, models, place, candidate_of_job(store, known(job)), wait)
+            outcome = evaluate_candidate(store, models, place, _candidate_of_job(store, known(job)), wait)
     except Busy as error:
         step = NextStep(action="submit_work", arguments=again, why="what was accepted is kept")
         return Submitted(status="running", job_id=job, receipts=[], reason=str(error), next_step=step)
@@ -125,8 +126,17 @@ def _after_stop(store: Store, job: str) -> NextStep:
         if run.status != "stopped":
             return go_on
     else:
-        candidate = store.candidates.get_candidate(candidate_of_job(store, job))
+        candidate = store.candidates.get_candidate(_candidate_of_job(store, job))
         skill = store.skills.get_skill(candidate.skill_id)
         if candidate.base_version == skill.live_version:
             return go_on
     return NextStep(action="propose_edits", arguments={"skill": skill.name}, why="the live file has changed")
+
+
+def _candidate_of_job(store: Store, job: str) -> str:
+    """Return the id of the candidate whose promotion test a job is, open or only foreseen. Raises NotFound."""
+    if row := store.tests.find(job):
+        return candidate_id(row.skill_id, row.base_version, row.version_id)
+    if job.startswith("c-"):
+        return store.candidates.get_candidate(job).id
+    raise NotFound(f"there is no job {quoted(job)}: use the job_id that came with the work")

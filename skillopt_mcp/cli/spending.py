@@ -5,23 +5,29 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal, TypeVar, get_args
 
 from pydantic import BaseModel, JsonValue
 
 from skillopt_mcp.actions.estimates import Forecast, forecast, most_again
 from skillopt_mcp.backends.base import Backend
+from skillopt_mcp.backends.world import has_made
 from skillopt_mcp.cli.command import TARGET, YES, Capped, Flag, WrongUsage
 from skillopt_mcp.cli.terminal import Terminal
 from skillopt_mcp.core.calls import Role
 from skillopt_mcp.core.errors import BadInput, CapReached
 from skillopt_mcp.core.next_step import Action, NextStep
+from skillopt_mcp.core.results import Result
 from skillopt_mcp.core.text import counted
+from skillopt_mcp.store.opening import Store
 from skillopt_mcp.workspace.costs import DEFAULTS_OF
 from skillopt_mcp.workspace.evidence import is_simulated
 from skillopt_mcp.workspace.models import Models
+from skillopt_mcp.workspace.skill_folders import handle
 from skillopt_mcp.workspace.workspace import Workspace
 
+Found = TypeVar("Found", bound=Result)
+_WORLD = re.compile(r"simulated:\w+,seed=(\d+)")
 _ADDRESS = re.compile(r",at=([^,+ ]+)")
 
 
@@ -157,6 +163,17 @@ def mark_simulation(models: Models) -> str:
     """What marks the results of a simulated target, with its name; empty for a real one."""
     target = models.backend("target")
     return f"SIMULATION ({target.name})" if is_simulated(target.fingerprint) else ""
+
+
+def advise_real_target(store: Store, models: Models, skill_id: int, found: Found) -> Found:
+    """A result of the target's; where that simulates other tasks, its next step is to name a real one."""
+    world = _WORLD.match(models.backend("target").fingerprint)
+    # It has no right answer to the tasks of another one.
+    if world is None or any(has_made(int(world[1]), task) for task in store.tasks.list_tasks(skill_id)):
+        return found
+    arguments: dict[str, JsonValue] = {"skill": handle(store, store.skills.get_skill(skill_id)), "target": TARGET}
+    step = NextStep(action="replay", arguments=arguments, why=f"'{world[0]}' can solve only the tasks of its own world")
+    return found.model_copy(update={"next_step": step})
 
 
 def asks_real_models(models: Models, roles: Collection[Role]) -> bool:

@@ -25,7 +25,7 @@ from skillopt_mcp.core.skills import SkillFiles
 from skillopt_mcp.core.tasks import Task
 from skillopt_mcp.store.files import Lock, Owner, lock_run
 from skillopt_mcp.store.opening import Store
-from skillopt_mcp.tasks.judges.judging import missing_programs
+from skillopt_mcp.tasks.judges.judging import list_attemptable, missing_programs
 from skillopt_mcp.tasks.judges.kinds.text import Exact
 from skillopt_mcp.workspace.evidence import evidence_of, is_simulated
 from skillopt_mcp.workspace.place import Place
@@ -154,6 +154,11 @@ class Models:
         backends = {**target, "judge": judges} if judges else target
         return backends | {role: self.backend(role) for role in others}
 
+    def list_tasks(self, skill_id: int) -> list[Task]:
+        """The tasks in use of a skill that the target can get a score for. Raises BackendError without a target."""
+        tasks = self._store.tasks.list_in_use(skill_id)
+        return list_attemptable(tasks, environment_name(self.backend("target")))
+
     def ready_for(self, tasks: Sequence[Task], *others: Role) -> dict[Role, Backend]:
         """`backends_for`, once the judge programs have started, and the caps can hold. Raises BadInput for these."""
         backends = self.backends_for(tasks, *others)
@@ -250,25 +255,26 @@ class Models:
     # Asking
 
     def ask_or_wait(
-        self, run: Run, backends: Mapping[Role, Backend], work: Callable[[Asker], T], *, scope: str = "",
-        on_pause: OnPause | None = None,
+        self, scope: str, backends: Mapping[Role, Backend], work: Callable[[Asker], T], *,
+        payer: Run | None = None, on_pause: OnPause | None = None,
     ) -> T | Outstanding:  # fmt: skip
-        """The result of `work` with the `Ask` of a run, within its caps, or what is outstanding for a host.
+        """The result of `work` with the `Ask` of a scope (a run, a test), or what is outstanding for a host.
 
-        Calls are kept as those of `scope`, a test that the run pays for, if one is named.
+        A run that is the `payer` pays within its caps; else the scope pays by itself, within the caps here.
         """
+        budget = Budget(payer.id, payer.caps) if payer else Budget(scope, self.caps)
         with Asker(
-            self._store, backends, scope or run.id, concurrency=self.concurrency, on_reply=self.on_reply,
-            budget=Budget(run.id, run.caps), on_pause=on_pause,
+            self._store, backends, scope, concurrency=self.concurrency, on_reply=self.on_reply,
+            budget=budget, on_pause=on_pause,
         ) as ask:  # fmt: skip
             return run_or_wait(ask, self._store, lambda: work(ask))
 
     def ask(
-        self, run: Run, backends: Mapping[Role, Backend], work: Callable[[Asker], T], *, scope: str = "",
-        on_pause: OnPause | None = None,
+        self, scope: str, backends: Mapping[Role, Backend], work: Callable[[Asker], T], *,
+        payer: Run | None = None, on_pause: OnPause | None = None,
     ) -> T:  # fmt: skip
         """The result of `ask_or_wait` where no host answers. Raises BackendError where one would have to."""
-        outcome = self.ask_or_wait(run, backends, work, scope=scope, on_pause=on_pause)
+        outcome = self.ask_or_wait(scope, backends, work, payer=payer, on_pause=on_pause)
         if isinstance(outcome, Outstanding):
             raise BackendError("a host answers through the tools of a server alone: name another backend")
         return outcome

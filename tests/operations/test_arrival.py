@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 from workshop import EVEN, LESSONS, SEED, Place, right_when_taught, use
 
-from skillopt_mcp.actions.promotion_tests import candidate_of_files, evaluate_candidate
+from skillopt_mcp.actions.promotion_tests import evaluate_candidate
 from skillopt_mcp.actions.promotions.promoting import promote_skill
 from skillopt_mcp.actions.replay import replay
 from skillopt_mcp.actions.runs import start_run
+from skillopt_mcp.actions.texts import candidate_of_files
 from skillopt_mcp.admin.verify import verify_store
 from skillopt_mcp.backends.arrivals import unseen_commands
 from skillopt_mcp.backends.registry import open_backend

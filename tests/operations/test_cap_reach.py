@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 from workshop import Place, right_when_taught, use
 
-from skillopt_mcp.actions.promotion_tests import TestPrice as Price
-from skillopt_mcp.actions.promotion_tests import caps_of_search, describe_reach, evaluate_candidate
+from skillopt_mcp.actions.forecasts import TestPrice as Price
+from skillopt_mcp.actions.forecasts import caps_of_search, describe_reach
+from skillopt_mcp.actions.promotion_tests import evaluate_candidate
 from skillopt_mcp.actions.replay import replay
 from skillopt_mcp.actions.runs import run_reach, start_run
 from skillopt_mcp.backends.scripted import Scripted

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 from workshop import SEED, Place, go_on_or_start, use
 
-from skillopt_mcp.actions.promotion_tests import chosen_tasks
-from skillopt_mcp.actions.runs import new_run
+from skillopt_mcp.actions.runs import chosen_tasks, new_run
 from skillopt_mcp.actions.tasks import add_data_set, add_environment, add_tasks, remove_tasks
 from skillopt_mcp.backends.environment import Rolling
 from skillopt_mcp.backends.world import make_tasks
@@ -53,7 +52,7 @@ def tagged(place: Place) -> Workspace:
 
 
 def counted(workspace: Workspace, config: Config) -> dict[str, Counter[str]]:
-    tasks = chosen_tasks(workspace.store, workspace.models, workspace.place.skill("ledger-clerk"), config)
+    tasks = chosen_tasks(workspace.models, workspace.place.skill("ledger-clerk"), config)
     return {split: Counter(task.tags[0] for task in tasks if task.split == split) for split in ("train", "val", "test")}
 
 

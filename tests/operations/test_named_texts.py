@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 from workshop import Place, as_if_real, use
 
-from skillopt_mcp.actions.promotion_tests import candidate_of_files, edited_candidate, evaluate_candidate
+from skillopt_mcp.actions.promotion_tests import evaluate_candidate
+from skillopt_mcp.actions.texts import candidate_of_files, edited_candidate
 from skillopt_mcp.core.candidates import Candidate
 from skillopt_mcp.core.errors import BadInput
 from skillopt_mcp.core.skills import SkillFiles

@@ -9,7 +9,8 @@ import pytest
 from workshop import Place
 
 from skillopt_mcp.actions.candidates import propose_edits, rebase_candidate
-from skillopt_mcp.actions.promotion_tests import current_test, evaluate_candidate
+from skillopt_mcp.actions.opening_tests import current_test
+from skillopt_mcp.actions.promotion_tests import evaluate_candidate
 from skillopt_mcp.actions.promotions.promoting import promote_skill, rollback_skill
 from skillopt_mcp.actions.proposals import propose_from_evidence
 from skillopt_mcp.core.candidates import Consent

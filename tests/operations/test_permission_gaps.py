@@ -8,9 +8,12 @@ from workshop import EVEN, LESSONS, SEED, Place, as_if_real, solving, use
 import skillopt_mcp
 from skillopt_mcp.actions.candidates import propose_edits
 from skillopt_mcp.actions.estimates import run_gaps
-from skillopt_mcp.actions.promotion_tests import candidate_named, current_test, evaluate_candidate, foresee
+from skillopt_mcp.actions.forecasts import foresee
+from skillopt_mcp.actions.opening_tests import current_test
+from skillopt_mcp.actions.promotion_tests import evaluate_candidate
 from skillopt_mcp.actions.promotions.consent import permit
 from skillopt_mcp.actions.promotions.promoting import promote_skill
+from skillopt_mcp.actions.texts import candidate_named
 from skillopt_mcp.actions.trajectories import Recording, record_trajectory
 from skillopt_mcp.backends.world import make_tasks
 from skillopt_mcp.core.candidates import Consent

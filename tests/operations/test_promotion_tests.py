@@ -13,9 +13,10 @@ from hostwork import Clock, begun, driven
 from workshop import LESSONS, PLACEBO, SEED, SIMULATION, Place, as_if_real, is_taught, right_when_taught, solving, use
 
 from benchmarks.host_agent import Agent, items_of
-from skillopt_mcp.actions.promotion_tests import candidate_of_files, evaluate_candidate
+from skillopt_mcp.actions.promotion_tests import evaluate_candidate
 from skillopt_mcp.actions.promotions.promoting import promote_skill
 from skillopt_mcp.actions.submitting import submit_work
+from skillopt_mcp.actions.texts import candidate_of_files
 from skillopt_mcp.backends.base import BackendFault
 from skillopt_mcp.backends.scripted import Scripted
 from skillopt_mcp.core import evidence

@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 from workshop import Place
 
-from skillopt_mcp.actions.promotion_tests import chosen_tasks, evaluate_candidate, tasks_to_test
+from skillopt_mcp.actions.opening_tests import tasks_to_test
+from skillopt_mcp.actions.promotion_tests import evaluate_candidate
 from skillopt_mcp.actions.replay import replay
-from skillopt_mcp.actions.runs import start_run
+from skillopt_mcp.actions.runs import chosen_tasks, start_run
 from skillopt_mcp.actions.tasks import REASON_CHARACTERS, add_tasks, check_stored, remove_tasks, review_removal
 from skillopt_mcp.admin.verify import verify_store
 from skillopt_mcp.core.budgets import Caps
@@ -47,7 +48,7 @@ def test_nothing_that_begins_later_draws_a_retired_task(workspace: Workspace) ->
     remove_tasks(workspace.store, workspace.place, SKILL, [task.name for task in gone.values()])
     skill = workspace.place.skill(SKILL)
     assert not {task.id for task in gone.values()} & {
-        *(task.id for task in chosen_tasks(workspace.store, workspace.models, skill, Config())),
+        *(task.id for task in chosen_tasks(workspace.models, skill, Config())),
         *(task.id for task in tasks_to_test(workspace.store, workspace.models, skill.id)),
     }
     assert check_stored(workspace.store, workspace.place, SKILL).n_tasks == 87

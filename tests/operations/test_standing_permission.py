@@ -10,12 +10,13 @@ from workshop import LESSONS, PLACEBO, SEED, Place, as_if_real, by_new_lines, is
 
 from benchmarks.host_agent import Agent
 from skillopt_mcp.actions.candidates import propose_edits, rebase_candidate
-from skillopt_mcp.actions.promotion_tests import candidate_of_files, evaluate_candidate
+from skillopt_mcp.actions.promotion_tests import evaluate_candidate
 from skillopt_mcp.actions.promotions.consent import permit
 from skillopt_mcp.actions.promotions.promoting import promote_skill, rollback_skill
 from skillopt_mcp.actions.proposals import propose_from_evidence
 from skillopt_mcp.actions.replay import replay
 from skillopt_mcp.actions.runs import start_run
+from skillopt_mcp.actions.texts import candidate_of_files
 from skillopt_mcp.actions.trajectories import Recording, record_trajectory
 from skillopt_mcp.admin.verify import verify_store
 from skillopt_mcp.backends.scripted import Scripted

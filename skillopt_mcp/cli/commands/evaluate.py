@@ -10,24 +10,17 @@ from pydantic import JsonValue
 
 from skillopt_mcp.actions.baselines import estimate_baseline, measure_baseline
 from skillopt_mcp.actions.candidates import rebase_candidate
-from skillopt_mcp.actions.demo import advised
-from skillopt_mcp.actions.estimates import estimate_test
-from skillopt_mcp.actions.promotion_tests import (
-    candidate_named,
-    candidate_of_files,
-    check_testable,
-    current_test,
-    evaluate_candidate,
-    foresee,
-    stored_verdict,
-)
+from skillopt_mcp.actions.forecasts import estimate_test, foresee
+from skillopt_mcp.actions.opening_tests import current_test
+from skillopt_mcp.actions.promotion_tests import evaluate_candidate, stored_verdict
 from skillopt_mcp.actions.replay import best_candidate
 from skillopt_mcp.actions.tasks import describe_near_train
+from skillopt_mcp.actions.texts import candidate_named, candidate_of_files, check_testable
 from skillopt_mcp.backends.arrivals import unseen_commands
 from skillopt_mcp.backends.base import Loading
 from skillopt_mcp.cli.command import TARGET, Arg, Flag, WrongUsage, command
 from skillopt_mcp.cli.reports import show_baseline, show_page, show_report
-from skillopt_mcp.cli.spending import BrokenOff, Planned, Sending, mark_simulation, require_backends
+from skillopt_mcp.cli.spending import BrokenOff, Planned, Sending, advise_real_target, mark_simulation, require_backends
 from skillopt_mcp.cli.terminal import Terminal
 from skillopt_mcp.cli.watching import Watch
 from skillopt_mcp.core.errors import Stopped
@@ -95,7 +88,7 @@ class Evaluate(Sending):
         if self.subject.startswith("r-"):
             with terminal.workspace() as workspace:
                 run = workspace.store.runs.get_run(self.subject)
-                self.subject = best_candidate(workspace.store, workspace.place.secrets, run.id).id
+                self.subject = best_candidate(workspace.store, workspace.place, run.id).id
                 self.target, self.judge = self.target or run.target, self.judge or run.judge or None
         with terminal.workspace(
             target=self.target, judge=self.judge, caps=self.caps, concurrency=self.concurrency
@@ -197,7 +190,7 @@ class Evaluate(Sending):
             return BrokenOff.of(stop, "evaluate_candidate", arguments, candidate_id=candidate.id)
         self._used = used_of_candidate(store, candidate.id)
         result = result.for_agents() if terminal.is_agents else result
-        return advised(store, models, candidate.skill_id, result)
+        return advise_real_target(store, models, candidate.skill_id, result)
 
     def show(self, result: Evaluated | Baseline | Proposed | Planned | BrokenOff, terminal: Terminal) -> None:
         if isinstance(result, Planned | BrokenOff):

@@ -12,7 +12,6 @@ from typing import Annotated, Any, get_args
 
 from pydantic import JsonValue
 
-from skillopt_mcp.actions.demo import advised
 from skillopt_mcp.actions.estimates import estimate_rest, estimate_run, run_gaps
 from skillopt_mcp.actions.replay import TOPPED, replay
 from skillopt_mcp.actions.runs import (
@@ -31,6 +30,7 @@ from skillopt_mcp.cli.spending import (
     BrokenOff,
     Planned,
     Sending,
+    advise_real_target,
     asks_real_models,
     describe_calls,
     mark_simulation,
@@ -257,7 +257,7 @@ class Replay(Sending):
                 f"{why}; afterwards continue it with: skillopt-mcp replay {shlex.quote(self.skill)} --resume"
             ) from None
         _export(terminal, store, place, run, out)
-        result = advised(store, models, run.skill_id, result)
+        result = advise_real_target(store, models, run.skill_id, result)
         if label and (step := result.next_step) and step.action == "promote_skill":
             more = replace(step, arguments={**step.arguments, "simulated": True})
             result = result.model_copy(update={"next_step": more})
