@@ -97,6 +97,12 @@ def undo_edit(store: Store, candidate: Candidate, why: str) -> NextStep:
     return NextStep.at_terminal("rollback_skill", {"skill": skill, "version": short(candidate.base_version)}, why)
 
 
+def undo_worse(store: Store, candidate: Candidate, verdict: str | None) -> NextStep | None:
+    """How a person takes back a live text whose test says that it is worse; None after any other verdict."""
+    is_worse = verdict in ("worse", "worse_here")
+    return undo_edit(store, candidate, "the live text solves fewer tasks") if is_worse else None
+
+
 def advise_test(store: Store, candidate: Candidate, why: str) -> NextStep:
     """The test of a candidate; where no task is held out, how there will be some."""
     if not store.tasks.count_tasks(candidate.skill_id)["test"]:

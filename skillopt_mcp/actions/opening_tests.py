@@ -22,7 +22,6 @@ from skillopt_mcp.training.promotion_test import (
     BETTER,
     Asked,
     Test,
-    foreseen_test,
     held_out,
     in_order,
     open_test,
@@ -79,7 +78,7 @@ def current_test(
                 withdraw(store, place, row.id)
                 if not store.tests.withdraw(row.id):
                     return test
-    return foreseen_test(store, *_new_test(store, models, place, candidate, asked, among))
+    return open_next_test(store, models, place, candidate, asked, among, foreseen=True)
 
 
 def _is_outdated(store: Store, models: Models, test: Test, skill_id: int, among: Sequence[Task] | None) -> bool:
@@ -97,18 +96,6 @@ def _is_outdated(store: Store, models: Models, test: Test, skill_id: int, among:
     if lock:
         lock.release()
     return lock is not None
-
-
-def _new_test(
-    store: Store, models: Models, place: Place, candidate: Candidate, asked: Asked, among: Sequence[Task] | None
-) -> tuple[NewTest, Sequence[Task], Asked]:
-    skill_id, other = _tested_with(store, place, candidate)
-    held = tasks_to_test(store, models, skill_id, among)
-    backend = evidence_of(models.backends_for(held))
-    new = NewTest(candidate.skill_id, candidate.base_version, candidate.version_id, backend, other)
-    # A test of a simulation, which proves nothing, has a salt by which its results come about again.
-    salt = _SALT_OF_SIMULATIONS if is_simulated(backend) else None
-    return new, held, replace(_specify(store, candidate, asked), opens=opens_skills(backend), salt=salt)
 
 
 def _tested_with(store: Store, place: Place, candidate: Candidate) -> tuple[int, DocumentVersion | None]:
@@ -163,10 +150,21 @@ def _specify(store: Store, candidate: Candidate, asked: Asked) -> Asked:
 
 
 def open_next_test(
-    store: Store, models: Models, place: Place, candidate: Candidate, asked: Asked, among: Sequence[Task] | None = None
-) -> Test:
-    """A new test of a candidate, on the held-out tasks `among` these. Raises what `current_test` raises."""
-    return open_test(store, *_new_test(store, models, place, candidate, asked, among))
+    store: Store, models: Models, place: Place, candidate: Candidate, asked: Asked,
+    among: Sequence[Task] | None = None, *, foreseen: bool = False,
+) -> Test:  # fmt: skip
+    """A new test of a candidate on the held-out tasks `among` these, not stored if it is `foreseen` alone.
+
+    Raises what `current_test` raises.
+    """
+    skill_id, other = _tested_with(store, place, candidate)
+    held = tasks_to_test(store, models, skill_id, among)
+    backend = evidence_of(models.backends_for(held))
+    # A test of a simulation, which proves nothing, has a salt by which its results come about again.
+    salt = _SALT_OF_SIMULATIONS if is_simulated(backend) else None
+    asked = replace(_specify(store, candidate, asked), opens=opens_skills(backend), salt=salt)
+    new = NewTest(candidate.skill_id, candidate.base_version, candidate.version_id, backend, other)
+    return open_test(store, new, held, asked, foreseen=foreseen)
 
 
 @contextmanager

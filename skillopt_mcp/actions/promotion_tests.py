@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from skillopt_mcp.actions.forecasts import foresee
-from skillopt_mcp.actions.next_steps import advise_accepted, advise_skill, bring_back, is_reason_to_promote, undo_edit
+from skillopt_mcp.actions.next_steps import advise_accepted, advise_skill, bring_back, is_reason_to_promote, undo_worse
 from skillopt_mcp.actions.opening_tests import current_test, only_here, open_next_test
 from skillopt_mcp.actions.tasks import near_train_tasks
 from skillopt_mcp.actions.texts import candidate_named, check_testable
@@ -16,7 +16,7 @@ from skillopt_mcp.backends.asking import Outstanding
 from skillopt_mcp.core.calls import Call, Reply, Rollout
 from skillopt_mcp.core.candidates import GATE, Candidate, candidate_id
 from skillopt_mcp.core.errors import Busy
-from skillopt_mcp.core.evidence import Standing
+from skillopt_mcp.core.evidence import Standing, Verdict
 from skillopt_mcp.core.next_step import NextStep
 from skillopt_mcp.core.notes import Note, note_unanswered
 from skillopt_mcp.core.results import Evaluated, Foreseen
@@ -33,15 +33,9 @@ from skillopt_mcp.workspace.verdicts import report_of
 
 
 def evaluate_candidate(
-    store: Store,
-    models: Models,
-    place: Place,
-    name: str,
-    wait: Wait | None = None,
-    asked: Asked = BETTER,
-    *,
+    store: Store, models: Models, place: Place, name: str, wait: Wait | None = None, asked: Asked = BETTER, *,
     again: bool = False,
-) -> Evaluated:
+) -> Evaluated:  # fmt: skip
     """Return the verdict on a candidate, or `running` once `wait` is over (default: it waits to the end), or `work`.
 
     `name` is a candidate's id, or a skill whose file a person edited. The test goes on in the background; a later call
@@ -60,7 +54,8 @@ def evaluate_candidate(
     standing = standing_of(test, store)
     if standing.verdict:
         # Noted again: a process may have died between its last attempt and the note of the verdict.
-        return _concluded(store, place, candidate, test, run_test(test, store, _nothing_to_ask))
+        run_test(test, store, _nothing_to_ask)
+        return _concluded(store, place, candidate, test)
     foreseen = foresee(store, models, test) if test.foreseen and wait_s is not None else None
     if test.foreseen:
         at_host = is_host(models.backend("target").name)
@@ -73,8 +68,8 @@ def evaluate_candidate(
             tokens = f", {foreseen.tokens_each:,} tokens each" if foreseen.tokens_each else ""
             runs = f"{foreseen.most_runs} runs of {models.backend('target').name}{tokens}"
             why = f"takes up to {runs}: ask the user first"
-            offer = _evaluated(store, candidate, test, standing, _evaluation(candidate, why))
-            return offer.model_copy(update={"status": "estimate", "foreseen": foreseen})
+            step = _evaluation(candidate, why)
+            return _evaluated(store, place, candidate, test, status="estimate", foreseen=foreseen, next_step=step)
         _check_ready(store, models, test)
         test = open_next_test(store, models, place, candidate, asked)
     job = wait.jobs.attach(test.row.id, functools.partial(_run, store, models, test, wait_s is None), wait.notify)
@@ -85,17 +80,15 @@ def evaluate_candidate(
     busy = is_done and wait_s is not None and capacity is None and isinstance(job.result.exception(), Busy)
     if busy or not is_done:
         step = _evaluation(candidate, "it is still running")
-        running = _evaluated(store, candidate, test, standing_of(test, store), step)
-        return running.model_copy(update={"status": "running", "foreseen": foreseen})
+        return _evaluated(store, place, candidate, test, status="running", foreseen=foreseen, next_step=step)
     outcome = job.result.result()
     if isinstance(outcome, Standing):
-        return _concluded(store, place, candidate, test, outcome)
+        return _concluded(store, place, candidate, test)
     # What the host is to do next, as far as its capacity goes.
     if capacity is None and not store.leases.list_of(test.row.id):
         return _open(store, place, candidate, test, foreseen)
     work, step = hand_out(store, models, place, test.row.id, outcome, capacity)
-    status = "work" if work else "running"
-    update = {"status": status, "work": work, "next_step": step}
+    update = {"status": "work" if work else "running", "work": work, "next_step": step}
     return _open(store, place, candidate, test, foreseen).model_copy(update=update)
 
 
@@ -127,44 +120,40 @@ def stored_verdict(store: Store, place: Place, candidate: Candidate) -> Evaluate
     """The newest verdict on a candidate; None before its first. Nobody is asked."""
     decision = store.decisions.latest(candidate.skill_id, GATE, candidate.base_version, candidate.version_id)
     row = store.tests.find(decision.scope) if decision else None
-    if row is None:
-        return None
-    test = stored_test(store, row)
-    standing = standing_of(test, store)
-    return _evaluated(store, candidate, test, standing, _after(store, place, candidate, standing))
+    return _evaluated(store, place, candidate, stored_test(store, row)) if row else None
 
 
-def _concluded(store: Store, place: Place, candidate: Candidate, test: Test, standing: Standing) -> Evaluated:
-    """Return a verdict; what a host still has in hand for it is taken back."""
+def _concluded(store: Store, place: Place, candidate: Candidate, test: Test) -> Evaluated:
+    """A verdict; what a host still has in hand for it is taken back."""
     if kind_of(test.row.backend) == "host":
         withdraw(store, place, test.row.id)
-    return _evaluated(store, candidate, test, standing, _after(store, place, candidate, standing))
+    return _evaluated(store, place, candidate, test)
 
 
 def _open(store: Store, place: Place, candidate: Candidate, test: Test, foreseen: Foreseen | None) -> Evaluated:
-    """Return where an open test of a host stands, and what it takes; the work itself is not handed out here."""
+    """Where an open test of a host stands, and what it takes; the work itself is not handed out here."""
     estimate = estimate_host_test(test, store, foreseen)
     least, most = estimate.agent_runs()
     job = candidate.id if test.foreseen else test.row.id
     why = f"takes {least} to {most} agent runs: ask the user first"
     step = NextStep(action="submit_work", arguments={"job_id": job}, why=why)
     near = near_train_tasks(store, candidate.skill_id, test.tasks)
-    skill = store.skills.get_skill(candidate.skill_id)
-    outside = [] if place.root_of(skill) else [Note(code="outside_skill_roots")]
-    so_far = _evaluated(store, candidate, test, standing_of(test, store), step)
-    update = {
-        "status": "work", "foreseen": foreseen, "estimate": estimate, "job_id": job,
-        "notes": [*so_far.notes, *outside, *([near] if near else [])],
-    }  # fmt: skip
-    return so_far.model_copy(update=update)
+    is_inside = place.root_of(store.skills.get_skill(candidate.skill_id))
+    notes = [*([] if is_inside else [Note(code="outside_skill_roots")]), *([near] if near else [])]
+    so_far = _evaluated(
+        store, place, candidate, test,
+        status="work", foreseen=foreseen, estimate=estimate, job_id=job, next_step=step,
+    )  # fmt: skip
+    return so_far.model_copy(update={"notes": [*so_far.notes, *notes]})
 
 
-def _evaluated(store: Store, candidate: Candidate, test: Test, standing: Standing, step: NextStep | None) -> Evaluated:
-    kind = kind_of_test(store, test.row.id, test.row.backend)
+def _evaluated(store: Store, place: Place, candidate: Candidate, test: Test, **fields: object) -> Evaluated:
+    """Where a test stands; without a verdict with these `fields`, with one with what to do next."""
+    standing, kind = standing_of(test, store), kind_of_test(store, test.row.id, test.row.backend)
     notes = [Note(code="rolled_back", ids=[candidate.id])] if bring_back(store, candidate) else []
     notes += [Note(code="never_opened")] if standing.verdict == "not_tested" else []
     notes += [] if standing.verdict else note_unanswered(store.calls.count_faults(test.row.id))
-    return Evaluated(
+    found = Evaluated(
         status="verdict" if standing.verdict else "running",
         candidate_id=candidate.id,
         accepted=is_reason_to_promote(store, candidate, standing.verdict) if standing.verdict else None,
@@ -173,25 +162,24 @@ def _evaluated(store: Store, candidate: Candidate, test: Test, standing: Standin
         attempts_done=standing.runs.candidate + standing.runs.base,
         test=report_of(store, test, standing) if standing.verdict else None,
         notes=notes,
-        next_step=step,
+        next_step=_advise_after(store, place, candidate, standing.verdict) if standing.verdict else None,
     )
+    return found.model_copy(update=fields)
 
 
-def _after(store: Store, place: Place, candidate: Candidate, standing: Standing) -> NextStep | None:
-    """Return what to do after a verdict: promote it, or propose other edits; a live text needs nothing."""
+def _advise_after(store: Store, place: Place, candidate: Candidate, verdict: Verdict) -> NextStep | None:
+    """What to do after a verdict: promote it, or propose other edits; a live text needs nothing."""
     skill = store.skills.get_skill(candidate.skill_id)
-    is_rolled_back = bring_back(store, candidate) is not None
     if candidate.version_id == skill.live_version:
-        is_worse = standing.verdict in ("worse", "worse_here")
-        return undo_edit(store, candidate, "the live text solves fewer tasks") if is_worse else None
-    if standing.verdict and is_reason_to_promote(store, candidate, standing.verdict) and not is_rolled_back:
+        return undo_worse(store, candidate, verdict)
+    if is_reason_to_promote(store, candidate, verdict) and not bring_back(store, candidate):
         return advise_accepted(store, candidate, len(candidate.findings), place)
-    if standing.verdict == "better_here" and not place.is_agents:
+    if verdict == "better_here" and not place.is_agents:
         why = "better on these cases; of others nothing is proven"
         return NextStep.at_terminal("promote_skill", {"candidate_id": candidate.id, "unproven": True}, why)
     # The same after every other verdict: the author of edits learns only whether a candidate was accepted.
     step = advise_skill(store, skill)
-    if standing.verdict == "not_tested":
+    if verdict == "not_tested":
         return replace(step, why="the skill was never opened: its description has to say when it applies")
     return step
 

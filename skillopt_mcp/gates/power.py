@@ -61,9 +61,8 @@ def gain_found_in_half(plan: Plan, earlier: Sequence[Sequence[float]]) -> float 
 def _simulated(plan: Plan, shape: tuple[tuple[float, int], ...], gain: float, n_tests: int) -> Power:
     if plan.in_rounds:
         n_tests = max(40, _N_PAIRS // (plan.max_pairs or plan.n_units))
-    play = _play_rounds if plan.in_rounds else _play
     # The same chances at every gain.
-    ends = [play(plan, shape, gain, random.Random(f"power {world}")) for world in range(n_tests)]
+    ends = [_play(plan, shape, gain, random.Random(f"power {world}")) for world in range(n_tests)]
     return Power(gain, fmean(is_found for is_found, _ in ends), fmean(runs for _, runs in ends))
 
 
@@ -75,9 +74,7 @@ def _rates(plan: Plan, shape: Sequence[tuple[float, int]], gain: float, chance: 
         share = min(1.0, gain / max(1e-9, 1 - fmean(words)))
         return [before, [float(chance.random() < rate + (1 - rate) * share) for rate in words]]
     mean, spread = _prior(shape)
-    rates = [
-        chance.betavariate(mean * spread + passed, (1 - mean) * spread + n - passed) for passed, n in shape
-    ]  # fmt: skip
+    rates = [chance.betavariate(mean * spread + passed, (1 - mean) * spread + n - passed) for passed, n in shape]
     moved = [_shift(rate, chance.gauss(0, _WORDS)) for rate in rates]
     share = (gain + fmean(rates) - fmean(moved)) / max(1e-9, 1 - fmean(moved))
     after = [rate + (1 - rate) * min(1.0, max(0.0, share)) for rate in moved]
@@ -107,6 +104,13 @@ def _shift(rate: float, by: float) -> float:
 def _play(plan: Plan, shape: Sequence[tuple[float, int]], gain: float, chance: random.Random) -> tuple[bool, float]:
     """Whether one simulated test finds the gain, and its attempts."""
     before, after = _rates(plan, shape, gain, chance)
+    if plan.in_rounds:
+        rounds = (
+            [(chance.random() < new) - float(chance.random() < old) for new, old in zip(after, before, strict=True)]
+            for _ in range(-(-plan.max_pairs // plan.n_units))
+        )
+        verdict, n_read = read_rounds(rounds, plan.margin, plan.max_pairs)
+        return verdict in ("better_here", "no_worse"), 2 * n_read * plan.n_units
     pilot = [float(chance.random() < rate) for rate in after[: plan.n_pilot]]
     if n_vain := read_pilot(plan, pilot):
         return False, n_vain
@@ -119,18 +123,6 @@ def _play(plan: Plan, shape: Sequence[tuple[float, int]], gain: float, chance: r
             pilot[unit] if is_there else float(chance.random() < after[unit]), float(chance.random() < before[unit])
         )
     return test.verdict == "better", 2 * test.n_pairs + max(0, len(pilot) - test.n_pairs)
-
-
-def _play_rounds(
-    plan: Plan, shape: Sequence[tuple[float, int]], gain: float, chance: random.Random
-) -> tuple[bool, float]:
-    before, after = _rates(plan, shape, gain, chance)
-    rounds = (
-        [(chance.random() < new) - float(chance.random() < old) for new, old in zip(after, before, strict=True)]
-        for _ in range(-(-plan.max_pairs // plan.n_units))
-    )
-    verdict, n_read = read_rounds(rounds, plan.margin, plan.max_pairs)
-    return verdict in ("better_here", "no_worse"), 2 * n_read * plan.n_units
 
 
 def find_what_decides(plan: Plan, nets: Sequence[Sequence[int]], tags: Sequence[Collection[str]]) -> Decides | None:

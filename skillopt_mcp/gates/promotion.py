@@ -411,11 +411,6 @@ class Reading:
         n_pairs, n = self.standing().pairs, self.plan.n_units
         return [each for each in self._attempts.values() if each.number * n + each.unit < n_pairs] or self._pilot
 
-    def extended(self, attempts: Iterable[TestAttempt]) -> Self:
-        """This reading with more attempts."""
-        self.add(attempts)
-        return self
-
     def wanted(self, slots: int, under_way: Collection[tuple[Arm, int, int]] = ()) -> list[tuple[Arm, int, int]]:
         """The attempts to ask now, as (arm, unit, number), so that `slots` are under way; [] at the test's end.
 
@@ -484,7 +479,7 @@ class Reading:
                 "elsewhere": _solved(outside) if plan.kind else None,
             }
         )
-        return _voided(standing, [list(pair) for pair in self._pairs])
+        return _voided(standing, self._pairs)
 
     def _of_rounds(self) -> Standing:
         plan, units = self.plan, range(self.plan.n_units)
@@ -510,7 +505,7 @@ class Reading:
                 "p_bound": RELEASE_ALPHA if verdict in ("better_here", "no_worse", "worse_here") else None,
             }
         )
-        return _voided(standing, [list(pair) for pair in read])
+        return _voided(standing, read)
 
     def _figures(
         self, scores: Sequence[tuple[float, float, int]], means: Sequence[float], counted: Sequence[TestAttempt]

@@ -194,31 +194,29 @@ def changed_tasks(units: Sequence[UnitRow], outcome: Literal["better", "worse"])
 
 
 def describe_foreseen(foreseen: Foreseen) -> list[str]:
-    """Return what a test could find, what it takes, whether the caps hold that, and what no permission covers."""
-    beyond = [f"No standing permission covers it: {'; '.join(foreseen.beyond_permission)}."]
-    reach = [foreseen.reach] if foreseen.reach else []
-    return [*_describe_power(foreseen), *reach, *(beyond if foreseen.beyond_permission else [])]
+    """What a test could find, what it takes, whether the caps hold that, and what no permission covers."""
+    lines = [*_describe_power(foreseen), foreseen.reach]
+    if foreseen.beyond_permission:
+        lines.append(f"No standing permission covers it: {'; '.join(foreseen.beyond_permission)}.")
+    return [line for line in lines if line]
 
 
 def _describe_power(foreseen: Foreseen) -> list[str]:
     none, *found = foreseen.power
     most = f"at most {foreseen.most_runs:,} runs"
+    rounds = f"Rounds of {counted(foreseen.units, 'task')}, once with each text: {most}."
     if foreseen.margin is not None:
         loss, chance = _percent(foreseen.margin), _percent(none.chance)
         return [
-            f"Rounds of {counted(foreseen.units, 'task')}, once with each text: {most}.",
+            rounds,
             f"It rules out a loss of {loss} points in {chance} % where both are equal ({none.runs:,} runs on average).",
         ]
     chances = ", ".join(f"{_percent(row.gain)} points in {_percent(row.chance)} % ({row.runs:,} runs)" for row in found)
     if not foreseen.test_in_release:
-        return [
-            f"Rounds of {counted(foreseen.units, 'task')}, once with each text: {most}.",
-            f"It finds a gain of {chances}, and says nothing about other tasks: 8 or more can.",
-        ]
-    none_runs = f"{none.runs:,} on average without a gain"
+        return [rounds, f"It finds a gain of {chances}, and says nothing about other tasks: 8 or more can."]
     lines = [
         f"Test {foreseen.test_in_release} since the last promotion: {counted(foreseen.units, 'task')}, each up to "
-        f"{counted(foreseen.passes, 'time')} with each text; {most}, {none_runs}.",
+        f"{counted(foreseen.passes, 'time')} with each text; {most}, {none.runs:,} on average without a gain.",
         f"It finds an even gain of {chances}.",
     ]
     if foreseen.found_in_half:

@@ -257,7 +257,11 @@ class PromotionTests:
             " where a.test_id = ? order by a.unit, a.arm, a.number",
             [test_id],
         )
-        return [_attempt(row) for row in rows]
+        return [
+            TestAttempt(arm, unit, number, score, cause, n_again, call_id, tuple(models_in(served or "")), at,
+                        None if opened is None else bool(opened))
+            for arm, unit, number, score, cause, n_again, call_id, served, at, opened in rows
+        ]  # fmt: skip
 
     def list_answers(self, test_id: str, units: Iterable[int], n_characters: int) -> list[TestAnswer]:
         """Return what was answered at some units of a test, as far as so many characters, and what the judge said."""
@@ -341,10 +345,3 @@ def _test(row: Row) -> TestRow:
         Plan.model_validate_json(plan), created_at, number is not None,
         None if other[0] is None else DocumentVersion(*other),
     )  # fmt: skip
-
-
-def _attempt(row: Row) -> TestAttempt:
-    arm, unit, number, score, cause, n_again, call_id, served, at, opened = row
-    models = tuple(models_in(served)) if served else ()
-    is_opened = None if opened is None else bool(opened)
-    return TestAttempt(arm, unit, number, score, cause, n_again, call_id, models, at, is_opened)

@@ -13,7 +13,7 @@ from contextvars import copy_context
 from dataclasses import dataclass, replace
 from typing import Literal, Protocol, runtime_checkable
 
-from pydantic import BaseModel, ConfigDict
+from pydantic_core import to_json
 
 from skillopt_mcp.core.calls import LOST, OF_THE_TARGET, Ask, Role, ask_next_to
 from skillopt_mcp.core.candidates import GATE, Decision
@@ -31,7 +31,6 @@ from skillopt_mcp.gates.promotion import (
     least_of_kind,
     order_units,
     passes_for,
-    stand,
 )
 from skillopt_mcp.gates.rounds import MAX_PAIRS, SMALL_SUITE_PAIRS
 from skillopt_mcp.store.opening import Store
@@ -112,18 +111,15 @@ def held_out(tasks: Sequence[Task]) -> tuple[Task, ...]:
     return tuple(task for task in tasks if task.split == "test")
 
 
-def open_test(store: Store, new: NewTest, tasks: Sequence[Task], asked: Asked = BETTER) -> Test:
-    """Return a new promotion test of two stored versions on the held-out ones of these tasks.
+def open_test(
+    store: Store, new: NewTest, tasks: Sequence[Task], asked: Asked = BETTER, *, foreseen: bool = False
+) -> Test:
+    """A new promotion test of two stored versions on the held-out ones of these tasks; `foreseen`, it is not stored.
 
     It takes its share of the release's error rate with its first answer. Raises BadInput without a held-out task.
     """
-    return stored_test(store, store.tests.open(new, _draft(store, new, tasks, asked)))
-
-
-def foreseen_test(store: Store, new: NewTest, tasks: Sequence[Task], asked: Asked = BETTER) -> Test:
-    """Return the promotion test that `open_test` would open now. Raises what that raises."""
-    row = store.tests.foresee(new, _draft(store, new, tasks, asked))
-    return replace(stored_test(store, row), foreseen=True)
+    make = store.tests.foresee if foreseen else store.tests.open
+    return replace(stored_test(store, make(new, _draft(store, new, tasks, asked))), foreseen=foreseen)
 
 
 def stored_test(store: Store, row: TestRow) -> Test:
@@ -161,7 +157,8 @@ def run_test(test: Test, store: Store, ask: Ask, notify: Notify = silent) -> Sta
     reading = _read_again(test, store)
     n_slots = ask.slots("target") if isinstance(ask, SharedAsk) else 1
     ask_with_both = ask_next_to(ask, test.other)
-    repeats = _Repeats(MAX_AGAIN - reading.n_repeated)
+    # What is left of them in the test, whichever thread takes them.
+    repeats = threading.Semaphore(max(0, MAX_AGAIN - reading.n_repeated))
     under_way: dict[Future[tuple[TestAttempt | None, Trial]], tuple[Arm, int, int]] = {}
     left_open: dict[tuple[Arm, int, int], Waiting] = {}
     lost: list[Trial] = []
@@ -209,9 +206,10 @@ def run_test(test: Test, store: Store, ask: Ask, notify: Notify = silent) -> Sta
                         found.append(attempt)
                         trials.append(trial)
             store.tests.add_attempts(test.row.id, found, trials)
-            reading = (
-                _read_again(test, store) if not n_there else reading.extended(store.tests.list_attempts(test.row.id))
-            )
+            if n_there:
+                reading.add(store.tests.list_attempts(test.row.id))
+            else:
+                reading = _read_again(test, store)
     if standing.verdict:
         return standing
     raise _outage(store, test.row.id, lost) if lost else next(reversed(left_open.values()))
@@ -223,22 +221,12 @@ def _read_again(test: Test, store: Store) -> Reading:
 
 
 def standing_of(test: Test, store: Store) -> Standing:
-    """Return where a test stands by its stored attempts; nothing is asked."""
-    if test.foreseen:
-        return stand(test.row.plan, ())
-    return stand((store.tests.find(test.row.id) or test.row).plan, store.tests.list_attempts(test.row.id))
-
-
-class PromotionInputs(BaseModel):
-    """What the decision of a test keeps: its standing, and the digest of the attempts that it recomputes from."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
-    standing: Standing
-    attempts: str
+    """Where a test stands by its stored attempts; nothing is asked."""
+    return _read_again(test, store).standing()
 
 
 def decision_of(row: TestRow, reading: Reading) -> Decision:
-    """The decision of a test, which follows from its plan and the attempts that count."""
+    """The decision of a test, which follows from its plan and the attempts that count, of which it keeps the digest."""
     rows = sorted(
         (each.unit, each.arm, each.number, each.score, each.cause, each.n_again, each.models, each.opened)
         for each in reading.counted
@@ -254,26 +242,12 @@ def decision_of(row: TestRow, reading: Reading) -> Decision:
         scope=row.id,
         verdict=standing.verdict or "",
         reason=f"{units.better} better, {units.worse} worse, {units.same} same; {units.seen} of {units.of} seen",
-        inputs=PromotionInputs(standing=standing, attempts=digest).model_dump_json(exclude_defaults=True),
+        inputs=to_json({"standing": standing.model_dump(exclude_defaults=True), "attempts": digest}).decode(),
     )
 
 
-class _Repeats:
-    """The repetitions that are left in a test for causes that nobody verified, whichever thread takes them."""
-
-    def __init__(self, n_left: int) -> None:
-        self._n_left, self._lock = n_left, threading.Lock()
-
-    def take(self, n: int) -> int:
-        """Take n of them, or what is left; returns how many that was."""
-        with self._lock:
-            taken = min(n, self._n_left)
-            self._n_left -= taken
-            return taken
-
-
 def _attempt(
-    test: Test, store: Store, ask: Ask, repeats: _Repeats, place: tuple[Arm, int, int]
+    test: Test, store: Store, ask: Ask, repeats: threading.Semaphore, place: tuple[Arm, int, int]
 ) -> tuple[TestAttempt | None, Trial]:
     """One attempt, asked, and scored by what became of it; None where it is lost, to be asked when the test resumes."""
     arm, unit, number = place
@@ -283,7 +257,7 @@ def _attempt(
 
     def repeat(n: int) -> None:
         nonlocal n_again, is_bounded
-        taken = repeats.take(n)
+        taken = sum(repeats.acquire(blocking=False) for _ in range(n))
         n_again, is_bounded = n_again + taken, is_bounded or taken < n
 
     def n_lost() -> int:  # it was under way when its process died, or its lease ran out

@@ -30,7 +30,7 @@ from skillopt_mcp.store.pool import Pool
 from skillopt_mcp.store.promotion_tests import NewTest, note_answer
 from skillopt_mcp.tasks.judges.judging import parse_judge
 from skillopt_mcp.training import promotion_test
-from skillopt_mcp.training.promotion_test import Asked, foreseen_test, in_order, open_test, run_test, standing_of
+from skillopt_mcp.training.promotion_test import Asked, in_order, open_test, run_test, standing_of
 
 SALTED = Asked(salt="again")
 
@@ -130,7 +130,7 @@ def test_each_test_draws_a_salt_of_its_own_whatever_the_edit_unless_its_results_
         if name:
             opened(suite, 0, Asked(), name)
         new = NewTest(suite.skill.id, SKILL.digest, version, "scripted")
-        again.append(foreseen_test(suite.store, new, suite.tasks, SALTED))
+        again.append(open_test(suite.store, new, suite.tasks, SALTED, foreseen=True))
     assert again[0] != again[1] == again[2]
 
 

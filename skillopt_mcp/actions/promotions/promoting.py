@@ -20,6 +20,7 @@ from skillopt_mcp.actions.next_steps import (
     find_apart,
     is_reason_to_promote,
     undo_edit,
+    undo_worse,
     was_live,
 )
 from skillopt_mcp.actions.promotions.consent import (
@@ -294,8 +295,7 @@ def next_step(store: Store, place: Place, candidate: Candidate, consent: Consent
         return NextStep(action="check", arguments={"folder": path}, why=shorten(str(error), _WHY_BYTES))
     decision = store.decisions.latest(skill.id, GATE, candidate.base_version, candidate.version_id)
     if skill.live_version == candidate.version_id:
-        is_worse = decision is not None and decision.verdict in ("worse", "worse_here")
-        return undo_edit(store, candidate, "the live text solves fewer tasks") if is_worse else None
+        return undo_worse(store, candidate, decision.verdict if decision else None)
     if step := bring_back(store, candidate):
         return step
     if was_live(store, candidate):

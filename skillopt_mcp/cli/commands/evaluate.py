@@ -25,7 +25,6 @@ from skillopt_mcp.cli.terminal import Terminal
 from skillopt_mcp.cli.watching import Watch
 from skillopt_mcp.core.errors import Stopped
 from skillopt_mcp.core.results import Baseline, Evaluated, Foreseen, Proposed
-from skillopt_mcp.core.skills import SkillFiles
 from skillopt_mcp.documents.diffs import differ_in_white_space_only
 from skillopt_mcp.gates.verdicts import describe_foreseen
 from skillopt_mcp.training.promotion_test import Asked
@@ -107,7 +106,7 @@ class Evaluate(Sending):
             if planned := self.agree(terminal, workspace, calls):
                 return planned
             skill = place.skill(self.subject)
-            self._agree_to_load(terminal, workspace, skill.id, store.skills.get_files(skill.id, skill.live_version))
+            self._agree_to_load(terminal, workspace, skill.id, skill.live_version)
             try:
                 with Watch(terminal, "SIMULATION" if self._label else "") as watch:
                     models.on_reply = watch.on_reply
@@ -116,11 +115,12 @@ class Evaluate(Sending):
                 return BrokenOff.of(stop, "evaluate_candidate", {"candidate_id": self.subject, **self._given()})
             return result if place.caller == "person" else result.for_agents()
 
-    def _agree_to_load(self, terminal: Terminal, workspace: Workspace, skill_id: int, *texts: SkillFiles) -> None:
-        """Show a person what would run while a host loads these texts, and ask whether it may."""
+    def _agree_to_load(self, terminal: Terminal, workspace: Workspace, skill_id: int, *versions: str) -> None:
+        """Show a person what would run while a host loads these versions, and ask whether it may."""
         target = workspace.models.backend("target")
-        for text in texts if isinstance(target, Loading) and target.loads else ():
-            if unseen := unseen_commands(workspace.store, skill_id, text):
+        for version in versions if isinstance(target, Loading) and target.loads else ():
+            files = workspace.store.skills.get_files(skill_id, version)
+            if unseen := unseen_commands(workspace.store, skill_id, files):
                 terminal.require_person("evaluate")
                 for command in unseen:
                     terminal.say(f"RUNS WHILE IT IS LOADED: {command}", "bold red")
@@ -174,7 +174,7 @@ class Evaluate(Sending):
         if planned := self.agree(terminal, workspace, calls, tested):
             return PlannedTest(**planned.model_dump(), foreseen=foreseen)
         if not is_decided:
-            self._agree_to_load(terminal, workspace, candidate.skill_id, test.base, test.candidate)
+            self._agree_to_load(terminal, workspace, candidate.skill_id, candidate.base_version, candidate.version_id)
         try:
             with Watch(
                 terminal, "SIMULATION" if self._label else "",
