@@ -84,8 +84,7 @@ def advance_proposal(store: Store, models: Models, place: Place, run: Run, wait:
         raise Refused(f"the proposal '{run.id}' was replaced, or '{skill.name}' has changed: call propose_edits")
     job = wait.jobs.attach(run.id, functools.partial(_work, store, models, place, run), wait.notify)
     if not job.wait(wait.seconds):
-        arguments: dict[str, JsonValue] = {"skill": skill.name}
-        step = NextStep(action="propose_edits", arguments=arguments, why="it is still running")
+        step = NextStep(action="propose_edits", arguments={"skill": skill.name}, why="it is still running")
         return _describe_open(store, skill, run, step)
     wait.jobs.drop(run.id, job)
     outcome, erased = job.result.result()
@@ -107,16 +106,9 @@ def advance_proposal(store: Store, models: Models, place: Place, run: Run, wait:
 
 def _describe_open(store: Store, skill: Skill, run: Run, next_step: NextStep) -> Proposed:
     return Proposed(
-        status="running",
-        skill=skill.name,
-        candidate_id=None,
-        diff="",
-        edits=[],
-        notes=describe_unanswered(store, run),
-        rollouts=len(run.tasks),
-        job_id=run.id,
-        next_step=next_step,
-    )
+        status="running", skill=skill.name, candidate_id=None, diff="", edits=[], job_id=run.id,
+        notes=describe_unanswered(store, run), rollouts=len(run.tasks), next_step=next_step,
+    )  # fmt: skip
 
 
 def _find_unfinished(store: Store, models: Models, place: Place, skill: Skill, rollouts: int) -> Run | None:
@@ -127,10 +119,8 @@ def _find_unfinished(store: Store, models: Models, place: Place, skill: Skill, r
     runs = store.runs
     for run in reversed(runs.list_proposals_under_way(skill.id)):
         is_current = run.base_version == skill.live_version
-        if is_current and [models.backend(role).name for role in ("target", "optimizer")] == [
-            run.target,
-            run.optimizer,
-        ]:
+        begun = run.target, run.optimizer
+        if is_current and begun == (models.backend("target").name, models.backend("optimizer").name):
             if rollouts in (0, len(run.tasks)) or not asks_host_first(run) or store.leases.list_of(run.id):
                 return run
             _mark_unseen(store, run)

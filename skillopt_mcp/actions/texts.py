@@ -63,9 +63,8 @@ def edited_candidate(store: Store, place: Place, name: str) -> Candidate:
             f"'{skill.name}' is unchanged since version {short(base)}: edit its file, or name the other text: "
             "--against HEAD (or another old text), or --file NEW.md"
         )
-    return _kept(
-        store, place.secrets, skill, base, store.skills.get_files(skill.id, skill.live_version), "an edit of the file"
-    )
+    live = store.skills.get_files(skill.id, skill.live_version)
+    return _store_text(store, place.secrets, skill, base, live, "an edit of the file")
 
 
 def candidate_of_files(
@@ -82,12 +81,12 @@ def candidate_of_files(
         base = _text_named(store, skill, str(against), live)
         store.skills.add_version(skill.id, base)
     why = f"the text of {new.name}" if new else f"an edit of {against}"
-    return _kept(store, place.secrets, skill, base.digest, _read(new, base) if new else live, why)
+    return _store_text(store, place.secrets, skill, base.digest, _read_text(new, base) if new else live, why)
 
 
 def _text_named(store: Store, skill: Skill, name: str, live: SkillFiles) -> SkillFiles:
     if Path(name).expanduser().exists():
-        return _read(Path(name).expanduser(), live)
+        return _read_text(Path(name).expanduser(), live)
     if is_version(name):
         with suppress(NotFound):
             return store.skills.get_files(skill.id, store.skills.get_version(skill.id, name).id)
@@ -110,7 +109,7 @@ def _text_named(store: Store, skill: Skill, name: str, live: SkillFiles) -> Skil
         return read_skill(place / folder.name if is_memory(skill.path) else place)
 
 
-def _read(path: Path, live: SkillFiles) -> SkillFiles:
+def _read_text(path: Path, live: SkillFiles) -> SkillFiles:
     """Return the files of a skill folder, or those that are live with this text as their main document."""
     if path.is_dir():
         return read_skill(path)
@@ -120,7 +119,7 @@ def _read(path: Path, live: SkillFiles) -> SkillFiles:
         raise BadInput(f"'{path}' cannot be read: {error.strerror}") from None
 
 
-def _kept(store: Store, secrets: KnownSecrets, skill: Skill, base: str, files: SkillFiles, why: str) -> Candidate:
+def _store_text(store: Store, secrets: KnownSecrets, skill: Skill, base: str, files: SkillFiles, why: str) -> Candidate:
     """Return a person's text as a candidate. Raises BadInput where it is no other text than its base."""
     if files.digest == base:
         raise BadInput("both texts are the same: there is nothing to test")

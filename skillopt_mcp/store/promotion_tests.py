@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from itertools import count
 from typing import NamedTuple
 
 from skillopt_mcp.core.calls import models_in
@@ -139,9 +140,13 @@ class PromotionTests:
 
     def _drafted(self, rows: Rows, new: NewTest, draft: Draft) -> TestRow:
         release, number = _place(rows, new.skill_id, new.backend)
-        ordinal = rows("select count(*) from promotion_test", [])[0][0]
-        name = f"{new.skill_id}:{new.base_version}:{new.version_id}:{ordinal}"
-        test_id = f"t-{hashlib.sha256(name.encode()).hexdigest()[:12]}"
+        names = (
+            f"{new.skill_id}:{new.base_version}:{new.version_id}:{n}"
+            for n in count(rows("select count(*) from promotion_test", [])[0][0])
+        )
+        ids = (f"t-{hashlib.sha256(name.encode()).hexdigest()[:12]}" for name in names)
+        # Where a test was withdrawn, the count is that of a later one.
+        test_id = next(id for id in ids if not rows("select 1 from promotion_test where id = ?", [id]))
         tasks, plan = draft(test_id, number)
         return TestRow(
             test_id, new.skill_id, new.base_version, new.version_id, release, 0 if plan.in_rounds else number,

@@ -239,3 +239,13 @@ def test_a_proof_alone_opens_a_release_and_a_rollback_returns_to_that_of_its_tex
     changes: list[tuple[Any, ...]], release: int
 ) -> None:
     assert _release_after(changes) == release
+
+
+def test_a_test_that_is_planned_after_another_was_withdrawn_has_an_id_of_its_own(
+    store: Store, skill: Skill, tested: str
+) -> None:
+    tasks, new = store.tasks.list_tasks(skill.id), NewTest(skill.id, SKILL.digest, EDITED.digest, "scripted")
+    graded, no_worse = (open_test(store, new, tasks, asked).row.id for asked in (Asked(graded=True), Asked(margin=0.1)))
+    assert store.tests.withdraw(graded)
+    again = open_test(store, new, tasks, Asked(graded=True)).row.id
+    assert [row.id for row in store.tests.list_of_skill(skill.id)] == [tested, no_worse, again]
