@@ -150,7 +150,7 @@ def run_demo(home: DemoPlace, notify: Notify = silent) -> Demonstrated:
         skill = workspace.place.skill(str(home.skill_path))
         workspace.store.tasks.add_tasks(skill.id, make_tasks(N_TASKS, home.seed), SHARES)
         held = held_out(workspace.store.tasks.list_tasks(skill.id))
-        same, harmful = _against_itself(home, held), _with_a_nice_line(workspace, home, notify)
+        same, harmful = _compare_with_itself(home, held), _test_nice_line(workspace, home, notify)
         run = start_run(workspace.store, workspace.models, workspace.place, skill.path, CONFIG)
         outcome = replay(workspace.store, workspace.models, workspace.place, run, notify)
         promoted, diff = False, ""
@@ -179,7 +179,7 @@ def run_demo(home: DemoPlace, notify: Notify = silent) -> Demonstrated:
     )
 
 
-def _against_itself(place: DemoPlace, held: Sequence[Task]) -> Same:
+def _compare_with_itself(place: DemoPlace, held: Sequence[Task]) -> Same:
     """What means and the test say of the same draws, of one text in both arms."""
     world, taught = World(place.world, place.seed), taught_by(make_skill(place.seed).text)
     rates = [world.pass_rate(taught, topics_of(task.prompt)) for task in held]
@@ -197,7 +197,7 @@ def _against_itself(place: DemoPlace, held: Sequence[Task]) -> Same:
     return same
 
 
-def _with_a_nice_line(workspace: Workspace, home: DemoPlace, notify: Notify) -> Harmful:
+def _test_nice_line(workspace: Workspace, home: DemoPlace, notify: Notify) -> Harmful:
     """What a person's edit does that adds a harmful line to a version of the skill that teaches everything."""
     store, models, place = workspace.store, workspace.models, workspace.place
     text = make_skill(home.seed).text

@@ -55,12 +55,12 @@ def evaluate_candidate(
     if standing.verdict:
         # Noted again: a process may have died between its last attempt and the note of the verdict.
         run_test(test, store, _nothing_to_ask)
-        return _concluded(store, place, candidate, test)
+        return _conclude(store, place, candidate, test)
     foreseen = foresee(store, models, test) if test.foreseen and wait_s is not None else None
     if test.foreseen:
         at_host = is_host(models.backend("target").name)
         if at_host and not (capacity and capacity.items):
-            return _open(store, place, candidate, test, foreseen)
+            return _offer_work(store, place, candidate, test, foreseen)
         # A new test begins once its price was shown; a simulation has none.
         is_agreed = is_simulated(test.row.backend) or wait.jobs.is_offered(candidate.id)
         if not at_host and place.is_agents and foreseen and not is_agreed:
@@ -68,35 +68,35 @@ def evaluate_candidate(
             tokens = f", {foreseen.tokens_each:,} tokens each" if foreseen.tokens_each else ""
             runs = f"{foreseen.most_runs} runs of {models.backend('target').name}{tokens}"
             why = f"takes up to {runs}: ask the user first"
-            step = _evaluation(candidate, why)
-            return _evaluated(store, place, candidate, test, status="estimate", foreseen=foreseen, next_step=step)
+            step = _evaluate_step(candidate, why)
+            return _describe(store, place, candidate, test, status="estimate", foreseen=foreseen, next_step=step)
         _check_ready(store, models, test)
         test = open_next_test(store, models, place, candidate, asked)
-    job = wait.jobs.attach(test.row.id, functools.partial(_run, store, models, test, wait_s is None), wait.notify)
+    job = wait.jobs.attach(test.row.id, functools.partial(_run_test, store, models, test, wait_s is None), wait.notify)
     is_done = job.wait(wait_s)
     if is_done:
         wait.jobs.drop(test.row.id, job)
     # Where another session's call runs it, it is running as well; submit_work reports that itself.
     busy = is_done and wait_s is not None and capacity is None and isinstance(job.result.exception(), Busy)
     if busy or not is_done:
-        step = _evaluation(candidate, "it is still running")
-        return _evaluated(store, place, candidate, test, status="running", foreseen=foreseen, next_step=step)
+        step = _evaluate_step(candidate, "it is still running")
+        return _describe(store, place, candidate, test, status="running", foreseen=foreseen, next_step=step)
     outcome = job.result.result()
     if isinstance(outcome, Standing):
-        return _concluded(store, place, candidate, test)
+        return _conclude(store, place, candidate, test)
     # What the host is to do next, as far as its capacity goes.
     if capacity is None and not store.leases.list_of(test.row.id):
-        return _open(store, place, candidate, test, foreseen)
+        return _offer_work(store, place, candidate, test, foreseen)
     work, step = hand_out(store, models, place, test.row.id, outcome, capacity)
     update = {"status": "work" if work else "running", "work": work, "next_step": step}
-    return _open(store, place, candidate, test, foreseen).model_copy(update=update)
+    return _offer_work(store, place, candidate, test, foreseen).model_copy(update=update)
 
 
 def _nothing_to_ask(calls: Sequence[Call], /) -> list[Reply]:
     raise AssertionError(f"a decided test asks nothing, but asked {len(calls)} calls")
 
 
-def _run(store: Store, models: Models, test: Test, waits: bool, notify: Notify) -> Standing | Outstanding:
+def _run_test(store: Store, models: Models, test: Test, waits: bool, notify: Notify) -> Standing | Outstanding:
     with only_here(store, test, notify if waits else None):
         _check_ready(store, models, test)
         backends, on_pause = models.backends_for(test.tasks), pause_reporter(notify)
@@ -120,17 +120,17 @@ def stored_verdict(store: Store, place: Place, candidate: Candidate) -> Evaluate
     """The newest verdict on a candidate; None before its first. Nobody is asked."""
     decision = store.decisions.latest(candidate.skill_id, GATE, candidate.base_version, candidate.version_id)
     row = store.tests.find(decision.scope) if decision else None
-    return _evaluated(store, place, candidate, stored_test(store, row)) if row else None
+    return _describe(store, place, candidate, stored_test(store, row)) if row else None
 
 
-def _concluded(store: Store, place: Place, candidate: Candidate, test: Test) -> Evaluated:
+def _conclude(store: Store, place: Place, candidate: Candidate, test: Test) -> Evaluated:
     """A verdict; what a host still has in hand for it is taken back."""
     if kind_of(test.row.backend) == "host":
         withdraw(store, place, test.row.id)
-    return _evaluated(store, place, candidate, test)
+    return _describe(store, place, candidate, test)
 
 
-def _open(store: Store, place: Place, candidate: Candidate, test: Test, foreseen: Foreseen | None) -> Evaluated:
+def _offer_work(store: Store, place: Place, candidate: Candidate, test: Test, foreseen: Foreseen | None) -> Evaluated:
     """Where an open test of a host stands, and what it takes; the work itself is not handed out here."""
     estimate = estimate_host_test(test, store, foreseen)
     least, most = estimate.agent_runs()
@@ -140,14 +140,14 @@ def _open(store: Store, place: Place, candidate: Candidate, test: Test, foreseen
     near = near_train_tasks(store, candidate.skill_id, test.tasks)
     is_inside = place.root_of(store.skills.get_skill(candidate.skill_id))
     notes = [*([] if is_inside else [Note(code="outside_skill_roots")]), *([near] if near else [])]
-    so_far = _evaluated(
+    so_far = _describe(
         store, place, candidate, test,
         status="work", foreseen=foreseen, estimate=estimate, job_id=job, next_step=step,
     )  # fmt: skip
     return so_far.model_copy(update={"notes": [*so_far.notes, *notes]})
 
 
-def _evaluated(store: Store, place: Place, candidate: Candidate, test: Test, **fields: object) -> Evaluated:
+def _describe(store: Store, place: Place, candidate: Candidate, test: Test, **fields: object) -> Evaluated:
     """Where a test stands; without a verdict with these `fields`, with one with what to do next."""
     standing, kind = standing_of(test, store), kind_of_test(store, test.row.id, test.row.backend)
     notes = [Note(code="rolled_back", ids=[candidate.id])] if bring_back(store, candidate) else []
@@ -184,5 +184,5 @@ def _advise_after(store: Store, place: Place, candidate: Candidate, verdict: Ver
     return step
 
 
-def _evaluation(candidate: Candidate, why: str) -> NextStep:
+def _evaluate_step(candidate: Candidate, why: str) -> NextStep:
     return NextStep(action="evaluate_candidate", arguments={"candidate_id": candidate.id}, why=why)

@@ -109,7 +109,7 @@ class PromotionTests:
         other = new.other or (None, None)
         undecided = [new.skill_id, new.base_version, new.version_id, new.backend, *other]
         with self._pool.write() as connection:
-            row = self._drafted(lambda sql, values: connection.execute(sql, values).fetchall(), new, draft)
+            row = self._draft_row(lambda sql, values: connection.execute(sql, values).fetchall(), new, draft)
             for found in connection.execute(_UNDECIDED, undecided).fetchall():
                 there = self._read(found)
                 if there.plan.question == row.plan.question:
@@ -136,10 +136,10 @@ class PromotionTests:
 
     def foresee(self, new: NewTest, draft: Draft) -> TestRow:
         """Return the promotion test that `open` would open now; nothing is stored."""
-        return self._drafted(self._pool.rows, new, draft)
+        return self._draft_row(self._pool.rows, new, draft)
 
-    def _drafted(self, rows: Rows, new: NewTest, draft: Draft) -> TestRow:
-        release, number = _place(rows, new.skill_id, new.backend)
+    def _draft_row(self, rows: Rows, new: NewTest, draft: Draft) -> TestRow:
+        release, number = _find_place(rows, new.skill_id, new.backend)
         names = (
             f"{new.skill_id}:{new.base_version}:{new.version_id}:{n}"
             for n in count(rows("select count(*) from promotion_test", [])[0][0])
@@ -159,8 +159,8 @@ class PromotionTests:
         return self._read(row) if row else None
 
     def _read(self, row: Row) -> TestRow:
-        test = _test(row)
-        return test if test.is_open else _placed(self._pool.rows, test)
+        test = _read_row(row)
+        return test if test.is_open else _place_test(self._pool.rows, test)
 
     def list_of_skill(self, skill_id: int) -> list[TestRow]:
         """Return the promotion tests of a skill, in the order in which they were opened."""
@@ -306,7 +306,7 @@ def note_answer(connection: Connection, test_id: str) -> None:
     """Open a promotion test with its first answer, in the caller's transaction: it takes its place in the release."""
     row = connection.execute(f"{_TEST} where id = ? and number is null", [test_id]).fetchone()
     if row:
-        test = _placed(lambda sql, values: connection.execute(sql, values).fetchall(), _test(row))
+        test = _place_test(lambda sql, values: connection.execute(sql, values).fetchall(), _read_row(row))
         connection.execute(
             "update promotion_test set release = ?, number = ?, plan = ? where id = ?",
             [test.release, test.number, test.plan.model_dump_json(exclude_defaults=True), test_id],
@@ -314,14 +314,14 @@ def note_answer(connection: Connection, test_id: str) -> None:
         append(connection, "test_opened", test_id)
 
 
-def _place(rows: Rows, skill_id: int, backend: str) -> tuple[int, int]:
+def _find_place(rows: Rows, skill_id: int, backend: str) -> tuple[int, int]:
     """The present release of a skill, and the number of the next test that opens in it."""
     release = _release_after(rows(_CHANGES, [skill_id, backend]))
     return release, rows(_LAST_NUMBER, [skill_id, release, backend])[0][0] + 1
 
 
-def _placed(rows: Rows, test: TestRow) -> TestRow:
-    release, number = _place(rows, test.skill_id, test.backend)
+def _place_test(rows: Rows, test: TestRow) -> TestRow:
+    release, number = _find_place(rows, test.skill_id, test.backend)
     if test.plan.in_rounds:
         return replace(test, release=release)
     return replace(test, release=release, number=number, plan=test.plan.numbered(number))
@@ -343,7 +343,7 @@ def _release_after(changes: Iterable[Row]) -> int:
     return release
 
 
-def _test(row: Row) -> TestRow:
+def _read_row(row: Row) -> TestRow:
     test_id, skill_id, base, version, release, number, backend, tasks, plan, created_at, *other = row
     return TestRow(
         test_id, skill_id, base, version, release, number or 0, backend, tuple(json.loads(tasks)),

@@ -119,7 +119,7 @@ def open_test(
     It takes its share of the release's error rate with its first answer. Raises BadInput without a held-out task.
     """
     make = store.tests.foresee if foreseen else store.tests.open
-    return replace(stored_test(store, make(new, _draft(store, new, tasks, asked))), foreseen=foreseen)
+    return replace(stored_test(store, make(new, _draft_plan(store, new, tasks, asked))), foreseen=foreseen)
 
 
 def stored_test(store: Store, row: TestRow) -> Test:
@@ -169,10 +169,10 @@ def run_test(test: Test, store: Store, ask: Ask, notify: Notify = silent) -> Sta
 
         def begin(place: tuple[Arm, int, int]) -> Future[tuple[TestAttempt | None, Trial]]:
             if n_slots > 1:
-                return pool.submit(copy_context().run, _attempt, test, store, ask_with_both, repeats, place)
+                return pool.submit(copy_context().run, _make_attempt, test, store, ask_with_both, repeats, place)
             made = Future[tuple[TestAttempt | None, Trial]]()
             try:
-                made.set_result(_attempt(test, store, ask_with_both, repeats, place))
+                made.set_result(_make_attempt(test, store, ask_with_both, repeats, place))
             except Waiting as error:
                 made.set_exception(error)
             return made
@@ -212,7 +212,7 @@ def run_test(test: Test, store: Store, ask: Ask, notify: Notify = silent) -> Sta
                 reading = _read_again(test, store)
     if standing.verdict:
         return standing
-    raise _outage(store, test.row.id, lost) if lost else next(reversed(left_open.values()))
+    raise _make_outage(store, test.row.id, lost) if lost else next(reversed(left_open.values()))
 
 
 def _read_again(test: Test, store: Store) -> Reading:
@@ -246,7 +246,7 @@ def decision_of(row: TestRow, reading: Reading) -> Decision:
     )
 
 
-def _attempt(
+def _make_attempt(
     test: Test, store: Store, ask: Ask, repeats: threading.Semaphore, place: tuple[Arm, int, int]
 ) -> tuple[TestAttempt | None, Trial]:
     """One attempt, asked, and scored by what became of it; None where it is lost, to be asked when the test resumes."""
@@ -281,7 +281,7 @@ def _attempt(
     return TestAttempt(arm, unit, number, float(score), cause, n_again, trial.reply.id), trial
 
 
-def _outage(store: Store, test_id: str, lost: Sequence[Trial]) -> Outage:
+def _make_outage(store: Store, test_id: str, lost: Sequence[Trial]) -> Outage:
     """Return why a test waits; what was lost is forgotten, so that it is asked again."""
     unjudged = [trial for trial in lost if not trial.reply.missing]
     store.calls.forget(test_id, {trial.reply.id for trial in lost}, {trial.draw for trial in unjudged})
@@ -291,7 +291,7 @@ def _outage(store: Store, test_id: str, lost: Sequence[Trial]) -> Outage:
     return Outage(f"{n} of the test {what}, the last one because: {reason}; resume when that is fixed")
 
 
-def _draft(store: Store, new: NewTest, tasks: Sequence[Task], asked: Asked) -> Draft:
+def _draft_plan(store: Store, new: NewTest, tasks: Sequence[Task], asked: Asked) -> Draft:
     held = held_out(tasks)
     if not held:
         raise BadInput("the skill has no held-out task (split test): add tasks with add_tasks or 'tasks add'")
