@@ -24,7 +24,7 @@ LIMITS = {
     "lines of the package": 46_500,
     "class names that stand twice": 0,
     "modules with more than 24 own imports": 0,
-    "helpers with one use and at most 12 lines": 240,
+    "helpers with one use and at most 12 lines": 239,
 }
 WORDS = frozenset(["told", "tells", "telling", "speaking", "hearing", "anew", "beside", "whoever"])
 TRACER = """

@@ -125,10 +125,10 @@ def _specify(store: Store, candidate: Candidate, asked: Asked) -> Asked:
     asked = replace(asked, live=asked.live or (is_live and asked.margin is None))
     held = [set(task.tags) for task in held_out(store.tasks.list_in_use(candidate.skill_id))]
     if asked.tag:
-        if not any(asked.tag in tags for tags in held):
+        n_tagged, way_on = sum(asked.tag in tags for tags in held), "leave out --kind, or add --cases"
+        if not n_tagged:
             known_tags = ", ".join(f"`{each}`" for each in sorted(set().union(*held))[:20]) or "none"
             raise BadInput(f"no held-out task has the tag {quoted(asked.tag)}; there are: {known_tags}")
-        n_tagged, way_on = sum(asked.tag in tags for tags in held), "leave out --kind, or add --cases"
         if asked.live and not asked.cases_alone:
             raise BadInput(f"the test of a live text, or one with --worse, is on all tasks alike: {way_on}")
         if asked.margin is not None and not asked.cases_alone:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
 from dataclasses import replace
 
 from skillopt_mcp.actions.forecasts import foresee
@@ -13,7 +12,7 @@ from skillopt_mcp.actions.tasks import near_train_tasks
 from skillopt_mcp.actions.texts import candidate_named, check_testable
 from skillopt_mcp.backends.arrivals import check_arrivals
 from skillopt_mcp.backends.asking import Outstanding
-from skillopt_mcp.core.calls import Call, Reply, Rollout
+from skillopt_mcp.core.calls import Rollout
 from skillopt_mcp.core.candidates import GATE, Candidate, candidate_id
 from skillopt_mcp.core.errors import Busy
 from skillopt_mcp.core.evidence import Standing, Verdict
@@ -53,8 +52,8 @@ def evaluate_candidate(
     test = current_test(store, models, place, candidate, asked, again=again)
     standing = standing_of(test, store)
     if standing.verdict:
-        # Noted again: a process may have died between its last attempt and the note of the verdict.
-        run_test(test, store, _nothing_to_ask)
+        # Noted again, nothing is asked: a process may have died between its last attempt and the note of the verdict.
+        run_test(test, store, lambda _: [])
         return _conclude(store, place, candidate, test)
     foreseen = foresee(store, models, test) if test.foreseen and wait_s is not None else None
     if test.foreseen:
@@ -90,10 +89,6 @@ def evaluate_candidate(
     work, step = hand_out(store, models, place, test.row.id, outcome, capacity)
     update = {"status": "work" if work else "running", "work": work, "next_step": step}
     return _offer_work(store, place, candidate, test, foreseen).model_copy(update=update)
-
-
-def _nothing_to_ask(calls: Sequence[Call], /) -> list[Reply]:
-    raise AssertionError(f"a decided test asks nothing, but asked {len(calls)} calls")
 
 
 def _run_test(store: Store, models: Models, test: Test, waits: bool, notify: Notify) -> Standing | Outstanding:

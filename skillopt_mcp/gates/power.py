@@ -75,7 +75,8 @@ def _rates(plan: Plan, shape: Sequence[tuple[float, int]], gain: float, chance: 
         return [before, [float(chance.random() < rate + (1 - rate) * share) for rate in words]]
     mean, spread = _prior(shape)
     rates = [chance.betavariate(mean * spread + passed, (1 - mean) * spread + n - passed) for passed, n in shape]
-    moved = [_shift(rate, chance.gauss(0, _WORDS)) for rate in rates]
+    clipped = [min(max(rate, 1e-9), 1 - 1e-9) for rate in rates]
+    moved = [1 / (1 + (1 - rate) / rate * math.exp(-chance.gauss(0, _WORDS))) for rate in clipped]
     share = (gain + fmean(rates) - fmean(moved)) / max(1e-9, 1 - fmean(moved))
     after = [rate + (1 - rate) * min(1.0, max(0.0, share)) for rate in moved]
     if plan.kind and gain:
@@ -94,11 +95,6 @@ def _prior(shape: Sequence[tuple[float, int]]) -> tuple[float, float]:
     between = max(0.0001, variance(means) - fmean(s * (n - s) / (n * n * (n - 1)) for s, n in seen))
     spread = min(8.0, max(0.3, fmean(means) * (1 - fmean(means)) / between - 1))
     return mean, spread ** (len(seen) / (len(seen) + 10))
-
-
-def _shift(rate: float, by: float) -> float:
-    clipped = min(max(rate, 1e-9), 1 - 1e-9)
-    return 1 / (1 + (1 - clipped) / clipped * math.exp(-by))
 
 
 def _play(plan: Plan, shape: Sequence[tuple[float, int]], gain: float, chance: random.Random) -> tuple[bool, float]:
