@@ -150,3 +150,11 @@ def test_tasks_that_wait_are_in_train_and_move_no_task_of_a_persons(
     assert {each.prompt.strip() for each in theirs}.isdisjoint(each.prompt.strip() for each in mine)
     new = [replace(task, name=None) for task in later]
     assert place_tasks(new, with_theirs, DEFAULT_SHARES) == place_tasks(new, mine, DEFAULT_SHARES)
+
+
+def test_a_split_that_lacks_any_tag_comes_first_and_none_gets_beyond_its_share_of_a_round() -> None:
+    shares: dict[Split, float] = {"train": 1.0, "test": 2.0}
+    both: dict[Split, int] = {"train": 1, "test": 2}
+    for key in "abcdefgh":
+        assert assign_split(both, shares, key, [both, {"test": 1}]) == "train"
+        assert assign_split({"train": 2, "test": 2}, shares, key, [{"train": 1, "test": 4}]) == "test"
