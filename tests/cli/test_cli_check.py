@@ -66,7 +66,7 @@ def test_a_skill_that_cannot_be_read_does_not_keep_the_others_from_being_checked
     here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (write(here / "s" / "binary") / "SKILL.md").write_bytes(b"\xff\xfe")
-    (write(here / "s" / "linked") / "x").symlink_to("SKILL.md")
+    (write(here / "s" / "linked") / "x").symlink_to("/proc/self/environ")
     write(here / "s" / "lower", main_name="skill.md")
     write(here / "s" / "open", front="name: open\ndescription: d").joinpath("SKILL.md").write_text("---\nname: open\n")
     write(here / "s" / "sound")
