@@ -12,7 +12,7 @@ from skillopt_mcp.actions.forecasts import TestPrice, price_of_run
 from skillopt_mcp.actions.promotions.consent import evidence_gaps, source_gaps
 from skillopt_mcp.backends.base import concurrency_of
 from skillopt_mcp.core.budgets import FREE_STAGE
-from skillopt_mcp.core.calls import Role
+from skillopt_mcp.core.calls import Call, Role
 from skillopt_mcp.core.redacting import KnownSecrets
 from skillopt_mcp.core.results import WorkEstimate
 from skillopt_mcp.core.runs import Run
@@ -203,16 +203,22 @@ def _estimate(run: Run, tasks: Sequence[Task], ending: TestPrice, training: _Tra
     )
 
 
-def estimate_proposal(store: Store, secrets: KnownSecrets, run: Run) -> WorkEstimate:
-    """What the agents of a host do for a proposal, which attempts its tasks first, at most."""
+def estimate_proposal(store: Store, secrets: KnownSecrets, run: Run, left: Sequence[Call]) -> WorkEstimate:
+    """What the agents of a host do for a proposal at most, when these calls are `left` of what it asks first.
+
+    Attempts that a baseline or an earlier proposal made are not among them.
+    """
     tasks = make_plan(store, secrets, run).train
-    n_judged = sum(map(n_votes, tasks))
+    n_left = Counter(call.role for call in left)
+    # Which judgements of earlier attempts are there shows once all of the attempts are.
+    n_judged = sum(map(n_votes, tasks)) if n_left["target"] else n_left["judge"]
     n_asked = _reasoning(len(tasks) + len(run.sessions), Config.of_run(run.config), has_left_out=False)
+    n_attempts = n_left["target"]
     roles: tuple[tuple[Role, str, int], ...] = (
-        ("target", run.target, len(tasks)), ("judge", run.judge, n_judged), ("optimizer", run.optimizer, n_asked),
+        ("target", run.target, n_attempts), ("judge", run.judge, n_judged), ("optimizer", run.optimizer, n_asked),
     )  # fmt: skip
     return WorkEstimate(
-        attempts=(len(tasks), len(tasks)),
+        attempts=(n_attempts, n_attempts),
         judgements=(0, n_judged),
         questions=(0, n_asked),
         tokens_each=default_tokens("host"),

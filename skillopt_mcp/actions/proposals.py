@@ -93,7 +93,7 @@ def advance_proposal(store: Store, models: Models, place: Place, run: Run, wait:
     if isinstance(outcome, StepWork):
         return refresh_outcome(store, place, skill, _finish_proposal(store, place, skill, run, outcome))
     if wait.capacity is None and not store.leases.list_of(run.id):
-        estimate = estimate_proposal(store, place.secrets, run)
+        estimate = estimate_proposal(store, place.secrets, run, [*outcome.calls.values()])
         why = f"takes up to {estimate.agent_runs()[1]} agent runs: ask the user first"
         step = NextStep(action="submit_work", arguments={"job_id": run.id}, why=why)
         return _describe_open(store, skill, run, step).model_copy(update={"status": "work", "estimate": estimate})

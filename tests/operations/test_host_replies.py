@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 import pytest
-from hostwork import Clock, begun, begun_proposal, server
+from hostwork import FEW, Clock, begun, begun_proposal, driven, server
 from workshop import SEED, Place
 
 from benchmarks.host_agent import Agent, items_of
@@ -202,6 +202,25 @@ def test_a_proposal_gives_its_estimate_before_any_work(place: Place, host: Works
         wait=Wait(host.jobs),
     )
     assert (stopped.status, stopped.next_step.action) == ("stopped", "propose_edits")
+
+
+def test_a_proposal_does_not_count_attempts_that_an_earlier_one_made(place: Place, host: Workspace) -> None:
+    first = begun_proposal(host, str(place.skill), rollouts=6)
+    for item in items_of(first.work):
+        Agent(SEED).do(item.folder)
+    hands_in = [{"work_id": item.work_id} for item in items_of(first.work)]
+    going_on = submit_work(host.store, host.models, host.place, hands_in, wait=Wait(host.jobs, capacity=FEW))
+    driven(host, Agent(SEED), going_on)
+    assert host.store.runs.get_run(first.job_id).status == "finished"
+
+    def offered(rollouts: int) -> tuple[tuple[int, int], int]:
+        wait = Wait(host.jobs)
+        offer = propose_from_evidence(host.store, host.models, host.place, str(place.skill), rollouts, wait)
+        return offer.estimate.attempts, offer.rollouts
+
+    assert offered(30) == ((24, 24), 30)
+    place.main.write_text(EDITED)
+    assert offered(12) == ((12, 12), 12)
 
 
 @pytest.mark.parametrize(("votes", "n_each"), [(0, 0), (1, 1), (3, 3)])
