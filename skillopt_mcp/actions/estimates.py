@@ -213,12 +213,11 @@ def estimate_proposal(store: Store, secrets: KnownSecrets, run: Run, left: Seque
     # Which judgements of earlier attempts are there shows once all of the attempts are.
     n_judged = sum(map(n_votes, tasks)) if n_left["target"] else n_left["judge"]
     n_asked = _reasoning(len(tasks) + len(run.sessions), Config.of_run(run.config), has_left_out=False)
-    n_attempts = n_left["target"]
     roles: tuple[tuple[Role, str, int], ...] = (
-        ("target", run.target, n_attempts), ("judge", run.judge, n_judged), ("optimizer", run.optimizer, n_asked),
+        ("target", run.target, n_left["target"]), ("judge", run.judge, n_judged), ("optimizer", run.optimizer, n_asked),
     )  # fmt: skip
     return WorkEstimate(
-        attempts=(n_attempts, n_attempts),
+        attempts=(n_left["target"], n_left["target"]),
         judgements=(0, n_judged),
         questions=(0, n_asked),
         tokens_each=default_tokens("host"),

@@ -183,6 +183,6 @@ class Budget:
         failed = f"; {failures}" if failures.n else ""
         return CapReached(
             f"the cap of {cap} is reached, with {used}{failed}. Nothing that was answered is lost, and it goes on "
-            "where it stopped under a higher cap",
+            f"where it stopped under a higher cap{self.caps.origin}",
             self.caps.raise_above(need).options,
         )

@@ -82,6 +82,12 @@ class Caps:
         )
 
     @property
+    def origin(self) -> str:
+        """Where caps come from that nobody gave, and how to raise them; empty for others."""
+        default = f"the default with a login, about {LOGIN_TOKENS:,} tokens: raise it with serve --max-calls N"
+        return f"; it is {default}" if self == LOGIN_CAPS else ""
+
+    @property
     def options(self) -> str:
         """Return the options of the command line that give these caps; empty when there are none."""
         return " ".join(f"--max-{name} {value}" for name, value in asdict(self).items() if value is not None)
@@ -99,6 +105,10 @@ class Caps:
 
 
 NO_CAPS = Caps()
+# What each test or proposal of a server may take of a person's login where no cap is given. A run of an agent has no
+# known limit in tokens, so they are counted in runs: a test of 60 tasks takes up to 480.
+LOGIN_TOKENS, RUN_TOKENS = 7_000_000, 14_000
+LOGIN_CAPS = Caps(LOGIN_TOKENS // RUN_TOKENS)
 _SENT, _FREE = Cost(), Cost(0)
 
 

@@ -65,7 +65,8 @@ def _leave_in(seconds: float) -> None:
 class Setup:
     """The store, the backends that were named, and whether every change of a live file needs a person's approval.
 
-    `lease_minutes` is how long work is in a host's hands; the caps are those of every test and proposal.
+    `lease_minutes` is how long work is in a host's hands; `caps` (calls, tokens, dollars, minutes)
+    are those of every test and proposal.
     """
 
     store_path: Path
@@ -74,7 +75,4 @@ class Setup:
     judge: str | None = None
     require_approval: bool = False
     lease_minutes: float = LEASE_MINUTES
-    max_calls: int | None = None
-    max_tokens: int | None = None
-    max_usd: float | None = None
-    max_minutes: float | None = None
+    caps: tuple[int | None, int | None, float | None, float | None] = (None, None, None, None)

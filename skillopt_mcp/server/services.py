@@ -9,7 +9,7 @@ from concurrent.futures import Future
 from functools import partial
 from typing import TYPE_CHECKING
 
-from skillopt_mcp.core.budgets import Caps
+from skillopt_mcp.core.budgets import LOGIN_CAPS, NO_CAPS, Caps
 from skillopt_mcp.core.calls import HOST
 from skillopt_mcp.core.candidates import Consent
 from skillopt_mcp.core.errors import NotFound
@@ -24,6 +24,7 @@ from skillopt_mcp.server.lifecycle import Setup
 from skillopt_mcp.server.tools import tools_over
 from skillopt_mcp.store import pool
 from skillopt_mcp.workspace.answers import ANSWER_BYTES, shorten
+from skillopt_mcp.workspace.costs import default_tokens
 from skillopt_mcp.workspace.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -39,12 +40,14 @@ def open_services(setup: Setup, leaving: Future[None]) -> Services:
     Once `leaving` is done, no call waits for work in the background.
     """
     pool.BUSY_TIMEOUT_S = BUSY_S
+    given = Caps(*setup.caps)
+    is_login = given == NO_CAPS and default_tokens(setup.target or "")
     workspace = Workspace(
         setup.store_path,
         target=setup.target or HOST,
         optimizer=setup.optimizer or HOST,
         judge=setup.judge or HOST,
-        caps=Caps(setup.max_calls, setup.max_tokens, setup.max_usd, setup.max_minutes),
+        caps=LOGIN_CAPS if is_login else given,
         hands_out=True,
     )
     workspace.models.lease_s = setup.lease_minutes * 60

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, replace
 
 from pydantic import BaseModel, ConfigDict
 
-from skillopt_mcp.core.budgets import FREE_STAGE, Spent
+from skillopt_mcp.core.budgets import FREE_STAGE, RUN_TOKENS, Spent
 from skillopt_mcp.core.calls import HOST, Role
 from skillopt_mcp.core.text import counted
 from skillopt_mcp.store.calls import LedgerRow
@@ -17,10 +17,14 @@ from skillopt_mcp.store.opening import Store
 # Of a dollar: what is left of a sum behind them is of the arithmetic, not of a price.
 DIGITS = 9
 _HALF_A_CENT = 0.005
+_AS_ASKED = (
+    "n_failed", "n_again", "n_repeated", "n_host_again", "tokens_repeated", "usd_repeated", "usd_known", "n_unpriced",
+    "n_unbilled",
+)  # fmt: skip
 # What one run of an agent takes, until the store has such runs, most of it cached: of a program that the server starts
 # without the person's own setup, and of a sub-agent of a session, which has all of that.
 DEFAULTS_OF = "November 2026"
-_DEFAULT_TOKENS = {"host": 35_000, "claude-code": 14_000, "codex": 14_000}
+_DEFAULT_TOKENS = {"host": 35_000, "claude-code": RUN_TOKENS, "codex": RUN_TOKENS}
 
 
 def default_tokens(backend: str) -> int:
@@ -172,10 +176,9 @@ def used_of_candidate(store: Store, candidate_id: str) -> Used:
     candidate = store.candidates.get_candidate(candidate_id)
     tests = [row.id for row in store.tests.list_of_skill(candidate.skill_id) if row.version_id == candidate.version_id]
     each = [used_by(store, test_id) for test_id in tests]
-    sums: dict[str, object] = {"contest": ""}
-    for name in Used.model_fields.keys() - sums.keys():
-        sums[name] = _sum_field([getattr(used, name) for used in each], name)
-    return Used.model_validate(sums)
+    names = Used.model_fields.keys() - {"contest"}
+    sums = {name: _sum_field([getattr(used, name) for used in each], name) for name in names}
+    return Used.model_validate({"contest": "", **sums})
 
 
 def add_up(rows: Sequence[LedgerRow]) -> LedgerRow:
@@ -209,20 +212,12 @@ def sum_sends(asked: LedgerRow, charged: Spent, n_untaken: int = 0) -> Accounted
     return Accounted(
         n_sent=n_answered + asked.n_failed + n_unanswered,
         n_answered=n_answered,
-        n_failed=asked.n_failed,
         n_unanswered=n_unanswered,
         n_with_host=min(n_unanswered, asked.n_with_host - n_untaken + asked.n_host_again),
-        n_again=asked.n_again,
-        n_repeated=asked.n_repeated,
-        n_host_again=asked.n_host_again,
-        tokens_repeated=asked.tokens_repeated,
-        usd_repeated=asked.usd_repeated,
         tokens_at_most=max(charged.tokens, asked.tokens_in + asked.tokens_out),
-        usd_known=asked.usd_known,
         usd_at_most=max(round(charged.usd, DIGITS), asked.usd_known),
-        n_unpriced=asked.n_unpriced,
-        n_unbilled=asked.n_unbilled,
         seconds=charged.seconds,
+        **{name: getattr(asked, name) for name in _AS_ASKED},
     )
 
 

@@ -13,7 +13,7 @@ from skillopt_mcp.backends.asking import Asker
 from skillopt_mcp.backends.base import BackendFault
 from skillopt_mcp.backends.scripted import Answer, Scripted
 from skillopt_mcp.backends.spending import Budget
-from skillopt_mcp.core.budgets import NO_CAPS, Caps, Spent
+from skillopt_mcp.core.budgets import LOGIN_CAPS, NO_CAPS, Caps, Spent
 from skillopt_mcp.core.calls import Call, Reply, Usage
 from skillopt_mcp.core.errors import CapReached, StoreError
 from skillopt_mcp.store.opening import Store
@@ -55,6 +55,16 @@ def test_no_more_calls_are_sent_than_the_cap_and_a_higher_one_goes_on(store: Sto
     assert texts(ask_under(store, backend, Caps(calls=20), concurrency=concurrency)) == ["42"] * 20
     assert backend.n_calls == 20
     assert store.budgets.get_spent("r-1")[:3] == (20, 2000, 5.0)
+
+
+def test_the_default_cap_of_a_login_says_so_in_its_refusal(store: Store) -> None:
+    backend = bounded()
+    said = (
+        "500 calls .* higher cap; it is the default with a login, about 7,000,000 tokens: raise it with serve --max-c"
+    )
+    with pytest.raises(CapReached, match=said):
+        ask_under(store, backend, LOGIN_CAPS, n=501, concurrency=40)
+    assert backend.n_calls == LOGIN_CAPS.calls
 
 
 @pytest.mark.parametrize(("most", "caps"), [(Usage(1, 1, math.nan), Caps(usd=3.0)), (Usage(1, 1, math.inf), NO_CAPS)])

@@ -4,6 +4,7 @@ import asyncio
 import json
 import threading
 from collections.abc import Iterator
+from concurrent.futures import Future
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from opentelemetry import trace
 
 from skillopt_mcp.actions.promotion_tests import evaluate_candidate
 from skillopt_mcp.backends.base import BackendFault
+from skillopt_mcp.backends.resolved import resolve_spec
 from skillopt_mcp.backends.scripted import Scripted
 from skillopt_mcp.core import tracing
 from skillopt_mcp.core.budgets import Caps
@@ -28,6 +30,8 @@ from skillopt_mcp.core.results import SkillList
 from skillopt_mcp.server import app as watching
 from skillopt_mcp.server import tools
 from skillopt_mcp.server.app import CallWatch, Services, SkillOptServer, watcher
+from skillopt_mcp.server.lifecycle import Setup
+from skillopt_mcp.server.services import open_services
 from skillopt_mcp.training.progress import Progress
 from skillopt_mcp.workspace.jobs import Wait
 
@@ -219,6 +223,39 @@ def test_missing_answers_are_named_with_the_way_out_while_a_test_or_proposal_is_
     text = describe_note(Note.model_validate(note)) if isinstance(note, dict) else note
     assert text.startswith(f"4 of the first 6 {said}")
     assert ("a task's text" in json.dumps(standing)) == (fault == "truncated")
+
+
+@pytest.mark.parametrize(
+    ("kind", "max_minutes", "said"),
+    [
+        (
+            "claude-code",
+            None,
+            "The cap (--max-calls 500; it is the default with a login, about 7,000,000 tokens: raise",
+        ),
+        ("codex", None, "The cap (--max-calls 500; it is the default with a login, about 7,000,000 tokens: raise"),
+        ("claude-code", 30.0, ""),
+        ("simulated:honest", None, ""),
+    ],
+)
+def test_a_login_has_a_default_cap_that_the_estimate_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, max_minutes: float | None, said: str
+) -> None:
+    world, program = World(tmp_path), tmp_path / "agent"
+    candidate_id = world.propose()
+    program.write_text("#!/bin/sh\necho '2.1.0 (Claude Code)'\n")
+    program.chmod(0o755)
+    monkeypatch.chdir(tmp_path)
+    target = kind if ":" in kind else f"{kind}:m,binary={program}"
+    if kind != target:
+        parts = resolve_spec(target).parts
+        world.workspace.store.permissions.remember_backend(parts, target, "a person")
+    setup = Setup(tmp_path / "store.db", target=target, caps=(None, None, None, max_minutes))
+    server = SkillOptServer(lambda: open_services(setup, Future()))
+    standing = call(server, "evaluate_candidate", {"candidate_id": candidate_id})
+    reach = (standing.get("foreseen") or {}).get("reach", "")
+    assert reach.startswith(said) if said else not reach
+    assert not said or (standing["status"], "reaches a verdict" in reach) == ("estimate", True)
 
 
 def test_a_host_learns_before_the_first_work_whether_the_cap_reaches_a_verdict(tmp_path: Path) -> None:

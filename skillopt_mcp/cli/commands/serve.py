@@ -38,7 +38,7 @@ class Serve(Capped):
         return serve(
             Setup(
                 terminal.store_path, self.target, self.optimizer, self.judge, self.require_approval,
-                self.lease_minutes, self.max_calls, self.max_tokens, self.max_usd, self.max_minutes,
+                self.lease_minutes, (self.max_calls, self.max_tokens, self.max_usd, self.max_minutes),
             )
         )  # fmt: skip
 
