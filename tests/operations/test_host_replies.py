@@ -213,9 +213,10 @@ def test_a_proposal_does_not_count_attempts_that_an_earlier_one_made(place: Plac
     driven(host, Agent(SEED), going_on)
     assert host.store.runs.get_run(first.job_id).status == "finished"
 
-    def offered(rollouts: int) -> tuple[tuple[int, int], int]:
+    def offered(rollouts: int) -> tuple[tuple[int, int], int | None]:
         wait = Wait(host.jobs)
         offer = propose_from_evidence(host.store, host.models, host.place, str(place.skill), rollouts, wait)
+        assert offer.estimate
         return offer.estimate.attempts, offer.rollouts
 
     assert offered(30) == ((24, 24), 30)
