@@ -10,7 +10,7 @@ from skillopt_mcp.backends.arrivals import check_arrivals
 from skillopt_mcp.core.calls import Ask, Role, Rollout
 from skillopt_mcp.core.errors import BadInput
 from skillopt_mcp.core.notes import Note, note_unanswered
-from skillopt_mcp.core.results import PROMPT_SHOWN, Baseline, BaselineTask
+from skillopt_mcp.core.results import Baseline, BaselineTask, cut_prompt
 from skillopt_mcp.core.skills import Skill, short
 from skillopt_mcp.core.tasks import Task
 from skillopt_mcp.gates.promotion import MAX_PASSES
@@ -68,7 +68,7 @@ def measure_baseline(store: Store, models: Models, place: Place, name: str, atte
         BaselineTask(
             task=task.name,
             tag=task.tags[0] if task.tags else "",
-            prompt=" ".join(task.prompt.split())[:PROMPT_SHOWN],
+            prompt=cut_prompt(task.prompt),
             held_out=task.split != "train",
             passed=sum(map(round, scores.get(task.id, ()))),
             of=len(scores.get(task.id, ())),

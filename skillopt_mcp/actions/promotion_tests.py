@@ -166,7 +166,7 @@ def _advise_after(store: Store, place: Place, candidate: Candidate, verdict: Ver
     """What to do after a verdict: promote it, or propose other edits; a live text needs nothing."""
     skill = store.skills.get_skill(candidate.skill_id)
     if candidate.version_id == skill.live_version:
-        return undo_worse(store, candidate, verdict)
+        return undo_worse(store, place, candidate, verdict)
     if is_reason_to_promote(store, candidate, verdict) and not bring_back(store, candidate):
         return advise_accepted(store, candidate, len(candidate.findings), place)
     if verdict == "better_here" and not place.is_agents:

@@ -161,8 +161,12 @@ class UnitRow(BaseModel):
         return self.outcome
 
 
-PROMPT_SHOWN = 60
-"""So many characters of its prompt a task is called by."""
+def cut_prompt(prompt: str) -> str:
+    """The one line of at most 60 characters that a task is called by."""
+    line = " ".join(prompt.split())
+    return line if len(line) <= 60 else f"{line[:57].rstrip()}..."
+
+
 GROUPS: tuple[Literal["worse", "better", "fails with both", "same"], ...] = (
     "worse", "better", "fails with both", "same",
 )  # fmt: skip

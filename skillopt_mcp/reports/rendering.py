@@ -20,7 +20,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from skillopt_mcp import __version__
-from skillopt_mcp.core.results import GROUPS, PROMPT_SHOWN
+from skillopt_mcp.core.results import GROUPS, cut_prompt
 from skillopt_mcp.core.text import shown
 from skillopt_mcp.gates.verdicts import CLAIMS, LABELS, caveats, describe, explain, label
 from skillopt_mcp.reports.facts import MAX_TASKS, Facts, SkillFacts
@@ -71,7 +71,7 @@ def _common() -> dict[str, Any]:
         "sections": SECTIONS, "version": __version__, "label": label, "describe": describe, "caveats": caveats,
         "explain": explain, "claims": CLAIMS, "labels": LABELS, "curve_of": curve, "evidence_of": evidence,
         "price_cell": price_cell, "fence": _fence, "max_tasks": MAX_TASKS,
-        "groups": GROUPS, "prompt_shown": PROMPT_SHOWN,
+        "groups": GROUPS, "cut_prompt": cut_prompt,
     }  # fmt: skip
 
 

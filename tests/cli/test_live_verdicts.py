@@ -34,7 +34,8 @@ def evaluate(place: Place, cli: Cli, tmp_path: Path) -> Callable[..., Any]:
 
     def prepare(n_tagged: int, n_train: int = 0, with_rule: str = "right", others: str = "right") -> None:
         rows = [
-            {"prompt": f"Case {n} of {tag}: what is it?", "id": f"{tag}-{n}", "tags": [tag], "split": split,
+            {"prompt": f"Case {n} of {tag}: what is it, in one word of the list that all of us know?",
+             "id": f"{tag}-{n}", "tags": [tag], "split": split,
              "judge": {"kind": "exact", "expected": "right"}}
             for tag, split, ns in (
                 ("priority", "test", range(n_tagged)), ("other", "test", range(N_HELD - n_tagged)),
@@ -66,7 +67,7 @@ def add_rule(place: Place) -> bytes:
 
 
 def test_a_live_edit_that_harms_is_worse_and_the_command_that_is_named_puts_the_text_back(
-    place: Place, evaluate
+    place: Place, evaluate, cli: Cli
 ) -> None:
     evaluate.prepare(0, others="wrong")
     before = add_rule(place)
@@ -79,6 +80,31 @@ def test_a_live_edit_that_harms_is_worse_and_the_command_that_is_named_puts_the_
     code, screen = at_a_terminal(place, *command[1:], answer="y")
     assert code == 0, screen
     assert place.main.read_bytes() == before, "though it was never promoted"
+    shown = parsed(cli("show", result["candidate_id"], "--json", store=place.store_path))
+    assert shown["next_step"]["action"] == "add_tasks", "what is worse is not brought back"
+
+
+def test_an_agent_does_not_learn_that_a_live_edit_is_worse(
+    place: Place, evaluate, cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    evaluate.prepare(0, others="wrong")
+    add_rule(place)
+    assert evaluate(place.skill_path)["next_step"]["action"] == "rollback_skill"
+    monkeypatch.setenv("CLAUDECODE", "1")
+    told = evaluate(place.skill_path)
+    assert (told["accepted"], told["test"], told["next_step"]) == (False, None, None)
+    assert parsed(cli("show", told["candidate_id"], "--json", store=place.store_path))["next_step"] is None
+
+
+def test_a_task_is_called_by_a_prompt_whose_cut_is_seen(place: Place, evaluate, cli: Cli) -> None:
+    evaluate.prepare(0)
+    add_rule(place)
+    result = evaluate(place.skill_path)
+    name = "Case 1 of other: what is it, in one word of the list that..."
+    page = cli("report", place.skill_path, store=place.store_path).stdout.strip().splitlines()[-1]
+    assert f"<bdi>{name}</bdi>" in Path(page).read_text()
+    assert name in cli("show", result["test"]["test_id"], store=place.store_path).stdout
+    assert name in [each["prompt"] for each in evaluate(place.skill_path, "--baseline")["tasks"]]
 
 
 def test_a_live_edit_without_effect_stays_and_its_undo_is_named(place: Place, evaluate, cli: Cli) -> None:

@@ -294,8 +294,11 @@ def next_step(store: Store, place: Place, candidate: Candidate, consent: Consent
         path = store.skills.get_skill(candidate.skill_id).path
         return NextStep(action="check", arguments={"folder": path}, why=shorten(str(error), _WHY_BYTES))
     decision = store.decisions.latest(skill.id, GATE, candidate.base_version, candidate.version_id)
+    undo = undo_worse(store, place, candidate, decision.verdict if decision else None)
     if skill.live_version == candidate.version_id:
-        return undo_worse(store, candidate, decision.verdict if decision else None)
+        return undo
+    if undo:  # it is not live: what is worse is not brought back
+        return advise_skill(store, skill)
     if step := bring_back(store, candidate):
         return step
     if was_live(store, candidate):

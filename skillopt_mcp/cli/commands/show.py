@@ -14,7 +14,7 @@ from skillopt_mcp.cli.commands.skills import show_away
 from skillopt_mcp.cli.terminal import Terminal
 from skillopt_mcp.core.candidates import Consent
 from skillopt_mcp.core.next_step import NextStep
-from skillopt_mcp.core.results import PROMPT_SHOWN
+from skillopt_mcp.core.results import cut_prompt
 from skillopt_mcp.core.skills import SkillRow
 from skillopt_mcp.core.text import counted
 from skillopt_mcp.gates.verdicts import by_change
@@ -98,7 +98,7 @@ class Show(Command):
             (terminal.diff if result["kind"] == "candidate" else terminal.say)(result["text"])
             if result["kind"] == "test" and self._units:
                 rows = [
-                    (each.group, _mean(each.before), _mean(each.after), each.prompt[:PROMPT_SHOWN], each.task)
+                    (each.group, _mean(each.before), _mean(each.after), cut_prompt(each.prompt), each.task)
                     for each in sorted(self._units, key=by_change)
                 ]
                 terminal.table(("", "old", "new", "prompt", "task"), rows, n_long=2)
