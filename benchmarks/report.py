@@ -281,7 +281,7 @@ def screenshots(opened: Any, folder: Path) -> list[Path]:
     with tempfile.TemporaryDirectory() as temporary:
         url = Path(run(None, "demo", "--dir", f"{temporary}/demo")["report_path"]).as_uri()
         for path, width, start, end in (
-            (paths[0], 800, "main", "#diff"), (paths[1], 800, "#curve", "#spend"), (paths[2], 400, "#tasks", "#diff"),
+            (paths[0], 800, "main", "#tasks"), (paths[1], 800, "#curve", "#spend"), (paths[2], 400, "#tasks", "#diff"),
         ):  # fmt: skip
             with visited(opened, url, width, dark=width == 400) as (page, _):
                 if width == 400:
