@@ -98,9 +98,7 @@ def undo_edit(store: Store, candidate: Candidate, why: str) -> NextStep:
 
 
 def undo_worse(store: Store, place: Place, candidate: Candidate, verdict: str | None) -> NextStep | None:
-    """How a person takes back a live text whose test says that it is worse; None after any other verdict, and for an
-    agent, which learns only whether a text was accepted.
-    """
+    """How a person takes back a text whose test says that it is worse; None after other verdicts, and for agents."""
     is_worse = verdict in ("worse", "worse_here") and not place.is_agents
     return undo_edit(store, candidate, "the live text solves fewer tasks") if is_worse else None
 

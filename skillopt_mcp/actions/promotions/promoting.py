@@ -297,11 +297,9 @@ def next_step(store: Store, place: Place, candidate: Candidate, consent: Consent
     undo = undo_worse(store, place, candidate, decision.verdict if decision else None)
     if skill.live_version == candidate.version_id:
         return undo
-    if undo:  # it is not live: what is worse is not brought back
-        return advise_skill(store, skill)
-    if step := bring_back(store, candidate):
+    if not undo and (step := bring_back(store, candidate)):
         return step
-    if was_live(store, candidate):
+    if not undo and was_live(store, candidate):
         return restore_version(store, skill, candidate.version_id)
     if decision and not is_reason_to_promote(store, candidate, decision.verdict):
         return advise_skill(store, skill)
