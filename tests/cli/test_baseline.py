@@ -61,10 +61,11 @@ def measure(place: Place, cli: Cli, tmp_path: Path):
     return measure
 
 
+@pytest.mark.parametrize("options", [[], ["--split-mode", "ratio", "--ratio", "1:1:1"]])
 def test_every_tag_is_in_train_and_held_out_where_it_can_be_and_it_is_said_where_not(
-    place: Place, cli: Cli, tmp_path: Path
+    place: Place, cli: Cli, tmp_path: Path, options: list[str]
 ) -> None:
-    added = cli("tasks", "add", place.skill_path, tmp_path / "tasks.jsonl", "--json", store=place.store_path)
+    added = cli("tasks", "add", place.skill_path, tmp_path / "tasks.jsonl", *options, "--json", store=place.store_path)
     notes = {each["code"]: each["ids"] for each in parsed(added)["notes"]}
     assert notes["no_train_of_tag"] == ["priority"]
     assert "no_held_out_of_tag" not in notes

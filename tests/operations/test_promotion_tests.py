@@ -14,7 +14,7 @@ from workshop import LESSONS, PLACEBO, SEED, SIMULATION, Place, as_if_real, is_t
 
 from benchmarks.host_agent import Agent, items_of
 from skillopt_mcp.actions.promotion_tests import evaluate_candidate
-from skillopt_mcp.actions.promotions.promoting import promote_skill
+from skillopt_mcp.actions.promotions.promoting import choose_unproven, promote_skill
 from skillopt_mcp.actions.submitting import submit_work
 from skillopt_mcp.actions.texts import candidate_of_files
 from skillopt_mcp.backends.base import BackendFault
@@ -345,6 +345,8 @@ def test_attempts_at_a_task_that_are_a_day_apart_are_not_compared(
     assert done
     assert done.test
     assert (done.test.verdict, done.test.void) == (verdict, void)
+    candidate = host.store.candidates.get_candidate(done.candidate_id)
+    assert choose_unproven(host.store, candidate, done.test) is None, "what was not compared is not offered unproven"
 
 
 # What agents learn

@@ -391,6 +391,8 @@ def test_one_attempt_that_stays_lost_takes_all_repeats_and_no_answer_is_taken_fo
     target, test = Scripted(lost_at({(1, arm): 99, (2, arm): 1})), opened(suite)
     end = run(suite, test, target)
     assert of_first(suite, test, [(1, arm), (2, arm)]) == [("bounded", float(arm == "base"))] * 2
+    known = suite.store.tests.scores_of(suite.skill.id, test.files(arm).digest, "scripted")  # type: ignore[arg-type]
+    assert sum(map(len, known.values())) == getattr(end.runs, arm) - 2, "of these two nothing is known"
     assert (end.lost.asked_again, end.lost.bounded, end.units.seen) == (4, 2, 20)
     assert sum("again" in call.draw for call in target.calls) == 4
 

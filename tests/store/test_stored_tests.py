@@ -156,6 +156,7 @@ def answered(store: Store, *test_ids: str) -> None:
     [
         ("plan = json_set(plan, '$.salt', 'x'), number = 1", "never rewritten"),
         ("tasks = '[]', number = 1", "never rewritten"),
+        ("other_id = skill_id, other_version = base_version, number = 1", "never rewritten"),
         ("plan = json_set(plan, '$.passes', 1), number = 1", "never rewritten"),
         ("plan = json_set(plan, '$.kind', json('[1]')), number = 1", "never rewritten"),
         ("release = 1", "never rewritten"),
