@@ -51,7 +51,7 @@ def measure_baseline(store: Store, models: Models, place: Place, name: str, atte
 
     def attempt(ask: Ask) -> None:
         for n in range(attempts):
-            trials = rollout(ask, [PlannedRollout(files, task, f"{scope}/{n}") for task in tasks])
+            trials = rollout(ask, [PlannedRollout(files, task, _name_draw(scope, n, task)) for task in tasks])
             store.tests.add_baseline([each for each in trials if not each.missing])
             for each in trials:
                 answers[each.task.id].add(each.reply.text)
@@ -116,4 +116,9 @@ def find_in_baseline(store: Store, models: Models, skill: Skill) -> dict[int, st
     tasks = models.list_tasks(skill.id)
     scope = _name_scope(models, skill, tasks)
     found = store.tests.scores_in_baseline(scope)
-    return {task.id: f"{scope}/0" for task in tasks if task.split == "train" and task.id in found}
+    return {task.id: _name_draw(scope, 0, task) for task in tasks if task.split == "train" and task.id in found}
+
+
+def _name_draw(scope: str, n: int, task: Task) -> str:
+    # One of its own for each task: what its judge lost is forgotten by it, and no other task is judged again.
+    return f"{scope}/{n}/{task.digest[:12]}"

@@ -343,14 +343,13 @@ def _outline_schema(schema: dict[str, Any], parts: Mapping[str, Any]) -> dict[st
     """The type of a JSON schema, without the fields of objects: all of those of all results would be 55 kB."""
     variants = [schema, *schema.get("anyOf", [])]
     variants = [parts[each["$ref"].rpartition("/")[2]] if "$ref" in each else each for each in variants]
-    kinds = [each["type"] for each in variants if "type" in each]
-    outline: dict[str, Any] = {"type": kinds if len(kinds) > 1 else kinds[0]} if kinds else {}
+    outlines = list[dict[str, Any]]()
     for each in variants:
-        if "enum" in each and len(kinds) == 1:
-            outline["enum"] = each["enum"]
-        if "items" in each:
-            outline["items"] = _outline_schema(each["items"], parts)
-    return outline
+        if "type" in each:
+            kept = {key: each[key] for key in ("type", "enum") if key in each}
+            outlines.append(kept | ({"items": _outline_schema(each["items"], parts)} if "items" in each else {}))
+    # Not "type": [...], which fewer clients can read.
+    return {"anyOf": outlines} if len(outlines) > 1 else outlines[0] if outlines else {}
 
 
 def fit_result(result: BaseModel) -> bytes:

@@ -68,7 +68,8 @@ def test_a_host_without_a_person_answers_no_and_nothing_changes(host: str, tmp_p
     [result] = promote(host, tmp_path, candidate_id).results()
     assert result["status"] == "needs_approval", result
     assert str(result["reason"]).endswith(f"the host answered {ANSWERS[host]}, perhaps without asking the user")
-    assert result["next_step"]["command"] == f"skillopt-mcp promote {candidate_id} --simulated"
+    command = f"skillopt-mcp promote {candidate_id} --simulated --store {tmp_path / 'store.db'}"
+    assert result["next_step"]["command"] == command
     assert (tmp_path / "project/skills/ledger-clerk/SKILL.md").read_bytes() == make_skill(SEED).main
 
 
