@@ -340,7 +340,7 @@ def listing(tools: Iterable[Tool]) -> str:
 
 
 def _outline_schema(schema: dict[str, Any], parts: Mapping[str, Any]) -> dict[str, Any]:
-    """The type of a JSON schema, without the fields of objects: all of those of all results would be 55 kB."""
+    """The type of a JSON schema, without a list of types (few clients read it) or the fields of objects (55 kB)."""
     variants = [schema, *schema.get("anyOf", [])]
     variants = [parts[each["$ref"].rpartition("/")[2]] if "$ref" in each else each for each in variants]
     outlines = list[dict[str, Any]]()
@@ -348,7 +348,6 @@ def _outline_schema(schema: dict[str, Any], parts: Mapping[str, Any]) -> dict[st
         if "type" in each:
             kept = {key: each[key] for key in ("type", "enum") if key in each}
             outlines.append(kept | ({"items": _outline_schema(each["items"], parts)} if "items" in each else {}))
-    # Not "type": [...], which fewer clients can read.
     return {"anyOf": outlines} if len(outlines) > 1 else outlines[0] if outlines else {}
 
 
