@@ -68,8 +68,8 @@ def describe_reach(store: Store, models: Models, caps: Caps, price: TestPrice, s
         return ""
     left = caps_of_search(store, models, caps, price)
     reached = "a verdict" if left and not left.exceeded(spent) else "no verdict"
-    cap = f"{caps.options}{caps.origin}"
-    return f"The cap ({cap}) reaches {reached}: the promotion test takes up to {price.n_runs:,} runs."
+    what = f"the promotion test takes up to {price.n_runs:,} runs"
+    return f"The cap ({caps.options}{caps.origin}) reaches {reached}: {what}."
 
 
 def foresee(store: Store, models: Models, test: Test) -> Foreseen:

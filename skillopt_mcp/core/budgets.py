@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from skillopt_mcp.core.text import counted
@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from skillopt_mcp.core.calls import Call, Usage
 
 FREE_STAGE = "check"
-_CENT = 0.01
 
 
 class Cost(NamedTuple):
@@ -48,6 +47,7 @@ class Caps:
     tokens: int | None = None
     usd: float | None = None
     minutes: float | None = None
+    is_default: bool = field(default=False, compare=False)
 
     @property
     def bound_each_call(self) -> bool:
@@ -84,13 +84,13 @@ class Caps:
     @property
     def origin(self) -> str:
         """Where caps come from that nobody gave, and how to raise them; empty for others."""
-        default = f"the default with a login, about {LOGIN_TOKENS:,} tokens: raise it with serve --max-calls N"
-        return f"; it is {default}" if self == LOGIN_CAPS else ""
+        default = f"; it is the default with a login, about {LOGIN_TOKENS:,} tokens: raise it with serve --max-calls N"
+        return default * self.is_default
 
     @property
     def options(self) -> str:
         """Return the options of the command line that give these caps; empty when there are none."""
-        return " ".join(f"--max-{name} {value}" for name, value in asdict(self).items() if value is not None)
+        return " ".join(f"--max-{name} {value}" for name, value in [*asdict(self).items()][:4] if value is not None)
 
     def describe_used(self, spent: Spent) -> str:
         """How much of each cap is used; empty without caps."""
@@ -108,7 +108,7 @@ NO_CAPS = Caps()
 # What each test or proposal of a server may take of a person's login where no cap is given. A run of an agent has no
 # known limit in tokens, so they are counted in runs: a test of 60 tasks takes up to 480.
 LOGIN_TOKENS, RUN_TOKENS = 7_000_000, 14_000
-LOGIN_CAPS = Caps(LOGIN_TOKENS // RUN_TOKENS)
+LOGIN_CAPS = Caps(LOGIN_TOKENS // RUN_TOKENS, is_default=True)
 _SENT, _FREE = Cost(), Cost(0)
 
 
@@ -121,5 +121,5 @@ def cost_of(call: Call, usage: Usage | None = None) -> Cost:
 
 def describe_most(spent: Spent) -> str:
     """What was charged at most: a call whose usage is unknown is charged its maximum."""
-    dollars = f"{spent.usd:.2f}" if spent.usd >= _CENT else f"{spent.usd:.2g}"
+    dollars = f"{spent.usd:.2f}" if spent.usd >= 0.01 else f"{spent.usd:.2g}"
     return f"up to {counted(spent.tokens, 'token')}{f' and ${dollars}' if spent.usd else ''}"
