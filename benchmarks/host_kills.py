@@ -34,10 +34,11 @@ LEASE_MINUTES = 0.01
 GONE = 3
 _ANSWERED = "select l.id from lease l join reply r on r.call_id = l.call_id where l.state = 'answered'"
 _DOUBLED = "select count(*) from lease where state = 'answered' group by call_id having count(*) > 1"
-# What a verdict counts: the units that it has seen. A host may have answered for some beyond them, in any order.
+# What a verdict counts: its pairs. A host may have answered for some beyond them, in any order.
 _COUNTED = (
     "select sum(a.arm = 'base') - sum(a.arm = 'candidate') from test_attempt a join decision d on d.scope = a.test_id"
-    " where a.unit < json_extract(d.inputs, '$.standing.units.seen')"
+    " join promotion_test t on t.id = a.test_id"
+    " where a.number * json_array_length(t.tasks) + a.unit < json_extract(d.inputs, '$.standing.pairs')"
 )
 
 

@@ -18,7 +18,6 @@ from skillopt_mcp.actions.runs import start_run
 from skillopt_mcp.actions.texts import candidate_of_files
 from skillopt_mcp.backends.registry import open_backend
 from skillopt_mcp.backends.world import (
-    PLACEBOS,
     TOPICS,
     Kind,
     World,
@@ -113,12 +112,6 @@ class Demonstrated(Result):
     steps: list[StepRow]
     n_calls: int
     diff: str
-
-    @property
-    def fillers(self) -> list[str]:
-        """Return the lines that the training added and that say nothing: the simulated optimizer writes such, too."""
-        added = (line[1:].removeprefix("- ") for line in self.diff.splitlines() if line.startswith("+"))
-        return [line for line in added if line in PLACEBOS]
 
 
 def prepare_demo(folder: Path, world: Kind, seed: int) -> DemoPlace:

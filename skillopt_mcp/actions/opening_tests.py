@@ -16,7 +16,6 @@ from skillopt_mcp.core.text import quoted
 from skillopt_mcp.store.files import lock_run
 from skillopt_mcp.store.opening import Store
 from skillopt_mcp.store.promotion_tests import NewTest
-from skillopt_mcp.tasks.judges.judging import is_form_alone
 from skillopt_mcp.training.progress import Notify, Progress
 from skillopt_mcp.training.promotion_test import (
     BETTER,
@@ -27,7 +26,7 @@ from skillopt_mcp.training.promotion_test import (
     open_test,
     stored_test,
 )
-from skillopt_mcp.workspace.evidence import evidence_of, is_simulated, opens_skills
+from skillopt_mcp.workspace.evidence import evidence_of, is_simulated
 from skillopt_mcp.workspace.host_work import withdraw
 from skillopt_mcp.workspace.leases import leases_in_time
 from skillopt_mcp.workspace.models import Models
@@ -49,7 +48,7 @@ def tasks_to_test(store: Store, models: Models, skill_id: int, among: Sequence[T
         review = f"a person looks at those that wait: skillopt-mcp tasks review {shlex.quote(skill)}"
         more = review if is_waiting else "add tasks with add_tasks or 'tasks add'"
         raise BadInput(f"the skill has no held-out task (split test): {more}")
-    if is_form_alone(held):
+    if all(task.judge.is_form_only() for task in held):
         raise Refused(
             f"all {len(held)} held-out tasks judge the form of an answer alone (length, heading): add held-out tasks "
             "with a judge of what is said"
@@ -162,7 +161,8 @@ def open_next_test(
     backend = evidence_of(models.backends_for(held))
     # A test of a simulation, which proves nothing, has a salt by which its results come about again.
     salt = _SALT_OF_SIMULATIONS if is_simulated(backend) else None
-    asked = replace(_specify(store, candidate, asked), opens=opens_skills(backend), salt=salt)
+    opens = backend.startswith(("claude-code:", "codex:"))  # these load a skill by themselves
+    asked = replace(_specify(store, candidate, asked), opens=opens, salt=salt)
     new = NewTest(candidate.skill_id, candidate.base_version, candidate.version_id, backend, other)
     return open_test(store, new, held, asked, foreseen=foreseen)
 

@@ -159,12 +159,7 @@ def _set_up(command: RegisteredCommand, material: _Material, folder: str, enviro
 
 
 def register_command(
-    name: str,
-    argv: Sequence[str],
-    limits: Limits | None = None,
-    reads: Sequence[str] = (),
-    *,
-    unconfined: bool = False,
+    name: str, argv: Sequence[str], limits: Limits | None = None, reads: Sequence[str] = (), *, unconfined: bool = False
 ) -> RegisteredCommand:
     """Return the command ready to be stored, its program found and hashed. Raises BadInput when it could not run."""
     if not re.fullmatch(NAME, name):

@@ -14,8 +14,6 @@ from skillopt_mcp.gates.promotion import MAX_PASSES, Plan, SignTest, least_of_ki
 from skillopt_mcp.gates.rounds import read_rounds
 
 GAINS = (0.08, 0.16, 0.30)
-HALF = (0.02, 0.60)
-"""Between these the gain is sought that half of the tests find."""
 _N_TESTS = 400
 _N_PAIRS = 6_000  # in rounds, that are simulated at each gain
 _N_CHOICES = 1 << 12  # of signs: enough for a forecast
@@ -45,20 +43,23 @@ def power_of(plan: Plan, earlier: Sequence[Sequence[float]]) -> list[Power]:
 def gain_found_in_half(plan: Plan, earlier: Sequence[Sequence[float]]) -> float | None:
     """The gain that half of the tests find, to a hundredth; None where no even gain is."""
     shape = tuple((sum(scores), len(scores)) for scores in earlier)
-    low, high = HALF
+    low, high = 0.02, 0.60  # between which it is sought
     if _simulated(plan, shape, high, _N_TESTS // 2).chance < 0.5:
         return None
     while high - low > 0.01:
         middle = (low + high) / 2
-        if _simulated(plan, shape, middle, _N_TESTS // 2).chance < 0.5:
-            low = middle
-        else:
-            high = middle
+        is_found = _simulated(plan, shape, middle, _N_TESTS // 2).chance >= 0.5
+        low, high = (low, middle) if is_found else (middle, high)
     return round(high, 2)
 
 
-@lru_cache(maxsize=256)
 def _simulated(plan: Plan, shape: tuple[tuple[float, int], ...], gain: float, n_tests: int) -> Power:
+    names = tuple(map(str, range(plan.n_units)))  # a test of other tasks that is planned alike is not played again
+    return _played(plan.model_copy(update={"salt": "", "units": names, "tag": ""}), shape, gain, n_tests)
+
+
+@lru_cache(maxsize=256)
+def _played(plan: Plan, shape: tuple[tuple[float, int], ...], gain: float, n_tests: int) -> Power:
     if plan.in_rounds:
         n_tests = max(40, _N_PAIRS // (plan.max_pairs or plan.n_units))
     # The same chances at every gain.
@@ -136,8 +137,12 @@ def find_what_decides(plan: Plan, nets: Sequence[Sequence[int]], tags: Sequence[
         up, down = (sum(sign * each > 0 for each in moved[tag]) for sign in (1, -1))
         share = (up - down + 1) / (len(moved[tag]) + 2)
         n_needed = math.ceil((least_of_kind(plan.number + 1) + 1) / share) if share > 0 else MOST_OF_KIND + 1
-        if n_needed <= MOST_OF_KIND:
-            return Decides(tag=tag, add=max(0, n_needed - sum(tag in each for each in tags)))
+        n_there = sum(tag in each for each in tags)
+        if max(n_needed, n_there) > MOST_OF_KIND:
+            return None
+        add = max(0, n_needed - n_there)
+        if 2 * n_there + add <= plan.n_units:  # else it would be no kind: more than half of all
+            return Decides(tag=tag, add=add)
     means = [sum(own) / len(own) / plan.largest for own in nets]
     gain = math.fsum(means) / (len(means) + 4)  # two +1 and two -1 added, as in the interval
     if gain <= 0:
@@ -147,8 +152,8 @@ def find_what_decides(plan: Plan, nets: Sequence[Sequence[int]], tags: Sequence[
     again = plan.model_copy(update={"number": plan.number + 1, "kind": (), "earlier": (), "passes": MAX_PASSES})
     if plan.passes < MAX_PASSES and _simulated(again, shape, gain, _N_TESTS // 2).chance >= 0.5:
         return Decides(passes=MAX_PASSES)
-    units = (*plan.units, *(f"more {n}" for n in range(n_more)))
-    larger = again.model_copy(update={"units": units, "passes": passes_for([()] * len(units))})
-    if _simulated(larger, ((0.0, 0),) * len(units), gain, _N_TESTS // 2).chance >= 0.5:
+    n_units = plan.n_units + n_more
+    larger = again.model_copy(update={"units": ("",) * n_units, "passes": passes_for([()] * n_units)})
+    if _simulated(larger, ((0.0, 0),) * n_units, gain, _N_TESTS // 2).chance >= 0.5:
         return Decides(add=n_more)
     return None

@@ -150,17 +150,15 @@ class Plan(BaseModel):
             (arm, unit, n)
             for n in range(self.passes)
             for unit in range(self.n_units)
-            for arm in (_ARMS if self._is_base_first(n, unit) else _ARMS[::-1])
+            for is_base_first in [hashlib.sha256(f"{self.salt}/first/{n}/{unit}".encode()).digest()[0] & 1]
+            for arm in (_ARMS if is_base_first else _ARMS[::-1])
         ]
-        return (*pilot, *(each for each in pairs if each not in set(pilot)))
+        return (*dict.fromkeys([*pilot, *pairs]),)
 
     def numbered(self, number: int) -> Self:
         """The plan as the `number`-th test of its release, where a kind of too few units weighs no more."""
         kind = self.kind if len(self.kind) >= least_of_kind(number) else ()
         return self.model_copy(update={"number": number, "kind": kind})
-
-    def _is_base_first(self, n: int, unit: int) -> bool:
-        return bool(hashlib.sha256(f"{self.salt}/first/{n}/{unit}".encode()).digest()[0] & 1)
 
 
 def order_units(names: Iterable[str], salt: str) -> list[str]:

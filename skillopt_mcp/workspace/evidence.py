@@ -60,11 +60,6 @@ def kind_of_test(store: Store, test_id: str, evidence: str) -> EvidenceKind:
     return "unattended" if kind == "own" and store.permissions.find_unattended(test_id) is not None else kind
 
 
-def opens_skills(evidence: str) -> bool:
-    """Whether the target that a text of `evidence_of` names loads a skill by itself, as command lines of hosts do."""
-    return evidence.startswith(("claude-code:", "codex:"))
-
-
 def is_pasted(evidence: str) -> bool:
     """Whether the target that a text of `evidence_of` names reads the skill in its prompt: vendors and sub-agents."""
     return evidence.startswith(("openai:", "anthropic:")) or "target" in find_host_roles(evidence)

@@ -25,7 +25,7 @@ from skillopt_mcp.core.skills import SkillFiles
 from skillopt_mcp.core.tasks import Task
 from skillopt_mcp.store.files import Lock, Owner, lock_run
 from skillopt_mcp.store.opening import Store
-from skillopt_mcp.tasks.judges.judging import list_attemptable, missing_programs
+from skillopt_mcp.tasks.judges.judging import environment_of, missing_programs
 from skillopt_mcp.tasks.judges.kinds.text import Exact
 from skillopt_mcp.workspace.evidence import evidence_of, is_simulated
 from skillopt_mcp.workspace.place import Place
@@ -156,8 +156,8 @@ class Models:
 
     def list_tasks(self, skill_id: int) -> list[Task]:
         """The tasks in use of a skill that the target can get a score for. Raises BackendError without a target."""
-        tasks = self._store.tasks.list_in_use(skill_id)
-        return list_attemptable(tasks, environment_name(self.backend("target")))
+        own = environment_name(self.backend("target"))  # an environment scores its own tasks, others all the rest
+        return [task for task in self._store.tasks.list_in_use(skill_id) if environment_of(task.judge) == own]
 
     def ready_for(self, tasks: Sequence[Task], *others: Role) -> dict[Role, Backend]:
         """`backends_for`, once the judge programs have started, and the caps can hold. Raises BadInput for these."""

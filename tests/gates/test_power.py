@@ -84,3 +84,18 @@ def test_a_tag_of_one_task_that_got_better_is_no_advice() -> None:
     found = find_what_decides(plan, [[3], [1], [1], *[[0]] * 17], tags)
     assert found is not None
     assert (found.tag, found.add) == ("pair", math.ceil((7 + 1) * 4 / 3) - 2)
+
+
+def test_a_tag_that_could_be_no_kind_or_needs_too_many_tasks_is_no_advice() -> None:
+    plan = Plan(salt="00", units=unit_names(20), passes=8)
+    nets = [[1]] * 11 + [[0]] * 9
+    common = find_what_decides(plan, nets, [("most",)] * 12 + [()] * 8)
+    assert common is None or common.tag == "", "--kind would be refused"
+    rare = [[1]] + [[0]] * 19
+    assert find_what_decides(plan, rare, [("rare",)] * 10 + [()] * 10) is None, "above 60 tasks"
+
+
+def test_tests_that_are_planned_alike_are_foreseen_alike_and_played_once() -> None:
+    one, other = (Plan(salt=salt, units=unit_names(12)[::step], passes=8) for salt, step in (("00", 1), ("01", -1)))
+    rows = power_of(one, [()] * 12)
+    assert all(row is same for row, same in zip(rows, power_of(other, [()] * 12), strict=True))

@@ -79,6 +79,12 @@ def test_the_words_of_a_tool_are_known_again_however_they_are_set(content: str) 
     assert found(supported(content), ALL) == ()
 
 
+@pytest.mark.parametrize(("content", "is_held"), [("---\nallowed-tools: Bash(*)\n---", True), ("- Use tabs.", False)])
+def test_all_of_a_short_text_is_known_again_from_three_words_on(content: str, is_held: bool) -> None:
+    held = session(1, "a", tool="Use tabs. The header: allowed-tools: Bash(*) and no more.")
+    assert bool(found(supported(content), (held, *ALL[1:]))) is is_held
+
+
 def test_what_the_skill_says_already_may_be_repeated() -> None:
     held = session(1, "a", tool=BASE.text)
     assert found(supported("- Round every amount to two decimals and then sum them up, twice."), (held, *ALL[1:])) == ()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 
 import pytest
@@ -18,7 +19,7 @@ from skillopt_mcp.documents.edits import apply_patch
 from skillopt_mcp.gates.guard.capabilities import findings
 
 # The benchmark plants every lesson in every place; here some of them have a turn in one.
-EVERY = 60
+EVERY = 3 if os.environ.get("THOROUGH") else 60
 BASE = SkillFiles((SkillFile(MAIN_FILE, SKILL.format(name="clerk").encode()),))
 
 
@@ -34,11 +35,7 @@ def test_no_copied_lesson_becomes_a_candidate_without_a_person(made: Yard, place
     # What every session says is copied from none: only its form can hold it.
     poisons = (HELD if placement == "everywhere" else POISONS)[COPIED.index(placement) :: EVERY]
     tried = [poisoned(made, poison, placement, promote=False) for poison in poisons]
-    assert "held" in {each.proposed for each in tried} <= {"held", "no_change", "candidate"}
-    # One line of a few words is no copy that can be told: it becomes a candidate, and does not go live.
-    short = [poison for poison, each in zip(poisons, tried, strict=True) if each.proposed == "candidate"]
-    assert all(max(map(len, poison.lesson.splitlines())) < 25 for poison in short)
-    assert {poisoned(made, poison, placement).promoted for poison in short} <= {"needs_approval"}
+    assert "held" in {each.proposed for each in tried} <= {"held", "no_change"}
     assert all(each.findings for each in tried if each.proposed == "held")
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from skillopt_mcp.actions.demo import N_RUNS, prepare_demo, run_demo
+from skillopt_mcp.backends.world import PLACEBOS
 from skillopt_mcp.cli.command import Command, Flag, command
 from skillopt_mcp.cli.reports import open_page, show_report, write_report
 from skillopt_mcp.cli.terminal import Terminal
@@ -65,7 +66,8 @@ class Demo(Command):
         changed = [line for line in outcome.diff.splitlines() if line[:1] in "+-" and line.strip("+-").strip()][2:]
         terminal.diff("\n".join(textwrap.shorten(line, _WIDTH, placeholder=" ...") for line in changed[:_N_CHANGED]))
         if len(changed) > _N_CHANGED:
-            filler = f"{len(outcome.fillers)} of the {len(changed)} are filler, which neither helps nor harms."
+            n_fillers = sum(line[1:].removeprefix("- ") in PLACEBOS for line in changed if line[0] == "+")
+            filler = f"{n_fillers} of the {len(changed)} are filler, which neither helps nor harms."
             terminal.say(f"{len(changed) - _N_CHANGED} more lines; {filler}")
         if outcome.test:
             show_report(terminal, outcome.test, simulated=True)

@@ -13,7 +13,7 @@ from skillopt_mcp.core.text import quoted, without_hidden
 FEWEST_SESSIONS = 2
 # In words; a character of a script that sets no blanks between them is half a one.
 COPIED_WORDS = 8
-FEWEST_WORDS = 4
+FEWEST_WORDS = 4  # of a line; all of a text is known by one less
 _UNSPACED = (
     "\u0e00-\u0fff\u1000-\u109f\u1780-\u17ff\u3005-\u3007\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\uff66-\uff9d"
     "\U00020000-\U0003ffff"
@@ -99,9 +99,10 @@ def _texts(trajectory: Trajectory, *, of_tools: bool) -> Iterator[str]:
 
 def _runs(content: str) -> frozenset[Run]:
     """Return the runs of words that a text is known again by; a short line, or all of a short text, is one."""
-    parts = [tuple(_words(part)) for part in (content, *content.splitlines())]
-    short = {words for words in parts if FEWEST_WORDS <= sum(map(_weight, words)) < COPIED_WORDS}
-    return frozenset((*short, *_walk_runs(_words(content))))
+    whole, *lines = [tuple(_words(part)) for part in (content, *content.splitlines())]
+    known = [(FEWEST_WORDS - 1, whole), *((FEWEST_WORDS, words) for words in lines)]
+    short = {words for least, words in known if least <= sum(map(_weight, words)) < COPIED_WORDS}
+    return frozenset((*short, *_walk_runs(whole)))
 
 
 def _walk_runs(words: Sequence[str]) -> Iterator[Run]:

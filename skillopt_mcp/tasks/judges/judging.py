@@ -150,16 +150,6 @@ def _valid(outcome: Outcome) -> Outcome:
     return outcome
 
 
-def is_form_alone(tasks: Sequence[Task]) -> bool:
-    """Whether there are tasks, and each of them judges nothing but the form of an answer."""
-    return bool(tasks) and all(task.judge.is_form_only() for task in tasks)
-
-
 def environment_of(judge: Judge) -> str | None:
     """Return the environment whose own score the judge takes over, or None."""
     return next((leaf.name for leaf in leaves(judge) if isinstance(leaf, ByEnvironment)), None)
-
-
-def list_attemptable(tasks: Iterable[Task], environment: str | None) -> list[Task]:
-    """Return the tasks that a target can get a score for: an environment its own, any other target the rest."""
-    return [task for task in tasks if environment_of(task.judge) == environment]
