@@ -32,6 +32,7 @@ ONE_ROOM = {
     "openai": {"backends/"},
     "anthropic": {"backends/"},
     "filelock": {"store/files.py"},
+    "ruamel": {"tasks/formats/"},
     "zstandard": {"actions/hook_events.py"},
     "platformdirs": {"store/files.py"},
     "argparse": {"cli/"},

@@ -201,7 +201,7 @@ REFUSED: list[object] = [
     {"kind": "host", "criteria": " "}, {"kind": "rubric", "rubric": " "}, {"kind": "rubric", "rubric": "x" * 20_001},
     {"kind": "rubric", "rubric": "x", "votes": 10}, {"kind": "command", "name": "rm -rf /"},
     {"kind": "command", "name": "x", "argv": ["sh"]},
-    {"kind": "all", "judges": []}, {"kind": "all", "judges": [EXACT] * 20}, {"kind": "all", "judges": [{"kind": "x"}]},
+    {"kind": "all", "judges": []}, {"kind": "all", "judges": [EXACT] * 100}, {"kind": "all", "judges": [{"kind": "x"}]},
     {"kind": "all", "judges": [of("regex", "(")]}, {"kind": "weighted", "judges": []}, both(EXACT, EXACT, weight=0),
     both(EXACT, EXACT, weight=float("inf")), both(EXACT, EXACT) | {"threshold": 0}, both(EXACT, of("exact", "")),
     {"kind": "weighted", "judges": [EXACT]}, both(EXACT, 5),

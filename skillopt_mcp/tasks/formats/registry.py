@@ -66,6 +66,18 @@ def read_rows(source: Path | BinaryIO) -> list[object]:
     Raises BadInput naming the bad line.
     """
     where, suffix = (show_path(source), source.suffix) if isinstance(source, Path) else ("the standard input", "")
+    text = read_text(source)
+
+    # Of the formats with the suffix it is the first that detects the text, else the first without `detect`.
+    suffix = suffix if suffix in list_suffixes() else _DEFAULT_SUFFIX
+    named = [each for each in FORMATS if suffix in each.suffixes]
+    detected = [each for each in named if each.detect and each.detect(text)]
+    return [*detected, *(each for each in named if each.detect is None), *named][0].read(text, where)
+
+
+def read_text(source: Path | BinaryIO) -> str:
+    """Read the text of a file or stream. Raises BadInput where it is none, or larger than a file of tasks may be."""
+    where = show_path(source) if isinstance(source, Path) else "the standard input"
     try:
         if isinstance(source, Path):
             status = source.stat()
@@ -80,19 +92,13 @@ def read_rows(source: Path | BinaryIO) -> list[object]:
             content = source.read(limits.TASK_FILE_BYTES + 1)
             if len(content) > limits.TASK_FILE_BYTES:
                 raise BadInput(f"{where} has more than {limits.TASK_FILE_BYTES:,} bytes: split it")
-        text = content.decode("utf-8-sig")  # with the line ends as they are in cells
+        return content.decode("utf-8-sig")  # with the line ends as they are in cells
     except UnicodeDecodeError as error:
         verb = "save" if isinstance(source, Path) else "give"
         raise BadInput(f"{where} is not UTF-8 at byte {error.start}: {verb} it as UTF-8") from error
     except (OSError, ValueError) as error:
         why = error.strerror if isinstance(error, OSError) else "no file can be called so"
         raise BadInput(f"{where} cannot be read ({why}): check the path") from error
-
-    # Of the formats with the suffix it is the first that detects the text, else the first without `detect`.
-    suffix = suffix if suffix in list_suffixes() else _DEFAULT_SUFFIX
-    named = [each for each in FORMATS if suffix in each.suffixes]
-    detected = [each for each in named if each.detect and each.detect(text)]
-    return [*detected, *(each for each in named if each.detect is None), *named][0].read(text, where)
 
 
 def write_rows(rows: Sequence[Mapping[str, object]], suffix: str = "") -> str:

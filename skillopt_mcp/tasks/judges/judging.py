@@ -15,7 +15,7 @@ from skillopt_mcp.tasks.judges.kinds.command import CommandJudge
 from skillopt_mcp.tasks.judges.kinds.reported import ByEnvironment, ByHost
 from skillopt_mcp.tasks.judges.kinds.rubric import Rubric
 
-MAX_JUDGES = 20
+MAX_JUDGES = 100
 MAX_DEPTH = 5
 # What numbers of an answer that are too large, and its depth, can make a checked judge raise; all else is our fault.
 _STUMBLES = (ArithmeticError, RecursionError)
@@ -28,9 +28,10 @@ def parse_judge(value: object) -> Judge:
         n_judges, depth = n_judges + len(level), depth + 1
         if n_judges > MAX_JUDGES or depth > MAX_DEPTH:
             raise BadInput(f"a judge combines at most {MAX_JUDGES} judges on {MAX_DEPTH} levels; use fewer")
-        inside = [each.get("judges") if isinstance(each, dict) else None for each in level]
-        parts = [part for each in inside if isinstance(each, list) for part in each]
-        level = [part.get("judge", part) for part in parts if isinstance(part, dict)]
+        inside = [each for each in level if isinstance(each, dict)]
+        parts = [part for each in inside if isinstance(each.get("judges"), list) for part in each["judges"]]
+        parts = [part.get("judge", part) if "kind" not in part else part for part in parts if isinstance(part, dict)]
+        level = parts + [each["judge"] for each in inside if "kind" in each and "judge" in each]
     judge = judge_of(value)
     check_judge(judge)
     return judge

@@ -67,6 +67,27 @@ class Weighted(Combined):
         return _joined(self.parts())
 
 
+@judge("partial")
+class Partial(Combined):
+    """What is left of the graders of somebody's case, `judge`; others that could fail it are `lost`."""
+
+    judge: AnyJudge
+    lost: list[str] = Field(min_length=1, description="[why]")
+
+    def parts(self) -> Sequence[Judge]:
+        return [self.judge]
+
+    def combine(self, outcomes: Sequence[Outcome]) -> Outcome:
+        """Return the outcome of what is left."""
+        return outcomes[0]
+
+    def is_form_only(self) -> bool:
+        return self.judge.is_form_only()
+
+    def references(self) -> list[str]:
+        return self.judge.references()
+
+
 def _mean(outcomes: Sequence[Outcome], weights: Sequence[float], threshold: float | None) -> Outcome:
     """Return the weighted mean as a score; without a threshold it has passed when all have."""
     known = [outcome for outcome in outcomes if isinstance(outcome, Score)]

@@ -30,9 +30,15 @@ class Rubric(Asking):
     Soft is the median of `votes` independent votes, passed from `threshold` on. The model sees the task too.
     """
 
-    rubric: str
+    rubric: str = ""
+    points: list[str] = Field(default_factory=list)
     votes: int = Field(default=1, ge=1, le=9)
     threshold: float = Field(default=0.75, gt=0, le=1)
+
+    @property
+    def text(self) -> str:
+        """What the judge model is shown: the rubric, or its points, numbered."""
+        return self.rubric or "\n".join(f"{n}. {point}" for n, point in enumerate(self.points, 1))
 
     def score(self, attempt: Attempt) -> Outcome:
         return Unscored("a rubric needs a judge model")
@@ -55,7 +61,7 @@ class Rubric(Asking):
         evidence = "\n\n".join([
             f"## Task\n\n{fence(cut_middle(attempt.prompt, SHOWN), 'task')}",
             *files,
-            f"## Rubric\n\n{fence(self.rubric, 'rubric')}",
+            f"## Rubric\n\n{fence(self.text, 'rubric')}",
             f"## Answer\n\n{fence(cut_middle(attempt.answer, SHOWN), 'answer')}\n",
         ])  # fmt: skip
         question = Question(load_shipped("rubric"), evidence, "rubric", temperature=0.0)
@@ -74,10 +80,12 @@ class Rubric(Asking):
         return Score(soft >= self.threshold, soft, reason)
 
     def check(self) -> None:
-        if not self.rubric.strip() or len(self.rubric) > MAX_RUBRIC_CHARS or not is_encodable(self.rubric):
+        if bool(self.rubric.strip()) is bool(self.points) or not all(each.strip() for each in self.points):
+            raise BadInput("rubric judge: give either rubric, a text, or points, a list of texts that are not empty")
+        if len(self.text) > MAX_RUBRIC_CHARS or not is_encodable(self.text):
             raise BadInput(
                 f"rubric judge: rubric must say in 1-{MAX_RUBRIC_CHARS:,} characters what a good answer does, "
-                f"got {quoted(self.rubric, 20)}"
+                f"got {quoted(self.text, 20)}"
             )
 
 

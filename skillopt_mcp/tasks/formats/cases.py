@@ -1,0 +1,186 @@
+"""Cases: evals of other tools, whatever their format: where they are found, and what of a case is not taken over."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from ruamel.yaml import YAML
+from ruamel.yaml.error import MarkedYAMLError, YAMLError
+
+from skillopt_mcp.core import limits
+from skillopt_mcp.core.errors import BadInput
+from skillopt_mcp.core.judging import Judge
+from skillopt_mcp.core.skills import MAIN_FILE
+from skillopt_mcp.core.tasks import NewTask, Split, Task, TaskFile
+from skillopt_mcp.core.text import is_text, quoted, storable
+from skillopt_mcp.tasks.formats.registry import join_names, read_text, show_path
+from skillopt_mcp.tasks.judges.kinds.combined import Partial
+
+Reason = Literal["cannot be expressed", "needs events", "needs files", "runs code", "says nothing"]
+"""Why a grader is not taken over."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """A grader that is not taken over: its owner's name for it, and why. `decides`: it could fail the case."""
+
+    what: str
+    reason: Reason
+    detail: str = ""
+    decides: bool = True
+
+    @property
+    def why(self) -> str:
+        """The reason, with what is particular to this one."""
+        return f"{self.reason}: {self.detail}" if self.detail else self.reason
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A case of somebody's evals; `judge` is what its graders come to without those that are lost, if anything."""
+
+    id: str
+    prompt: str
+    judge: Judge | None = None
+    files: tuple[TaskFile, ...] = ()
+    tags: tuple[str, ...] = ()
+    family: str = ""
+    split: Split | None = None
+    lost: tuple[Lost, ...] = ()
+
+    def make_task(self, *, partial: bool = False) -> NewTask | None:
+        """The task of this case. None where no grader is left, or one is lost that could fail it, unless `partial`."""
+        decisive = [f"{each.what}: {each.why}" for each in self.lost if each.decides]
+        if self.judge is None or not self.prompt.strip() or (decisive and not partial):
+            return None
+        judge = Partial(judge=self.judge, lost=decisive) if decisive else self.judge
+        tags, name = tuple(map(storable, self.tags)), storable(self.id)
+        return NewTask(storable(self.prompt), judge, name, self.split, tags, self.files, storable(self.family))
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """How evals are read: the scorer of a data set that names none, and whether tool calls will be recorded."""
+
+    scorer: str = ""
+    events: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Evals:
+    """The cases of a file or folder, in its owner's order, and how often each was attempted where that lies beside.
+
+    `results`: {case id: {"attempts", "scored", "not_scored"}}. `refused`: why no case could be taken, in one line.
+    """
+
+    format: str
+    cases: Sequence[Case] = ()
+    results: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    refused: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class EvalFormat:
+    """A format of evals: where its file stands in a folder ("." is the folder itself), what detects, reads, writes it.
+
+    `detect` and `read` take the path and its decoded content (None of a folder). `write` gives {path: text}.
+    """
+
+    name: str
+    places: tuple[str, ...]
+    detect: Callable[[Path, object], bool]
+    read: Callable[[Path, Any, Reading], Evals]
+    write: Callable[[Sequence[Task], Path], dict[Path, str]] | None
+
+
+EVAL_FORMATS: list[EvalFormat] = []
+
+
+def eval_format(
+    name: str,
+    places: tuple[str, ...],
+    detect: Callable[[Path, object], bool],
+    write: Callable[[Sequence[Task], Path], dict[Path, str]] | None = None,
+) -> Callable[[Callable[[Path, Any, Reading], Evals]], Callable[[Path, Any, Reading], Evals]]:
+    """Register the decorated function as what reads a format of evals; it raises BadInput naming place and ids."""
+
+    def register(read: Callable[[Path, Any, Reading], Evals]) -> Callable[[Path, Any, Reading], Evals]:
+        EVAL_FORMATS.append(EvalFormat(name, places, detect, read, write))
+        return read
+
+    return register
+
+
+def read_evals(path: Path, reading: Reading) -> Evals | None:
+    """Read a file or folder in the format of its content; None where it is of none.
+
+    Raises BadInput where it cannot be read, or a folder holds evals of several formats.
+    """
+    found = [(each, place, value) for each, place, value in _detect(path)]
+    if len(places := {place for _, place, _ in found}) > 1:
+        raise BadInput(f"{show_path(path)} holds evals in {join_names([*map(show_path, sorted(places))])}: name one")
+    if not found:
+        return None
+    form, place, value = found[0]
+    try:
+        return form.read(place, value, reading)
+    except BadInput as error:
+        return Evals(form.name, refused=str(error))
+
+
+def _detect(path: Path) -> Iterator[tuple[EvalFormat, Path, object]]:
+    decoded = dict[Path, object]()
+    for form in EVAL_FORMATS:
+        for name in form.places if path.is_dir() else (".",):
+            place = path / name
+            if not place.exists():
+                continue
+            if place not in decoded:
+                decoded[place] = None if place.is_dir() else decode(place)
+            if form.detect(place, decoded[place]):
+                yield form, place, decoded[place]
+
+
+def decode(path: Path) -> object:
+    """Decode a file by its suffix: YAML 1.2, JSON, the list of JSON lines, or else its text. Raises BadInput."""
+    text = read_text(path)
+    try:
+        if path.suffix in (".yaml", ".yml"):
+            return YAML(typ="safe", pure=True).load(text)
+        if path.suffix == ".json":
+            return json.loads(text)
+        if path.suffix == ".jsonl":
+            return [json.loads(line) for line in text.split("\n") if line.strip()]
+    except MarkedYAMLError as error:
+        line = f" line {error.problem_mark.line + 1}" if error.problem_mark else ""
+        raise BadInput(f"{show_path(path)}{line} is not YAML ({error.problem})") from error
+    except (ValueError, RecursionError, YAMLError) as error:
+        raise BadInput(f"{show_path(path)} cannot be decoded ({quoted(str(error))})") from error
+    return text
+
+
+def read_case_file(root: Path, path: str) -> TaskFile | Lost | None:
+    """Read a file that a case names from `root`. None for one of the skill itself, which the tested text replaces."""
+    place = Path(os.path.normpath(root / path))
+    try:
+        real, inside = place.resolve(), root.resolve()
+        if not (place.is_relative_to(root) and real.is_relative_to(inside)):
+            return Lost(path, "needs files", f"it lies outside of {show_path(root)}")
+        parents = [each for each in real.parents if each.is_relative_to(inside) and (each / MAIN_FILE).is_file()]
+        if parents and real.relative_to(parents[0]).parts[0] not in ("evals", "tests"):
+            return None
+        if not real.is_file():
+            return Lost(path, "needs files", "it is not there" if not real.exists() else "it is no file")
+        if real.stat().st_size > limits.FILE_BYTES:
+            return Lost(path, "needs files", f"it has more than {limits.FILE_BYTES:,} bytes")
+        content = real.read_bytes()
+    except (OSError, ValueError) as error:
+        return Lost(path, "needs files", f"it cannot be read ({type(error).__name__})")
+    if not is_text(content):
+        return Lost(path, "needs files", "it is no text")
+    return TaskFile(storable(path.removeprefix("./")), content.decode())
