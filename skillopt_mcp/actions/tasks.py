@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from pydantic import BaseModel, ConfigDict
 
+from skillopt_mcp.actions.evals import EvalsRead, read_cases
 from skillopt_mcp.core import limits
 from skillopt_mcp.core.advice import ENOUGH_SCORED, advise, advise_review
 from skillopt_mcp.core.errors import BackendError, BadInput, NotFound, Refused
@@ -26,6 +27,8 @@ from skillopt_mcp.core.text import quoted, storable
 from skillopt_mcp.store.opening import Store
 from skillopt_mcp.tasks.environments.base import Environment
 from skillopt_mcp.tasks.environments.registry import check_left, find_unknown_environments, list_tasks
+from skillopt_mcp.tasks.formats.cases import Reading
+from skillopt_mcp.tasks.formats.registry import join_names, list_suffixes, show_path
 from skillopt_mcp.tasks.formats.rows import SHAPE
 from skillopt_mcp.tasks.formats.skillopt import parse_row, read_data_set
 from skillopt_mcp.tasks.judges.checking import TaskFinding, check_tasks, check_usable, find_asked_in_train
@@ -53,6 +56,7 @@ REASON_CHARACTERS = 500
 MAX_CHECKED = 2_000
 """So many tasks at most are checked as they are added: more would take too long."""
 IDS_SHOWN = 10
+_AS_THEY_ARE = Reading()
 
 
 # Rows
@@ -105,22 +109,42 @@ def parse_rows(
 def add_tasks(
     store: Store, place: Place, skill: str, tasks: Sequence[object] | None = None, file: str | None = None
 ) -> TasksAdded:
-    """Add tasks given inline, or in a file as a JSON list, JSON lines or CSV; each bad one is rejected with its reason.
+    """Add tasks given inline, or in a file or folder (`add_file`); each bad one is rejected with its reason.
 
     Raises BadInput when neither or both are given, or the file cannot be read; then nothing is added.
     """
     if (tasks is None) == (file is None):
         raise BadInput(f"give either tasks or file: a list of {SHAPE}, or its path")
-    rows = read_data_set(Path(os.path.expanduser(file))) if file is not None else list(tasks or ())
-    return _add(store, place, skill, rows)
+    if file is not None:
+        return add_file(store, place, skill, Path(os.path.expanduser(file)))
+    return _add(store, place, skill, list(tasks or ()))
 
 
-def add_data_set(store: Store, place: Place, skill: str, path: Path, splits: SplitPlan) -> TasksAdded:
-    """Add the rows of a data set, tasks or questions, to the splits that the plan gives them.
+def add_file(store: Store, place: Place, skill: str, path: Path, how: SplitPlan | Reading = _AS_THEY_ARE) -> TasksAdded:
+    """Add the tasks of a file (JSON list, JSON lines, CSV), of another tool's evals, or by a plan those of a data set.
 
-    Raises BadInput when the file or folder cannot be read; then nothing is added.
+    Raises BadInput when the file or folder cannot be read, or no case of the evals is kept; then nothing is added.
     """
-    return _add(store, place, skill, read_data_set(path, has_splits=splits.mode == "split_dir"), splits)
+    rows, evals = _read_file(path, how)
+    if evals and not rows:
+        why = evals.refused or next((f"{each.id}: {each.describe_lost()}" for each in evals.cases), "there is no case")
+        raise BadInput(f"{show_path(path)} ({evals.format}): nothing was added: {shorten(why, REASON_BYTES)}")
+    added = _add(store, place, skill, rows, how if isinstance(how, SplitPlan) else None)
+    return added.model_copy(update={"evals": evals.describe(path.name)}) if evals else added
+
+
+def _read_file(path: Path, how: SplitPlan | Reading) -> tuple[list[object], EvalsRead | None]:
+    """The rows of a file or folder, and what was read of it where it holds another tool's evals."""
+    if isinstance(how, SplitPlan):
+        return read_data_set(path, has_splits=how.mode == "split_dir"), None
+    if found := read_cases(path, how):
+        return list(found[0]), found[1]
+    if path.is_dir():
+        raise BadInput(
+            f"{show_path(path)} is a folder without evals of a known format: name their file, "
+            f"or a {join_names(list_suffixes())} file of tasks"
+        )
+    return read_data_set(path), None
 
 
 def _add(store: Store, place: Place, skill: str, rows: Sequence[object], splits: SplitPlan | None = None) -> TasksAdded:
@@ -279,16 +303,22 @@ class Checked(BaseModel):
     n_tasks: int
     problems: list[TaskProblem]
     notes: list[Note]
+    evals: EvalsRead | None = None
 
 
-def check_file(store: Store, place: Place, skill: str, path: Path, splits: SplitPlan | None = None) -> Checked:
+def check_file(store: Store, place: Place, skill: str, path: Path, how: SplitPlan | Reading = _AS_THEY_ARE) -> Checked:
     """What adding would reject of a file, or of a data set by its plan, and what `check_stored` would find then.
 
     Nothing is stored: neither a store nor a tracked skill is made. Raises BadInput, NotFound, BadSkill.
     """
-    rows = read_data_set(path, has_splits=splits is not None and splits.mode == "split_dir")
+    rows, evals = _read_file(path, how)
+    if evals and not rows:
+        return Checked(n_tasks=0, problems=[], notes=[], evals=evals)
     made = store if store.path.exists() else None
-    plan = parse_rows(rows, made, place.secrets, splits)
+    plan = parse_rows(rows, made, place.secrets, how if isinstance(how, SplitPlan) else None)
+    if evals:
+        given = {at: row.name for at, row in enumerate(rows) if isinstance(row, NewTask)}
+        evals = evals.reject({given[at]: why for at, why in plan.rejected.items()})
     # A skill that is given by its path stays untracked.
     folder = folder_of(skill, bare=made is None) or (None if made else folder_named(store, place, skill))
     if folder is None:
@@ -325,6 +355,7 @@ def check_file(store: Store, place: Place, skill: str, path: Path, splits: Split
             for position, why in sorted(found)
         ],
         notes=[*alike, *_note_few(in_use)],
+        evals=evals,
     )
 
 

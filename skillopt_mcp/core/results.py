@@ -51,7 +51,10 @@ class Rejected(BaseModel):
 
 
 class TasksAdded(Result):
-    """`splits` counts all tasks of the skill after the call; `rejected` are the first of `n_rejected`."""
+    """`splits` counts all tasks of the skill after the call; `rejected` are the first of `n_rejected`.
+
+    `evals`: what was read of another tool's evals, in one sentence.
+    """
 
     skill: str
     added: int
@@ -60,6 +63,7 @@ class TasksAdded(Result):
     splits: SplitCounts
     n_rejected: int = 0
     notes: list[Note] = Field(default_factory=list)
+    evals: str = ""
 
 
 class EditOutcome(BaseModel):

@@ -11,10 +11,11 @@ from itertools import groupby
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 
+from skillopt_mcp.actions.evals import Tried, try_answers
 from skillopt_mcp.actions.tasks import (
     Checked,
     Removed,
-    add_data_set,
+    add_file,
     add_tasks,
     check_file,
     check_stored,
@@ -31,7 +32,8 @@ from skillopt_mcp.core.notes import describe_note
 from skillopt_mcp.core.results import TasksAdded
 from skillopt_mcp.core.tasks import SPLITS, NewTask, Task
 from skillopt_mcp.core.text import counted
-from skillopt_mcp.tasks.formats.registry import FORMATS, join_names, list_suffixes, read_rows, write_rows
+from skillopt_mcp.tasks.formats.cases import EVAL_FORMATS, Reading
+from skillopt_mcp.tasks.formats.registry import FORMATS, join_names, read_rows, write_rows
 from skillopt_mcp.tasks.formats.rows import make_row
 from skillopt_mcp.tasks.judges.checking import Problem
 from skillopt_mcp.tasks.judges.judging import kinds
@@ -45,11 +47,15 @@ _SEALED = "test tasks are not shown to agents: run it in a terminal of your own"
 # What `tasks check` calls a problem, too.
 _PROBLEMS = frozenset(get_args(Problem)) - {"alike"}
 _FORMATS = join_names([each.name for each in FORMATS])
+_EVALS = ", ".join(sorted(each.name for each in EVAL_FORMATS))
 _ROWS = f"""a row of FILE (it needs prompt and judge, or question and answers; the columns of a CSV have these names):
   {{"id": "q1", "prompt": "What is 2 + 5?", "judge": {{"kind": "exact", "expected": "7"}}, "split": "val"}}
 
 judge kinds:
   {", ".join(kinds())}
+
+evals of other tools, found by content in a file or folder:
+  {_EVALS}
 
 Rows without a split join the one that is furthest below its share: 1:0:2, or what --split-mode ratio says."""
 
@@ -138,6 +144,9 @@ class _Rows(Command):
     epilog = _ROWS
     skill: Annotated[str, Arg(SKILL)]
     file: Annotated[str | None, Arg(f"{_FORMATS} of tasks")]
+    scorer: Annotated[str, Flag("how an inspect data set is scored, which does not say so", "NAME")] = ""
+    partial: Annotated[bool, Flag("keep cases that lost a grader which could fail them; verdicts say how many")] = False
+    events: Annotated[bool, Flag("keep graders of tool calls: the target records them (claude-code, codex)")] = False
     split_mode: Annotated[
         Literal["ratio", "split_dir"] | None,
         Flag("ratio: draw the splits by --ratio; split_dir: FILE is a folder of train, val and test"),
@@ -145,18 +154,13 @@ class _Rows(Command):
     ratio: Annotated[str | None, Flag("shares of train, val and test, with --split-mode ratio (2:1:7)", "A:B:C")] = None
     seed: Annotated[int | None, Flag("seed of that draw (42)")] = None
 
-    def plan(self) -> SplitPlan | None:
-        """How the rows of the file come into splits; None where nothing was said. Raises WrongUsage."""
+    def how(self) -> SplitPlan | Reading:
+        """How the file is read: by a plan of splits, where one was given, or as what it is. Raises WrongUsage."""
         is_drawn = self.ratio is not None or self.seed is not None
         if is_drawn and self.split_mode != "ratio":
             raise WrongUsage("--ratio and --seed need --split-mode ratio")
         if self.split_mode is None:
-            if self.file and Path(self.file).expanduser().is_dir():
-                raise BadInput(
-                    f"'{self.file}' is a folder: add --split-mode split_dir if it holds train, val and test, or name a "
-                    f"{join_names(list_suffixes())} file"
-                )
-            return None
+            return Reading(self.scorer, self.events, self.partial)
         if self.file in (STDIN, None):
             raise WrongUsage("--split-mode needs a file or a folder")
         return split_plan(self.split_mode, self.ratio, self.seed)
@@ -169,15 +173,15 @@ class AddTasks(_Rows):
     file: Annotated[str, Arg(f"{_FORMATS} of tasks; - reads standard input")]
 
     def run(self, terminal: Terminal) -> TasksAdded:
-        plan = self.plan()
+        how = self.how()
         with terminal.workspace() as workspace:
-            if plan is not None:
-                return add_data_set(workspace.store, workspace.place, self.skill, Path(self.file).expanduser(), plan)
             if self.file == STDIN:
                 return add_tasks(workspace.store, workspace.place, self.skill, read_rows(sys.stdin.buffer))
-            return add_tasks(workspace.store, workspace.place, self.skill, file=self.file)
+            return add_file(workspace.store, workspace.place, self.skill, Path(self.file).expanduser(), how)
 
     def show(self, result: TasksAdded, terminal: Terminal) -> None:
+        if result.evals:
+            terminal.say(f"{result.evals}.")
         terminal.say(f"{result.added} added, {result.duplicates} duplicates; {_describe_splits(result)}.")
         for line in _by_reason((f"{each.index + 1}", each.reason) for each in result.rejected):
             terminal.note(f"error: {line}")
@@ -187,7 +191,9 @@ class AddTasks(_Rows):
             terminal.note(f"{'error' if note.code in _PROBLEMS else 'note'}: {describe_note(note)}")
 
     def exit_code(self, result: TasksAdded) -> int:
-        return int(bool(result.rejected) or any(note.code in _PROBLEMS for note in result.notes))
+        # Other tools' evals are taken as they are.
+        is_faulty = bool(result.rejected) or any(note.code in _PROBLEMS for note in result.notes)
+        return int(is_faulty and not result.evals)
 
 
 @command("tasks check", example="tasks check my-skill tasks.jsonl")
@@ -197,13 +203,13 @@ class CheckTasks(_Rows):
     file: Annotated[str | None, Arg("a file of tasks (default: the stored tasks)")] = None
 
     def run(self, terminal: Terminal) -> Checked:
-        plan = self.plan()
+        how = self.how()
         # Only a file of tasks for a skill that is given by its path can be checked without a store.
         if self.file is None or folder_of(self.skill) is None:
             terminal.require_store()
         with terminal.workspace() as workspace:
             if self.file is not None:
-                return check_file(workspace.store, workspace.place, self.skill, Path(self.file).expanduser(), plan)
+                return check_file(workspace.store, workspace.place, self.skill, Path(self.file).expanduser(), how)
             found = check_stored(workspace.store, workspace.place, self.skill)
             if terminal.sees_held_out:
                 return found
@@ -213,7 +219,16 @@ class CheckTasks(_Rows):
             shown = [each.model_copy(update=sealed.get(each.id)) for each in found.problems]
             return found.model_copy(update={"problems": shown})
 
+    def as_json(self, result: Checked) -> dict[str, Any]:
+        evals = result.evals.model_dump(mode="json", exclude_none=True) if result.evals else {}
+        return evals | result.model_dump(mode="json", exclude={"evals"})
+
     def show(self, result: Checked, terminal: Terminal) -> None:
+        for case in result.evals.cases if result.evals else ():
+            if case.lost or not case.kept:
+                terminal.note(f"{case.id}: {'kept' if case.kept else 'not kept'}: {case.describe_lost()}")
+        if result.evals:
+            terminal.say(f"{result.evals.describe(Path(self.file or '').name)}.")
         for line in _by_reason((each.task, each.reason) for each in result.problems):
             terminal.note(f"error: {line}")
         for note in result.notes:
@@ -221,7 +236,26 @@ class CheckTasks(_Rows):
         terminal.say(f"{counted(result.n_tasks, 'task')}, {counted(len(result.problems), 'problem')}.")
 
     def exit_code(self, result: Checked) -> int:
-        return 1 if result.problems else 0
+        return int(not result.evals.cases) if result.evals else int(bool(result.problems))
+
+
+@command("tasks try", example="tasks try my-skill evals/ --answers answers.jsonl")
+class TryTasks(Command):
+    """Judge given answers by the cases or tasks of a file. No model is asked, and no program runs."""
+
+    skill: Annotated[str, Arg(SKILL)]
+    file: Annotated[str, Arg("a file of tasks, or the evals of another tool")]
+    answers: Annotated[str, Flag('a file with {"case": id, "answer": text} in each line', "FILE")]
+    scorer: Annotated[str, Flag("how an inspect data set is scored, which does not say so", "NAME")] = ""
+
+    def run(self, terminal: Terminal) -> dict[str, list[Tried]]:
+        path, answers = Path(self.file).expanduser(), Path(self.answers).expanduser()
+        return {"results": try_answers(path, answers, Reading(self.scorer))}
+
+    def show(self, result: dict[str, list[Tried]], terminal: Terminal) -> None:
+        for each in result["results"]:
+            word = {True: "passes", False: "fails", None: "not judged"}[each.passes]
+            terminal.say(f"{each.case}: {word}: {each.why}")
 
 
 @command("tasks review", example="tasks review my-skill", needs_store=True, is_persons=True)

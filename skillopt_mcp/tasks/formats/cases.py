@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from hashlib import sha256
+from itertools import count
 from pathlib import Path
 from typing import Any, Literal
 
@@ -19,6 +21,7 @@ from skillopt_mcp.core.skills import MAIN_FILE
 from skillopt_mcp.core.tasks import NewTask, Split, Task, TaskFile
 from skillopt_mcp.core.text import is_text, quoted, storable
 from skillopt_mcp.tasks.formats.registry import join_names, read_text, show_path
+from skillopt_mcp.tasks.judges.judging import check_judge
 from skillopt_mcp.tasks.judges.kinds.combined import Partial
 
 Reason = Literal["cannot be expressed", "needs events", "needs files", "runs code", "says nothing"]
@@ -54,10 +57,20 @@ class Case:
     lost: tuple[Lost, ...] = ()
 
     def make_task(self, *, partial: bool = False) -> NewTask | None:
-        """The task of this case. None where no grader is left, or one is lost that could fail it, unless `partial`."""
+        """The task of this case. None where no grader is left, or one is lost that could fail it, unless `partial`.
+
+        Raises BadInput where it is larger than a task may be.
+        """
         decisive = [f"{each.what}: {each.why}" for each in self.lost if each.decides]
         if self.judge is None or not self.prompt.strip() or (decisive and not partial):
             return None
+        check_judge(self.judge)
+        if len(self.prompt) > limits.PROMPT_CHARACTERS or len(self.id) > limits.NAME_CHARACTERS:
+            raise BadInput(
+                f"a prompt has at most {limits.PROMPT_CHARACTERS:,} characters, an id {limits.NAME_CHARACTERS:,}"
+            )
+        if sum(len(file.content) for file in self.files) > limits.FILE_BYTES:
+            raise BadInput(f"the files have more than {limits.FILE_BYTES:,} characters")
         judge = Partial(judge=self.judge, lost=decisive) if decisive else self.judge
         tags, name = tuple(map(storable, self.tags)), storable(self.id)
         return NewTask(storable(self.prompt), judge, name, self.split, tags, self.files, storable(self.family))
@@ -65,10 +78,13 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """How evals are read: the scorer of a data set that names none, and whether tool calls will be recorded."""
+    """How evals are read: the scorer of a data set that names none, whether tool calls will be recorded, and whether a
+    case is kept that lost a grader which could fail it.
+    """
 
     scorer: str = ""
     events: bool = False
+    partial: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,29 +137,39 @@ def read_evals(path: Path, reading: Reading) -> Evals | None:
 
     Raises BadInput where it cannot be read, or a folder holds evals of several formats.
     """
-    found = [(each, place, value) for each, place, value in _detect(path)]
+    decoded, found = dict[Path, object](), list[tuple[EvalFormat, Path, object]]()
+    for form in EVAL_FORMATS:
+        for name in form.places if path.is_dir() else (".",):
+            place = path / name
+            if place not in decoded and place.exists():
+                try:
+                    decoded[place] = None if place.is_dir() else decode(place)
+                except BadInput as error:
+                    named = [each for each in EVAL_FORMATS if place.name in map(os.path.basename, each.places)]
+                    if named:
+                        return Evals(named[0].name, refused=str(error))
+                    if place.suffix in (".yaml", ".yml"):
+                        raise
+                    decoded[place] = None  # rows of our own, which have a reader of theirs
+            if place in decoded and form.detect(place, decoded[place]):
+                found.append((form, place, decoded[place]))
     if len(places := {place for _, place, _ in found}) > 1:
         raise BadInput(f"{show_path(path)} holds evals in {join_names([*map(show_path, sorted(places))])}: name one")
     if not found:
         return None
     form, place, value = found[0]
     try:
-        return form.read(place, value, reading)
+        evals = form.read(place, value, reading)
     except BadInput as error:
         return Evals(form.name, refused=str(error))
-
-
-def _detect(path: Path) -> Iterator[tuple[EvalFormat, Path, object]]:
-    decoded = dict[Path, object]()
-    for form in EVAL_FORMATS:
-        for name in form.places if path.is_dir() else (".",):
-            place = path / name
-            if not place.exists():
-                continue
-            if place not in decoded:
-                decoded[place] = None if place.is_dir() else decode(place)
-            if form.detect(place, decoded[place]):
-                yield form, place, decoded[place]
+    taken, cases = set[str](), list[Case]()
+    for case in evals.cases:
+        content = json.dumps([case.prompt, repr(case.judge), [file.path for file in case.files]])
+        name = case.id or f"case-{sha256(content.encode()).hexdigest()[:8]}"
+        n = next(n for n in count(1) if (f"{name}-{n}" if n > 1 else name) not in taken)
+        taken.add(name := f"{name}-{n}" if n > 1 else name)
+        cases.append(replace(case, id=name))
+    return replace(evals, cases=cases)
 
 
 def decode(path: Path) -> object:

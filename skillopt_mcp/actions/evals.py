@@ -1,0 +1,151 @@
+"""Evals: what is read of other tools' evals, and what their judges say of answers."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict
+
+from skillopt_mcp.core.errors import BadInput
+from skillopt_mcp.core.judging import Score
+from skillopt_mcp.core.tasks import NewTask, Split
+from skillopt_mcp.core.text import counted, quoted
+from skillopt_mcp.tasks.formats.cases import Case, Reading, decode, read_evals
+from skillopt_mcp.tasks.formats.registry import read_rows, show_path
+from skillopt_mcp.tasks.formats.skillopt import parse_row
+from skillopt_mcp.tasks.judges.judging import leaves, score
+from skillopt_mcp.tasks.judges.kinds.rubric import Rubric
+from skillopt_mcp.tasks.splits import default_name
+
+_SHOWN = 3
+
+
+class LostGrader(BaseModel):
+    """A grader that is not taken over, by its owner's name, and why."""
+
+    what: str
+    why: str
+
+
+class CaseRead(BaseModel):
+    """A case as it was read; `rubric` are the points that a model judges, `trigger` whether the skill should open."""
+
+    model_config = ConfigDict(frozen=True)
+    id: str
+    kept: bool
+    prompt: str
+    lost: list[LostGrader]
+    rubric: list[str] | None = None
+    files: list[str] | None = None
+    split: Split | None = None
+    trigger: bool | None = None
+
+    def describe_lost(self) -> str:
+        """What is lost of it, each with its reason."""
+        return "; ".join(f"{each.what}: {each.why}" for each in self.lost) or "it has no grader"
+
+
+class EvalsRead(BaseModel):
+    """The cases of another tool's evals, in its owner's order; `results` are earlier ones that lie beside them.
+
+    `by_model` and `by_machine` count the points of the cases that are kept. `refused`: why none could be taken.
+    """
+
+    model_config = ConfigDict(frozen=True)
+    format: str
+    cases: list[CaseRead]
+    by_model: int = 0
+    by_machine: int = 0
+    results: dict[str, dict[str, int]] | None = None
+    refused: str | None = None
+
+    def describe(self, name: str) -> str:
+        """The summary, in one sentence."""
+        if self.refused:
+            return f"{name} ({self.format}) is refused: {self.refused}"
+        n_kept = sum(case.kept for case in self.cases)
+        reasons = Counter(lost.why.partition(":")[0] for case in self.cases if not case.kept for lost in case.lost)
+        lost = f" (lost: {', '.join(f'{n} {reason}' for reason, n in reasons.most_common())})" if reasons else ""
+        return (
+            f"{name} ({self.format}): {counted(len(self.cases), 'case')}, {n_kept} kept{lost}; "
+            f"{counted(self.by_model, 'point')} judged by a model, {self.by_machine} by machine"
+        )
+
+    def reject(self, reasons: Mapping[str | None, str]) -> EvalsRead:
+        """The same, without the cases that cannot be tasks, by id."""
+        updates = {name: {"kept": False, "lost": [LostGrader(what="case", why=why)]} for name, why in reasons.items()}
+        return self.model_copy(update={"cases": [case.model_copy(update=updates.get(case.id)) for case in self.cases]})
+
+
+def read_cases(path: Path, how: Reading) -> tuple[list[NewTask], EvalsRead] | None:
+    """Read the evals of a file or folder: the tasks of the cases that are kept, and all cases. None where it has none.
+
+    Raises BadInput where the path cannot be read.
+    """
+    evals = read_evals(path, how)
+    if evals is None:
+        return None
+    tasks, cases = list[NewTask](), list[CaseRead]()
+    points = Counter[bool]()
+    for case in evals.cases:
+        task, lost = None, [LostGrader(what=each.what, why=each.why) for each in case.lost]
+        try:
+            task = case.make_task(partial=how.partial)
+        except BadInput as error:
+            lost.append(LostGrader(what="case", why=str(error)))
+        graders = list(leaves(case.judge)) if case.judge else []
+        rubrics = [each for each in graders if isinstance(each, Rubric)]
+        if task:
+            tasks.append(task)
+            points[True] += sum(len(each.points) or 1 for each in rubrics)
+            points[False] += len(graders) - len(rubrics)
+        cases.append(CaseRead(
+            id=case.id, kept=task is not None, prompt=case.prompt, lost=lost, split=case.split,
+            rubric=[point for each in rubrics for point in each.points or [each.rubric]] or None,
+            files=[file.path for file in case.files] or None,
+            trigger=next((each.model_dump()["expected"] for each in graders if each.kind == "opens"), None),
+        ))  # fmt: skip
+    return tasks, EvalsRead(
+        format=evals.format, cases=cases, by_model=points[True], by_machine=points[False],
+        results={name: dict(each) for name, each in evals.results.items()} or None, refused=evals.refused or None,
+    )  # fmt: skip
+
+
+class Tried(BaseModel):
+    """What the judge of a case says of an answer; None where a model, a program or events would have to judge."""
+
+    case: str
+    passes: bool | None
+    why: str
+
+
+def try_answers(path: Path, answers: Path, how: Reading) -> list[Tried]:
+    """Judge given answers by the cases or tasks of a file, without a model or a program, in the order of the answers.
+
+    `answers` holds one {"case": id, "answer": text} a line. A case that is not kept is judged by what is left of it.
+    Raises BadInput where a file cannot be read, or an answer is of no case.
+    """
+    evals = read_evals(path, how)
+    if evals and evals.refused:
+        raise BadInput(evals.refused)
+    tasks = [] if evals else [parse_row(row) for row in read_rows(path)]
+    cases = {each.id: each for each in evals.cases} if evals else {}
+    cases |= {name: Case(name, task.prompt, task.judge) for task in tasks for name in [task.name or default_name(task)]}
+    rows, found = decode(answers), list[Tried]()
+    for n, row in enumerate(rows if isinstance(rows, list) else [rows], 1):
+        name, answer = (row.get("case"), row.get("answer")) if isinstance(row, dict) else (None, None)
+        if str(name) not in cases or not isinstance(answer, str):
+            known = ", ".join(map(quoted, list(cases)[:_SHOWN]))
+            raise BadInput(
+                f'{show_path(answers)} row {n} is no {{"case": id, "answer": text}} of a case there, such as {known}'
+            )
+        case = cases[str(name)]
+        outcome = score(case.judge, answer) if case.judge else None
+        why = [outcome.reason] if outcome else ["no grader of it is left"]
+        why += [f"not looked at: {each.what}: {each.why}" for each in case.lost]
+        found.append(
+            Tried(case=case.id, passes=outcome.hard if isinstance(outcome, Score) else None, why="; ".join(why))
+        )
+    return found
