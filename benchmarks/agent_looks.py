@@ -41,7 +41,7 @@ SEALED = {
 OTHERS = {
     "demo", "harvest", "install", "rollback", "serve", "skills add-root", "skills forget",
     "skills move", "skills permit", "skills revoke", "skills track", "store erase", "store restore", "tasks add",
-    "tasks judges add", "tasks judges remove", "tasks remove", "uninstall",
+    "tasks judges add", "tasks judges remove", "tasks remove", "tasks try", "uninstall",
 }  # fmt: skip
 
 
