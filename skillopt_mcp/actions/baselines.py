@@ -17,6 +17,7 @@ from skillopt_mcp.gates.promotion import MAX_PASSES
 from skillopt_mcp.store.opening import Store
 from skillopt_mcp.store.promotion_tests import baseline_id
 from skillopt_mcp.tasks.judges.judging import n_votes
+from skillopt_mcp.tasks.judges.kinds.combined import Partial
 from skillopt_mcp.training.promotion_test import held_out
 from skillopt_mcp.training.stages.rollout import PlannedRollout, rollout
 from skillopt_mcp.workspace.evidence import evidence_of, kind_of_test
@@ -63,6 +64,8 @@ def measure_baseline(store: Store, models: Models, place: Place, name: str, atte
     notes = note_unanswered(store.calls.count_faults(scope))
     if attempts > 1 and all(len(texts) == 1 for texts in answers.values()):
         notes.append(Note(code="copies", numbers={"n": attempts}, advice=_REPEATS))
+    if n_in_part := sum(isinstance(task.judge, Partial) for task in tasks):
+        notes.append(Note(code="judged_in_part", numbers={"n": n_in_part}))
     scores = store.tests.scores_in_baseline(scope)
     rows = [
         BaselineTask(

@@ -235,7 +235,8 @@ class TestReport(Standing):
     """A promotion test for people: where it stands, and where it is in its release. An agent never sees one.
 
     `promotions_here` counts the promotions that rest on its tasks: from the fifth on, replace half of them. A
-    `pasted` text stood in the target's prompt, and no host loaded it. `loading` says what a host changed by loading the
+    `pasted` text stood in the target's prompt, and no host loaded it. Of `in_part` of its tasks graders of their owner
+    are left out. `loading` says what a host changed by loading the
     texts, and what was not checked.
     """
 
@@ -247,4 +248,5 @@ class TestReport(Standing):
     backend: str = ""
     unanswered: list[Unanswered] = Field(default_factory=list)
     pasted: bool = False
+    in_part: int = 0
     loading: list[str] = Field(default_factory=list)

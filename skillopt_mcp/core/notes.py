@@ -30,6 +30,7 @@ _TEXTS = {
     "fails_reference": "the judges of {n} of the tasks fail the answer that they expect" + _IDS,
     "few_held_out": "{n} of the tasks are held out, {train} in train; {enough} or more held out can prove small gains",
     "host_command": "the prompts of {n} of the tasks are commands of Claude Code, which may answer itself" + _IDS,
+    "judged_in_part": "{n} of the tasks are judged in part: graders of their owner are left out",
     "leak": "{n} of the tasks have nearly the prompt of one in another split" + _IDS,
     "live_changed": "the live files of {ids} are not what the last change left: edited since, or the store is older",
     "live_unreadable": "the live files of {ids} cannot be read",

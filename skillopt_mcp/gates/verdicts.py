@@ -124,6 +124,8 @@ def caveats(report: TestReport) -> list[str]:
     """Return what a person should know besides, a line each; mostly none."""
     lost = report.lost
     found = []
+    if report.in_part:
+        found.append(f"{counted(report.in_part, 'task')} judged in part: graders of their owner are left out.")
     if opened := report.opened:
         found.append(
             f"The skill was opened in {opened.before} of {opened.before_of} attempts with the old text, "

@@ -10,6 +10,7 @@ from skillopt_mcp.core.results import UnitRow
 from skillopt_mcp.gates.power import find_what_decides
 from skillopt_mcp.gates.promotion import net_of
 from skillopt_mcp.store.opening import Store
+from skillopt_mcp.tasks.judges.kinds.combined import Partial
 from skillopt_mcp.training.promotion_test import Test, standing_of
 from skillopt_mcp.workspace.evidence import is_pasted, origins
 
@@ -37,6 +38,7 @@ def report_of(store: Store, test: Test, standing: Standing | None = None) -> Tes
         backend=test.row.backend,
         unanswered=store.tests.list_unanswered(test.row.id),
         pasted=is_pasted(test.row.backend),
+        in_part=sum(isinstance(task.judge, Partial) for task in test.tasks),
         loading=[
             f"{text} text: {found.state + ': ' if found.state != 'arrived' else ''}{found.words}"
             for text, files in (("old", test.base), ("new", test.candidate))

@@ -9,7 +9,7 @@ from scripted_judge import ScriptedJudge, attempted, grade, question
 
 from skillopt_mcp.core.calls import Call, Reply
 from skillopt_mcp.core.judging import Attempt, Score, Unscored
-from skillopt_mcp.tasks.judges.judging import judge_all
+from skillopt_mcp.tasks.judges.judging import judge_all, parse_judge, score
 from skillopt_mcp.tasks.judges.kinds.text import Exact
 
 EXACT = {"kind": "exact", "expected": "yes"}
@@ -89,6 +89,16 @@ def test_weights_make_the_mean_and_the_threshold_decides() -> None:
     assert (lax.hard, lax.soft) == (True, 0.875)
     assert (strict.hard, strict.soft) == (False, 0.875)
     assert strict.reason == 'weighted mean 0.875, 0.9 passes: lacks "no" (1 of 2 found)'
+
+
+@pytest.mark.parametrize(("threshold", "is_scored"), [(0.7, False), (0.9, True)])
+def test_weights_decide_without_a_score_that_could_change_nothing(threshold: float, *, is_scored: bool) -> None:
+    rubric = {"judge": {"kind": "rubric", "rubric": "is brief"}, "weight": 3}
+    judge = weighted(threshold) | {"judges": [{"judge": {"kind": "exact", "expected": "no"}, "weight": 1}, rubric]}
+    outcome = score(parse_judge(judge), "yes")
+    assert isinstance(outcome, Score) is is_scored
+    if isinstance(outcome, Score):
+        assert (outcome.hard, outcome.soft) == (False, 0.0)
 
 
 @pytest.mark.parametrize(

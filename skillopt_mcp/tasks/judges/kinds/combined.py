@@ -55,8 +55,17 @@ class Weighted(Combined):
         return [part.judge for part in self.judges]
 
     def combine(self, outcomes: Sequence[Outcome]) -> Outcome:
-        """Return the weighted mean, passed from the threshold on; no score if one has none."""
-        return _mean(outcomes, [part.weight for part in self.judges], self.threshold)
+        """Return the weighted mean, passed from the threshold on; no score if one has none and could still pass it.
+
+        Where it could not, soft is the mean of the others.
+        """
+        weights = [part.weight for part in self.judges]
+        known = [(n, each) for n, each in enumerate(outcomes) if isinstance(each, Score)]
+        best = [each if isinstance(each, Score) else Score(hard=True, soft=1.0, reason="") for each in outcomes]
+        at_best = _mean(best, weights, self.threshold)
+        if known and isinstance(at_best, Score) and not at_best.hard:
+            return _mean([each for _, each in known], [weights[n] for n, _ in known], self.threshold)
+        return _mean(outcomes, weights, self.threshold)
 
     def is_form_only(self) -> bool:
         forms = sum(part.weight for part in self.judges if part.judge.is_form_only())
