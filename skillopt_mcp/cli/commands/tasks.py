@@ -6,6 +6,7 @@ import os
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
@@ -37,6 +38,7 @@ from skillopt_mcp.tasks.formats.registry import FORMATS, join_names, read_rows, 
 from skillopt_mcp.tasks.formats.rows import make_row
 from skillopt_mcp.tasks.judges.checking import Problem
 from skillopt_mcp.tasks.judges.judging import kinds
+from skillopt_mcp.tasks.judges.kinds.combined import Partial
 from skillopt_mcp.tasks.splits import DEFAULT_SHARES
 from skillopt_mcp.training.settings.reading import SplitPlan, split_plan
 from skillopt_mcp.workspace.linting import folder_of
@@ -48,6 +50,8 @@ _SEALED = "test tasks are not shown to agents: run it in a terminal of your own"
 _PROBLEMS = frozenset(get_args(Problem)) - {"alike"}
 _FORMATS = join_names([each.name for each in FORMATS])
 _EVALS = ", ".join(sorted(each.name for each in EVAL_FORMATS))
+_WRITABLE = ", ".join(sorted(each.name for each in EVAL_FORMATS if each.write))
+_SHOWN = 5
 _ROWS = f"""a row of FILE (it needs prompt and judge, or question and answers; the columns of a CSV have these names):
   {{"id": "q1", "prompt": "What is 2 + 5?", "judge": {{"kind": "exact", "expected": "7"}}, "split": "val"}}
 
@@ -107,27 +111,44 @@ class ListTasks(Command):
 
 @command("tasks export", example="tasks export my-skill tasks.jsonl", needs_store=True, is_persons=True)
 class ExportTasks(Command):
-    """Write the tasks of a skill in the format of a file's suffix (default: JSON lines)."""
+    """Write the tasks of a skill in the format of a file's suffix (default: JSON lines), or of another tool."""
 
     skill: Annotated[str, Arg(SKILL)]
     file: Annotated[str | None, Arg("where to write (default: the terminal)")] = None
+    format: Annotated[str, Flag(f"evals of another tool, {_WRITABLE}; FILE may be a folder then", "NAME")] = ""
     force: Annotated[bool, Flag("write over FILE where it exists")] = False
 
     def run(self, terminal: Terminal) -> dict[str, Any]:
+        form = next((each for each in EVAL_FORMATS if self.format and each.name == self.format), None)
+        if self.format and not (form and form.write and self.file):
+            raise WrongUsage(f"--format takes {_WRITABLE}, and needs FILE")
         with terminal.workspace() as workspace:
             skill = workspace.place.find_kept(self.skill)
-            rows = [make_row(task) for task in workspace.store.tasks.list_in_use(skill.id)]
-        if any(row["split"] == "test" for row in rows):
+            tasks = workspace.store.tasks.list_in_use(skill.id)
+        if any(task.split == "test" for task in tasks):
             terminal.require_viewer("tasks export", self.file)
+        rows = [make_row(task) for task in tasks]
         if not self.file:
             return {"skill": skill.name, "tasks": rows}
-        path, content = Path(self.file).expanduser(), write_rows(rows, Path(self.file).suffix).encode()
-        if self.force:
-            write_over(path, content)
-        elif os.path.lexists(path):
-            raise BadInput(f"'{path}' exists: name another file, or write over it with --force")
+        path = Path(self.file).expanduser()
+        if form and form.write:
+            if in_part := [task.name for task in tasks if isinstance(task.judge, Partial)]:
+                raise BadInput(
+                    f"{', '.join(in_part[:_SHOWN])}: judged in part, which {form.name} cannot say: remove them"
+                )
+            contents = form.write(tasks, path)
         else:
-            write_new(path, content)
+            contents = {path: write_rows(rows, path.suffix)}
+        if there := [each for each in contents if os.path.lexists(each) and not self.force]:
+            raise BadInput(f"'{there[0]}' exists: name another file, or write over it with --force")
+        for place, text in contents.items():
+            # An id may name a folder.
+            if not Path(os.path.normpath(place)).is_relative_to(os.path.normpath(path)):
+                raise BadInput(f"'{place}' lies outside of '{path}': give the task another id")
+            if place != path:
+                with suppress(OSError):
+                    place.parent.mkdir(parents=True, exist_ok=True)
+            (write_over if self.force else write_new)(place, text.encode())
         return {"skill": skill.name, "n_tasks": len(rows), "file": self.file}
 
     def show(self, result: dict[str, Any], terminal: Terminal) -> None:
