@@ -82,6 +82,7 @@ class Question:
     "budget"       {"n": 2}                 "rank"        {"ranking": [2, 1]}
     "slow_update"  {"guidance": "..."}      "meta_skill"  {"notes": "..."}
     "rubric"       {"reasoning": "...", "grade": "none", "little", "half", "most" or "all"}
+    "points"       {"points": [{"point": 1, "quote": "...", "absence": false, "holds": true}]}
     """
 
     instructions: str

@@ -210,6 +210,33 @@ class RubricReply(_Reply):
     reasoning: str = ""
     grade: Literal["none", "little", "half", "most", "all"]
 
+    def verdicts(self) -> list[object]:
+        """Return what has to be equal in two votes that agree."""
+        return [self.grade]
+
+
+class PointReply(_Reply):
+    """Whether the point of this number holds, and the words of the answer that decide."""
+
+    point: int
+    quote: str = ""
+    absence: bool = False
+    holds: bool
+
+
+class PointsReply(_Reply):
+    """What a judge model says of each point of a rubric."""
+
+    points: list[PointReply]
+
+    def in_order(self) -> list[PointReply]:
+        """Return the points by number."""
+        return sorted(self.points, key=lambda each: each.point)
+
+    def verdicts(self) -> list[object]:
+        """Return what has to be equal in two votes that agree."""
+        return [each.holds for each in self.in_order()]
+
 
 class CheckReply(_Reply):
     """How a registered command ended: its exit code, or the limit that it was ended at; never neither.
@@ -231,5 +258,5 @@ PROPOSALS: dict[str, type[ProposalReply]] = {
 SCHEMAS: dict[str, type[BaseModel]] = {
     **PROPOSALS,
     "budget": BudgetReply, "rank": RankReply, "slow_update": SlowUpdateReply, "meta_skill": MetaSkillReply,
-    "rubric": RubricReply, "check": CheckReply,
+    "rubric": RubricReply, "points": PointsReply, "check": CheckReply,
 }  # fmt: skip

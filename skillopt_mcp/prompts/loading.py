@@ -126,7 +126,7 @@ def _find_overrides(folder: Path) -> dict[str, Path]:
     except OSError as error:
         raise BadInput(f"prompts folder '{folder}' cannot be read: {error.strerror}; name a folder") from error
     for name, path in paths.items():
-        if name not in known and name == "rubric":
+        if name not in known and name in ("rubric", "points"):
             if _read_lines(path) != _read_lines(_FOLDER / path.name):
                 raise BadInput(
                     f"'{path}' is not the shipped one, and no run can have its own: judges compare by it, "

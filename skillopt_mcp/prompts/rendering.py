@@ -188,11 +188,11 @@ class Parsed(Generic[M]):
 
 
 def ask_parsed(
-    ask: Ask, calls: Sequence[Call], model: type[M], check: Callable[[M], str] | None = None
+    ask: Ask, calls: Sequence[Call], model: type[M], check: Callable[[int, M], str] | None = None
 ) -> list[Parsed[M]]:
     """Return the parsed reply to each call, asked together; unusable ones are asked again as child calls.
 
-    `check` says what else is wrong with a parsed reply, and nothing ("") when it can be used.
+    `check` says what else is wrong with the parsed reply to the call of a number, and nothing ("") when it can be used.
     """
     results: list[Parsed[M]] = [Parsed(None)] * len(calls)
     reasons: dict[int, str] = dict.fromkeys(range(len(calls)), "")
@@ -214,7 +214,7 @@ def ask_parsed(
                 results[i], reasons[i] = Parsed(None, f"missing ({reply.fault}): {beginning}"), ""
                 continue
             parsed = parse_reply(reply.text, model)
-            reason = parsed if isinstance(parsed, str) else check(parsed) if check else ""
+            reason = parsed if isinstance(parsed, str) else check(i, parsed) if check else ""
             if isinstance(parsed, str) or reason:
                 results[i] = Parsed(None, f"{reason}: {beginning}")
             else:

@@ -173,7 +173,7 @@ def suggestion(line: str, n: int = 1, *, from_failure: bool = True) -> Edit:
 PROMPTS = [task.prompt for task in make_tasks(20, seed=7)]
 
 
-@pytest.mark.parametrize("schema", sorted(set(SCHEMAS) - {"rubric", "check"}))
+@pytest.mark.parametrize("schema", sorted(set(SCHEMAS) - {"rubric", "points", "check"}))
 def test_every_question_of_the_optimizer_has_an_answer(schema: str) -> None:
     backend = open_simulated("honest,seed=7")
     lists = {

@@ -127,11 +127,12 @@ def test_a_copy_of_all_shipped_prompts_is_taken_and_changed_in_parts(tmp_path: P
     assert load_prompts(tmp_path).rank == "My own words on {{budget}} edits."
 
 
-def test_a_changed_rubric_prompt_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "rubric.md").write_text("Grade as I like.")
+@pytest.mark.parametrize("name", ["rubric.md", "points.md"])
+def test_a_changed_rubric_prompt_is_refused(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_text("Grade as I like.")
     with pytest.raises(BadInput, match="is not the shipped one, and no run can have its own") as raised:
         load_prompts(tmp_path)
-    assert "rubric.md" in str(raised.value)
+    assert name in str(raised.value)
 
 
 def test_a_missing_prompts_folder_is_refused_by_name(tmp_path: Path) -> None:

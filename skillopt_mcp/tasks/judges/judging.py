@@ -50,11 +50,15 @@ def kinds() -> dict[str, str]:
 
 
 def usage() -> str:
-    """Return the parameters that each kind needs, in one line: `{kind: exact|contains, expected} | ...`."""
+    """Return the parameters that each kind needs, in one line: `{kind: exact|contains, expected} | ...`.
+
+    Of a kind that needs none of them, those that are described, or else all.
+    """
     kinds_of: dict[str, list[str]] = {}
     for kind in sorted(KINDS):
         fields = [(field.alias or name, field) for name, field in KINDS[kind].model_fields.items()]
-        needed = [each for each in fields if each[1].is_required()] or fields
+        needed = [each for each in fields if each[1].is_required()]
+        needed = needed or [each for each in fields if each[1].description] or fields
         shown = [f"{name}: {field.description}" if field.description else name for name, field in needed]
         kinds_of.setdefault(", ".join(shown), []).append(kind)
     return " | ".join(f"{{kind: {'|'.join(kinds)}, {parameters}}}" for parameters, kinds in kinds_of.items())
@@ -77,7 +81,7 @@ def asks_host(tasks: Iterable[Task]) -> bool:
 def n_votes(task: Task, *, fewest: bool = False) -> int:
     """How many questions the rubrics of a task ask of each answer at most; the fewest: more than half of each."""
     rubrics = [leaf for leaf in leaves(task.judge) if isinstance(leaf, Rubric)]
-    return sum(leaf.votes // 2 + 1 if fewest else leaf.votes for leaf in rubrics)
+    return sum(leaf.most_votes // 2 + 1 if fewest else leaf.most_votes for leaf in rubrics)
 
 
 def missing_programs(judge: Judge, registered: Collection[str]) -> list[str]:

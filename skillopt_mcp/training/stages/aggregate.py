@@ -65,7 +65,7 @@ def _merge_level(
         if len(chunk) > 1
     ]
     form = brief.form
-    replies = iter(ask_parsed(ask, calls, form.merge_model, lambda reply: form.problem(files, reply)))
+    replies = iter(ask_parsed(ask, calls, form.merge_model, lambda _, reply: form.problem(files, reply)))
     merged: dict[str, list[Patch]] = {name: [] for name, _ in chunks}
     problems = []
     for (name, chunk), pool in zip(chunks, pools, strict=True):

@@ -78,7 +78,7 @@ def slow_update(ask: Ask, compared: VersionComparison, brief: Brief, limit: int)
     )
     [parsed] = ask_parsed(
         ask, [Call("optimizer", "slow_update", question, brief.draw)], SlowUpdateReply,
-        lambda reply: _problem(files, reply.guidance),
+        lambda _, reply: _problem(files, reply.guidance),
     )  # fmt: skip
     if parsed.value is None:
         return Guidance(unchanged.applied, unchanged.patch, (f"slow update: {parsed.problem}",))

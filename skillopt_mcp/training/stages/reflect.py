@@ -82,7 +82,7 @@ def reflect(
     minibatches = _minibatches(evidence, brief, settings)
     calls = [_call(files, each, brief, settings) for each in minibatches]
     _, model = brief.form.analyst_reply(aware=settings.aware)
-    replies = ask_parsed(ask, calls, model, lambda reply: brief.form.problem(files, reply))
+    replies = ask_parsed(ask, calls, model, lambda _, reply: brief.form.problem(files, reply))
     outcomes = [_read(each, reply, brief, settings) for each, reply in zip(minibatches, replies, strict=True)]
     return Reflection(
         patches=tuple(patch for each in outcomes for patch in each.patches),

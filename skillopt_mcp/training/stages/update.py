@@ -38,7 +38,7 @@ def update(ask: Ask, files: SkillFiles, patch: Patch, brief: Brief) -> Update:
     refs = tuple(dict.fromkeys(source for edit in patch.edits for source in edit.sources))
     question = brief.question(files, brief.instructions("rewrite"), brief.form.render(patch.edits), "rewrite", refs)
     call = Call("optimizer", "rewrite", question, brief.draw)
-    [parsed] = ask_parsed(ask, [call], RewriteReply, lambda reply: form.problem(files, reply))
+    [parsed] = ask_parsed(ask, [call], RewriteReply, lambda _, reply: form.problem(files, reply))
     if parsed.value is None or not parsed.value.skill.strip():
         problem = parsed.problem or "the new text is empty"
         return Update(Applied(files, ()), Patch((), patch.reasoning), (f"rewrite: {problem}",))
