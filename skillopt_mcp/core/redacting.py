@@ -76,8 +76,12 @@ _CONTROL = re.compile(rb"[\0-\x08\x0b-\x1f\x7f]")
 _USER_AND_TOKEN = re.compile(rb"[\w.@+-]{1,64}:(\S{12,200})\s?")
 _TO_STANDARD = bytes.maketrans(b"-_", b"+/")
 # A pattern that begins with one byte is searched five times as fast.
-_WRAP = re.compile(rb"\n[A-Za-z0-9+/_.~%-]{0,24}?(?:[0-9]|[A-Za-z0-9+/_.~%-][A-Z])")
-_INDENTED = re2.compile(rb"[A-Za-z0-9+/_-]{10}\\?\r?\n[ \t]{1,32}", LATIN1)
+_WRAP = re.compile(
+    rb"\n(?:(?<=[A-Za-z0-9+/_\\\r-]\n)"
+    rb"(?:[A-Za-z+/_.~%-]{0,24}+[0-9]|[A-Za-z0-9+/_.~%-][a-z0-9+/_.~%-]{0,24}+[A-Z])"
+    rb"|(?<=[A-Za-z0-9+/_\\\r-]{10}\n)(?P<indent>[ \t]{1,32})"
+    rb"(?:[A-Za-z+/_.~%-]*+[0-9]|[A-Za-z0-9+/_.~%-][a-z0-9+/_.~%-]*+[A-Z]|[A-Z][A-Za-z0-9+/_.~%-]{7}))"
+)
 _RUN_BEFORE = re.compile(rb"[A-Za-z0-9+/_.~%-]+")
 _RUN_AFTER = re.compile(rb"[ \t]{0,32}([A-Za-z0-9+/_.~%-]+)={0,2}(?![^\s\"'`<>,;)\]}\\])")
 
@@ -143,15 +147,14 @@ class View:
 
 def _wraps(text: bytes) -> Iterator[tuple[int, int, bytes]]:
     """Yield the ends of lines over which a word goes on that was drawn at random."""
-    ends = [match.start() for match in _WRAP.finditer(text)]
-    ends += (text.rindex(b"\n", *match.span()) for match in _INDENTED.finditer(text))
-    for end in sorted(ends):
-        start = end
+    for match in _WRAP.finditer(text):
+        start = end = match.start()
         start -= text[start - 1 : start] == b"\r"
         start -= text[start - 1 : start] == b"\\"  # a shell goes on in the next line
-        if start and text[start - 1] in _CHARACTERS_64:
-            before = _RUN_BEFORE.match(text[max(start - 128, 0) : start][::-1])
+        n_least = 10 if match["indent"] else 1
+        if start >= n_least and _CHARACTERS_64.issuperset(text[start - n_least : start]):
             after = _RUN_AFTER.match(text, end + 1, end + 4096)
+            before = _RUN_BEFORE.match(text[max(start - 128, 0) : start][::-1]) if after else None
             if before and after and is_wrapped(before[0][::-1], after[1]):
                 yield start, after.start(1), b""
 
@@ -317,6 +320,8 @@ def _value_after(runs: _Runs, start: int, end: int) -> SecretSpan | None:
         limit = min(value_end, value_start + _LONGEST)
         value_end = min(_index(text, each, value_start, limit) for each in (b"&", b"#"))
     value = text[value_start : min(value_end, value_start + _LOOKED_AT)]
+    if len(value) < 6:
+        return None
     closes = quote is None or text.startswith(quote, value_end)
     before_it = text[max(name_start - 24, 0) : name_start]
     sign, between = text[name_start:end], text[end:value_start]
@@ -346,7 +351,7 @@ def _index(text: bytes, sought: bytes, start: int, end: int) -> int:
 def _is_stated(before: bytes, sign: bytes, between: bytes, value: bytes, *, quoted: bool) -> bool:
     """Return whether what stands before a value leaves no doubt that it is a password, whatever it looks like."""
     statement = _STATEMENT.search(sign)
-    if statement is None or len(value) < 6 or is_written_for_one(value) or is_kind_of_value(value):
+    if statement is None or is_written_for_one(value) or is_kind_of_value(value):
         return False
     if _ABOUT_ONE.search(sign) or value.startswith(b"/") or _plain(value) in _plain(sign):
         return False
@@ -421,7 +426,8 @@ def find_columns(text: bytes) -> Iterator[SecretSpan]:
 
 
 def _user_info(text: bytes, start: int) -> Iterator[SecretSpan]:
-    match = _USER_INFO.match(text, start, start + _USER_INFO_BYTES)
+    end = start + _USER_INFO_BYTES
+    match = _USER_INFO.match(text, start, end) if text.find(b"@", start, end) >= 0 else None
     if match is None:
         return
     user, password, alone = match.groups()
@@ -536,7 +542,8 @@ def _looks(view: View, known: KnownSecrets, n_undone: int = 0) -> Iterator[tuple
     nuls = (at for match in _WIDE.finditer(text) for at in range(match.start(), match.end(), 2))
     if n_undone < 1 and (narrow := view.replaced((at, at + 1, b"") for at in nuls)):
         view, text = narrow, narrow.text
-    if n_undone < 1 and _INVISIBLE.search(text):
+    has_sign = any(sign in text for sign in (b"\x1b", b"\x07", b"^"))
+    if n_undone < 1 and (has_sign or not text.isascii()) and _INVISIBLE.search(text):
         for instead in (b"", b" "):  # codes may stand in a word, or part two
             if shown := view.replaced((*match.span(), instead) for match in _INVISIBLE.finditer(text)):
                 yield from _looks(shown, known, 1)

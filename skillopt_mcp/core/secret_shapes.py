@@ -80,13 +80,14 @@ def is_memorable(value: bytes) -> bool:
 
 def is_wrapped(before: bytes, after: bytes) -> bool:
     """Whether the end of one line and the beginning of the next are one value, drawn at random."""
-    if _HINT.match(after, 0, len(after)):
-        return False
-    if _HINT.match(before, 0, len(before)) and len(after) >= 8 and after != after.lower() and not reads_as_names(after):
-        return True
-    n_turns = _count_turns(after.translate(_CLASSES))
-    begins_there = _TOKEN_PREFIX.match(after)
-    return not begins_there and n_turns >= max(2, len(after) / 5) and is_random(before + after[:_BEGINNING], 20)
+    goes_on = len(after) >= 8 and after != after.lower() and not reads_as_names(after)
+    if not (goes_on and _HINT.match(before, 0, len(before))):
+        n_turns = _count_turns(after.translate(_CLASSES))
+        if n_turns < max(2, len(after) / 5) or not is_random(before + after[:_BEGINNING], 20):
+            return False
+        if _TOKEN_PREFIX.match(after):
+            return False
+    return not _HINT.match(after, 0, len(after))
 
 
 def reads_as_names(value: bytes) -> bool:
@@ -252,7 +253,7 @@ _LONGER_PREFIX = {prefix[:2]: prefix for prefix in _LONGER_HINT}
 _HINTS = (_LONGER_HINT.get(prefix, re2.escape(prefix.decode())) for prefix in sorted(_RULES, key=len, reverse=True))
 _HINT: SecretPattern = re2.compile("|".join((*(pattern for _, pattern in _WHOLE), rf"(?:\b|_)(?:{'|'.join(_HINTS)})")))
 _UNDERSCORE = ord("_")
-_LONG_RUN: SecretPattern = re2.compile("[A-Za-z0-9+/_-]{32,}={0,2}")
+_LONG_RUN: SecretPattern = re2.compile(rb"(?:\A|[^A-Za-z0-9+/_-])[A-Za-z0-9+/]{32,}[_-]?", LATIN1)
 _KIND_OF_LENGTH = {32: "api-key", 40: "aws-secret", 88: "azure-key"}
 _DASH = re.compile(rb"[-_]")
 # What stands before a run that is a digest, a public key, a piece of an address, or the end of a block of base64.
@@ -260,6 +261,7 @@ _PUBLIC = re.compile(rb"(?:[/#.]|(?i:sha)\d{1,3}[-=:]|ssh-rsa |[A-Za-z0-9+/]{60}
 _AFTER_PUBLIC = re.compile(rb"[/=]|\.\w")
 # A token of any vendor after its prefix: at most two more parts, and a run that looks drawn at random.
 _TOKEN: SecretPattern = re2.compile(r"[-_][A-Za-z0-9+/_-]{24,}={0,2}(?:[.][A-Za-z0-9_-]{16,}={0,2}){0,3}", UTF8)
+_ANY_DIGIT = re.compile(rb"[0-9]")
 _BEFORE_TOKEN = re.compile(rb"[A-Za-z0-9]{2,17}\Z")
 _TOKEN_PREFIX = re.compile(
     rb"(?:(?:[a-z]{1,16}\d{0,2}[a-z]{0,4}|[A-Z]{2,16}\d?|[A-Za-z][a-z]{2,11}(?:[A-Z][a-z]{1,11})?\d?)[-_]){1,3}"
@@ -335,16 +337,18 @@ def _find_long_runs(text: bytes) -> Iterator[SecretSpan]:
     """Yield runs of base64 characters that stand alone and are as long as some keys are."""
     for match in _LONG_RUN.finditer(text):
         start, end = match.span()
+        start += text[start] not in b"+/" and not text[start : start + 1].isalnum()
+        end += text.startswith(b"=", end) + text.startswith(b"==", end)
         kind = _KIND_OF_LENGTH.get(end - start)
-        if kind is None or _PUBLIC.search(text, max(start - 80, 0), start) or _AFTER_PUBLIC.match(text, end):
-            continue
         value = text[start:end]
-        if (kind == "azure-key") != value.endswith(b"==") or _DASH.search(value):
+        if kind is None or value.islower() or (kind == "azure-key") != value.endswith(b"==") or _DASH.search(value):
             continue
         # Base64 text is of capitals, small letters and digits at once, in no order.
         classes = value.translate(_CLASSES)
         n_lower, n_upper, n_digits = (classes.count(each) for each in (_LOWER, _UPPER, _DIGIT))
         if min(n_lower, n_upper) * 5 < len(value) or n_digits < 2 or len(set(value)) < 16:
+            continue
+        if _PUBLIC.search(text, max(start - 80, 0), start) or _AFTER_PUBLIC.match(text, end):
             continue
         is_mixed = _count_turns(classes) * 4 >= len(value) and is_drawn(value) and is_random(value)
         if is_mixed and not base64.b64decode(value).isascii():
@@ -355,8 +359,10 @@ def _find_tokens(text: bytes) -> Iterator[SecretSpan]:
     """Yield tokens of vendors that are not known here."""
     for match in _TOKEN.finditer(text):
         start, end = match.span()
+        if end - start > _LONGEST_TOKEN or not _ANY_DIGIT.search(text, start, end):
+            continue
         before = _BEFORE_TOKEN.search(text, max(start - 17, 0), start)
-        if before is None or end - start > _LONGEST_TOKEN:
+        if before is None:
             continue
         start = before.start()
         word = text[start:end]
@@ -387,6 +393,8 @@ def _find_tokens(text: bytes) -> Iterator[SecretSpan]:
 
 
 def _find_private_keys(text: bytes) -> Iterator[SecretSpan]:
+    if b"PRIVATE KEY" not in text:
+        return
     for match in _PEM.finditer(text):
         limit = match.end() + _PEM_BYTES
         body = _PEM_BODY.match(text, match.end(), limit) or _PEM_CUT.match(text, match.end(), limit)
