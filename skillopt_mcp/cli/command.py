@@ -64,6 +64,8 @@ class Flag:
 
 SKILL = "a skill's name, or the path of its folder"
 YES = Flag("do not ask (needed where there is no terminal)")
+TARGET_FLAG = Flag(f"does the tasks, for instance {TARGET}", "BACKEND:MODEL")
+DRY_RUN = Flag("estimate calls, tokens, cost and time, and ask no model")
 AGREED = Flag("agree beforehand; a person at a terminal still has to type it")
 
 
@@ -340,7 +342,6 @@ _CAPS = "hard caps, over all processes and resumes"
 class Capped(Command):
     """Commands with hard caps, and the backends that answer."""
 
-    target: Annotated[str | None, Flag(f"does the tasks, for instance {TARGET}", "BACKEND:MODEL")] = None
     judge: Annotated[str | None, Flag("judges by rubrics, where tasks have such", "BACKEND:MODEL")] = None
     max_calls: Annotated[int | None, Flag("calls sent to a model, repeated ones too", group=_CAPS)] = None
     max_tokens: Annotated[int | None, Flag("tokens in and out", group=_CAPS)] = None

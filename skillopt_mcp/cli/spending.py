@@ -12,7 +12,7 @@ from pydantic import BaseModel, JsonValue
 from skillopt_mcp.actions.estimates import Forecast, forecast, most_again
 from skillopt_mcp.backends.base import Backend
 from skillopt_mcp.backends.world import has_made
-from skillopt_mcp.cli.command import TARGET, YES, Capped, Flag, WrongUsage
+from skillopt_mcp.cli.command import DRY_RUN, TARGET, TARGET_FLAG, YES, Capped, Flag, WrongUsage
 from skillopt_mcp.cli.terminal import Terminal
 from skillopt_mcp.core.calls import Role
 from skillopt_mcp.core.errors import BadInput, CapReached
@@ -36,7 +36,7 @@ class Spending(Capped):
     """Those among them that ask before they spend."""
 
     yes: Annotated[bool, YES] = False
-    dry_run: Annotated[bool, Flag("estimate calls, tokens, cost and time, and ask no model")] = False
+    dry_run: Annotated[bool, DRY_RUN] = False
 
     def name_models(self, terminal: Terminal, models: Models, notes: Sequence[str] = ()) -> None:
         """Print who answers in each role, and at which address: the first line of a run; with --json, its first field.
@@ -87,8 +87,9 @@ class Spending(Capped):
 
 @dataclass(kw_only=True)
 class Sending(Spending):
-    """Those among them that limit how many calls go at once."""
+    """Those among them that have tasks done, so many calls at once."""
 
+    target: Annotated[str | None, TARGET_FLAG] = None
     concurrency: Annotated[int | None, Flag("calls under way at once (default: set by the backend)")] = None
 
     def __post_init__(self) -> None:

@@ -210,10 +210,6 @@ class RubricReply(_Reply):
     reasoning: str = ""
     grade: Literal["none", "little", "half", "most", "all"]
 
-    def verdicts(self) -> list[object]:
-        """Return what has to be equal in two votes that agree."""
-        return [self.grade]
-
 
 class PointReply(_Reply):
     """Whether the point of this number holds, and the words of the answer that decide."""
@@ -232,10 +228,6 @@ class PointsReply(_Reply):
     def in_order(self) -> list[PointReply]:
         """Return the points by number."""
         return sorted(self.points, key=lambda each: each.point)
-
-    def verdicts(self) -> list[object]:
-        """Return what has to be equal in two votes that agree."""
-        return [each.holds for each in self.in_order()]
 
 
 class CheckReply(_Reply):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated
 
 from skillopt_mcp.backends.registry import backend_name
-from skillopt_mcp.cli.command import OPTIMIZER, TARGET, Capped, Flag, command
+from skillopt_mcp.cli.command import OPTIMIZER, TARGET, TARGET_FLAG, Capped, Flag, command
 from skillopt_mcp.cli.terminal import Terminal
 from skillopt_mcp.core.errors import BadInput
 from skillopt_mcp.server.lifecycle import LEASE_MINUTES, Setup
@@ -18,6 +18,7 @@ MAX_LEASE_MINUTES = 1440
 class Serve(Capped):
     """Serve MCP over stdin and stdout, for an agent's host."""
 
+    target: Annotated[str | None, TARGET_FLAG] = None
     optimizer: Annotated[str | None, Flag(f"writes the edits, for instance {OPTIMIZER}", "BACKEND:MODEL")] = None
     require_approval: Annotated[bool, Flag("every change of a live file needs a person, also what is permitted")] = (
         False

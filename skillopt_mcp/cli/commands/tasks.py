@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
 from skillopt_mcp.actions.evals import Tried, try_answers
 from skillopt_mcp.actions.tasks import (
@@ -25,9 +25,10 @@ from skillopt_mcp.actions.tasks import (
     unseen_tasks,
 )
 from skillopt_mcp.admin.backup import write_new, write_over
-from skillopt_mcp.cli.command import SKILL, YES, Arg, Command, Flag, WrongUsage, command
+from skillopt_mcp.cli.command import DRY_RUN, SKILL, YES, Arg, Capped, Command, Flag, WrongUsage, command
 from skillopt_mcp.cli.terminal import Terminal
-from skillopt_mcp.core.errors import BadInput, Refused
+from skillopt_mcp.core.budgets import NO_CAPS
+from skillopt_mcp.core.errors import BadInput, BadSkill, NotFound, Refused
 from skillopt_mcp.core.judging import judge_json
 from skillopt_mcp.core.notes import describe_note
 from skillopt_mcp.core.results import TasksAdded
@@ -37,12 +38,16 @@ from skillopt_mcp.tasks.formats.cases import EVAL_FORMATS, Reading
 from skillopt_mcp.tasks.formats.registry import FORMATS, join_names, read_rows, write_rows
 from skillopt_mcp.tasks.formats.rows import make_row
 from skillopt_mcp.tasks.judges.checking import Problem
-from skillopt_mcp.tasks.judges.judging import kinds
+from skillopt_mcp.tasks.judges.judging import kinds, n_votes
 from skillopt_mcp.tasks.judges.kinds.combined import Partial
 from skillopt_mcp.tasks.splits import DEFAULT_SHARES
 from skillopt_mcp.training.settings.reading import SplitPlan, split_plan
 from skillopt_mcp.workspace.linting import folder_of
 from skillopt_mcp.workspace.workspace import Workspace
+
+if TYPE_CHECKING:
+    from skillopt_mcp.actions.judge_checks import JudgeAgreement
+    from skillopt_mcp.cli.spending import Planned
 
 STDIN = "-"
 _SEALED = "test tasks are not shown to agents: run it in a terminal of your own"
@@ -218,31 +223,69 @@ class AddTasks(_Rows):
 
 
 @command("tasks check", example="tasks check my-skill tasks.jsonl")
-class CheckTasks(_Rows):
-    """Check stored tasks, or a file before it is added."""
+class CheckTasks(_Rows, Capped):
+    """Check stored tasks, or a file before it is added; with --judge, also how often a judge model is right."""
 
     file: Annotated[str | None, Arg("a file of tasks (default: the stored tasks)")] = None
+    answers: Annotated[
+        str | None, Flag('with --judge: a file with {"case": id, "answer": text, "passes": bool} in each line', "FILE")
+    ] = None
+    yes: Annotated[bool, YES] = False
+    dry_run: Annotated[bool, DRY_RUN] = False
 
     def run(self, terminal: Terminal) -> Checked:
+        if not self.judge and (self.answers or self.dry_run or self.caps != NO_CAPS):
+            raise WrongUsage("--answers, --dry-run and caps need --judge: nothing else asks a model")
+        self._planned: Planned | None = None
+        self._judged: JudgeAgreement | None = None
+        with terminal.workspace(judge=self.judge, caps=self.caps) as workspace:
+            found = self._check(terminal, workspace)
+            if self.judge and not (found.evals and found.evals.refused):
+                self._measure(terminal, workspace)
+        return found
+
+    def _measure(self, terminal: Terminal, workspace: Workspace) -> None:
+        # What asks models is not loaded where tasks are listed.
+        from skillopt_mcp.actions.judge_checks import list_labelled, measure_judge, read_tasks  # noqa: PLC0415
+        from skillopt_mcp.cli.spending import Spending  # noqa: PLC0415
+
+        store, place, skill = workspace.store, workspace.place, None
+        with suppress(NotFound, BadSkill):
+            skill = place.find_recorded(self.skill)
+        if self.file is not None:
+            tasks = read_tasks(store, place, Path(self.file).expanduser(), self.how())
+        else:
+            in_use = store.tasks.list_in_use(skill.id) if skill else []
+            tasks = [task for task in in_use if terminal.sees_held_out or task.split != "test"]
+        labelled = list_labelled(store, skill, tasks, Path(self.answers).expanduser() if self.answers else None)
+        spending = Spending(yes=self.yes, dry_run=self.dry_run)
+        spending.name_models(terminal, workspace.models)
+        most, fewest = (sum(n_votes(each.task, fewest=fewest) for each, _ in labelled) for fewest in (False, True))
+        text = f"{counted(len(labelled), 'labelled answer')}: {fewest} to {most} judge calls."
+        self._planned = spending.agree(terminal, workspace, {"judge": most}, text)
+        if not self._planned:
+            self._judged = measure_judge(store, workspace.models, place, labelled)
+
+    def _check(self, terminal: Terminal, workspace: Workspace) -> Checked:
         how = self.how()
         # Only a file of tasks for a skill that is given by its path can be checked without a store.
         if self.file is None or folder_of(self.skill) is None:
             terminal.require_store()
-        with terminal.workspace() as workspace:
-            if self.file is not None:
-                return check_file(workspace.store, workspace.place, self.skill, Path(self.file).expanduser(), how)
-            found = check_stored(workspace.store, workspace.place, self.skill)
-            if terminal.sees_held_out:
-                return found
-            # A reason may quote what a judge expects.
-            in_use = workspace.store.tasks.list_in_use(workspace.place.find_kept(self.skill).id)
-            sealed = {task.name: {"reason": _SEALED} for task in in_use if task.split == "test"}
-            shown = [each.model_copy(update=sealed.get(each.id)) for each in found.problems]
-            return found.model_copy(update={"problems": shown})
+        if self.file is not None:
+            return check_file(workspace.store, workspace.place, self.skill, Path(self.file).expanduser(), how)
+        found = check_stored(workspace.store, workspace.place, self.skill)
+        if terminal.sees_held_out:
+            return found
+        # A reason may quote what a judge expects.
+        in_use = workspace.store.tasks.list_in_use(workspace.place.find_kept(self.skill).id)
+        sealed = {task.name: {"reason": _SEALED} for task in in_use if task.split == "test"}
+        shown = [each.model_copy(update=sealed.get(each.id)) for each in found.problems]
+        return found.model_copy(update={"problems": shown})
 
     def as_json(self, result: Checked) -> dict[str, Any]:
         evals = result.evals.model_dump(mode="json", exclude_none=True) if result.evals else {}
-        return evals | result.model_dump(mode="json", exclude={"evals"})
+        judged = {"judge": found.model_dump(mode="json")} if (found := self._judged or self._planned) else {}
+        return evals | result.model_dump(mode="json", exclude={"evals"}) | judged
 
     def show(self, result: Checked, terminal: Terminal) -> None:
         for case in result.evals.cases if result.evals else ():
@@ -255,6 +298,16 @@ class CheckTasks(_Rows):
         for note in result.notes:
             terminal.note(f"note: {describe_note(note)}")
         terminal.say(f"{counted(result.n_tasks, 'task')}, {counted(len(result.problems), 'problem')}.")
+        if self._planned:
+            self._planned.show(terminal)
+        if found := self._judged:
+            for each in found.disagreements:
+                terminal.note(f"{each.case}: {'passes' if each.passes else 'fails'}, and should not: {each.why}")
+            terminal.say(
+                f"The judge agrees on {found.agree} of {counted(found.n, 'labelled answer')}: {found.false_passes} "
+                f"passed that should fail, {found.false_fails} failed that should pass, {found.unscored} had no score. "
+                f"Used in all: {found.used}."
+            )
 
     def exit_code(self, result: Checked) -> int:
         return int(not result.evals.cases) if result.evals else int(bool(result.problems))

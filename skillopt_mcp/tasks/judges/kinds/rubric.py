@@ -130,9 +130,7 @@ class Rubric(Asking):
         if bool(self.rubric.strip()) is bool(self.points) or not all(each.strip() for each in self.points):
             raise BadInput("rubric judge: give either rubric, a text, or points, a list of texts that are not empty")
         if len(self.points) > MAX_POINTS:
-            raise BadInput(
-                f"rubric judge: {len(self.points)} points, at most {MAX_POINTS}: join several such judges by all"
-            )
+            raise BadInput(f"rubric judge: {len(self.points)} points, at most {MAX_POINTS}: join several by 'all'")
         text = self.rubric or "\n".join(self.points)
         if len(text) > MAX_RUBRIC_CHARS or not is_encodable(text):
             raise BadInput(
@@ -163,5 +161,9 @@ def _ask_votes(
 
 def _is_settled(majority: Votes) -> bool:
     """Whether votes can all be used, and say the same."""
-    said = [vote.value and vote.value.verdicts() for vote in majority]
-    return said[0] is not None and all(each == said[0] for each in said)
+    said = [
+        [each.holds for each in vote.value.in_order()] if isinstance(vote.value, PointsReply) else vote.value.grade
+        for vote in majority
+        if vote.value
+    ]
+    return len(said) == len(majority) and all(each == said[0] for each in said)
