@@ -6,10 +6,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import cast
 
-from skillopt_mcp.actions.next_steps import advise_skill, advise_test, bring_back, is_reason_to_promote, was_live
+from skillopt_mcp.actions.next_steps import (
+    advise_accepted,
+    advise_skill,
+    advise_test,
+    bring_back,
+    is_reason_to_promote,
+    was_live,
+)
 from skillopt_mcp.actions.repeats import NOT_PROVEN, describe_rolled_back_repeat, edits_of, find_repeat
 from skillopt_mcp.core import limits
-from skillopt_mcp.core.advice import advise_promotion, advise_rebase
+from skillopt_mcp.core.advice import advise_rebase
 from skillopt_mcp.core.candidates import GATE, Approval, Candidate, NewCandidate, candidate_id
 from skillopt_mcp.core.edits import Applied, Edit, EditReport, Op, Patch
 from skillopt_mcp.core.errors import BadInput, Refused
@@ -188,7 +195,7 @@ def with_past(store: Store, result: Proposed, made: Candidate) -> Proposed:
         why = f"{made.id} was accepted before, and a person said no to it: ask what they want changed"
         step = NextStep(action="propose_edits", arguments=propose, why=why)
     elif verdict:
-        step = advise_promotion(made.id, len(made.findings))
+        step = advise_accepted(store, made)
     elif store.tests.list_of(made.skill_id, made.base_version, made.version_id):
         why = "it was proposed before, and its test has not decided"
         step = NextStep(action="evaluate_candidate", arguments={"candidate_id": made.id}, why=why)

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from skillopt_mcp.core.advice import advise, advise_promotion
+from skillopt_mcp.core.advice import WORSE_LIVE, advise, advise_promotion
 from skillopt_mcp.core.candidates import GATE, Candidate, find_rolled_back
-from skillopt_mcp.core.next_step import CandidateState, NextStep, SkillState
+from skillopt_mcp.core.next_step import NextStep, SkillState
 from skillopt_mcp.core.skills import Skill, short
 from skillopt_mcp.store.files import is_locked
 from skillopt_mcp.store.pending import Pending
@@ -16,6 +16,7 @@ from skillopt_mcp.workspace.skill_folders import handle
 
 if TYPE_CHECKING:
     from skillopt_mcp.store.opening import Store
+    from skillopt_mcp.store.promotion_tests import TestRow
     from skillopt_mcp.workspace.place import Place
 
 LEAST_SHORTENING = 0.05
@@ -49,12 +50,11 @@ def skill_states(store: Store, skill_ids: Sequence[int]) -> dict[int, SkillState
     states = store.table(Pending).skill_states(skill_ids, GATE, is_accepted)
     for id, state in states.items():
         if state.candidate and state.candidate.accepted:
-            apart = find_apart(store, store.candidates.get_candidate(state.candidate.id))
-            if apart:
-                first = CandidateState(
-                    str(apart[1].arguments["candidate_id"]), apart[1].action == "promote_skill" or None
-                )
-                states[id] = replace(state, candidate=first)
+            accepted = store.candidates.get_candidate(state.candidate.id)
+            step = advise_accepted(store, accepted)
+            promotion = step if step.action == "promote_skill" else None
+            first = replace(state.candidate, accepted=bool(promotion) or None, promotion=promotion)
+            states[id] = replace(state, candidate=replace(first, id=str(step.arguments["candidate_id"])))
     return states
 
 
@@ -62,8 +62,7 @@ def find_apart(store: Store, candidate: Candidate, place: Place | None = None) -
     """Why an accepted candidate cannot go live yet: of its run's other document not the version is live that its test
     was with. And what to do: promote that, or test again. With a place the other file is looked at.
     """
-    decision = store.decisions.latest(candidate.skill_id, GATE, candidate.base_version, candidate.version_id)
-    test = store.tests.find(decision.scope) if decision else None
+    test = _find_test(store, candidate)
     if test is None or test.other is None:
         return None
     trouble = place.describe_trouble(store.skills.get_skill(test.other.skill_id)) if place else ""
@@ -75,20 +74,34 @@ def find_apart(store: Store, candidate: Candidate, place: Place | None = None) -
             if (each.base_version, each.version_id) == versions]  # fmt: skip
     again = NextStep("evaluate_candidate", {"candidate_id": candidate.id}, "tests it with what is live")
     why = f"its test was with version {short(test.other.version)} of '{other.name}', which is not live"
-    return why, advise_promotion(made[-1]) if made else again
+    return why, advise_promotion(made[-1], is_simulated=_is_simulated(test)) if made else again
 
 
-def advise_accepted(store: Store, candidate: Candidate, n_findings: int = 0, place: Place | None = None) -> NextStep:
+def advise_accepted(store: Store, candidate: Candidate, place: Place | None = None) -> NextStep:
     """The promotion of an accepted candidate, or what comes before it (`find_apart`)."""
     apart = find_apart(store, candidate, place)
-    return apart[1] if apart else advise_promotion(candidate.id, n_findings)
+    is_simulated = _is_simulated(_find_test(store, candidate))
+    return apart[1] if apart else advise_promotion(candidate.id, len(candidate.findings), is_simulated=is_simulated)
+
+
+def _find_test(store: Store, candidate: Candidate) -> TestRow | None:
+    """The test whose verdict on a candidate counts."""
+    decision = store.decisions.latest(candidate.skill_id, GATE, candidate.base_version, candidate.version_id)
+    return store.tests.find(decision.scope) if decision else None
+
+
+def _is_simulated(test: TestRow | None) -> bool:
+    from skillopt_mcp.workspace.evidence import is_simulated  # noqa: PLC0415 (listing skills takes no pydantic)
+
+    return test is not None and is_simulated(test.backend)
 
 
 def advise_skill(store: Store, skill: Skill) -> NextStep:
     """The next step of a skill whose folder can be read."""
     state = skill_states(store, [skill.id])[skill.id]
     is_running = state.stopped_run is not None and is_locked(store.locks_path, state.stopped_run)
-    return advise(replace(state, skill=handle(store, skill), is_running=is_running))
+    # Agents are shown this step, too.
+    return advise(replace(state, skill=handle(store, skill), is_running=is_running, worse_than=""))
 
 
 def undo_edit(store: Store, candidate: Candidate, why: str) -> NextStep:
@@ -100,7 +113,7 @@ def undo_edit(store: Store, candidate: Candidate, why: str) -> NextStep:
 def undo_worse(store: Store, place: Place, candidate: Candidate, verdict: str | None) -> NextStep | None:
     """How a person takes back a text whose test says that it is worse; None after other verdicts, and for agents."""
     is_worse = verdict in ("worse", "worse_here") and not place.is_agents
-    return undo_edit(store, candidate, "the live text solves fewer tasks") if is_worse else None
+    return undo_edit(store, candidate, WORSE_LIVE) if is_worse else None
 
 
 def advise_test(store: Store, candidate: Candidate, why: str) -> NextStep:

@@ -168,7 +168,7 @@ def _advise_after(store: Store, place: Place, candidate: Candidate, verdict: Ver
     if candidate.version_id == skill.live_version:
         return undo_worse(store, place, candidate, verdict)
     if is_reason_to_promote(store, candidate, verdict) and not bring_back(store, candidate):
-        return advise_accepted(store, candidate, len(candidate.findings), place)
+        return advise_accepted(store, candidate, place)
     if verdict == "better_here" and not place.is_agents:
         why = "better on these cases; of others nothing is proven"
         return NextStep.at_terminal("promote_skill", {"candidate_id": candidate.id, "unproven": True}, why)

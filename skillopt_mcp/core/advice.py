@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from skillopt_mcp.core.next_step import Action, NextStep, SkillState
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
 
 MIN_TRAIN, MIN_HELD_OUT = 1, 8
 ROLLOUTS = 8  # attempts to learn from in one proposal: a minibatch of SkillOpt's reflection
+WORSE_LIVE = "the live text solves fewer tasks"
 ENOUGH_SCORED = 3  # new scored sessions that a proposal can learn from without rollouts
 
 
@@ -22,8 +24,11 @@ def advise(state: SkillState) -> NextStep:
     if state.problem:
         action: Action = "skills move" if state.is_gone else "check"
         return NextStep(action=action, arguments={"old" if state.is_gone else "folder": skill}, why=state.problem)
-    if candidate and candidate.accepted and not (candidate.is_declined or candidate.is_stale):
-        return advise_promotion(candidate.id, candidate.n_findings)
+    if candidate and candidate.promotion and not (candidate.is_declined or candidate.is_stale):
+        return candidate.promotion
+    if state.worse_than:
+        back: dict[str, JsonValue] = {"skill": skill, "version": state.worse_than}
+        return NextStep.at_terminal("rollback_skill", back, WORSE_LIVE)
     if state.open_job:
         why = f"{state.n_open} answers are open"
         return NextStep(action="submit_work", arguments={"job_id": state.open_job}, why=why)
@@ -63,13 +68,13 @@ def advise_rebase(candidate_id: str) -> NextStep:
     return NextStep.at_terminal("evaluate_candidate", arguments, "the live file has changed")
 
 
-def advise_promotion(candidate_id: str, n_findings: int = 0) -> NextStep:
-    """Return the promotion of an accepted candidate; a person has to look at what the guard found in it."""
-    arguments: dict[str, JsonValue] = {"candidate_id": candidate_id}
+def advise_promotion(candidate_id: str, n_findings: int = 0, *, is_simulated: bool = False) -> NextStep:
+    """The promotion of an accepted candidate; a person has to look at findings of the guard, and take a simulation."""
+    step = NextStep(action="promote_skill", arguments={"candidate_id": candidate_id}, why="accepted")
     if n_findings:
-        why = f"accepted; {n_findings} guard finding{' needs' if n_findings == 1 else 's need'} a person"
-        return NextStep.at_terminal("promote_skill", arguments, why)
-    return NextStep(action="promote_skill", arguments=arguments, why="accepted")
+        step = replace(step, why=f"accepted; {counted(n_findings, 'guard finding')} for a person to look at")
+    flag = " --simulated" * is_simulated
+    return replace(step, command=f"{step.as_command()}{flag}") if flag or n_findings else step
 
 
 def advise_review(skill: str, n_waiting: int) -> NextStep:

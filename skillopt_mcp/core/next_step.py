@@ -60,7 +60,7 @@ _OPTIONAL = frozenset({"version"})
 class NextStep:
     """One step: a tool or a command, its arguments, and the reason in a few words.
 
-    `command` is what a person types, where no tool call does it; empty where one does.
+    `command` is what a person types, where no tool call does it, or that is more than its arguments; else empty.
     """
 
     action: Action
@@ -81,6 +81,8 @@ class NextStep:
         """
         if self.action in REQUESTS:
             return f'tell your agent: "{REQUESTS[self.action].format(**self.arguments)}"'
+        if self.command:
+            return shlex.join([*shlex.split(self.command), *(["--store", store] if store else [])])
         verb, positional = COMMANDS[self.action]
         words = ["skillopt-mcp", *verb.split()]
         for name in positional:
@@ -103,9 +105,9 @@ class CandidateState:
 
     id: str
     accepted: bool | None  # a promotion may rest on its test; None before one has decided
-    n_findings: int = 0  # of the guard, which hold it for a person
     is_stale: bool = False
     is_declined: bool = False
+    promotion: NextStep | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,5 +130,6 @@ class SkillState:
     stopped_run: str | None = None  # the newest run, a replay that has not finished
     is_running: bool = False  # a process advances it
     n_candidates: int = 0  # made from the live version, open or accepted
+    worse_than: str = ""  # the version before the live one, where a test says that the live one is worse
     candidate: CandidateState | None = None
     approved: tuple[str, ...] = ()  # candidates, or versions to roll back to, that a person agreed to

@@ -39,8 +39,8 @@ PAGE = 15
 PAGE_BYTES = 9_000
 TROUBLE_BYTES = 1_500
 # The actions that one skill has before another, the first first.
-_PRESSING = ("promote_skill", "submit_work", "inspect", "replay", "evaluate_candidate", "skills move", "check",
-             "record_trajectory", "propose_edits", "tasks review", "add_tasks")  # fmt: skip
+_PRESSING = ("promote_skill", "rollback_skill", "submit_work", "inspect", "replay", "evaluate_candidate", "skills move",
+             "check", "record_trajectory", "propose_edits", "tasks review", "add_tasks")  # fmt: skip
 _TASK = {"task": "WHAT WAS ASKED"}
 _NONE = NextStep(
     action="record_trajectory",
@@ -171,6 +171,7 @@ def skill_rows(store: Store, place: Place, skills: Sequence[Skill], roots: Seque
                     state,
                     skill=skill.path if n_named[skill.name] > 1 or skill.name.startswith("-") else skill.name,
                     problem=problem,
+                    worse_than="" if place.is_agents else state.worse_than,
                     is_gone=bool(problem) and is_nowhere(skill.path),
                     is_running=state.stopped_run is not None and is_locked(store.locks_path, state.stopped_run),
                 )

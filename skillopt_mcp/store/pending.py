@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from skillopt_mcp.core.candidates import PERSON, candidate_id
 from skillopt_mcp.core.next_step import Action, CandidateState, SkillState
+from skillopt_mcp.core.skills import short
 from skillopt_mcp.store.pool import Pool, Row
 
 IS_THERE = "id not in (select trajectory_id from erased)"
@@ -35,7 +36,11 @@ select id, name,
         order by id desc limit 1000) where hard is not null and {IS_THERE})),
     (select count(*) from (select 1 from (select id, hard, prompt from trajectory where skill_id = s.id
         order by id desc limit 1000) where hard is null and {IS_THERE} and trim(prompt, ?2) not in
-        (select trim(prompt, ?2) from task where skill_id = s.id and split <> 'train') limit {MAX_UNSCORED}))
+        (select trim(prompt, ?2) from task where skill_id = s.id and split <> 'train') limit {MAX_UNSCORED})),
+    (select case when verdict in ('worse', 'worse_here') then base_version end from decision
+        where skill_id = s.id and gate = ?3 and version_id = s.live_version and base_version =
+        (select parent_id from version where skill_id = s.id and id = s.live_version)
+        order by {IS_SIMULATED}, decision.id desc limit 1)
 from skill s where id {_CHOSEN}
 """
 _TASKS = f"""
@@ -117,8 +122,8 @@ class Pending:
         runs = _by_skill(self._pool.rows(_RUNS, [chosen]))
         approved = _by_skill(self._pool.rows(_APPROVED, [chosen]))
         states = dict[int, SkillState]()
-        for row in self._pool.rows(_SKILLS, [chosen, string.whitespace]):
-            skill, name, n_trajectories, n_new, n_scored, n_unscored = row
+        for row in self._pool.rows(_SKILLS, [chosen, string.whitespace, gate]):
+            skill, name, n_trajectories, n_new, n_scored, n_unscored, better = row
             agreed = tuple(dict.fromkeys(
                 candidate_id(skill, str(before), str(after)) if kind == "promote" else str(after)
                 for _, kind, before, after in approved[skill]
@@ -145,6 +150,7 @@ class Pending:
                 n_open=n_open,
                 stopped_run=next((str(run) for _, run, kind, _ in runs[skill] if kind == "replay"), None),
                 n_candidates=sum(each[4] in OPEN for each in current),
+                worse_than=short(better) if better else "",
                 candidate=_candidate(first) if first else None,
                 approved=agreed,
             )
@@ -155,7 +161,7 @@ class Pending:
         sql = """
         select id, case
             when exists (select 1 from decision where skill_id = s.id and gate = ?1
-                and verdict in ('better', 'no_worse')) then 'promote_skill'
+                and verdict in ('better', 'no_worse', 'worse', 'worse_here')) then 'promote_skill'
             when exists (select 1 from run where skill_id = s.id and status <> 'finished')
                 or exists (select 1 from promotion_test where skill_id = s.id and base_version = s.live_version)
                 then 'submit_work'
@@ -192,5 +198,5 @@ def _choose_candidate(rows: Sequence[Row], agreed: Sequence[str], under_test: di
 
 
 def _candidate(row: Row) -> CandidateState:
-    _, made, _, is_stale, accepted, n_findings, is_declined = row
-    return CandidateState(made, accepted, n_findings, bool(is_stale), bool(is_declined))
+    _, made, _, is_stale, accepted, _, is_declined = row
+    return CandidateState(made, accepted, bool(is_stale), bool(is_declined))

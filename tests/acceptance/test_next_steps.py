@@ -88,8 +88,7 @@ def follow(desk: Desk, step: dict[str, Any], server: Server | None) -> None:
         assert result.get("status") in FULFILLED, (step, result)
         return None
     command = shlex.split(NextStep(**step).as_command())[1:]
-    added: dict[str, dict[str, Any]] = {"evaluate": {"target": desk.target}, "promote": {"simulated": True}}
-    options = added.get(command[0], {})
+    options = {"target": desk.target} if command[0] == "evaluate" else {}
     done = desk.at_terminal(command[0], *command[1:], **options)
     assert done.exit_code == 0, (step, done)
     return None

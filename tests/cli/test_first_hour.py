@@ -133,6 +133,18 @@ def test_what_failed_is_named_once_and_not_of_a_persons_text(cli: Cli, place: Pl
     assert "What failed" not in screen
 
 
+def test_the_promotion_that_is_named_after_a_simulation_can_be_copied(cli: Cli, place: Place, tmp_path: Path) -> None:
+    (tmp_path / "NEW.md").write_text(f"{place.main.read_text()}\n{LESSONS}\n")
+    test = ("evaluate", SKILL, "--file", tmp_path / "NEW.md", "--target", TARGET)
+    for command in (test, ("evaluate", *test[1:4]), ("show", SKILL), ("skills",)):
+        done = cli(*command, store=place.store_path)
+        assert done.returncode == 0, done.stderr
+        (named,) = re.findall("skillopt-mcp (promote .*?)(?:  |$)", done.stdout + done.stderr, re.MULTILINE)
+        code, screen = at_a_terminal(place, *named.partition(" --store")[0].split(), answer="n")
+        assert (code, "from a simulation and says nothing" in screen) == (1, False), screen
+        assert "may it go live" in screen.lower() or "[y/N]" in screen, screen
+
+
 def test_a_test_that_can_hardly_find_anything_says_so_before_it_is_paid(cli: Cli, make_place) -> None:
     place: Place = make_place(n_tasks=12)
     edit(place, "Answer in French.")

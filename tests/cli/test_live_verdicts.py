@@ -74,6 +74,12 @@ def add_rule(place: Place) -> bytes:
     return before
 
 
+def steps_of(place: Place, cli: Cli) -> list[dict[str, Any]]:
+    """The next step of the skill, as it is listed and as it is shown."""
+    (row,) = parsed(cli("skills", "--json", store=place.store_path))["skills"]
+    return [row["next_step"], parsed(cli("show", place.skill_path, "--json", store=place.store_path))["next_step"]]
+
+
 @pytest.mark.parametrize(("n_held", "verdict"), [(N_HELD, "worse"), (4, "worse_here")])
 def test_a_live_edit_that_harms_is_worse_and_the_command_that_is_named_puts_the_text_back(
     place: Place, evaluate, cli: Cli, n_held: int, verdict: str
@@ -84,6 +90,7 @@ def test_a_live_edit_that_harms_is_worse_and_the_command_that_is_named_puts_the_
     assert result["test"]["verdict"] == verdict
     assert (result["accepted"], result["test"]["live"]) == (False, True)
     assert verdict == "worse_here" or result["test"]["gain"]["high"] <= 0
+    assert [each["command"] for each in steps_of(place, cli)] == 2 * [result["next_step"]["command"]]
     command = shlex.split(result["next_step"]["command"])
     assert command[1] == "rollback"
     code, screen = at_a_terminal(place, *command[1:], answer="y")
@@ -91,6 +98,7 @@ def test_a_live_edit_that_harms_is_worse_and_the_command_that_is_named_puts_the_
     assert place.main.read_bytes() == before, "though it was never promoted"
     shown = parsed(cli("show", result["candidate_id"], "--json", store=place.store_path))
     assert shown["next_step"]["action"] == "add_tasks", "what is worse is not brought back"
+    assert [each["action"] for each in steps_of(place, cli)] == 2 * ["add_tasks"]
 
 
 def test_an_agent_does_not_learn_that_a_live_edit_is_worse(
@@ -103,6 +111,7 @@ def test_an_agent_does_not_learn_that_a_live_edit_is_worse(
     told = evaluate(place.skill_path)
     assert (told["accepted"], told["test"], told["next_step"]) == (False, None, None)
     assert parsed(cli("show", told["candidate_id"], "--json", store=place.store_path))["next_step"] is None
+    assert [each["action"] for each in steps_of(place, cli)] == 2 * ["add_tasks"], "as after each other verdict"
 
 
 def test_a_task_is_called_by_a_prompt_whose_cut_is_seen(place: Place, evaluate, cli: Cli) -> None:
