@@ -21,7 +21,7 @@ from pydantic import Field
 
 from skillopt_mcp.actions.promotion_tests import evaluate_candidate
 from skillopt_mcp.actions.replay import best_candidate, replay
-from skillopt_mcp.actions.runs import begin, describe_left_changed, find_alike, new_run, run_reach
+from skillopt_mcp.actions.runs import begin, describe_left_changed, find_alike, list_lacking, new_run, run_reach
 from skillopt_mcp.actions.tasks import add_given
 from skillopt_mcp.backends.functions import Answerer, JudgeFunction, judge_name, make_backends
 from skillopt_mcp.core.budgets import NO_CAPS, Caps
@@ -156,6 +156,8 @@ def train(
             found = find_alike(workspace.store, workspace.models, new, is_finished=True) if reuse else None
             found = found or find_alike(workspace.store, workspace.models, new, allow_changed=allow_changed)
             run = found or new
+            for lacking in () if run.result else list_lacking(workspace.models, settings):
+                _warn(lacking)
             if folder:
                 check_folder(folder, run.id)
             if not found:

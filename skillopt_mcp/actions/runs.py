@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from dataclasses import replace
 
 from skillopt_mcp.actions.forecasts import describe_reach, price_of_run
 from skillopt_mcp.core.advice import BACKENDS
+from skillopt_mcp.core.calls import Role
 from skillopt_mcp.core.errors import BadInput, NotFound
 from skillopt_mcp.core.redacting import KnownSecrets
 from skillopt_mcp.core.runs import Run
@@ -147,6 +148,21 @@ def describe_others_left(store: Store, run: Run) -> str:
     named = [f"{run_id} ({counted(n, 'call')})" for n, run_id in sorted(left, reverse=True)]
     more = [f"{len(named) - _NAMED} more"] if len(named) > _NAMED else []
     return f"also unfinished: {', '.join([*named[:_NAMED], *more])}" if named else ""
+
+
+def list_lacking(models: Models, config: Config) -> Iterator[str]:
+    """Yield which stages that a run may come to a script of replies lacks."""
+    ends = ["slow_update"] * config.slow_update + ["meta_skill"] * config.meta_skill
+    of_optimizer = ["reflect", "merge", "rank", *(ends if config.epochs > 1 else [])]
+    of_optimizer += ["budget"] * (config.schedule == "autonomous") + ["rewrite"] * (
+        config.update_mode == "rewrite_from_suggestions"
+    )
+    stages: dict[Role, list[str]] = {"target": ["rollout"], "optimizer": of_optimizer, "judge": ["judge"]}
+    for role, wanted in stages.items():
+        backend = models.backend(role) if models.has_backend(role) else None
+        there = getattr(backend, "stages", None)
+        if backend and there is not None and (lacking := [name for name in wanted if name not in there]):
+            yield f"{backend.name} has no reply for {', '.join(lacking)}: a run that comes to one of these stops there."
 
 
 def run_reach(store: Store, models: Models, secrets: KnownSecrets, run: Run) -> str:

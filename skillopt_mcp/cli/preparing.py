@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,7 +12,6 @@ from skillopt_mcp.backends.base import Backend
 from skillopt_mcp.backends.environment import Rolling
 from skillopt_mcp.backends.registry import open_backend
 from skillopt_mcp.cli.terminal import Terminal
-from skillopt_mcp.core.calls import Role
 from skillopt_mcp.core.errors import BackendError, BadInput
 from skillopt_mcp.core.notes import describe_note
 from skillopt_mcp.core.text import counted, quoted
@@ -23,7 +22,6 @@ from skillopt_mcp.tasks.environments.registry import environment_names, open_env
 from skillopt_mcp.training.config import Config
 from skillopt_mcp.training.settings.settling import load_settings
 from skillopt_mcp.workspace.callers import find_caller
-from skillopt_mcp.workspace.models import Models
 from skillopt_mcp.workspace.workspace import Workspace
 
 
@@ -106,18 +104,3 @@ def add_environment_tasks(
     for note in added.notes:
         terminal.note(f"note: {describe_note(note)}")
     return added.digests
-
-
-def list_lacking(models: Models, config: Config) -> Iterator[str]:
-    """Yield which stages that a run may come to a script of replies lacks."""
-    ends = ["slow_update"] * config.slow_update + ["meta_skill"] * config.meta_skill
-    of_optimizer = ["reflect", "merge", "rank", *(ends if config.epochs > 1 else [])]
-    of_optimizer += ["budget"] * (config.schedule == "autonomous") + ["rewrite"] * (
-        config.update_mode == "rewrite_from_suggestions"
-    )
-    stages: dict[Role, list[str]] = {"target": ["rollout"], "optimizer": of_optimizer, "judge": ["judge"]}
-    for role, wanted in stages.items():
-        backend = models.backend(role) if models.has_backend(role) else None
-        there = getattr(backend, "stages", None)
-        if backend and there is not None and (lacking := [name for name in wanted if name not in there]):
-            yield f"{backend.name} has no reply for {', '.join(lacking)}: a run that comes to one of these stops there."

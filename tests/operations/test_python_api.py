@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+import warnings
 from pathlib import Path
 from typing import Any, get_args
 
@@ -63,6 +64,23 @@ def store(place: Place) -> Path:
 def trained(place: Place, store: Path, tasks: Any = ROWS, **how: Any) -> Trained:
     given: dict[str, Any] = {"target": greet, "optimizer": advise, "config": CONFIG, **how}
     return train(place.skill, tasks, store=store, **given)
+
+
+def test_a_script_of_replies_names_the_stages_that_it_lacks_before_anything_is_asked(
+    place: Place, store: Path, tmp_path: Path
+) -> None:
+    script, asked = tmp_path / "script.json", list[str]()
+    script.write_text(json.dumps({"reflect": ['{"edits": []}']}))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(UserWarning, match="has no reply for merge, rank: a run that comes to one of these stops"):
+            trained(place, store, optimizer=f"scripted:{script}", target=lambda *_: asked.append("now") or "hello")
+    assert not asked
+    with pytest.warns(UserWarning, match="has no reply for merge"):
+        trained(place, store, optimizer=f"scripted:{script}")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        trained(place, store, optimizer=f"scripted:{script}", reuse=True)
 
 
 def test_the_first_example_of_the_page_runs_and_asks_no_test_question_in_train(

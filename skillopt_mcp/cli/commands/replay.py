@@ -6,7 +6,7 @@ import argparse
 import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import field, replace
+from dataclasses import field
 from pathlib import Path
 from typing import Annotated, Any, get_args
 
@@ -18,13 +18,14 @@ from skillopt_mcp.actions.runs import (
     begin,
     describe_others_left,
     describe_running,
+    list_lacking,
     new_run,
     run_reach,
     unfinished_run,
     with_memory,
 )
 from skillopt_mcp.cli.command import OPTIMIZER, TARGET, Arg, Flag, WrongUsage, command
-from skillopt_mcp.cli.preparing import Prepared, add_environment_tasks, flag_of, list_lacking, prepare
+from skillopt_mcp.cli.preparing import Prepared, add_environment_tasks, flag_of, prepare
 from skillopt_mcp.cli.reports import show_page, show_report
 from skillopt_mcp.cli.spending import (
     BrokenOff,
@@ -258,9 +259,6 @@ class Replay(Sending):
             ) from None
         _export(terminal, store, place, run, out)
         result = advise_real_target(store, models, run.skill_id, result)
-        if label and (step := result.next_step) and step.action == "promote_skill":
-            more = replace(step, arguments={**step.arguments, "simulated": True})
-            result = result.model_copy(update={"next_step": more})
         result = result.for_agents() if terminal.is_agents else result
         used, config = account(store, run.id).summary, Config.of_run(run.config)
         self._spent = describe_price(used)
