@@ -95,9 +95,27 @@ def test_what_a_host_puts_in_the_place_of_a_line_is_a_change(tmp_path: Path, lin
     assert found == Arrival("arrived", f'the host changes 1 lines: "{line}"')
 
 
-def test_what_a_host_puts_in_the_place_of_a_block_that_runs_is_none(tmp_path: Path) -> None:
-    came, text = shown_to("claude-code", [HEAD, "Saturday", BOOK]), f"{HEAD}\n```!\ndate\n```\n{BOOK}"
-    assert load(tmp_path, "claude-code", came, text).state == "arrived"
+@pytest.mark.parametrize(
+    ("block", "state"),
+    [
+        ("```!\ndate\n```", "arrived"),
+        ("> ```!\n> date\n> ```", "arrived"),
+        ("- ```!\n  date\n  ```", "arrived"),
+        ("~~~!\ndate\n~~~~", "arrived"),
+        ("It is !`date\n-u` now.", "arrived"),
+        ("```!\ndate\n```\nClose it.", "refused"),
+    ],
+)
+def test_what_a_host_puts_in_the_place_of_a_block_that_runs_is_none(tmp_path: Path, block: str, state: str) -> None:
+    came = shown_to("claude-code", [HEAD, "Saturday", BOOK])
+    assert load(tmp_path, "claude-code", came, f"{HEAD}\n{block}\n{BOOK}").state == state
+
+
+def test_a_block_that_is_not_closed_runs_to_the_end_and_a_host_that_runs_none_changes_none(tmp_path: Path) -> None:
+    block = f"{HEAD}\n```!\ndate\n{BOOK}"
+    assert load(tmp_path, "claude-code", shown_to("claude-code", [HEAD, "Saturday"]), block).state == "arrived"
+    text = f"{HEAD}\nIt is !`date\n-u` now.\n{BOOK}"
+    assert load(tmp_path, "codex", shown_to("codex", text.split("\n")), text) == Arrival("arrived")
 
 
 def test_what_does_not_come_says_so_in_the_words_of_the_host(tmp_path: Path) -> None:

@@ -21,11 +21,11 @@ from skillopt_mcp.backends.agents.events import BASE
 from skillopt_mcp.core.calls import Arrival
 from skillopt_mcp.core.text import quoted
 from skillopt_mcp.documents.frontmatter import body_of
+from skillopt_mcp.gates.guard.shapes import RUN_BLOCK
 
 CHECK_S = 60.0
 # What a host replaces, or runs: such a line may come as another one, or not at all.
 _REPLACED = re.compile(r"\$(?:ARGUMENTS|\d|\{CLAUDE_)|\\\$|!`[^`]+`")
-_RUN_BLOCK = re.compile(r"^[ \t]*(```+|~~~+)[ \t]*!.*?^[ \t]*\1[ \t]*$", re.MULTILINE | re.DOTALL)
 _SHELLS = ("exec_command", "shell_command", "shell")
 _PART_CHARACTERS = 6000
 _ALIKE, _COMPARED, _MOST_PAIRS = 0.5, 500, 10**7
@@ -167,8 +167,14 @@ async def first_request(asked: HostRequests, running: asyncio.Task[Any]) -> bool
 
 def compare_texts(text: str, arrived: str) -> Arrival:
     """Whether the body of a skill arrived, line by line in order: a missing line refuses it, a changed one is named."""
-    lines = _RUN_BLOCK.sub("", body_of(text)).splitlines()
-    wanted, came = ([line.strip() for line in each if line.strip()] for each in (lines, arrived.splitlines()))
+    # A block that the host runs may come as anything, and a command within a line is one line of it.
+    texts = (
+        RUN_BLOCK.sub(
+            lambda found: found[0].replace(found[1], found[1].replace("\n", " ") * (found[1][0] == "!")), each
+        )
+        for each in (body_of(text), arrived)
+    )
+    wanted, came = ([line.strip() for line in each.splitlines() if line.strip(" \t>*+-")] for each in texts)
     start = next((n for n, pair in enumerate(zip(wanted, came, strict=False)) if pair[0] != pair[1]), None)
     start = min(len(wanted), len(came)) if start is None else start
     wanted, came = wanted[start:], came[start:]
