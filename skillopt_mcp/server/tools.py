@@ -125,7 +125,10 @@ class Tools:
         return record_trajectory(self._workspace.store, self._workspace.place, skill, recording)
 
     def add_tasks(
-        self, skill: SkillName, tasks: Tasks = None, file: Annotated[str, Field(description="Path, JSON or JSONL")] = ""
+        self,
+        skill: SkillName,
+        tasks: Tasks = None,
+        file: Annotated[str, Field(description="Path, JSON or JSONL, or evals of other tools")] = "",
     ) -> TasksAdded:
         """Add tasks with judges, given here or in a file. They decide whether an edit helps: test tasks are
         held out, so 30 or more of them give a verdict sooner. Duplicates are skipped."""
