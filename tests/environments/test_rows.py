@@ -13,7 +13,7 @@ from skillopt_mcp.tasks.environments.registry import parse_options, plain_value
 from skillopt_mcp.tasks.formats.json_rows import Repeated
 from skillopt_mcp.tasks.formats.registry import read_rows
 from skillopt_mcp.tasks.formats.skillopt import parse_question, read_splits
-from skillopt_mcp.tasks.judges.kinds.overlap import F1
+from skillopt_mcp.tasks.judges.kinds.final_answer import FinalAnswer
 
 
 def put(path: Path, text: str) -> Path:
@@ -104,9 +104,9 @@ def test_a_question_becomes_a_task_that_never_shows_its_answers() -> None:
     assert task.prompt.startswith("Context:\nA lake.\n\nQuestion: Which city?")
     assert "rich" not in task.prompt.replace("Which", "")
     assert (task.name, task.split, task.tags) == ("7", "val", ("geo",))
-    assert task.judge == F1(expected=["Zurich", "Zürich"], exact=True)
-    assert parse_question({"question": "q?", "answer": 4}).judge == F1(expected="4", exact=True)
-    assert parse_question({"question": "q?", "ground_truth": '["a", "b"]'}).judge == F1(expected=["a", "b"], exact=True)
+    assert task.judge == FinalAnswer(expected=["Zurich", "Zürich"])
+    assert parse_question({"question": "q?", "answer": 4}).judge == FinalAnswer(expected="4")
+    assert parse_question({"question": "q?", "ground_truth": '["a", "b"]'}).judge == FinalAnswer(expected=["a", "b"])
 
 
 @pytest.mark.parametrize(
@@ -116,7 +116,7 @@ def test_a_question_becomes_a_task_that_never_shows_its_answers() -> None:
         ({"question": "q?", "answers": [{"a": 1}]}, "has no answers"),
         ({"question": " ", "answers": ["a"]}, "the question is empty"),
         ({"question": "q?", "answers": ["a"], "anwser": "b"}, 'unknown field "anwser"'),
-        ({"question": "q?", "answers": [""]}, "f1 judge"),
+        ({"question": "q?", "answers": [""]}, "final_answer judge"),
     ],
 )
 def test_what_is_not_a_question_is_named(item: dict[str, object], message: str) -> None:

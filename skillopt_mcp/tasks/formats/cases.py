@@ -160,7 +160,7 @@ def read_evals(path: Path, reading: Reading) -> Evals | None:
     form, place, value = found[0]
     try:
         evals = form.read(place, value, reading)
-    except BadInput as error:
+    except (BadInput, RecursionError) as error:
         return Evals(form.name, refused=str(error))
     taken, cases = set[str](), list[Case]()
     for case in evals.cases:

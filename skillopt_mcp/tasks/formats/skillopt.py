@@ -6,17 +6,21 @@ import difflib
 import json
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
-from typing import cast
+from string import ascii_uppercase
+from typing import Any, cast
 
 from skillopt_mcp.core.errors import BadInput
-from skillopt_mcp.core.tasks import QUESTION, QUESTION_ENDING, SPLITS, NewTask, Split
+from skillopt_mcp.core.tasks import QUESTION, QUESTION_ENDING, SPLITS, NewTask, Split, Task
 from skillopt_mcp.core.text import quoted, storable
+from skillopt_mcp.tasks.formats.cases import Case, Evals, Lost, Reading, decode, eval_format
+from skillopt_mcp.tasks.formats.csv_rows import read_csv
 from skillopt_mcp.tasks.formats.json_rows import Repeated
 from skillopt_mcp.tasks.formats.registry import list_suffixes, read_rows, show_path
 from skillopt_mcp.tasks.formats.rows import parse_group, parse_task
 from skillopt_mcp.tasks.judges.judging import check_judge
-from skillopt_mcp.tasks.judges.kinds.overlap import F1
+from skillopt_mcp.tasks.judges.kinds.final_answer import FinalAnswer, as_label
 
 # What SkillOpt's loaders call the splits.
 ALIASES: dict[str, Split] = {
@@ -24,8 +28,21 @@ ALIASES: dict[str, Split] = {
 }  # fmt: skip
 _OTHERS_CALL_VAL = ("dev", "eval", "valid", "validation")
 DEFAULT_TYPE = "qa"
+_CONTEXT = "Context:\n"
 _ANSWERS = ("answers", "answer", "ground_truth")
-_FIELDS = frozenset({"id", "question", "context", "task_type", "task_description", "split", "group", *_ANSWERS})
+_FIELDS = frozenset({
+    "id", "question", "context", "task_type", "task_description", "split", "group", "choices", "correct_choice",
+    *_ANSWERS,
+})  # fmt: skip
+# What SkillOpt's own environments need besides the rows.
+_NEEDS: dict[str, Lost] = {
+    "image_path": Lost("image_path", "needs files", "docvqa asks of an image"),
+    "document_path:": Lost("document_path", "needs files", "docvqa asks of an image"),
+    "source_files": Lost("source_files", "needs files", "officeqa searches documents"),
+    "source_docs": Lost("source_docs", "needs files", "officeqa searches documents"),
+    "answer_position": Lost("answer_position", "needs files", "spreadsheetbench compares workbooks"),
+    "gamefile": Lost("gamefile", "runs code", "alfworld plays a game"),
+}
 
 
 def parse_split(name: str) -> Split:
@@ -83,9 +100,10 @@ def is_question(item: object) -> bool:
 
 
 def parse_question(item: Mapping[str, object], split: Split | None = None) -> NewTask:
-    """Make the task of a row {question, answers, context?, task_type?, id?}. Raises BadInput with what to change.
+    """Make the task of a row {question, answers, choices?, context?, task_type?, id?}. Raises BadInput: what to change.
 
-    Hard is exact match and soft the token F1, both as SQuAD normalises them. The prompt never holds an answer field.
+    Hard is exact match and soft the token F1, both as SQuAD normalises them, of the final answer. The prompt never
+    holds an answer field.
     """
     unknown = sorted(str(name) for name in item if name not in _FIELDS)
     if unknown:
@@ -94,8 +112,12 @@ def parse_question(item: Mapping[str, object], split: Split | None = None) -> Ne
     if not question.strip():
         raise BadInput("the question is empty: say what is asked")
     context = _read_text(item, "context")
-    parts = [f"Context:\n{context}"] if context.strip() else []
-    given = next((item[name] for name in _ANSWERS if item.get(name) not in (None, "", [])), None)
+    parts = [f"{_CONTEXT}{context}"] if context.strip() else []
+    choices = _read_choices(item.get("choices"))
+    listed = [_list_choices(choices)] if choices else []
+    given = next((item[name] for name in ("correct_choice", *_ANSWERS) if item.get(name) not in (None, "", [])), None)
+    if isinstance(given, Mapping):
+        given = given.get("label") or given.get("text")
     if isinstance(given, str) and given.lstrip().startswith("["):
         # A cell of a table holds a list as JSON, or it is the text itself.
         with suppress(ValueError, RecursionError):
@@ -105,17 +127,42 @@ def parse_question(item: Mapping[str, object], split: Split | None = None) -> Ne
     if not isinstance(texts, Sequence) or not texts or not all(isinstance(each, str | int | float) for each in texts):
         raise BadInput("the question has no answers: give answers, a list of texts any one of which is right")
     answers = [storable(str(each)) for each in texts]
-    judge = F1(expected=answers[0] if len(answers) == 1 else answers, exact=True)
+    if choices:
+        # An answer is the text of a choice, or its label.
+        labels = {text: label for label, text in choices.items()} | {as_label(label): label for label in choices}
+        both = {text for label, text in choices.items() if labels.get(as_label(text), label) != label}
+        found = [labels.get(text, labels.get(as_label(text))) for text in map(str.strip, answers)]
+        if None in found or both.intersection(map(str.strip, answers)):
+            raise BadInput(f"the answer {quoted(answers[0])} is not one of the choices: give its text or its label")
+        answers = [label for label in found if label is not None]
+    judge = FinalAnswer(expected=answers[0] if len(answers) == 1 else answers, choices=choices)
     check_judge(judge)
     name = item.get("id")
     return NewTask(
-        prompt=storable("\n\n".join([*parts, f"{QUESTION}{question}", QUESTION_ENDING])),
+        prompt=storable("\n\n".join([*parts, f"{QUESTION}{question}", *listed, QUESTION_ENDING])),
         judge=judge,
         name=storable(str(name)) if name not in (None, "") else None,
         split=split,
         tags=(storable(_read_text(item, "task_type")) or DEFAULT_TYPE,),
         group=parse_group(item.get("group")),
     )
+
+
+def _list_choices(choices: Mapping[str, str]) -> str:
+    return "\n".join(f"{label}. {text}" for label, text in choices.items())
+
+
+def _read_choices(value: object) -> dict[str, str]:
+    """The texts of choices by their labels, which are A, B, ... where there are none. Raises BadInput."""
+    if isinstance(value, Mapping):
+        value = [{"label": label, "text": text} for label, text in value.items()]
+    found = dict[str, str]()
+    for each, letter in zip(value if isinstance(value, list) else [], ascii_uppercase, strict=False):
+        label, text = (each.get("label") or letter, each.get("text")) if isinstance(each, Mapping) else (letter, each)
+        found[storable(str(label)).strip()] = storable(str(text)).strip()
+    if value and (not isinstance(value, list) or len(found) != len(value) or not all(found.values())):
+        raise BadInput("choices must be up to 26 texts, each with a label of its own")
+    return found
 
 
 def _read_text(item: Mapping[str, object], name: str) -> str:
@@ -153,3 +200,70 @@ def read_data_set(path: Path, *, has_splits: bool = False) -> list[object]:
                 )
             found.append({**row, "split": split} if isinstance(row, Mapping) else row)
     return found
+
+
+def _find_rows(folder: Path, split: Split) -> list[object]:
+    """The rows that SkillOpt loads of a split: of the first JSON file by name, else CSV. Raises BadInput."""
+    files = [path for path in _list_entries(folder / split) if path.suffix in (".json", ".csv")]
+    files.sort(key=lambda path: (path.suffix == ".csv", path.name))
+    if not files:
+        raise BadInput(f"{show_path(folder / split)} holds no rows: put a .json file into it")
+    rows = decode(files[0])
+    if isinstance(rows, str):
+        rows = read_csv(rows, show_path(files[0]))
+    if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
+        raise BadInput(f"{show_path(files[0])} must be a list of objects")
+    return rows
+
+
+def _detect(path: Path, value: object) -> bool:
+    try:
+        rows = _find_rows(path, "train") if value is None and path.is_dir() else []
+    except BadInput:
+        return False
+    return bool(rows) and bool({"question", "instruction", "gamefile", "mcq"} & set(cast(dict[str, Any], rows[0])))
+
+
+def write_splits(tasks: Sequence[Task], path: Path) -> dict[Path, str]:
+    """Write tasks with a final answer as SkillOpt's splits. Raises BadInput naming a task that is none."""
+    rows: dict[Split, list[dict[str, Any]]] = {split: [] for split in SPLITS}
+    for task in tasks:
+        judge, asked = task.judge, task.prompt.removesuffix(f"\n\n{QUESTION_ENDING}")
+        if not isinstance(judge, FinalAnswer) or asked == task.prompt or task.files:
+            raise BadInput(f"the task {quoted(task.name)} is no question of SkillOpt's: leave it out")
+        context, _, question = asked.partition(f"\n\n{QUESTION}") if asked.startswith(_CONTEXT) else ("", "", asked)
+        question = question.removeprefix(QUESTION)
+        row: dict[str, Any] = {"id": task.name, "question": question, "task_type": "".join(task.tags[:1])}
+        if context:
+            row["context"] = context.removeprefix(_CONTEXT)
+        if judge.choices:
+            row["question"] = question.removesuffix(f"\n\n{_list_choices(judge.choices)}")
+            row["choices"] = [{"label": label, "text": text} for label, text in judge.choices.items()]
+        rows[task.split].append(row | {"answers": judge.texts})
+    return {
+        path / split / "items.json": json.dumps(found, ensure_ascii=False, indent=2) for split, found in rows.items()
+    }
+
+
+@eval_format("skillopt", (".",), _detect, write_splits)
+def read_skillopt(path: Path, _value: object, _how: Reading) -> Evals:
+    """Read SkillOpt's splits. A row that is there twice is one case; SkillOpt needs ids, which are made here."""
+    cases, seen = list[Case](), set[str]()
+    for split in SPLITS:
+        for row in cast(list[dict[str, Any]], _find_rows(path, split)):
+            if (content := json.dumps([split, row], sort_keys=True)) in seen:
+                continue
+            seen.add(content)
+            if isinstance(row.get("mcq"), Mapping):
+                row = row | row["mcq"]
+            own = next((str(row[name]) for name in ("id", "uid", "questionId") if row.get(name) not in (None, "")), "")
+            prompt = str(row.get("question") or row.get("instruction") or row.get("gamefile") or "")
+            needed = [each for name, each in _NEEDS.items() if row.get(name) or (name in prompt and name[-1] == ":")]
+            case = Case(own, prompt, split=split, lost=tuple(needed))
+            try:
+                task = parse_question({name: row[name] for name in _FIELDS & row.keys() - {"split", "group"}}, split)
+                case = replace(case, prompt=task.prompt, judge=task.judge, tags=task.tags)
+            except BadInput as error:
+                case = replace(case, lost=case.lost or (Lost("answers", "cannot be expressed", str(error)),))
+            cases.append(case)
+    return Evals("skillopt", cases)
