@@ -9,6 +9,7 @@ from skillopt_mcp.actions.next_steps import advise_skill
 from skillopt_mcp.backends.arrivals import check_arrivals
 from skillopt_mcp.core.calls import Ask, Role, Rollout
 from skillopt_mcp.core.errors import BadInput
+from skillopt_mcp.core.evidence import Triggering
 from skillopt_mcp.core.notes import Note, note_unanswered
 from skillopt_mcp.core.results import Baseline, BaselineTask, cut_prompt
 from skillopt_mcp.core.skills import Skill, short
@@ -18,6 +19,7 @@ from skillopt_mcp.store.opening import Store
 from skillopt_mcp.store.promotion_tests import baseline_id
 from skillopt_mcp.tasks.judges.judging import n_votes
 from skillopt_mcp.tasks.judges.kinds.combined import Partial
+from skillopt_mcp.tasks.judges.kinds.opens import Opens
 from skillopt_mcp.training.promotion_test import held_out
 from skillopt_mcp.training.stages.rollout import PlannedRollout, rollout
 from skillopt_mcp.workspace.evidence import evidence_of, kind_of_test
@@ -48,7 +50,7 @@ def measure_baseline(store: Store, models: Models, place: Place, name: str, atte
     backends = models.ready_for(tasks)
     check_arrivals(store, backends["target"], [Rollout(files, task) for task in tasks])
     models.note_caller(scope, tasks)
-    answers = defaultdict[int, set[str]](set)
+    answers, openings = defaultdict[int, set[str]](set), list[tuple[bool, bool]]()
 
     def attempt(ask: Ask) -> None:
         for n in range(attempts):
@@ -56,6 +58,8 @@ def measure_baseline(store: Store, models: Models, place: Place, name: str, atte
             store.tests.add_baseline([each for each in trials if not each.missing])
             for each in trials:
                 answers[each.task.id].add(each.reply.text)
+                if isinstance(judge := each.task.judge, Opens) and each.hard is not None and not each.reply.missing:
+                    openings.append((judge.expected, each.hard == judge.expected))
             lost = [each for each in trials if each.missing]  # the same command asks for these again
             unjudged = {each.draw for each in lost if not each.reply.missing}
             store.calls.forget(scope, {each.reply.id for each in lost}, unjudged)
@@ -90,6 +94,7 @@ def measure_baseline(store: Store, models: Models, place: Place, name: str, atte
         evidence=kind_of_test(store, scope, evidence_of(backends)),
         tasks=rows,
         uncovered=dict(Counter(task.tags[0] if task.tags else "" for task in failing).most_common()),
+        triggering=Triggering.count(openings),
         notes=notes,
         next_step=advise_skill(store, skill),
     )
@@ -104,7 +109,7 @@ def _place_baseline(
     skill = place.skill(name)
     tasks = models.list_tasks(skill.id)
     if not tasks:
-        raise BadInput(f"'{skill.name}' has no task: add some with 'tasks add'")
+        raise BadInput(f"'{skill.name}' has no task: {models.describe_left_out(skill.id) or 'add some (tasks add)'}")
     return skill, tasks, _name_scope(models, skill, tasks)
 
 

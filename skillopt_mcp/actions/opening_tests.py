@@ -47,7 +47,7 @@ def tasks_to_test(store: Store, models: Models, skill_id: int, among: Sequence[T
         is_waiting = any(task.waits for task in store.tasks.list_in_use(skill_id))
         review = f"a person looks at those that wait: skillopt-mcp tasks review {shlex.quote(skill)}"
         more = review if is_waiting else "add tasks with add_tasks or 'tasks add'"
-        raise BadInput(f"the skill has no held-out task (split test): {more}")
+        raise BadInput(f"the skill has no held-out task (split test): {models.describe_left_out(skill_id) or more}")
     if all(task.judge.is_form_only() for task in held):
         raise Refused(
             f"all {len(held)} held-out tasks judge the form of an answer alone (length, heading): add held-out tasks "

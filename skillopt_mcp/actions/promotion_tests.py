@@ -22,8 +22,8 @@ from skillopt_mcp.core.results import Evaluated, Foreseen
 from skillopt_mcp.core.tracing import span
 from skillopt_mcp.store.opening import Store
 from skillopt_mcp.training.progress import Notify, pause_reporter
-from skillopt_mcp.training.promotion_test import BETTER, Asked, Test, run_test, standing_of, stored_test
-from skillopt_mcp.workspace.evidence import is_host, is_simulated, kind_of, kind_of_test
+from skillopt_mcp.training.promotion_test import BETTER, Asked, Test, held_out, run_test, standing_of, stored_test
+from skillopt_mcp.workspace.evidence import is_host, is_pasted, is_simulated, kind_of, kind_of_test
 from skillopt_mcp.workspace.host_work import estimate_host_test, hand_out, withdraw
 from skillopt_mcp.workspace.jobs import Wait
 from skillopt_mcp.workspace.models import Models
@@ -147,6 +147,9 @@ def _describe(store: Store, place: Place, candidate: Candidate, test: Test, **fi
     standing, kind = standing_of(test, store), kind_of_test(store, test.row.id, test.row.backend)
     notes = [Note(code="rolled_back", ids=[candidate.id])] if bring_back(store, candidate) else []
     notes += [Note(code="never_opened")] if standing.verdict == "not_tested" else []
+    held = held_out(store.tasks.list_in_use(test.tasks[0].skill_id)) if is_pasted(test.row.backend) else ()
+    n_left = sum(each.judge.kind == "opens" for each in held)
+    notes += [Note(code="left_out", numbers={"n": n_left})] if n_left else []
     notes += [] if standing.verdict else note_unanswered(store.calls.count_faults(test.row.id))
     found = Evaluated(
         status="verdict" if standing.verdict else "running",

@@ -66,7 +66,8 @@ def propose_from_evidence(
     check_merged(store.skills.get_files(tracked.id, tracked.live_version))
     n_train = sum(task.split == "train" for task in models.list_tasks(tracked.id)) if rollouts else 0
     if rollouts and not n_train:
-        raise BadInput(f"'{tracked.name}' has no train task: add tasks, or leave out rollouts")
+        why = models.describe_left_out(tracked.id) or "add tasks, or leave out rollouts"
+        raise BadInput(f"'{tracked.name}' has no train task: {why}")
     possible = min(rollouts, n_train)
     run = _find_unfinished(store, models, place, tracked, possible) or _begin_proposal(store, models, tracked, possible)
     return advance_proposal(store, models, place, run, wait or Wait())

@@ -74,6 +74,8 @@ def chosen_tasks(models: Models, skill: Skill, config: Config, only: Collection[
     With `only`, digests of tasks, it takes no others. Raises BackendError when no target is set.
     """
     found = [task for task in models.list_tasks(skill.id) if only is None or task.digest in only]
+    if not found and (left_out := models.describe_left_out(skill.id)):
+        raise BadInput(f"'{skill.name}' has no task to train on: {left_out}")
     kept, limits = set[int](), (config.limit_train, config.limit_val, config.limit_test)
     for split, limit in zip(SPLITS, limits, strict=True):
         # By content, so that the same tasks are chosen in whatever order they were added.

@@ -54,6 +54,8 @@ def show_baseline(terminal: Terminal, baseline: Baseline, *, simulated: bool) ->
         terminal.say("Not solved:", "bold")
         rows = [(f"{each.passed}/{each.of}", "held out" if each.held_out else "train", each.prompt) for each in failing]
         terminal.table(("passed", "", "prompt"), rows)
+    if baseline.triggering:
+        terminal.say(f"Opened as the tasks ask: {baseline.triggering.text}.")
     if baseline.uncovered:
         some = ", ".join(f"`{tag}`" if tag else "those without a tag" for tag in baseline.uncovered)
         terminal.say(

@@ -18,6 +18,7 @@ HOST = "host"
 """The backend that is the agent which a server serves, and the owner of its open calls: no process, without a lock."""
 TOOL_CALL = "tool_call"
 EVALUATION = "evaluation"
+SKILL = "skill"
 MOST_SERVED = 200
 CONFIGURATION = "fp_"
 """How the last part of the name that a model is served by begins, where it says how that was set up: OpenAI's
@@ -140,9 +141,9 @@ class Message(NamedTuple):
     """One message of a transcript: `role` is system, user, assistant, tool_call, tool or skill; `name` a tool's name.
 
     A call of a tool is a message of its own: role TOOL_CALL, the tool's name, and its arguments as a JSON object; what
-    the tool returned follows with the role `tool`. A host that had a skill to open records whether it did with the role
-    `skill` and the skill's name. An environment that scores its own rollouts records the score with the
-    role EVALUATION. Only backends write these, so an answer cannot pretend to a call or a score.
+    the tool returned follows with the role `tool`. A host that had a skill to open records whether it did, "opened" or
+    "not opened", with the role SKILL and the skill's name. An environment that scores its own rollouts records the
+    score with the role EVALUATION. Only backends write these, so an answer cannot pretend to a call or a score.
     """
 
     role: str

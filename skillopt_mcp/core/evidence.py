@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
@@ -170,6 +171,27 @@ class Opened(BaseModel):
     after_of: int
 
 
+class Triggering(BaseModel):
+    """The share of a skill's openings that were wanted, and of the wanted ones that came, in so many attempts."""
+
+    attempts: int
+    precision: float | None
+    recall: float | None
+
+    @classmethod
+    def count(cls, pairs: Sequence[tuple[bool, bool]]) -> Triggering | None:
+        """The figures of attempts as (wanted, opened), a share of nothing None; None without attempts."""
+        right, (wanted, opened) = pairs.count((True, True)), (sum(each[n] for each in pairs) for n in (0, 1))
+        precision, recall = right / opened if opened else None, right / wanted if wanted else None
+        return cls(attempts=len(pairs), precision=precision, recall=recall) if pairs else None
+
+    @property
+    def text(self) -> str:
+        """The figures in words."""
+        shares = ("none" if each is None else f"{each:.0%}" for each in (self.precision, self.recall))
+        return "precision {}, recall {}".format(*shares)
+
+
 class Lost(BaseModel):
     """Attempts without an answer: failed by the target itself, repeated for an unverified cause, or counted against."""
 
@@ -236,8 +258,8 @@ class TestReport(Standing):
 
     `promotions_here` counts the promotions that rest on its tasks: from the fifth on, replace half of them. A
     `pasted` text stood in the target's prompt, and no host loaded it. Of `in_part` of its tasks graders of their owner
-    are left out. `loading` says what a host changed by loading the
-    texts, and what was not checked.
+    are left out. `triggering`: how the skill opened with each text, where tasks ask that. `loading` says what a host
+    changed by loading the texts, and what was not checked.
     """
 
     test_id: str
@@ -249,4 +271,5 @@ class TestReport(Standing):
     unanswered: list[Unanswered] = Field(default_factory=list)
     pasted: bool = False
     in_part: int = 0
+    triggering: dict[Arm, Triggering] = Field(default_factory=dict)
     loading: list[str] = Field(default_factory=list)

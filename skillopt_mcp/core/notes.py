@@ -32,6 +32,7 @@ _TEXTS = {
     "host_command": "the prompts of {n} of the tasks are commands of Claude Code, which may answer itself" + _IDS,
     "judged_in_part": "{n} of the tasks are judged in part: graders of their owner are left out",
     "leak": "{n} of the tasks have nearly the prompt of one in another split" + _IDS,
+    "left_out": "{n} held-out tasks are left out: they ask whether the skill opens, and this target is shown its text",
     "live_changed": "the live files of {ids} are not what the last change left: edited since, or the store is older",
     "live_unreadable": "the live files of {ids} cannot be read",
     "near_duplicate": "{n} of the tasks have nearly the prompt of another one" + _IDS,

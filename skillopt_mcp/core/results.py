@@ -7,7 +7,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from skillopt_mcp.core.evidence import EvidenceKind, Metric, TestReport, Verdict
+from skillopt_mcp.core.evidence import EvidenceKind, Metric, TestReport, Triggering, Verdict
 from skillopt_mcp.core.next_step import NextStep
 from skillopt_mcp.core.notes import Note
 from skillopt_mcp.core.skills import SkillRow, SplitCounts
@@ -260,7 +260,8 @@ class BaselineTask(BaseModel):
 class Baseline(Result):
     """How good a skill's live text is now: `attempts` at each of its tasks, held-out ones for a person alone.
 
-    `uncovered` counts by tag the failing held-out tasks that no train task is like. No verdict rests on it.
+    `uncovered` counts by tag the failing held-out tasks that no train task is like; `triggering` is of the tasks that
+    ask whether the skill opens. No verdict rests on it.
     """
 
     skill: str
@@ -269,11 +270,13 @@ class Baseline(Result):
     evidence: EvidenceKind
     tasks: list[BaselineTask]
     uncovered: dict[str, int] = Field(default_factory=dict)
+    triggering: Triggering | None = None
     notes: list[Note] = Field(default_factory=list)
 
     def for_agents(self) -> Baseline:
         """Return it with the train tasks alone."""
-        return self.model_copy(update={"tasks": [each for each in self.tasks if not each.held_out], "uncovered": {}})
+        shown = [each for each in self.tasks if not each.held_out]
+        return self.model_copy(update={"tasks": shown, "uncovered": {}, "triggering": None})
 
 
 class Receipt(BaseModel):

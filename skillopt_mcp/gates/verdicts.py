@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Literal
 
-from skillopt_mcp.core.evidence import Decides, Gain, Solved, TestReport, Verdict
+from skillopt_mcp.core.evidence import Arm, Decides, Gain, Solved, TestReport, Verdict
 from skillopt_mcp.core.notes import WITHOUT
 from skillopt_mcp.core.results import GROUPS, Foreseen, UnitRow
 from skillopt_mcp.core.text import counted, escaped
@@ -38,6 +38,7 @@ CLAIMS: dict[Verdict | None, tuple[str, str]] = {
 """What a verdict claims, and what it does not."""
 PASTED = "The text was pasted, not loaded by a host: it says nothing about when the skill is opened."
 WORN_AFTER = 5
+_ARMS: dict[Arm, str] = {"base": "old", "candidate": "new"}
 _WIDTH = 24
 _HARDLY = 0.05
 _VOID = {
@@ -131,6 +132,9 @@ def caveats(report: TestReport) -> list[str]:
             f"The skill was opened in {opened.before} of {opened.before_of} attempts with the old text, "
             f"{opened.after} of {opened.after_of} with the new one."
         )
+    if rates := report.triggering:
+        said = (f"{rates[arm].text} with the {word} text" for arm, word in _ARMS.items() if arm in rates)
+        found.append(f"Opened as the tasks ask: {', '.join(said)}.")
     found += [f"Loading the {each}." for each in report.loading]
     if report.pasted:
         found.append(PASTED)

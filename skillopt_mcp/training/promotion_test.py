@@ -36,6 +36,7 @@ from skillopt_mcp.gates.rounds import MAX_PAIRS, SMALL_SUITE_PAIRS
 from skillopt_mcp.store.opening import Store
 from skillopt_mcp.store.promotion_tests import Draft, NewTest, TestRow
 from skillopt_mcp.tasks.judges.checking import families
+from skillopt_mcp.tasks.judges.judging import asks_opening
 from skillopt_mcp.training.outage import rollout_with_retries
 from skillopt_mcp.training.progress import Notify, Progress, silent
 from skillopt_mcp.training.stages.rollout import PlannedRollout
@@ -303,7 +304,9 @@ def _draft_plan(store: Store, new: NewTest, tasks: Sequence[Task], asked: Asked)
         units = in_order([task for task in held if not asked.cases_alone or asked.tag in task.tags], salt)
         plan = plan_of(units, earlier, asked, number, salt)
         is_open = plan.n_pilot and store.tests.is_ever_opened(*versions[0], new.backend)
-        if asked.opens and not is_open and not is_front_matter_alone(*(store.skills.get_files(*v) for v in versions)):
+        is_measured = all(asks_opening(task.judge) for task in units)  # that it never opens is what these tasks tell
+        texts = (store.skills.get_files(*each) for each in versions)
+        if asked.opens and not (is_open or is_measured or is_front_matter_alone(*texts)):
             plan = plan.model_copy(update={"needs_opening": True})
         return [task.id for task in units], plan
 

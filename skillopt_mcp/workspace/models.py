@@ -10,7 +10,7 @@ from typing import NamedTuple, TypeVar
 
 from skillopt_mcp import __version__
 from skillopt_mcp.backends.asking import Asker, Outstanding, run_or_wait
-from skillopt_mcp.backends.base import Backend, environment_name, no_backend, worst_case
+from skillopt_mcp.backends.base import Backend, Loading, environment_name, no_backend, worst_case
 from skillopt_mcp.backends.programs import try_programs
 from skillopt_mcp.backends.registry import backend_name, is_spec, open_backend, without_options
 from skillopt_mcp.backends.resolved import describe_unremembered
@@ -25,9 +25,9 @@ from skillopt_mcp.core.skills import SkillFiles
 from skillopt_mcp.core.tasks import Task
 from skillopt_mcp.store.files import Lock, Owner, lock_run
 from skillopt_mcp.store.opening import Store
-from skillopt_mcp.tasks.judges.judging import environment_of, missing_programs
+from skillopt_mcp.tasks.judges.judging import asks_opening, environment_of, missing_programs
 from skillopt_mcp.tasks.judges.kinds.text import Exact
-from skillopt_mcp.workspace.evidence import evidence_of, is_simulated
+from skillopt_mcp.workspace.evidence import evidence_of, is_pasted, is_simulated
 from skillopt_mcp.workspace.place import Place
 from skillopt_mcp.workspace.runs import ChangedBackend, describe_changed, list_changes, tasks_of
 
@@ -157,7 +157,20 @@ class Models:
     def list_tasks(self, skill_id: int) -> list[Task]:
         """The tasks in use of a skill that the target can get a score for. Raises BackendError without a target."""
         own = environment_name(self.backend("target"))  # an environment scores its own tasks, others all the rest
-        return [task for task in self._store.tasks.list_in_use(skill_id) if environment_of(task.judge) == own]
+        found = [task for task in self._store.tasks.list_in_use(skill_id) if environment_of(task.judge) == own]
+        return [task for task in found if self._can_open() or not asks_opening(task.judge)]
+
+    def describe_left_out(self, skill_id: int) -> str:
+        """How many tasks of a skill ask whether it opens, where the target has no way to open one; "" elsewhere."""
+        n = 0 if self._can_open() else sum(asks_opening(each.judge) for each in self._store.tasks.list_in_use(skill_id))
+        why = f"ask whether the skill opens, which '{self.backend('target').name}' cannot: name --target claude-code"
+        return f"left out are tasks ({n}) that {why} or codex" if n else ""
+
+    def _can_open(self) -> bool:
+        target = self.backend("target")
+        if isinstance(target, Loading) and target.loads:
+            return True
+        return not is_pasted(target.fingerprint) and not target.fingerprint.startswith("simulated")
 
     def ready_for(self, tasks: Sequence[Task], *others: Role) -> dict[Role, Backend]:
         """`backends_for`, once the judge programs have started, and the caps can hold. Raises BadInput for these."""

@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import Literal
 
 from skillopt_mcp.core.calls import Rollout
-from skillopt_mcp.core.evidence import Arm, Standing, TestReport
+from skillopt_mcp.core.evidence import Arm, Standing, TestReport, Triggering
 from skillopt_mcp.core.results import UnitRow
 from skillopt_mcp.gates.power import find_what_decides
 from skillopt_mcp.gates.promotion import net_of
 from skillopt_mcp.store.opening import Store
 from skillopt_mcp.tasks.judges.kinds.combined import Partial
+from skillopt_mcp.tasks.judges.kinds.opens import Opens
 from skillopt_mcp.training.promotion_test import Test, standing_of
 from skillopt_mcp.workspace.evidence import is_pasted, origins
 
@@ -28,6 +29,11 @@ def report_of(store: Store, test: Test, standing: Standing | None = None) -> Tes
             for each in unit_rows(store, test, standing)
         ]
         decides = find_what_decides(row.plan, nets, [task.tags for task in test.tasks])
+    openings: dict[Arm, list[tuple[bool, bool]]] = {"base": [], "candidate": []}
+    for each in store.tests.list_attempts(row.id):
+        judge = test.tasks[each.unit].judge
+        if isinstance(judge, Opens) and each.opened is not None:
+            openings[each.arm].append((judge.expected, each.opened))
     return TestReport(
         **standing.model_copy(update={"live": is_live}).model_dump(),
         test_id=test.row.id,
@@ -39,6 +45,7 @@ def report_of(store: Store, test: Test, standing: Standing | None = None) -> Tes
         unanswered=store.tests.list_unanswered(test.row.id),
         pasted=is_pasted(test.row.backend),
         in_part=sum(isinstance(task.judge, Partial) for task in test.tasks),
+        triggering={arm: found for arm, pairs in openings.items() if (found := Triggering.count(pairs))},
         loading=[
             f"{text} text: {found.state + ': ' if found.state != 'arrived' else ''}{found.words}"
             for text, files in (("old", test.base), ("new", test.candidate))

@@ -66,6 +66,9 @@ def test_a_sample_is_read_as_its_owner_means_it(cli: Cli, skill: Path, tmp_path:
     for lost in expected["lost"]:
         named = {each["what"] for each in cases[lost["case"]]["lost"]}
         assert named.issuperset(lost["what"].split(", ")), (lost, named)
+    assert found.get("results") == expected.get("results")
+    if "kept" in expected:
+        assert [case["id"] for case in found["cases"] if case["kept"]] == expected["kept"]
     kept = sum(case["kept"] for case in found["cases"])
     if kept:
         first, again = (

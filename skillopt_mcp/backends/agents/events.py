@@ -10,7 +10,7 @@ from typing import TypeVar
 from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError
 from pydantic_core import from_json
 
-from skillopt_mcp.core.calls import ALSO, TOOL_CALL, Fault, Message, Rollout, Usage
+from skillopt_mcp.core.calls import ALSO, SKILL, TOOL_CALL, Fault, Message, Rollout, Usage
 from skillopt_mcp.documents.frontmatter import body_of
 from skillopt_mcp.prompts.rendering import cut_middle
 
@@ -18,7 +18,6 @@ MESSAGE_CHARACTERS = 20_000
 ARRIVED_CHARACTERS = 200
 BASE = "Base directory for this skill: "
 _LINE_NUMBER = re.compile(r"^ *\d+(?:[\t→:]|  )", re.MULTILINE)
-SKILL = "skill"
 
 
 class Event(BaseModel):

@@ -102,7 +102,8 @@ class Evaluate(Sending):
             store, models, place = workspace.store, workspace.models, workspace.place
             calls = estimate_baseline(store, models, place, self.subject, attempts)
             self._label = mark_simulation(models)
-            self.name_models(terminal, models)
+            left_out = models.describe_left_out(place.skill(self.subject).id)
+            self.name_models(terminal, models, [left_out] * bool(left_out))
             if planned := self.agree(terminal, workspace, calls):
                 return planned
             skill = place.skill(self.subject)
@@ -158,6 +159,7 @@ class Evaluate(Sending):
             place.describe_hidden(store.skills.get_skill(candidate.skill_id).path),
             host_tests(store, [candidate]).get(candidate.version_id),
             describe_near_train(store, test.tasks[0].skill_id, test.tasks),
+            models.describe_left_out(test.tasks[0].skill_id),
             "the two texts differ in white space only" * differ_in_white_space_only(test.base, test.candidate),
         )
         for warning in filter(None, warnings):

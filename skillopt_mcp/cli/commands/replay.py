@@ -158,6 +158,7 @@ class Replay(Sending):
             warnings = (
                 describe_running(store, place, self.skill),
                 place.describe_locked(place.find_recorded(self.skill)),
+                models.describe_left_out(new.skill_id),
                 place.describe_locked(place.find_recorded(self.memory)) if self.memory else "",
             )
             for warning in filter(None, warnings):

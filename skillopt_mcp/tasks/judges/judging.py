@@ -12,6 +12,7 @@ from skillopt_mcp.core.judging import KINDS, Attempt, Combined, Judge, Outcome, 
 from skillopt_mcp.core.tasks import Task
 from skillopt_mcp.tasks.judges.base import Asking, quoted
 from skillopt_mcp.tasks.judges.kinds.command import CommandJudge
+from skillopt_mcp.tasks.judges.kinds.opens import Opens
 from skillopt_mcp.tasks.judges.kinds.reported import ByEnvironment, ByHost
 from skillopt_mcp.tasks.judges.kinds.rubric import Rubric
 
@@ -76,6 +77,11 @@ def leaves(judge: Judge) -> Iterator[Judge]:
 def asks_host(tasks: Iterable[Task]) -> bool:
     """Whether a judge of these tasks takes the score over that a host reports of its own attempt."""
     return any(isinstance(leaf, ByHost) for task in tasks for leaf in leaves(task.judge))
+
+
+def asks_opening(judge: Judge) -> bool:
+    """Whether a judge asks whether the skill was opened."""
+    return any(isinstance(leaf, Opens) for leaf in leaves(judge))
 
 
 def n_votes(task: Task, *, fewest: bool = False) -> int:
