@@ -486,11 +486,9 @@ def known_secrets(environ: Mapping[str, str], files: Iterable[str] = ()) -> Know
         raw = value.encode("utf-8", "surrogateescape")
         for found in _found_in(raw):
             kinds[raw[found.start : found.end]] = found.kind
-        if (
-            raw not in kinds
-            and _NAME_known.search(name)
-            and _says_something(raw, is_password=bool(_PASSWORD_known.search(name)))
-        ):
+        # A place, or a choice, stands in such variables without being secret.
+        is_choice = _WORDS.search(raw) and not _PASSWORD_known.search(name)
+        if raw not in kinds and _NAME_known.search(name) and not (_PLACE.search(raw) or is_choice or is_stand_in(raw)):
             kinds[raw] = "environment"
     for text in files:
         raw = text.encode("utf-8", "surrogateescape")
@@ -501,11 +499,6 @@ def known_secrets(environ: Mapping[str, str], files: Iterable[str] = ()) -> Know
 def _found_in(text: bytes) -> Iterator[SecretSpan]:
     for look in (find_contexts, find_columns, *SHAPES):
         yield from look(text)
-
-
-def _says_something(value: bytes, *, is_password: bool) -> bool:
-    """Return whether a value is none of those that stand in such variables without being secret: a place, a choice."""
-    return not (_PLACE.search(value) or (not is_password and _WORDS.search(value)) or is_stand_in(value))
 
 
 def _goes_on(text: bytes, at: int) -> bool:
@@ -532,7 +525,10 @@ def find_secrets(text: bytes, known: KnownSecrets = NOTHING_KNOWN) -> list[Secre
     secrets = _apart(_all_found(seen))
     if not secrets:
         return []
-    learned = KnownSecrets({each.value: each.kind for each in secrets if _is_statement(each)})
+    # What showed by its context alone can be known again without it.
+    by_context = [each for each in secrets if each.kind in ("password", "credential", "cookie", "url-password")]
+    kinds = {each.value: each.kind for each in by_context if is_password(each.value) or is_random(each.value, 8)}
+    learned = KnownSecrets(kinds)
     return _apart([*secrets, *_all_found((view, (learned.find,)) for view, _ in seen)]) if len(learned) else secrets
 
 
@@ -574,12 +570,6 @@ def _apart(secrets: Iterable[Secret]) -> list[Secret]:
         widest = each if each.end - each.start > last.end - last.start else last
         apart[-1] = replace(widest, start=last.start, end=max(last.end, each.end))
     return apart
-
-
-def _is_statement(secret: Secret) -> bool:
-    """Return whether a secret that showed by its context alone can be known again without it."""
-    by_context = secret.kind in ("password", "credential", "cookie", "url-password")
-    return by_context and (is_password(secret.value) or is_random(secret.value, 8))
 
 
 # Nothing that is looked for goes on over it, so texts that stand around it are read at once and apart. It does not end
@@ -637,12 +627,9 @@ class Redactor:
         if not isinstance(value, dict):
             return self._placeholder(Secret(0, len(written), "credential", written)).decode()
         if len(value) > 1:
-            return {name: each for pair in value.items() for name, each in self._pair(*pair)}
+            apart = [self.json({name: each}) for name, each in value.items()]
+            return {name: each for pair in apart if isinstance(pair, dict) for name, each in pair.items()}
         return {name: self._apart(each, to_json(each)) for name, each in value.items()}
-
-    def _pair(self, name: str, value: JsonValue) -> list[tuple[str, JsonValue]]:
-        redacted = self.json({name: value})
-        return list(redacted.items()) if isinstance(redacted, dict) else []
 
     def _replaced(self, raw: bytes, secrets: Sequence[Secret]) -> bytes:
         pieces: list[bytes] = []

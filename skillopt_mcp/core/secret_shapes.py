@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterator
 from functools import cache
 from operator import sub
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import re2
 
@@ -129,26 +129,7 @@ class SecretSpan(NamedTuple):
     kind: str
 
 
-class Match(Protocol):
-    """What is used of a match."""
-
-    def start(self) -> int: ...
-
-    def end(self) -> int: ...
-
-    def span(self) -> tuple[int, int]: ...
-
-
-class SecretPattern(Protocol):
-    """What is used of a compiled RE2 pattern."""
-
-    def finditer(self, text: bytes) -> Iterator[Match]: ...
-
-    def search(self, text: bytes) -> Match | None: ...
-
-    def match(self, text: bytes, pos: int, endpos: int) -> Match | None: ...
-
-
+SecretPattern = re.Pattern[bytes]  # as RE2 compiles it
 UTF8, LATIN1 = re2.Options(), re2.Options()
 # That a pattern outgrows its memory on a hostile text, and goes on more slowly, is no news for a person's screen.
 UTF8.log_errors = LATIN1.log_errors = False
@@ -252,7 +233,6 @@ _LONGER_HINT = {b"pat": r"pat[A-Za-z0-9]{14}\.", b"SK": "SK[0-9a-f]{8}", b"EAA":
 _LONGER_PREFIX = {prefix[:2]: prefix for prefix in _LONGER_HINT}
 _HINTS = (_LONGER_HINT.get(prefix, re2.escape(prefix.decode())) for prefix in sorted(_RULES, key=len, reverse=True))
 _HINT: SecretPattern = re2.compile("|".join((*(pattern for _, pattern in _WHOLE), rf"(?:\b|_)(?:{'|'.join(_HINTS)})")))
-_UNDERSCORE = ord("_")
 _LONG_RUN: SecretPattern = re2.compile(rb"(?:\A|[^A-Za-z0-9+/_-])[A-Za-z0-9+/]{32,}[_-]?", LATIN1)
 _KIND_OF_LENGTH = {32: "api-key", 40: "aws-secret", 88: "azure-key"}
 _DASH = re.compile(rb"[-_]")
@@ -304,7 +284,7 @@ def _find_keys(text: bytes) -> Iterator[SecretSpan]:
     """Yield keys that begin with the prefix of a vendor, and those that show by their whole shape."""
     for hint in _HINT.finditer(text):
         start, end = hint.span()
-        start += text[start] == _UNDERSCORE
+        start += text.startswith(b"_", start)
         value = text[start:end]
         prefix = value if value in _RULES else _LONGER_PREFIX.get(value[:2])
         if prefix is None:
