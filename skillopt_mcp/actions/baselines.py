@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Sequence
 
 from skillopt_mcp.actions.next_steps import advise_skill
 from skillopt_mcp.backends.arrivals import check_arrivals
 from skillopt_mcp.core.calls import Ask, Role, Rollout
 from skillopt_mcp.core.errors import BadInput
-from skillopt_mcp.core.evidence import Triggering
-from skillopt_mcp.core.notes import Note, note_unanswered
+from skillopt_mcp.core.evidence import Trial, Triggering
+from skillopt_mcp.core.notes import Note, note_copies, note_unanswered
 from skillopt_mcp.core.results import Baseline, BaselineTask, cut_prompt
 from skillopt_mcp.core.skills import Skill, short
 from skillopt_mcp.core.tasks import Task
@@ -26,8 +26,6 @@ from skillopt_mcp.workspace.evidence import evidence_of, kind_of_test
 from skillopt_mcp.workspace.models import Models
 from skillopt_mcp.workspace.place import Place
 from skillopt_mcp.workspace.skills import check_merged
-
-_REPEATS = "the target repeats itself (a seed, a temperature of 0, a cache), so one attempt says as much"
 
 
 def estimate_baseline(store: Store, models: Models, place: Place, name: str, attempts: int) -> dict[Role, int]:
@@ -50,14 +48,14 @@ def measure_baseline(store: Store, models: Models, place: Place, name: str, atte
     backends = models.ready_for(tasks)
     check_arrivals(store, backends["target"], [Rollout(files, task) for task in tasks])
     models.note_caller(scope, tasks)
-    answers, openings = defaultdict[int, set[str]](set), list[tuple[bool, bool]]()
+    made, openings = list[Trial](), list[tuple[bool, bool]]()
 
     def attempt(ask: Ask) -> None:
         for n in range(attempts):
             trials = rollout(ask, [PlannedRollout(files, task, _name_draw(scope, n, task)) for task in tasks])
             store.tests.add_baseline([each for each in trials if not each.missing])
+            made.extend(trials)
             for each in trials:
-                answers[each.task.id].add(each.reply.text)
                 if isinstance(judge := each.task.judge, Opens) and each.hard is not None and not each.reply.missing:
                     openings.append((judge.expected, each.hard == judge.expected))
             lost = [each for each in trials if each.missing]  # the same command asks for these again
@@ -65,9 +63,7 @@ def measure_baseline(store: Store, models: Models, place: Place, name: str, atte
             store.calls.forget(scope, {each.reply.id for each in lost}, unjudged)
 
     models.ask(scope, backends, attempt)
-    notes = note_unanswered(store.calls.count_faults(scope))
-    if attempts > 1 and all(len(texts) == 1 for texts in answers.values()):
-        notes.append(Note(code="copies", numbers={"n": attempts}, advice=_REPEATS))
+    notes = [*note_unanswered(store.calls.count_faults(scope)), *note_copies(made)]
     if n_in_part := sum(isinstance(task.judge, Partial) for task in tasks):
         notes.append(Note(code="judged_in_part", numbers={"n": n_in_part}))
     scores = store.tests.scores_in_baseline(scope)

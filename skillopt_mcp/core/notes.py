@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from skillopt_mcp.core.calls import Call, Reply
 from skillopt_mcp.core.errors import Stopped
+from skillopt_mcp.core.evidence import Trial
 
 
 class Note(BaseModel):
@@ -73,6 +74,18 @@ def note_unanswered(faults: Mapping[str, tuple[int, str]]) -> list[Note]:
         for fault, (n, words) in faults.items()
         if fault in WITHOUT
     ]
+
+
+def note_copies(trials: Iterable[Trial]) -> list[Note]:
+    """A note where all attempts at a task gave one answer, at each of the tasks; one attempt at a task says nothing."""
+    answers = defaultdict[int, list[str]](list)
+    for each in trials:
+        answers[each.task.id].append(each.reply.text)
+    repeated = [texts for texts in answers.values() if len(texts) > 1]
+    if not repeated or any(len(set(texts)) > 1 for texts in repeated):
+        return []
+    advice = "the target repeats itself (a seed, a temperature of 0, a cache), so one attempt says as much"
+    return [Note(code="copies", numbers={"n": max(map(len, repeated))}, advice=advice)]
 
 
 def warn_unanswered(

@@ -27,7 +27,7 @@ from skillopt_mcp.training.outage import (
 )
 from skillopt_mcp.training.outcome import StepWork, guard_findings, step_outcome
 from skillopt_mcp.training.plan import RunPlan, State, Step, steps
-from skillopt_mcp.training.progress import Notify, Progress, silent
+from skillopt_mcp.training.progress import Notify, Progress, report_copies, silent
 from skillopt_mcp.training.stages.aggregate import aggregate
 from skillopt_mcp.training.stages.longitudinal import VersionComparison, compare_versions, meta_skill, slow_update
 from skillopt_mcp.training.stages.reflect import ReflectSettings, reflect
@@ -109,6 +109,8 @@ def step_work(turn: Turn, n_success: int | None = None) -> StepWork:
     turn.report("rollout")
     trials = rollout(ask, turn.attempts())
     raise_if_all_failed(turn.store, turn.plan.run_id, trials, "the train tasks")
+    if turn.step.n == 1:
+        report_copies(turn.notify, trials)
     # 2. Reflect: the optimizer reads failures, successes and contrasts, in minibatches, and proposes patches.
     turn.report("reflect", trials)
     settings = ReflectSettings(

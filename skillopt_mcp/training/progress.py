@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from skillopt_mcp.core.notes import describe_note, note_copies
+
 if TYPE_CHECKING:
+    from skillopt_mcp.core.evidence import Trial
     from skillopt_mcp.core.runs import StepRecord
 
 
@@ -41,6 +44,12 @@ Notify = Callable[[Progress], None]
 def pause_reporter(notify: Notify) -> Callable[[object], None]:
     """Make what reports a pause, in its own words, in the stage WAIT."""
     return lambda pause: notify(Progress(WAIT, 0, 0, 0, note=str(pause)))
+
+
+def report_copies(notify: Notify, trials: Iterable[Trial]) -> None:
+    """Report in the stage WAIT that further attempts at these tasks only repeat the first one."""
+    for note in note_copies(trials):
+        notify(Progress(WAIT, 0, 0, 0, note=f"note: {describe_note(note)}"))
 
 
 def silent(_: Progress) -> None:

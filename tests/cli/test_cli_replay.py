@@ -34,6 +34,17 @@ def test_what_interrupts_with_json_prints_one_object(make_place, number: signal.
     assert (reported["status"], reported["n_steps"]) == ("stopped", 0)
 
 
+def test_attempts_that_are_copies_are_said_to_be_as_soon_as_they_were_made(cli, make_place, tmp_path) -> None:
+    place, script = make_place(), tmp_path / "script.json"
+    stages = {name: ['{"edits": []}'] * 99 for name in ("reflect", "merge", "rank")}
+    for n, (repeats, rollouts) in enumerate(((3, ["7"]), (1, ["7"]), (3, [f"answer {n}" for n in range(999)]))):
+        script.write_text(json.dumps({**stages, "rollout": rollouts}))
+        backends = ("--target", f"scripted:{script}", "--optimizer", f"scripted:{script}", "--seed", str(n))
+        done = cli("replay", "ledger-clerk", *backends, "--epochs", "1", "--repeats", repeats, store=place.store_path)
+        said = "attempts 2 to 3 at a task were copies of its first, word for word"
+        assert done.stderr.count(said) == (n == 0), done.stderr
+
+
 def test_nothing_is_spent_on_a_real_model_before_a_person_agrees(cli, make_place, monkeypatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "sk-none")
     monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:9/v1")
