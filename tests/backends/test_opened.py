@@ -8,7 +8,10 @@ import pytest
 from agent_calls import SKILL, ask, fault, opened, rollout
 
 from skillopt_mcp.core.calls import Call, Message, Rollout
+from skillopt_mcp.core.judging import Score
 from skillopt_mcp.core.skills import SkillFile
+from skillopt_mcp.tasks.judges.judging import score
+from skillopt_mcp.tasks.judges.kinds.opens import Opens
 from tests.fake_host import FakeHost, claude_lines, codex_lines
 
 WORDS = "\n".join(f"word{n} is the {n}th of them." for n in range(60))
@@ -54,7 +57,12 @@ def test_a_skill_is_opened_where_its_text_arrived(claude: FakeHost, case: str) -
     prompt, tools = (ARRIVED | NOT_ARRIVED)[case]
     claude.play(*claude_lines("done", *tools))
     state = "opened" if case in ARRIVED else "not opened"
-    assert ask(opened(claude), attempt(prompt)).messages[0] == Message("skill", state, "clerk")
+    reply = ask(opened(claude), attempt(prompt))
+    assert reply.messages[0] == Message("skill", state, "clerk")
+    for expected in (True, False):
+        judged = score(Opens(expected=expected), reply.text, reply.messages)
+        assert isinstance(judged, Score)
+        assert judged.hard is ((case in ARRIVED) == expected)
 
 
 @pytest.mark.parametrize(

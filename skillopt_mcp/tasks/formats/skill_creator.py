@@ -9,6 +9,7 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from skillopt_mcp.core import limits
 from skillopt_mcp.core.errors import BadInput
 from skillopt_mcp.core.skills import MAIN_FILE
 from skillopt_mcp.core.tasks import Task, TaskFile
@@ -20,9 +21,12 @@ SUFFIXES = (".json", ".jsonl")
 PROMPTS = ("prompt", "query", "input", "user_prompt", "task", "text")
 POINTS = ("expectations", "assertions", "expected_behavior", "expected_behaviors", "success_criteria", "checks")
 _LISTS = ("evals", "test_cases", "cases", "tests")
+_NAMES = ("id", "name", "eval_name", "description")
 _OUTPUTS = ("expected_output", "expected_outcome", "expected_response")
 _TEXTS = ("text", "description", "assertion", "expectation", "criterion", "statement", "check")
-TRIGGERS = ("should_trigger", "shouldTrigger", "should_activate", "should_invoke", "expected_trigger", "trigger")
+TRIGGERS = (
+    "should_trigger", "shouldTrigger", "should_activate", "should_invoke", "should_use", "expected_trigger", "trigger",
+)  # fmt: skip
 # What graders and points of people's own are called, of which no text says all that they do.
 _OWN = (
     "scorers", "graders", "rubric", "must_include", "must_not_include", "must_contain", "must_not_contain",
@@ -49,10 +53,9 @@ def find_rows(value: object, *lists: str) -> list[Mapping[str, object]]:
 
 
 def find_id(row: Mapping[str, object]) -> str:
-    """The id or name of a row, which may be a number, "" without one."""
-    return next(
-        (str(each).strip() for each in map(row.get, ("id", "name", "eval_name")) if isinstance(each, str | int)), ""
-    )
+    """The id of a row, which may be a number, or what else it is called; "" without one that fits."""
+    named = (str(each).strip() for each in map(row.get, _NAMES) if isinstance(each, str | int))
+    return next((each for each in named if 0 < len(each) <= limits.NAME_CHARACTERS), "")
 
 
 def is_trigger_set(rows: Sequence[Mapping[str, object]]) -> bool:
@@ -156,17 +159,19 @@ def _read_file(place: Path, path: str) -> TaskFile | Lost | None:
 
 
 def _count_results(place: Path, ids: Collection[str]) -> dict[str, Counter[str]]:
-    """The attempts of cases by the benchmark.json beside and in the skill's workspace, or by grading.json there."""
+    """The attempts of cases by the benchmark.json beside and in a workspace of the skill, or by grading.json there."""
     folder, found = _skill_folder(place), defaultdict[str, Counter[str]](Counter)
-    workspace = folder.parent / f"{folder.name}-workspace"
-    benchmarks = [*place.parent.glob("benchmark.json"), *workspace.glob("*/benchmark.json")]
-    for path in benchmarks or workspace.glob("*/eval-*/**/grading.json"):
+    workspaces = [folder.parent / f"{folder.name}-workspace", *folder.glob("*-workspace")]
+    benchmarks = [each / "benchmark.json" for each in {folder, Path(os.path.abspath(place)).parent}]
+    benchmarks += [path for each in workspaces for path in each.glob("*/benchmark.json")]
+    found_there = [path for path in benchmarks if path.exists()]
+    for path in found_there or [path for each in workspaces for path in each.glob("*/eval-*/**/grading.json")]:
         try:
             value: Any = decode(path)
         except BadInput:
             continue
         if path.name == "grading.json":
-            id = path.relative_to(workspace).parts[1].removeprefix("eval-")
+            id = next(part for part in path.parts[::-1] if part.startswith("eval-")).removeprefix("eval-")
             value = [{"eval_id": id, "result": value.get("summary")}] if isinstance(value, Mapping) else []
         for run in find_rows(value, "runs"):
             result, id = run.get("result"), str(run.get("eval_id"))

@@ -18,6 +18,7 @@ _FILES = (
     "trigger-eval", "trigger-evals", "trigger_eval", "trigger_evals", "trigger-queries", "trigger-cases",
     "trigger_cases", "triggers", "eval_queries", "trigger-eval-set", "evals",
 )  # fmt: skip
+_WORDS = {"trigger": True, "no_trigger": False}
 _SIDES = {
     "should_trigger": True, "should_not_trigger": False, "positive": True, "negative": False, "positives": True,
     "negatives": False, "near_misses": False, "should_activate": True, "should_not_activate": False,
@@ -28,7 +29,9 @@ def _list_rows(value: object) -> list[Mapping[str, object]]:
     """The rows of a set; those of an object of two lists get the field that says which of them it was."""
     sides = {name: each for name, each in value.items() if name in _SIDES} if isinstance(value, Mapping) else {}
     if not sides or not all(isinstance(each, list) for each in sides.values()):
-        return rows_of.find_rows(value, "queries", "cases", "evals", "tests", "test_cases", "trigger_evals", "triggers")
+        rows = rows_of.find_rows(value, "queries", "cases", "evals", "tests", "test_cases", "trigger_evals", "triggers")
+        words = [(row, row["expected"] if isinstance(row.get("expected"), str) else "") for row in rows]
+        return [{"should_trigger": _WORDS[word], **row} if word in _WORDS else row for row, word in words]
     both = [(row, _SIDES[name]) for name, each in sides.items() for row in each]
     return [{**(row if isinstance(row, Mapping) else {"query": row}), "should_trigger": side} for row, side in both]
 
@@ -44,11 +47,12 @@ def _write_set(tasks: Sequence[Task], path: Path) -> dict[Path, str]:
     return {place: f"{json.dumps(rows, ensure_ascii=False, indent=2)}\n"}
 
 
-def _is_set(path: Path, value: object) -> bool:
-    return path.suffix in rows_of.SUFFIXES and rows_of.is_trigger_set(_list_rows(value))
-
-
-@eval_format("trigger", tuple(f"{at}{name}.json" for at in ("evals/", "") for name in _FILES), _is_set, _write_set)
+@eval_format(
+    "trigger",
+    tuple(f"{at}{name}.json" for at in ("evals/", "") for name in _FILES),
+    lambda path, value: path.suffix in rows_of.SUFFIXES and rows_of.is_trigger_set(_list_rows(value)),
+    _write_set,
+)
 def read_trigger_set(_: Path, value: Any, __: Reading) -> Evals:
     """Read the prompts of a set, each a task that asks whether the skill opens and nothing else."""
     rows, cases = _list_rows(value), list[Case]()
@@ -57,6 +61,7 @@ def read_trigger_set(_: Path, value: Any, __: Reading) -> Evals:
         is_wanted = row.get(field)
         judge = Opens(expected=is_wanted) if isinstance(is_wanted, bool) else None
         lost = [] if judge else [Lost(field or "should_trigger", "cannot be expressed", "it is neither true nor false")]
+        lost += [Lost("files", "needs files", "a trigger set has none")] if row.get("files") else []
         lost += [] if prompt else [Lost("prompt", "cannot be expressed", "it is no text")]
         cases.append(Case(rows_of.find_id(row), prompt, judge, lost=tuple(lost)))
     return Evals("trigger", cases)
