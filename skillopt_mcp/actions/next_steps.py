@@ -12,6 +12,7 @@ from skillopt_mcp.core.next_step import NextStep, SkillState
 from skillopt_mcp.core.skills import Skill, short
 from skillopt_mcp.store.files import is_locked
 from skillopt_mcp.store.pending import Pending
+from skillopt_mcp.workspace.evidence import is_simulated
 from skillopt_mcp.workspace.skill_folders import handle
 
 if TYPE_CHECKING:
@@ -80,8 +81,8 @@ def find_apart(store: Store, candidate: Candidate, place: Place | None = None) -
 def advise_accepted(store: Store, candidate: Candidate, place: Place | None = None) -> NextStep:
     """The promotion of an accepted candidate, or what comes before it (`find_apart`)."""
     apart = find_apart(store, candidate, place)
-    is_simulated = _is_simulated(_find_test(store, candidate))
-    return apart[1] if apart else advise_promotion(candidate.id, len(candidate.findings), is_simulated=is_simulated)
+    by_simulation = _is_simulated(_find_test(store, candidate))
+    return apart[1] if apart else advise_promotion(candidate.id, len(candidate.findings), is_simulated=by_simulation)
 
 
 def _find_test(store: Store, candidate: Candidate) -> TestRow | None:
@@ -91,8 +92,6 @@ def _find_test(store: Store, candidate: Candidate) -> TestRow | None:
 
 
 def _is_simulated(test: TestRow | None) -> bool:
-    from skillopt_mcp.workspace.evidence import is_simulated  # noqa: PLC0415 (listing skills takes no pydantic)
-
     return test is not None and is_simulated(test.backend)
 
 

@@ -6,8 +6,6 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from skillopt_mcp.core.notes import describe_note, note_copies
-
 if TYPE_CHECKING:
     from skillopt_mcp.core.evidence import Trial
     from skillopt_mcp.core.runs import StepRecord
@@ -48,6 +46,8 @@ def pause_reporter(notify: Notify) -> Callable[[object], None]:
 
 def report_copies(notify: Notify, trials: Iterable[Trial]) -> None:
     """Report in the stage WAIT that further attempts at these tasks only repeat the first one."""
+    from skillopt_mcp.core.notes import describe_note, note_copies  # noqa: PLC0415 (listing skills takes no pydantic)
+
     for note in note_copies(trials):
         notify(Progress(WAIT, 0, 0, 0, note=f"note: {describe_note(note)}"))
 

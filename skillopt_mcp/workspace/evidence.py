@@ -9,12 +9,11 @@ import hashlib
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from skillopt_mcp.core.calls import HOST, Role
-from skillopt_mcp.core.evidence import EvidenceKind
-from skillopt_mcp.store.opening import Store
-
 if TYPE_CHECKING:
     from skillopt_mcp.backends.base import Backend
+    from skillopt_mcp.core.calls import Role
+    from skillopt_mcp.core.evidence import EvidenceKind
+    from skillopt_mcp.store.opening import Store
 
 _JUDGED_BY = " judged by "
 _NO_COMMANDS = f"+command:{hashlib.sha256().hexdigest()[:16]}"
@@ -67,4 +66,6 @@ def is_pasted(evidence: str) -> bool:
 
 def is_host(name: str) -> bool:
     """Whether the name or fingerprint of a backend is a host's."""
+    from skillopt_mcp.core.calls import HOST  # noqa: PLC0415 (listing skills takes no pydantic)
+
     return name == HOST or name.startswith(f"{HOST}:")
