@@ -8,11 +8,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from itertools import count
+from math import isinf
 from pathlib import Path
 from typing import Any, Literal
 
 from ruamel.yaml import YAML
+from ruamel.yaml.constructor import SafeConstructor
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
+from ruamel.yaml.nodes import ScalarNode
 
 from skillopt_mcp.core import limits
 from skillopt_mcp.core.errors import BadInput
@@ -172,12 +175,29 @@ def read_evals(path: Path, reading: Reading) -> Evals | None:
     return replace(evals, cases=cases)
 
 
+class _Constructor(SafeConstructor):
+    """Takes `1_000`, `0b11`, `1e400` and `=` for texts, as JavaScript's readers of YAML do."""
+
+    def construct_number(self, node: ScalarNode) -> object:
+        is_whole = node.tag.endswith(":int")
+        value = self.construct_yaml_int(node) if is_whole else self.construct_yaml_float(node)
+        is_text = "_" in node.value or "0b" in node.value or (isinf(value) and "inf" not in node.value.lower())
+        return node.value if is_text else value
+
+
+for _kind in ("int", "float"):
+    _Constructor.add_constructor(f"tag:yaml.org,2002:{_kind}", _Constructor.construct_number)
+_Constructor.add_constructor("tag:yaml.org,2002:value", SafeConstructor.construct_yaml_str)
+
+
 def decode(path: Path) -> object:
     """Decode a file by its suffix: YAML 1.2, JSON, the list of JSON lines, or else its text. Raises BadInput."""
     text = read_text(path)
     try:
         if path.suffix in (".yaml", ".yml"):
-            return YAML(typ="safe", pure=True).load(text)
+            yaml = YAML(typ="safe", pure=True)
+            yaml.Constructor = _Constructor
+            return yaml.load(text)
         if path.suffix == ".json":
             return json.loads(text)
         if path.suffix == ".jsonl":
@@ -190,15 +210,19 @@ def decode(path: Path) -> object:
     return text
 
 
-def read_case_file(root: Path, path: str) -> TaskFile | Lost | None:
-    """Read a file that a case names from `root`. None for one of the skill itself, which the tested text replaces."""
+def read_case_file(root: Path, path: str, tested: Sequence[str] = ()) -> TaskFile | Lost | None:
+    """Read a file that a case names from `root`. None for one of the skill itself, which the tested text replaces.
+
+    `tested`: the folders that are the skill's, where not all are but those of evals.
+    """
     place = Path(os.path.normpath(root / path))
     try:
         real, inside = place.resolve(), root.resolve()
         if not (place.is_relative_to(root) and real.is_relative_to(inside)):
             return Lost(path, "needs files", f"it lies outside of {show_path(root)}")
         parents = [each for each in real.parents if each.is_relative_to(inside) and (each / MAIN_FILE).is_file()]
-        if parents and real.relative_to(parents[0]).parts[0] not in ("evals", "tests"):
+        top = real.relative_to(parents[0]).parts[0] if parents else "evals"
+        if top in tested if tested else top not in ("evals", "tests"):
             return None
         if not real.is_file():
             return Lost(path, "needs files", "it is not there" if not real.exists() else "it is no file")
