@@ -118,13 +118,13 @@ def _read(path: Path, value: Any, reading: Reading) -> Evals:
         raise BadInput(f"{show_path(path)} is a program, which is not run: write the configuration as YAML or JSON")
     if not isinstance(value, dict):
         raise BadInput(f"{show_path(path)} is no configuration of promptfoo: it is no mapping")
-    cases = list(islice(_Config(path, value).read_cases(), MAX_CASES + 1))
+    cases = list(islice(_Reader(path, value).read_cases(), MAX_CASES + 1))
     if len(cases) > MAX_CASES:
         raise BadInput(f"{show_path(path)} makes more than {MAX_CASES:,} cases: split it")
     return Evals("promptfoo", cases)
 
 
-class _Config:
+class _Reader:
     """A configuration with its references resolved, and the files that it names."""
 
     def __init__(self, path: Path, value: object) -> None:
@@ -295,7 +295,7 @@ class _Config:
     def make_cases(
         self, test: Mapping[str, Any], prompts: Sequence[tuple[str | Lost, tuple[object, ...]]]
     ) -> Iterator[Case]:
-        """The cases of a test, one family."""
+        """The cases of a test."""
         own, default = _mapping(test.get("options")), self.default
         options = {**_mapping(default.get("options")), **own}
         asserts = [*_list(default.get("assert") if own.get("disableDefaultAsserts") is not True else None)]
@@ -336,15 +336,16 @@ class _Config:
             if isinstance(judge, AssertionSet) and len(judge.judges) == 1 and judge.threshold is None:
                 judge = judge.judges[0].judge if judge.judges[0].weight else judge
             lost += [] if asserts else [Lost("assert", "says nothing", "the test has none")]
+            judge = None if whole else judge
             for raw, _ in prompts:
                 text = raw
                 if isinstance(raw, str):
                     text = self.make_prompt(f"{options.get('prefix') or ''}{raw}{options.get('suffix') or ''}", found)
-                self.spend(len(text) // 50 if isinstance(text, str) else 1)
-                yield Case(
-                    name, text if isinstance(text, str) else "", None if whole else judge,
-                    family=name if n_cases > 1 else "", lost=(*lost, *([] if isinstance(text, str) else [text])),
-                )  # fmt: skip
+                if isinstance(text, Lost):
+                    yield Case(name, "", judge, lost=(*lost, text))
+                else:
+                    self.spend(len(text) // 50)
+                    yield Case(name, text, judge, lost=tuple(lost))
 
     def read_variables(self, variables: dict[str, Any]) -> dict[str, Any]:
         """The variables with those of files read, and those that name others filled in."""
