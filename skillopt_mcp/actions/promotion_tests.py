@@ -150,6 +150,8 @@ def _describe(store: Store, place: Place, candidate: Candidate, test: Test, **fi
     held = held_out(store.tasks.list_in_use(test.tasks[0].skill_id)) if is_pasted(test.row.backend) else ()
     n_left = sum(each.judge.kind == "opens" for each in held)
     notes += [Note(code="left_out", numbers={"n": n_left})] if n_left else []
+    n_open, n = sum(each.judge.kind == "opens" for each in test.tasks), len(test.tasks)
+    notes += [Note(code="mixed", numbers={"n": n_open, "of": n})] if 0 < n_open < n else []
     notes += [] if standing.verdict else note_unanswered(store.calls.count_faults(test.row.id))
     found = Evaluated(
         status="verdict" if standing.verdict else "running",

@@ -36,6 +36,7 @@ _TEXTS = {
     "left_out": "{n} held-out tasks are left out: they ask whether the skill opens, and this target is shown its text",
     "live_changed": "the live files of {ids} are not what the last change left: edited since, or the store is older",
     "live_unreadable": "the live files of {ids} cannot be read",
+    "mixed": "{n} of {of} tasks ask whether the skill opens, the others for an answer",
     "near_duplicate": "{n} of the tasks have nearly the prompt of another one" + _IDS,
     "near_train_tasks": "{n} of {of} held-out tasks have nearly the prompt of a train task",
     "never_opened": "the skill was opened in no attempt: nothing was compared",

@@ -163,8 +163,8 @@ class Models:
     def describe_left_out(self, skill_id: int) -> str:
         """How many tasks of a skill ask whether it opens, where the target has no way to open one; "" elsewhere."""
         n = 0 if self._can_open() else sum(asks_opening(each.judge) for each in self._store.tasks.list_in_use(skill_id))
-        why = f"ask whether the skill opens, which '{self.backend('target').name}' cannot: name --target claude-code"
-        return f"left out are tasks ({n}) that {why} or codex" if n else ""
+        which = f"task{'s' * (n > 1)} on whether the skill opens, which '{self.backend('target').name}' cannot show"
+        return f"left out: {n} {which}; name --target claude-code or codex" if n else ""
 
     def _can_open(self) -> bool:
         target = self.backend("target")

@@ -170,4 +170,11 @@ def test_a_trigger_set_is_measured_and_tested_at_the_command_line(cli: Cli, make
     assert shown["test"]["report"]["triggering"] == test["triggering"]
     refused = cli("evaluate", place.skill_path, "--baseline", "--target", "simulated:honest", store=place.store_path)
     assert refused.returncode == 1
-    assert "tasks (6) that ask whether the skill opens, which 'simulated:honest" in refused.stderr
+    assert "left out: 6 tasks on whether the skill opens, which 'simulated:honest" in refused.stderr
+    row = {"prompt": "2 + 2?", "split": "test", "judge": {"kind": "exact", "expected": "4"}}
+    cli("tasks", "add", place.skill_path, put(tmp_path, "row.json", [row]), store=place.store_path)
+    mixed = cli(
+        "evaluate", place.skill_path, "--file", new, *target[:2], "--dry-run", "--again", store=place.store_path
+    )
+    assert "tasks ask whether the skill opens, the others for an answer" in mixed.stderr
+    assert "left out" not in mixed.stderr

@@ -154,9 +154,10 @@ def test_answer_tasks_on_which_it_never_opens_are_not_tested_though_a_prompt_ask
     place.add_held_out(workspace, 12)
     add_trigger_set(place, workspace, "test")
     use(workspace, opening())
-    found = evaluate_candidate(workspace.store, workspace.models, workspace.place, place.propose(workspace)).test
-    assert found
-    assert found.verdict == "not_tested"
+    found = evaluate_candidate(workspace.store, workspace.models, workspace.place, place.propose(workspace))
+    assert found.test
+    assert found.test.verdict == "not_tested"
+    assert ("mixed", {"n": 12, "of": 24}) in [(each.code, each.numbers) for each in found.notes]
 
 
 def test_a_baseline_says_how_the_live_text_opens(place: Place) -> None:
@@ -202,7 +203,7 @@ def test_a_pasted_target_is_refused_before_anything_is_asked(place: Place, fresh
         lambda: propose_from_evidence(fresh.store, fresh.models, fresh.place, str(place.skill), 4),
     ]
     for call in calls:
-        with pytest.raises(BadInput, match=r"ask whether the skill opens, which .* cannot: name --target claude-code"):
+        with pytest.raises(BadInput, match=r"tasks on whether the skill opens, which .* cannot show; name --target"):
             call()
     assert target.calls == []
 
@@ -214,7 +215,7 @@ def test_answer_tasks_are_tested_alone_where_the_target_cannot_open_and_that_is_
     place.add_held_out(workspace, 12)
     target = Scripted(lambda call: answers[call.request.task.prompt], name="openai:m")  # type: ignore[union-attr]
     use(workspace, target)
-    assert "tasks (12) that ask whether the skill opens" in workspace.models.describe_left_out(skill_id)
+    assert "left out: 12 tasks on whether the skill opens" in workspace.models.describe_left_out(skill_id)
     found = evaluate_candidate(workspace.store, workspace.models, workspace.place, place.propose(workspace))
     assert found.test
     assert found.test.triggering == {}
