@@ -13,7 +13,7 @@ from skillopt_mcp.core.candidates import candidate_id
 from skillopt_mcp.core.results import Foreseen, KindOfTask, PowerRow
 from skillopt_mcp.core.runs import Run
 from skillopt_mcp.core.tasks import Task
-from skillopt_mcp.gates.power import gain_found_in_half, power_of
+from skillopt_mcp.gates.power import power_of, smallest_gain_found
 from skillopt_mcp.gates.promotion import ENOUGH_UNITS, least_of_kind
 from skillopt_mcp.store.opening import Store
 from skillopt_mcp.tasks.judges.checking import families
@@ -86,6 +86,7 @@ def foresee(store: Store, models: Models, test: Test) -> Foreseen:
     n_done = 0 if test.foreseen else store.tests.count_attempts(row.id)
     price = TestPrice(max(0, plan.most_runs - n_done), max(map(n_votes, test.tasks)))
     spent = store.budgets.get_spent(row.id)
+    smallest = None if plan.in_rounds else smallest_gain_found(plan, by_unit)
     return Foreseen(
         units=plan.n_units,
         passes=plan.passes,
@@ -94,7 +95,7 @@ def foresee(store: Store, models: Models, test: Test) -> Foreseen:
         pilot=plan.n_pilot,
         kind=kind if plan.kind else None,
         few_of_kind=kind if kind and kind.units < kind.needs and not plan.in_rounds else None,
-        found_in_half=None if plan.in_rounds else gain_found_in_half(plan, by_unit),
+        found_in_half=smallest.gain if smallest else None,
         power=[PowerRow(gain=each.gain, chance=round(each.chance, 2), runs=round(each.runs)) for each in rows],
         most_runs=test.row.plan.most_runs,
         few_tasks=plan.n_units < ENOUGH_UNITS,

@@ -41,7 +41,7 @@ FRONT_MATTER_BYTES = 8 * KIB
 FRONT_MATTER_LINES = 64
 """The longest front matter that is read, in lines; a longer one is opaque."""
 
-FRONT_MATTER_DEPTH = 4
+FRONT_MATTER_DEPTH = 5
 """How deep collections in front matter may nest before it is opaque."""
 
 DESCRIPTION_CHARACTERS = 1024

@@ -532,6 +532,11 @@ def find_secrets(text: bytes, known: KnownSecrets = NOTHING_KNOWN) -> list[Secre
     return _apart([*secrets, *_all_found((view, (learned.find,)) for view, _ in seen)]) if len(learned) else secrets
 
 
+def find_plain_secrets(text: bytes) -> list[Secret]:
+    """The secrets of a text as it stands, in order: what is escaped, wrapped or encoded is not looked for."""
+    return _apart(Secret(*span, text[span.start : span.end]) for span in _found_in(text))
+
+
 def _looks(view: View, known: KnownSecrets, n_undone: int = 0) -> Iterator[tuple[View, tuple[Look, ...]]]:
     """Yield the ways to look at a text; then without its codes, unwrapped, and decoded."""
     text = view.text

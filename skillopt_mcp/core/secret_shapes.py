@@ -228,6 +228,8 @@ _WHOLE: tuple[tuple[str, str], ...] = (
     ("azure-secret", r"[A-Za-z0-9_~.]{3}[0-9]Q~[A-Za-z0-9_~.-]{31,34}"),
     ("terraform-token", r"\b[A-Za-z0-9]{14}\.atlasv1\.[A-Za-z0-9_-]{60,70}"),
 )
+VENDOR_KINDS = {kind for kind, *_ in (*_PREFIXED, *_WHOLE)} - _COMMON - {"api-key", "jwt", "jwe"}
+"""Kinds that say whose key it is."""
 # Prefixes that are rare only with what follows.
 _LONGER_HINT = {b"pat": r"pat[A-Za-z0-9]{14}\.", b"SK": "SK[0-9a-f]{8}", b"EAA": "EAA[A-Za-z0-9]{12}"}
 _LONGER_PREFIX = {prefix[:2]: prefix for prefix in _LONGER_HINT}

@@ -13,11 +13,12 @@ from pathlib import PurePosixPath
 from skillopt_mcp.core.limits import FILE_BYTES, MIB, NAME_BYTES, PATH_CHARACTERS, SKILL_BYTES, SKILL_DEPTH, SKILL_FILES
 from skillopt_mcp.core.skills import MAIN_FILE, SkillFiles
 
-_HIDDEN = re.compile(
-    "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f"
-    "\u2028-\u202e\u2060-\u206f\u2800\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb\ud800-\udfff"
-    "\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
+HIDDEN_RANGES = (
+    "\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f"
+    "\u2028-\u202e\u2060-\u206f\u2800\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb"
+    "\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff"
 )
+_HIDDEN = re.compile(f"[{HIDDEN_RANGES}\ud800-\udfff]")
 # Those of them that are ASCII: bytes are rid of them an order of magnitude faster than text is, and by a table, even
 # one that changes nothing, in half the time that it takes without.
 _HIDDEN_BYTES = bytes(code for code in range(128) if _HIDDEN.match(chr(code)))

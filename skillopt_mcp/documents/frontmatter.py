@@ -26,7 +26,10 @@ _ESCAPES = {code: f"\\u{code:04x}" for code in _CONTROLS} | {ord('"'): '\\"', or
 
 
 _LINE_OF_FIRST_FIELD = 2
+_TOO_DEEP = f"it is nested deeper than {FRONT_MATTER_DEPTH}"
 _TOO_LARGE = f"it has more than {FRONT_MATTER_LINES} lines or {FRONT_MATTER_BYTES:,} bytes"
+OWN_LIMITS = (_TOO_DEEP, _TOO_LARGE)
+"""Faults that are none to a host."""
 _FIELD = re.compile(r"[ -]*([\w-]+):[ \t]+([^\s\"'\[{|>#].*)")
 _CLOSED = re.compile(r"---[ \t]*|")
 _WHY = {
@@ -233,7 +236,7 @@ def _read_value(event: yaml.Event, events: Iterator[yaml.Event], depth: int) -> 
     if isinstance(event, yaml.ScalarEvent):
         return str(event.value)
     if depth >= FRONT_MATTER_DEPTH:
-        raise _Opaque(f"it is nested deeper than {FRONT_MATTER_DEPTH}", event)
+        raise _Opaque(_TOO_DEEP, event)
     if isinstance(event, yaml.MappingStartEvent):
         return _read_mapping(events, depth + 1)[0]
     items: list[Value] = []

@@ -1,9 +1,10 @@
-"""Lint: where a skill departs from the Agent Skills specification, and marks of an unfinished merge."""
+"""Lint: what the Agent Skills specification or a host forbids of a skill, and what is advised."""
 
 from __future__ import annotations
 
 import json
 import re
+import unicodedata
 from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -31,6 +32,8 @@ def find_conflicts(files: SkillFiles) -> Iterator[str]:
     A program cannot fence what it holds: there it takes all three marks, in their order.
     """
     for file in files.files:
+        if b"<<<<<<<" not in file.content and b">>>>>>>" not in file.content:
+            continue
         text = to_lf(file.content)
         if not (marks := [found.start() for found in _MARK.finditer(text)]) or not is_text(file.content):
             continue
@@ -51,27 +54,39 @@ def find_conflicts(files: SkillFiles) -> Iterator[str]:
 MAIN_LINES = 500
 MAIN_CHARACTERS = 20_000
 COMPATIBILITY_CHARACTERS = 500
-_NAME = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
+_NAME = re.compile(r"[^\W_]+(?:-[^\W_]+)*")
 _NAME_CHARACTERS = 64
+# What the specification defines, and what hosts document of their own.
+_FIELDS = frozenset([
+    "name", "description", "license", "compatibility", "metadata", "allowed-tools", "agent", "argument-hint",
+    "arguments", "context", "disable-model-invocation", "disallowed-tools", "effort", "hooks", "model", "paths",
+    "shell", "user-invocable", "version", "when_to_use",
+])  # fmt: skip
+# Who does not load front matter with a fault, by words of the fault, as seen with the hosts of `find_host_differences`.
+_REFUSED_BY = {
+    "colon": "Copilot does not list the skill", "tab": "Codex and Copilot do not load the skill",
+    "twice": "Codex, opencode and Copilot do not load the skill", "&, *": "Codex does not load the skill",
+    "never closed": "Codex, opencode and Copilot do not load the skill",
+}  # fmt: skip
 Severity = Literal["error", "advice"]
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One thing that is wrong, as a sentence: an error departs from the specification, advice is what it recommends."""
+    """One thing that is wrong, as a sentence: an error is what the specification or a host forbids."""
 
     severity: Severity
     text: str
 
 
-def lint(files: SkillFiles, folder: str) -> tuple[Problem, ...]:
-    """Return the problems, given the name of the skill's folder; a sound skill has none.
+def lint(files: SkillFiles, folder: str, *, is_whole: bool = True) -> tuple[Problem, ...]:
+    """The problems, given the name of the skill's folder; a sound skill has none. Of a part no link is followed.
 
     A memory file has no front matter to keep and no size to stay below; its links count, and so do git's marks.
     """
     of_a_skill = files.main_path == MAIN_FILE
-    problems = [Problem("error", text) for text in _check_front_matter(files.main, folder)] if of_a_skill else []
-    problems += (Problem("error", f"{found}: {SETTLE}") for found in find_conflicts(files))
+    problems = list(_check_front_matter(files.main, folder)) if of_a_skill else []
+    problems += (Problem("advice", f"{found}: {SETTLE}") for found in find_conflicts(files))
     if of_a_skill:
         text = files.main.decode("utf-8", "replace")
         n_lines, advice = len(text.splitlines()), "details belong into files under references/"
@@ -80,7 +95,7 @@ def lint(files: SkillFiles, folder: str) -> tuple[Problem, ...]:
         if len(text) > MAIN_CHARACTERS:
             size = f"{len(text):,} characters (about {len(text) // 4:,} tokens)"
             problems.append(Problem("advice", f"{MAIN_FILE} has {size}; above {MAIN_CHARACTERS:,}, {advice}"))
-    return (*problems, *_check_links(files))
+    return (*problems, *(_check_links(files) if is_whole else ()))
 
 
 def list_introduced(before: SkillFiles, after: SkillFiles, folder: str) -> tuple[str, ...]:
@@ -89,36 +104,51 @@ def list_introduced(before: SkillFiles, after: SkillFiles, folder: str) -> tuple
     return tuple(problem.text for problem in lint(after, folder) if problem not in known)
 
 
-def _check_front_matter(main: bytes, folder: str) -> Iterator[str]:
+def _check_front_matter(main: bytes, folder: str) -> Iterator[Problem]:
     front = frontmatter.read(main)
     if front is None:
         opening = main.removeprefix(BOM).splitlines()[:1]
-        if fault := frontmatter.find_fault(main):
-            problem = "the front matter cannot be read as plain YAML: hosts may not find the skill"
-            yield f"{problem}. Line {fault[0]}: {fault[1]}"
+        fault = frontmatter.find_fault(main)
+        if fault and fault[1] in frontmatter.OWN_LIMITS:
+            text = f"the front matter was not checked, though hosts may read it: line {fault[0]}: {fault[1]}"
+            yield Problem("advice", text)
+        elif fault:
+            hosts = (each for word, each in _REFUSED_BY.items() if word in fault[1])
+            problem = f"the front matter cannot be read as plain YAML: {next(hosts, 'hosts may not find the skill')}"
+            yield Problem("error", f"{problem}. Line {fault[0]}: {fault[1]}")
         elif opening and opening[0].rstrip() == b"---":
-            yield "the front matter is never closed: put a line of --- below its last field"
+            yield Problem("error", "the front matter is never closed: put a line of --- below its last field")
         else:
-            yield "there is no front matter: hosts find a skill by its name and description"
+            yield Problem("error", "there is no front matter: hosts find a skill by its name and description")
         return
-    name, fields, description = front.name, dict(front.fields), front.description or ""
+    fields, description = {key: json.loads(value) for key, value in front.fields}, front.description or ""
+    name, own = (unicodedata.normalize("NFKC", each.strip()) for each in (front.name or "", folder))
     if not name:
-        yield "the name is missing"
+        yield Problem("error", "the name is missing")
     else:
-        if len(name) > _NAME_CHARACTERS or not _NAME.fullmatch(name):
-            yield f"the name {quoted(name)} is not 1 to 64 of a-z, 0-9 and single hyphens between them"
-        if name != folder:
-            yield f"the name {quoted(name)} is not that of the folder, {quoted(folder)}"
+        if len(name) > _NAME_CHARACTERS or not _NAME.fullmatch(name) or name != name.lower():
+            text = f"the name {quoted(name)} is not 1 to 64 of small letters, digits and single hyphens between them"
+            yield Problem("error", text)
+        if name != own:
+            yield Problem("error", f"the name {quoted(name)} is not that of the folder, {quoted(folder)}")
     if not description.strip():
-        yield "the description is missing: say what the skill does and when to use it"
+        text = "the description is missing: say what the skill does and when to use it (Codex does not load it)"
+        yield Problem("error", text)
     elif len(description) > DESCRIPTION_CHARACTERS:
         text = "Copilot does not load the skill, Codex cuts there, and Claude Code at 1,536"
-        yield f"the description has {len(description)} characters, {DESCRIPTION_CHARACTERS} are allowed: {text}"
-    compatibility = str(json.loads(fields.get("compatibility", '""')))
-    if len(compatibility) > COMPATIBILITY_CHARACTERS:
-        yield f"compatibility has {len(compatibility)} characters, {COMPATIBILITY_CHARACTERS} are allowed"
-    if "metadata" in fields and not isinstance(json.loads(fields["metadata"]), dict):
-        yield "metadata is no mapping of names to values"
+        n = len(description)
+        yield Problem("error", f"the description has {n} characters, {DESCRIPTION_CHARACTERS} are allowed: {text}")
+    compatibility = fields.get("compatibility", "")
+    if not isinstance(compatibility, str):
+        yield Problem("error", "compatibility is no text")
+    elif len(compatibility) > COMPATIBILITY_CHARACTERS:
+        text = f"compatibility has {len(compatibility)} characters, {COMPATIBILITY_CHARACTERS} are allowed"
+        yield Problem("error", text)
+    if "metadata" in fields and not isinstance(fields["metadata"], dict):
+        yield Problem("error", "metadata is no mapping of names to values")
+    if unknown := [key for key in fields if key not in _FIELDS]:
+        shown = ", ".join(map(quoted, unknown[:_LINES_SHOWN])) + (", ..." if len(unknown) > _LINES_SHOWN else "")
+        yield Problem("advice", f"no known host reads {shown} in front matter: put what is your own into metadata")
 
 
 def _check_links(files: SkillFiles) -> Iterator[Problem]:
@@ -136,7 +166,7 @@ def _check_links(files: SkillFiles) -> Iterator[Problem]:
             if is_mention:  # it may be of another place
                 yield Problem("advice", f"{quoted(file.path)} names {quoted(written)}, which is not there")
             elif resolved.startswith("../") or resolved == "..":
-                yield Problem("error", f"{start} leads out of the skill: hosts get its folder alone")
+                yield Problem("advice", f"{start} leads out of the skill: who copies its folder alone lacks it")
             else:
                 place = f" (no {quoted(resolved)})" if resolved != path else ""
-                yield Problem("error", f"{start} is not there{place}")
+                yield Problem("advice", f"{start} is not there{place}")

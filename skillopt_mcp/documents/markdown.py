@@ -16,7 +16,7 @@ from skillopt_mcp.documents.frontmatter import FrontMatter
 
 _OPENING = re.compile(rb"(`{3,})[^`]*$|(~{3,})")
 _ITEM = re.compile(rb"(?:[-*+]|[0-9]{1,9}[.)])(?=[ \t])")
-_NESTED = re.compile(rb"(?:\A|[\r\n])[ \t>*+.)0-9-]+(?:```|~~~)")
+_NESTED = re2.compile(rb"(?:\A|[\r\n])[ \t>*+.)0-9-]+(?:```|~~~)")
 _CODE_INDENT = 4
 _LIST_DEPTH = 32
 
@@ -241,7 +241,8 @@ _DEFINITION = re2.compile(
 _MENTION = re.compile(r"(?:references|scripts|assets)/[\w./-]+\.\w+")
 _ELSEWHERE = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*:|//|#|/|~")
 _COMMENT_OR_CODE = re.compile(r"<!--|`+")
-_TICKS = re.compile(r"`+")
+# What a document needs in order to link to a file, or to mention one.
+_MAY_LINK = re.compile(rb"\]\(\s*(?!https?:|#)|\]:[ \t]*\S|`\s*(?:references|scripts|assets)/")
 # Inline code ends with its paragraph, at the latest.
 _BREAK = re.compile(r"\n[ \t]*(?=\n|\Z|#|>|[-*+][ \t]|[0-9]{1,9}[.)][ \t])")
 
@@ -252,6 +253,8 @@ def find_links(content: bytes) -> Iterator[tuple[str, str, bool]]:
     Each is a path as it is written, without a fragment, the path that it names, and whether it is a mention: inline
     code that is but a path.
     """
+    if not _MAY_LINK.search(content):
+        return
     document = parse(content)
     pieces, at = [], document.body_start
     for block in document.code:
@@ -267,6 +270,8 @@ def find_links(content: bytes) -> Iterator[tuple[str, str, bool]]:
 
 def _find_targets(text: str) -> Iterator[str]:
     """Yield the targets of the link definitions that the text refers to (CommonMark 4.7, each on one line)."""
+    if "]:" not in text:
+        return
     defined: dict[str, str] = {}
     lines: list[str] = []
     may_begin = True
@@ -290,26 +295,30 @@ def _normalize_label(written: str) -> str:
 def _strip_inline(text: str) -> tuple[str, list[str]]:
     """Return the text without comments and inline code, and the texts in that code (CommonMark 4.6 and 6.1)."""
     kept, codes = list[str](), list[str]()
+    marks = [found.span() for found in _COMMENT_OR_CODE.finditer(text)]
     # Where runs of backticks begin, by their length: found once, so that none is looked for again and again.
     runs: dict[int, list[int]] = {}
-    for ticks in _TICKS.finditer(text):
-        runs.setdefault(len(ticks[0]), []).append(ticks.start())
-    breaks = [found.start() for found in _BREAK.finditer(text)]
+    for start, end in marks:
+        if text[start] == "`":
+            runs.setdefault(end - start, []).append(start)
+    breaks = [found.start() for found in _BREAK.finditer(text)] if runs else []
     at = 0
-    while found := _COMMENT_OR_CODE.search(text, at):
-        kept.append(text[at : found.start()])
-        if found[0] == "<!--":
-            end = text.find("-->", found.end())
-            at = len(text) if end < 0 else end + len("-->")
+    for start, end in marks:
+        if start < at:
             continue
-        is_escaped = text[found.start() - 1 : found.start()] == "\\"
-        n = len(found[0]) - is_escaped
+        kept.append(text[at:start])
+        if text[start] == "<":
+            closed = text.find("-->", end)
+            at = len(text) if closed < 0 else closed + len("-->")
+            continue
+        is_escaped = text[start - 1 : start] == "\\"
+        n = end - start - is_escaped
         like = runs.get(n, [])
-        next_run, next_break = bisect_left(like, found.end()), bisect_left(breaks, found.end())
+        next_run, next_break = bisect_left(like, end), bisect_left(breaks, end)
         if next_run == len(like) or (next_break < len(breaks) and breaks[next_break] < like[next_run]):
-            kept.append(found[0])
-            at = found.end()
+            kept.append(text[start:end])
+            at = end
         else:
-            codes.append(text[found.end() : like[next_run]].strip())
+            codes.append(text[end : like[next_run]].strip())
             at = like[next_run] + n
     return "".join([*kept, text[at:]]), codes

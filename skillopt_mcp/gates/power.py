@@ -40,17 +40,16 @@ def power_of(plan: Plan, earlier: Sequence[Sequence[float]]) -> list[Power]:
     return [_simulated(plan, shape, gain, _N_TESTS) for gain in (0.0, *GAINS)]
 
 
-def gain_found_in_half(plan: Plan, earlier: Sequence[Sequence[float]]) -> float | None:
-    """The gain that half of the tests find, to a hundredth; None where no even gain is."""
+def smallest_gain_found(plan: Plan, earlier: Sequence[Sequence[float]]) -> Power | None:
+    """The even gain that half of the tests find, to a hundredth, and the attempts that they make; None without one."""
     shape = tuple((sum(scores), len(scores)) for scores in earlier)
-    low, high = 0.02, 0.60  # between which it is sought
-    if _simulated(plan, shape, high, _N_TESTS // 2).chance < 0.5:
+    low, found = 0.02, _simulated(plan, shape, 0.60, _N_TESTS // 2)  # between which it is sought
+    if found.chance < 0.5:
         return None
-    while high - low > 0.01:
-        middle = (low + high) / 2
-        is_found = _simulated(plan, shape, middle, _N_TESTS // 2).chance >= 0.5
-        low, high = (low, middle) if is_found else (middle, high)
-    return round(high, 2)
+    while found.gain - low > 0.01:
+        middle = _simulated(plan, shape, (low + found.gain) / 2, _N_TESTS // 2)
+        low, found = (low, middle) if middle.chance >= 0.5 else (middle.gain, found)
+    return found._replace(gain=round(found.gain, 2))
 
 
 def _simulated(plan: Plan, shape: tuple[tuple[float, int], ...], gain: float, n_tests: int) -> Power:

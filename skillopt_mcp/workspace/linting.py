@@ -9,73 +9,64 @@ import shlex
 import subprocess
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
-from pydantic import BaseModel, ConfigDict
+import re2
+from pydantic import BaseModel, ConfigDict, Field
 
 from skillopt_mcp.core.errors import BadInput, BadSkill, NotFound, SkillOptError
 from skillopt_mcp.core.limits import FILE_BYTES, SKILL_BYTES, SKILL_FILES
-from skillopt_mcp.core.redacting import find_secrets
+from skillopt_mcp.core.redacting import find_plain_secrets
+from skillopt_mcp.core.secret_shapes import VENDOR_KINDS
 from skillopt_mcp.core.skills import MAIN_FILE, MEMORY_FILES, SkillFile, SkillFiles, is_memory
-from skillopt_mcp.core.text import BOM, hidden_offsets, is_text, quoted, to_lf
+from skillopt_mcp.core.text import BOM, HIDDEN_RANGES, counted, hidden_offsets, is_text, quoted, to_lf
 from skillopt_mcp.documents import frontmatter
 from skillopt_mcp.documents.lint import Problem, Severity, lint
 from skillopt_mcp.gates.guard.shapes import RUN_BLOCK, blank_code
 from skillopt_mcp.store.opening import Store
 from skillopt_mcp.workspace.place import Place
 from skillopt_mcp.workspace.skill_folders import (
-    HOSTS,
     default_roots,
     find_skill_folders,
     known,
     main_names,
+    read_main,
     read_skill,
     skill_folder,
 )
 
 _TWINS_SHOWN = 3
-_ROOTS_SHOWN = 5
 
 
 class Linted(BaseModel):
-    """What is wrong with one skill: `skill` is what the caller called it, `name` that of its front matter."""
+    """What is wrong with a skill, as it was called, or a path that holds none; `name` is that of its front matter."""
 
     model_config = ConfigDict(frozen=True)
-    skill: str
-    skill_path: str
+    path: str
+    folder: Path = Field(exclude=True)
+    is_skill: bool = Field(default=True, exclude=True)
     name: str | None = None
     findings: list[Problem]
-
-
-class LintedFolder(Linted):
-    """What is wrong with a path that holds no skill."""
-
-
-class LintedAll(BaseModel):
-    """What is wrong with some skills, and with the folders that hold them, and how many findings of either severity."""
-
-    model_config = ConfigDict(frozen=True)
-    skills: list[Linted]
-    errors: int
-    advice: int
+    evals: dict[str, Any] = Field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """A skill as it was called, its resolved folder, and the folder of skills that was given; or why there is none."""
+    """A skill as it was called, its resolved folder, and the name of that there; or what is to say of a path."""
 
     shown: str
     folder: Path
-    missing: str = ""
-    root: _Place | None = None
+    name: str = ""
+    note: Problem | None = None
 
 
-def lint_skills(store: Store, place: Place, given: Sequence[str]) -> LintedAll:
-    """What is wrong with skills, and with all in a folder of skills, as they are on disk, each once.
+def lint_skills(store: Store, place: Place, given: Sequence[str]) -> list[Linted]:
+    """What is wrong with skills, and with all below folders that are none, as they are on disk, each once.
 
     The store is read for names alone: skills that are given by their path are neither tracked nor looked up.
     """
@@ -83,21 +74,7 @@ def lint_skills(store: Store, place: Place, given: Sequence[str]) -> LintedAll:
     for each in given:
         for found in _places(store, place, each):
             places.setdefault(found.folder, found)
-    linted = _add_twins([_lint_place(each) for each in places.values()])
-    for root in {each.root.folder: each.root for each in places.values() if each.root}.values():
-        nested = {
-            inside: left
-            for inside, skills in nested_roots(root.folder).items()
-            if (left := [skill for skill in skills if skill not in places])
-        }
-        if nested:
-            n = sum(map(len, nested.values()))
-            lie, were = ("skills below lie", "were") if n > 1 else ("skill below lies", "was")
-            text = f"{n:,} {lie} deeper than hosts look, which is right inside a folder, and {were} not looked at; "
-            finding = Problem(severity="advice", text=text + _describe_check(root, nested))
-            linted.append(LintedFolder(skill=root.shown, skill_path=str(root.folder), findings=[finding]))
-    severities = [finding.severity for each in linted for finding in each.findings]
-    return LintedAll(skills=linted, errors=severities.count("error"), advice=severities.count("advice"))
+    return _add_twins([_lint_place(each) for each in places.values()])
 
 
 def folder_of(given: str, *, bare: bool = True) -> Path | None:
@@ -116,7 +93,7 @@ def folder_of(given: str, *, bare: bool = True) -> Path | None:
 
 
 def _places(store: Store, place: Place, given: str) -> list[_Place]:
-    """Return the skills that were meant: one, or all of a folder of skills. A file inside a skill means that skill."""
+    """The skills that were meant: one, or all below a folder. A file inside a skill means that skill."""
     path = Path(os.path.expanduser(known(given)))
     if path.name.lower() != MAIN_FILE.lower() and not is_memory(str(path)) and path.is_file():
         around = skill_around(Path(os.path.abspath(path)).parent)
@@ -125,35 +102,27 @@ def _places(store: Store, place: Place, given: str) -> list[_Place]:
     try:
         folder = folder_of(given) or folder_named(store, place, given)
     except SkillOptError as error:
-        return [_Place(given, Path(given), str(error))]
-    if is_memory(str(folder)) or main_names(folder):
-        return [_Place(given, folder)]
-    root = _Place(given, folder)
+        if not os.path.isdir(given):
+            return [_Place(given, Path(given), note=Problem("error", str(error)))]
+        folder = Path(os.path.realpath(given))
+    written = Path(os.path.abspath(os.path.expanduser(known(given))))
+    own = [_Place(given, folder, written.name if written.is_dir() else folder.name)]
+    if is_memory(str(folder)):
+        return own
+    found, passed_over = skills_below(folder)
     inside = [
-        _Place(os.path.join(given, each.name), Path(os.path.realpath(each)), root=root) for each in _skills_in(folder)
+        _Place(os.path.normpath(os.path.join(given, path.relative_to(folder))), Path(os.path.realpath(path)), path.name)
+        for path in found
     ]
-    if inside:
-        return inside
-    # A folder that is not a skill is reported when it is read.
-    nested = nested_roots(folder)
-    return [
-        replace(root, missing=f"not a skill, and none lies directly in it; {_describe_check(root, nested)}")
-        if nested
-        else root
-    ]
+    # A folder without any is reported when it is read.
+    notes = [_Place(given, folder / each, note=Problem("advice", each)) for each in passed_over]
+    return [*(own if main_names(folder) or not inside else []), *inside, *notes]
 
 
 def near(folder: Path) -> str:
     """Return the path of a folder from here; never what could be taken for a name."""
     near = os.path.relpath(folder)
     return near if near == "." or os.sep in near else os.path.join(".", near)
-
-
-def _describe_check(root: _Place, nested: Collection[Path]) -> str:
-    """How to check the folders of skills that lie deep in another one."""
-    shown = [shlex.quote(os.path.join(root.shown, inside.relative_to(root.folder))) for inside in nested]
-    more = f" (and {len(shown) - _ROOTS_SHOWN} more)" if len(shown) > _ROOTS_SHOWN else ""
-    return f"to check those below: skillopt-mcp check {' '.join(shown[:_ROOTS_SHOWN])}{more}"
 
 
 def folder_named(store: Store, place: Place, name: str) -> Path:
@@ -190,50 +159,55 @@ def _is_closed(folder: Path) -> bool:
 
 
 def _lint_place(place: _Place) -> Linted:
-    name = None
-    if place.missing:
-        findings = [Problem(severity="error", text=place.missing)]
-    else:
-        try:
-            name, findings = _read_findings(place.folder)
-        except BadSkill as error:
-            findings = [Problem(severity="error", text=f"could not be read: {error}")]
-    folder = place.folder
+    folder, name = place.folder, None
+    if place.note:
+        return Linted(path=place.shown, folder=folder, is_skill=False, findings=[place.note])
+    try:
+        name, findings = _read_findings(place)
+    except BadSkill as error:
+        is_followed = not (folder / MAIN_FILE).is_symlink()
+        findings = [Problem("error" if is_followed else "advice", f"could not be read: {error}")]
     # It is not there, or can be looked into and holds no skill.
     is_none = not os.path.lexists(folder) or (folder.is_dir() and not _is_closed(folder) and not main_names(folder))
-    return (LintedFolder if is_none else Linted)(
-        skill=place.shown, skill_path=str(place.folder), name=name, findings=findings
-    )
+    return Linted(path=place.shown, folder=folder, is_skill=not is_none, name=name, findings=findings)
 
 
-def _read_findings(folder: Path) -> tuple[str | None, list[Problem]]:
-    """Return the name in the front matter and the findings of a skill. Raises BadSkill."""
-    written = main_names(folder)
+def _read_findings(place: _Place) -> tuple[str | None, list[Problem]]:
+    """The name in the front matter and the findings of a skill. Raises BadSkill where its main file cannot be read."""
+    folder, written = place.folder, main_names(place.folder)
     if written and MAIN_FILE not in written:
         text = f"the main file is called {quoted(written[0])}, and hosts look for {MAIN_FILE} alone: rename it"
-        return None, [Problem(severity="error", text=text)]
-    files = read_skill(folder)
-    front = frontmatter.read(files.main) if files.main_path == MAIN_FILE else None
-    findings = [*lint(files, folder.name), *find_dangers(files)]
+        return None, [Problem("error", text)]
+    try:
+        files, unread = read_skill(folder), ""
+    except BadSkill as error:
+        if not written:
+            raise
+        files, unread = read_main(folder), str(error)
+    findings = list(lint(files, place.name, is_whole=not unread)) + list(find_dangers(files))
+    if unread:
+        findings.append(Problem("advice", f"only {MAIN_FILE} was looked at: {unread}"))
     if files.main_path != MAIN_FILE:
         return None, findings
     findings += find_host_differences(files)
     # Dot files are shared with the folder.
-    hidden, unread = hidden_files(folder)
+    hidden, skipped = hidden_files(folder) if not unread else (SkillFiles(()), [])
     for file in hidden.files:
         found = list(find_dangers(SkillFiles((file,))))
         if found and not is_ignored(folder / file.path):
             findings += found
-    if unread:
+    if skipped:
         text = (
-            f"not all hidden files were looked at for secrets, {quoted(unread[0])} for one: too many, large or closed"
+            f"not all hidden files were looked at for secrets, {quoted(skipped[0])} for one: too many, large or closed"
         )
-        findings.append(Problem(severity="advice", text=text))
+        findings.append(Problem("advice", text))
+    front = frontmatter.read(files.main)
     return front.name if front else None, findings
 
 
 _LINES_SHOWN = 5
-_DOCUMENTATION = (".md", ".mdx", ".markdown", ".rst", ".txt", ".adoc")
+_MAX_UNSEEN = 1_000
+_MAY_HIDE = re2.compile(f"[{HIDDEN_RANGES}]")  # RE2 searches bytes faster
 _BYTE_ORDER_MARK = "\ufeff"
 _PAGE_BREAK = "\f"
 _JOINERS = "\u200c\u200d"
@@ -244,40 +218,38 @@ _JOINED = re.compile("[\u0600-\u0dff]")
 def find_dangers(files: SkillFiles) -> Iterator[Problem]:
     """Yield secrets and unseen characters in the texts of a skill, with their lines; of a secret only its kind.
 
-    A password in documentation is advice: it can be an example.
+    An error is the key of a vendor alone: GitHub blocks a push that holds one. All else can be an example.
     """
     for file in files.files:
         if not is_text(file.content):
             continue
         shown, content = quoted(file.path), to_lf(file.content)
-        text = content.decode()
-        breaks = [found.start() for found in re.finditer(b"\n", content)]
-        is_documentation = file.path.lower().endswith(_DOCUMENTATION)
-        secrets, examples = list[tuple[int, str]](), list[tuple[int, str]]()
-        for each in find_secrets(content):
-            is_example = is_documentation and each.kind in ("password", "url-password")
-            (examples if is_example else secrets).append((bisect_left(breaks, each.start), each.kind))
-        if secrets:
-            cure = "take it out, revoke it, and write a made-up value such as <TOKEN>"
-            yield Problem("error", f"{shown} holds what looks like a secret: {_list_lines(secrets)}; {cure}")
-        if examples:
-            cure = "if one is real, take it out and change it; an example reads better as <PASSWORD>"
-            yield Problem("advice", f"{shown} holds what looks like a password: {_list_lines(examples)}; {cure}")
-        if not text.isascii():
-            breaks = [found.start() for found in re.finditer("\n", text)]
-        unseen = []
+        found = [(each.start, each.kind) for each in find_plain_secrets(content)]
+        keys = [each for each in found if each[1] in VENDOR_KINDS]
+        others = [each for each in found if each[1] not in VENDOR_KINDS]
+        if keys:
+            cure = "take it out, revoke it, and write a made-up value such as <TOKEN> (GitHub blocks a push with it)"
+            yield Problem("error", f"{shown} holds what looks like a secret: {_list_lines(content, keys)}; {cure}")
+        if others:
+            cure = "if one is real, take it out and change it; an example reads better as <SECRET>"
+            yield Problem("advice", f"{shown} holds what may be a secret: {_list_lines(content, others)}; {cure}")
+        text, unseen = content.decode() if _MAY_HIDE.search(content) else "", list[tuple[int, str]]()
         for at in hidden_offsets(text):
             is_first_mark = at == 0 and text[at] == _BYTE_ORDER_MARK
             is_spelling = text[at] in _JOINERS and _JOINED.match(text, at - 1) and at
             if not (is_first_mark or is_spelling or text[at] == _PAGE_BREAK):
-                unseen.append((bisect_left(breaks, at), f"U+{ord(text[at]):04X}"))
-        if places := _list_lines(unseen):
+                unseen.append((at, f"U+{ord(text[at]):04X}"))
+            if len(unseen) > _MAX_UNSEEN:
+                break
+        if places := _list_lines(text, unseen):
             what = "characters that a reader does not see, or that turn text around"
-            yield Problem("error", f"{shown} holds {what}: {places}; remove them")
+            yield Problem("advice", f"{shown} holds {what}: {places}; remove them")
 
 
 _CUT = re.compile(rb"[ \t]+#")
 _ARGUMENT = re.compile(r"(?<!\\)\$\d{1,2}(?!\w)")
+_MAY_RUN = re2.compile(rb"!`|(?:```|~~~)[ \t]*!")
+_MAY_TAKE = re.compile(rb"\$\d")
 _LONE_RETURN = re.compile(rb"\r(?!\n)")
 
 
@@ -292,20 +264,19 @@ def find_host_differences(files: SkillFiles) -> Iterator[Problem]:
     is_cut = front and front.plain and front.value_end is not None and _CUT.match(files.main, front.value_end)
     takes_words = b"$ARGUMENTS" in content or bool({"argument-hint", "arguments"} & fields.keys())
     text, start = content.decode(), len(content[: frontmatter.block_end(content) or 0].decode())
-    breaks = [found.start() for found in re.finditer("\n", text)]
-    commands = ((found.start(1), quoted(found[1].strip(), 40)) for found in RUN_BLOCK.finditer(text))
-    words = ((found.start(), found[0]) for found in _ARGUMENT.finditer("" if takes_words else blank_code(text)))
-    run, replaced = (
-        _list_lines((bisect_left(breaks, at), shown) for at, shown in each if at >= start) for each in (commands, words)
-    )
+    commands = RUN_BLOCK.finditer(text) if _MAY_RUN.search(content) else ()
+    run = [(found.start(1), quoted(found[1].strip(), 40)) for found in commands if found.start(1) >= start]
+    prose = "" if takes_words or not _MAY_TAKE.search(content) else blank_code(text)
+    words = [(found.start(), found[0]) for found in _ARGUMENT.finditer(prose) if found.start() >= start]
+    replaced = _list_lines(text, words)
     seen: tuple[tuple[object, Severity, str], ...] = (
         (files.main.startswith(BOM), "error", "a byte order mark begins it: Codex and Gemini do not load it"),
         (_LONE_RETURN.search(files.main), "error", "a carriage return has no line feed: Codex does not load it"),
         (is_cut, "advice", 'the description ends before " #", which begins a comment in YAML: put it in quotes'),
         (is_hidden, "advice", "disable-model-invocation: Claude Code and Copilot hide the skill, others do not"),
         ("paths" in fields, "advice", "paths: Claude Code neither lists the skill nor opens it for the model"),
-        (run, "advice", f"Claude Code runs a command while it loads the skill, also in code: {run}"),
-        (replaced, "advice", f"Claude Code puts words of the call for {replaced}; write a backslash before each"),
+        (run, "advice", f"Claude Code runs a command while it loads the skill, also in code: {_list_lines(text, run)}"),
+        (words, "advice", f"Claude Code puts words of the call for {replaced}; write a backslash before each"),
     )
     yield from (Problem(severity, text) for is_so, severity, text in seen if is_so)
     for file in files.files:
@@ -313,91 +284,101 @@ def find_host_differences(files: SkillFiles) -> Iterator[Problem]:
             yield Problem("advice", f"Codex reads {quoted(file.path)} as a skill of its own: give it another name")
 
 
-def _list_lines(found: Iterable[tuple[int, str]]) -> str:
-    """What was found where, in order and each once; the last ones as a number."""
-    places = sorted(set(found))
+def _list_lines(text: str | bytes, found: Sequence[tuple[int, str]]) -> str:
+    """What was found at which line of a text, in order and each once; the last ones as a number."""
+    ends = () if not found else re.finditer("\n", text) if isinstance(text, str) else re.finditer(b"\n", text)
+    breaks = [each.start() for each in ends]
+    places = sorted({(bisect_left(breaks, at), what) for at, what in found})
     shown = ", ".join(f"{what} in line {n_before + 1}" for n_before, what in places[:_LINES_SHOWN])
     return f"{shown} and {len(places) - _LINES_SHOWN:,} more" if len(places) > _LINES_SHOWN else shown
 
 
 def _add_twins(linted: Sequence[Linted]) -> list[Linted]:
-    """Return the same, and of skills of one name that there are others: a host that has both takes one of them."""
+    """The same, and of skills of one name in one folder of a host, or plugin, that there are others."""
     by_name: dict[str, list[str]] = {}
     for each in linted:
         if each.name:
-            by_name.setdefault(each.name, []).append(each.skill)
+            by_name.setdefault(each.name, []).append(each.path)
     linted_with = []
     for each in linted:
-        others = [f"'{other}'" for other in by_name.get(each.name or "", []) if other != each.skill]
+        others = [f"'{other}'" for other in by_name.get(each.name or "", []) if other != each.path]
         if others:
             text = f"the name {quoted(each.name or '')} is also that of {', '.join(others[:_TWINS_SHOWN])}"
-            twins = Problem(severity="advice", text=f"{text}: a host that finds both takes one of them")
+            twins = Problem("advice", f"{text}: a host that finds both takes one of them")
             each = each.model_copy(update={"findings": [*each.findings, twins]})
         linted_with.append(each)
     return linted_with
 
 
-class LintedChanged(LintedAll):
-    """What is wrong with the skills that differ from a base; `deleted` are the folders of those that are gone."""
-
-    deleted: list[str]
-
-
-def lint_changed(store: Store, place: Place, base: str) -> LintedChanged:
-    """What is wrong with the skills of the checkout here that changed since it left `base`, as they are on disk.
+def lint_changed(store: Store, place: Place, base: str) -> tuple[list[Linted], list[str]]:
+    """What is wrong with the skills of the checkout here that changed since it left `base`, and those that are gone.
 
     Raises BadInput where git fails.
     """
     changed, deleted, unseen = differing_skills(Path.cwd(), base)
     linted = lint_skills(store, place, [near(folder) for folder in changed])
-    finding = Problem(severity="advice", text="it has changed, but is empty here: git submodule update --init")
-    empty = [LintedFolder(skill=near(each), skill_path=str(each), findings=[finding]) for each in unseen]
-    return LintedChanged(
-        skills=[*linted.skills, *empty],
-        errors=linted.errors,
-        advice=linted.advice + len(empty),
-        deleted=[os.path.relpath(folder) for folder in deleted],
-    )
+    finding = Problem("advice", "it has changed, but is empty here: git submodule update --init")
+    empty = [Linted(path=near(each), folder=each, is_skill=False, findings=[finding]) for each in unseen]
+    return [*linted, *empty], [os.path.relpath(folder) for folder in deleted]
 
 
 # Finding skills and hidden files on disk
 
 _OF_OTHERS = ("node_modules", "site-packages", "__pycache__")
-_MAX_DEPTH = 6
-_MAX_FOLDERS = 5_000
+_MAX_DEPTH = 8
+_MAX_FOLDERS = 20_000
 
 
-def nested_roots(folder: Path) -> dict[Path, list[Path]]:
-    """Return the folders below one that hold skills right inside, each with these skills; `folder` itself is none."""
-    roots: dict[Path, list[Path]] = {}
-    for skill in skills_below(folder):
-        if skill.parent != folder:
-            roots.setdefault(skill.parent, []).append(skill)
-    return roots
+def skills_below(folder: Path) -> tuple[list[Path], list[str]]:
+    """The skills in a folder, at whatever depth, and what was passed over; `folder` itself is none of them.
 
-
-def skills_below(folder: Path) -> Iterator[Path]:
-    """Yield the skills in a folder, at whatever depth; `folder` itself is none, and a skill holds no other.
-
-    Hidden folders but the hosts' own, links and what package managers unpack are passed over, and so is all that lies
-    very deep or behind thousands of folders.
+    A skill holds no other. Of hidden folders their skills/ alone count, of links those to a skill, right in the folder
+    or in a skills/; what package managers unpack does not count. What else is passed over is closed, or lies very deep
+    or behind thousands of folders.
     """
-    waiting = deque([(folder, 0)])
+    waiting, skills, links, closed, deep = deque([(folder, 0)]), list[Path](), list[Path](), list[str](), list[str]()
     for _ in range(_MAX_FOLDERS):
         if not waiting:
             break
         inside, depth = waiting.popleft()
         try:
             with os.scandir(inside) as entries:
-                listed = sorted((entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries)
+                listed = sorted(entries, key=lambda entry: entry.name)
+            folders = [entry.name for entry in listed if entry.is_dir(follow_symlinks=False)]
         except OSError:
-            continue  # closed
-        if depth and any(name.lower() == MAIN_FILE.lower() for name, is_folder in listed if not is_folder):
-            yield inside
-        elif depth < _MAX_DEPTH:
-            names = [name for name, is_folder in listed if is_folder and name not in _OF_OTHERS]
-            below = [name for name in names if name in HOSTS or not name.startswith(".")]
-            waiting.extend((inside / name, depth + 1) for name in below)
+            closed += [str(inside.relative_to(folder))] if depth else []
+            continue
+        if depth and any(entry.name.lower() == MAIN_FILE.lower() and entry.name not in folders for entry in listed):
+            skills.append(inside)
+            continue
+        if not depth or inside.name == "skills":
+            links += [Path(entry) for entry in listed if entry.is_symlink() and main_names(Path(entry))]
+        names = [name if name[0] != "." else f"{name}/skills" for name in folders if name not in _OF_OTHERS]
+        below = [(inside / name, depth + 1) for name in names if name[0] != "." or os.path.isdir(inside / name)]
+        if below and depth == _MAX_DEPTH:
+            deep.append(str(inside.relative_to(folder)))
+        else:
+            waiting.extend(below)
+    notes = [
+        f"{counted(len(names), 'folder')} {why}, {quoted(names[0])} for one"
+        for names, why in ((closed, "cannot be looked into"), (deep, "with more below lie too deep to be looked into"))
+        if names
+    ]
+    if waiting:
+        notes.append(f"only its first {_MAX_FOLDERS:,} folders were looked into: name those that have skills")
+    return [*skills, *links, *_list_named(folder)], notes
+
+
+def _list_named(folder: Path) -> list[Path]:
+    """The skills that the marketplace in a folder names by themselves, inside it, wherever they lie."""
+    manifest, named = folder / ".claude-plugin/marketplace.json", list[Path]()
+    with suppress(OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        if manifest.is_file() and manifest.stat().st_size <= FILE_BYTES:
+            for plugin in json.loads(manifest.read_bytes())["plugins"]:
+                for skill in plugin.get("skills", []):
+                    path = Path(os.path.normpath(folder / plugin.get("source", "") / skill))
+                    named += [path] if path.is_relative_to(folder) and main_names(path) else []
+    return named
 
 
 # A look takes no lock of the checkout's index, and starts no monitor. Filters that the user's own configuration defines
@@ -429,7 +410,7 @@ def differing_skills(project: Path, base: str) -> tuple[list[Path], list[Path], 
     memory = {path for path, folder in around if folder is None and is_memory(str(path)) and not path.is_symlink()}
     there = {path for path in memory if path.is_file()}
     checkouts = [path for path, folder in around if folder is None and path.is_dir() and not path.is_symlink()]
-    inside = {skill for checkout in checkouts for skill in skills_below(checkout)}
+    inside = {skill for checkout in checkouts for skill in skills_below(checkout)[0]}
     inside |= {path for checkout in checkouts for name in MEMORY_FILES if (path := checkout / name).is_file()}
     changed = sorted({folder for _, folder in around if folder} | there | inside)
     gone = {path.parent for path, folder in around if folder is None and path.name == MAIN_FILE} | (memory - there)

@@ -101,6 +101,18 @@ def read_skill(path: Path) -> SkillFiles:
     return skill
 
 
+def read_main(folder: Path) -> SkillFiles:
+    """The beginning of the main file of a skill, alone. Raises BadSkill where it cannot be read, or is a link."""
+    path = folder / MAIN_FILE
+    with _open_folder(folder) as opened, _explain_errors(path):
+        file = os.fdopen(os.open(MAIN_FILE, _FILE_FLAGS, dir_fd=opened), "rb")
+    with file:
+        content = file.read(FILE_BYTES) if stat.S_ISREG(os.fstat(file.fileno()).st_mode) else b"\0"
+    main = SkillFile(MAIN_FILE, content if len(content) < FILE_BYTES else content[: content.rfind(b"\n") + 1], False)
+    _check_text(main, path)
+    return SkillFiles((main,))
+
+
 def stamp(path: Path) -> tuple[tuple[str, int, int, int, int, int], ...]:
     """Return path, size, mtime and ctime (ns), inode and mode of each file of a skill, without reading any.
 

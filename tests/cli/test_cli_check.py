@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 from pathlib import Path
@@ -14,6 +15,8 @@ from skillopt_mcp.cli.main import main
 from skillopt_mcp.core import limits
 from skillopt_mcp.documents.lint import SETTLE
 from skillopt_mcp.workspace.workspace import Workspace
+
+TOKEN = "ghp_A1b2C3d4E5f6G7h8I9j0K1l2M3n4O5p6Q7r8"
 
 
 def write(folder: Path, body: str = "Do it.", front: str | None = None, main_name: str = "SKILL.md") -> Path:
@@ -34,11 +37,11 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def checked(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, list[str]]:
-    """Return the exit code of a check and its lines; it has nothing to say but on stdout."""
+    """Return the exit code of a check and its lines, without those on evals; it has nothing to say but on stdout."""
     code = main(["check", *arguments])
     said = capsys.readouterr()
     assert said.err == ""
-    return code, said.out.splitlines()
+    return code, [line for line in said.out.splitlines() if " no evals: " not in line]
 
 
 def test_a_path_is_not_tracked_in_a_store_that_is_there(make_place, here: Path) -> None:
@@ -58,7 +61,7 @@ def test_all_skills_of_a_folder_are_checked_each_once_and_called_by_their_paths(
     (here / "skills" / "notes").mkdir()
     code, lines = checked(capsys, "skills", "skills/a", "./skills/a/SKILL.md", str(here / "skills"))
     assert (code, lines) == (
-        1, ['skills/a: error: "SKILL.md" links to "gone.md", which is not there', "2 skills: 1 error, 0 advice."],
+        0, ['skills/a: advice: "SKILL.md" links to "gone.md", which is not there', "2 skills: 0 errors, 1 advice."],
     )  # fmt: skip
 
 
@@ -73,17 +76,18 @@ def test_a_skill_that_cannot_be_read_does_not_keep_the_others_from_being_checked
     (here / "s" / "none").mkdir()
     code, lines = checked(capsys, "s", "s/none", "s/missing", "s/lower/skill.md")
     assert code == 1
-    assert [line.split(': "')[0] for line in lines[:2]] == [
-        "s/binary: error: could not be read", "s/linked: error: could not be read",
-    ]  # fmt: skip
-    assert lines[2:4] == [
+    assert lines[0].startswith("s/binary: error: could not be read: ")
+    assert lines[1:3] == [
         's/lower: error: the main file is called "skill.md", and hosts look for SKILL.md alone: rename it',
         "s/open: error: the front matter is never closed: put a line of --- below its last field",
     ]
-    assert lines[4].startswith("s/none: error: could not be read: ")
-    assert "has no SKILL.md" in lines[4]
-    assert lines[5].startswith("s/missing: error: could not be read: ")
-    assert lines[6:] == ["5 skills: 6 errors, 0 advice."]
+    assert lines[3].startswith("s/none: error: could not be read: ")
+    assert "has no SKILL.md" in lines[3]
+    assert lines[4].startswith("s/missing: error: could not be read: ")
+    assert lines[5].startswith("s/linked: advice: only SKILL.md was looked at: ")
+    assert lines[6:] == ["5 skills: 5 errors, 1 advice."]
+    assert main(["check", "s/none", "s/missing"]) == 2
+    capsys.readouterr()
 
 
 def test_advice_is_shown_and_counts_only_when_it_shall(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -101,17 +105,23 @@ def test_a_skill_of_a_hosts_folder_is_found_by_its_name_without_a_store(
 ) -> None:
     write(here / ".claude" / "skills" / "mine", "[x](gone.md)")
     code, lines = checked(capsys, "mine")
-    assert (code, lines[0]) == (1, 'mine: error: "SKILL.md" links to "gone.md", which is not there')
+    assert (code, lines[0]) == (0, 'mine: advice: "SKILL.md" links to "gone.md", which is not there')
     assert os.listdir(here.parent) == ["here"]
 
 
-def test_secrets_and_hidden_characters_fail_a_check(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_key_of_a_vendor_fails_a_check_and_what_may_be_an_example_does_not(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     write(here / "s" / "hidden", "a\u200bb")
     write(here / "s" / "secret", "Send quill-q7Xk2mP9vL4tR8wZ3nB6yH1sD5gJ0cFa along.")
     code, lines = checked(capsys, "s")
-    assert [line.split(": ")[:2] for line in lines[:-1]] == [["s/hidden", "error"], ["s/secret", "error"]]
-    assert code == 1
+    assert [line.split(": ")[:2] for line in lines[:-1]] == [["s/hidden", "advice"], ["s/secret", "advice"]]
+    assert (code, checked(capsys, "s", "--strict")[0]) == (0, 1)
     assert "q7Xk2" not in "".join(lines)
+    write(here / "s" / "vendor", f"Send {TOKEN} along.")
+    code, lines = checked(capsys, "s")
+    assert (code, lines[0].split(": ")[:2]) == (1, ["s/vendor", "error"])
+    assert TOKEN not in "".join(lines)
 
 
 def test_an_example_password_in_documentation_is_advice(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -179,22 +189,30 @@ def test_a_second_main_file_below_is_a_skill_of_its_own_for_codex(
     )  # fmt: skip
 
 
-def test_skills_deeper_than_hosts_look_are_reported(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    for inside in ("good", "team1/bad", "team1/worse", "my team/sub/bad", "good/inner", "node_modules/x/y", ".git/a/b"):
+def test_a_repository_is_walked_to_its_skills_wherever_they_lie(
+    here: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = ["good", "my team/sub/bad", "plugins/p/skills/a", ".claude/skills/b", ".github/skills/c", "team1/bad"]
+    for inside in (*found, "good/inner", "node_modules/x/y", ".git/a/b", ".cache/d"):
         write(here / "z" / inside)
+    (here / "z" / "skills").mkdir()
+    (here / "z" / "skills" / "linked").symlink_to("../plugins/p")
+    (here / "z" / "skills" / "loop").symlink_to("..")
+    write(here / "apart" / "e1")
+    (here / "z" / "skills" / "e1").symlink_to(here / "apart" / "e1")
     code, lines = checked(capsys, "z", "z")
     assert (code, lines) == (
         0,
         ['z/good: advice: Codex reads "inner/SKILL.md" as a skill of its own: give it another name',
-         "z: advice: 3 skills below lie deeper than hosts look, which is right inside a folder, and were not looked "
-         "at; to check those below: skillopt-mcp check z/team1 'z/my team/sub'",
-         "1 skill: 0 errors, 2 advice."],
+         "z/team1/bad: " + twin("z/my team/sub/bad"),
+         "z/my team/sub/bad: " + twin("z/team1/bad"),
+         "7 skills: 0 errors, 3 advice."],
     )  # fmt: skip
     assert checked(capsys, "z", "--strict")[0] == 1
-    assert checked(capsys, "z", "z/team1", "z/my team/sub", "--strict") == (
-        1, [lines[0], "z/team1/bad: " + twin("z/my team/sub/bad"), "z/my team/sub/bad: " + twin("z/team1/bad"),
-            "4 skills: 0 errors, 3 advice."],
-    )  # fmt: skip
+    monkeypatch.chdir(here / "z")
+    assert main(["check", "--json"]) == 0
+    paths = [each["path"] for each in json.loads(capsys.readouterr().out)["skills"]]
+    assert sorted(paths) == sorted([*found, "skills/e1"])
 
 
 def twin(other: str) -> str:
@@ -208,9 +226,6 @@ def test_what_a_candidate_breaks_is_shown_before_a_person_agrees(cli: Cli, make_
     assert 'LINT: "SKILL.md" links to "references/more.md", which is not there\n' in asked.stdout
     shown = cli("show", candidate, store=place.store_path)
     assert 'lint, new with it: "SKILL.md" links to "references/more.md"' in shown.stdout
-
-
-TOKEN = "ghp_A1b2C3d4E5f6G7h8I9j0K1l2M3n4O5p6Q7r8"
 
 
 def git(folder: Path, *arguments: str) -> None:
@@ -279,29 +294,29 @@ def test_a_base_that_git_does_not_know_is_refused_with_what_to_do(
     repository: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     for base in ("nope", "--upload-pack=touch"):
-        assert main(["check", f"--changed={base}"]) == 1
+        assert main(["check", f"--changed={base}"]) == 2
         reported = capsys.readouterr().err
         assert f'git cannot compare with "{base}" (' in reported
         assert "with its history (a CI job: actions/checkout with fetch-depth: 0)" in reported
     monkeypatch.chdir(tmp_path)
-    assert main(["check", "--changed", "main"]) == 1
+    assert main(["check", "--changed", "main"]) == 2
     reported = capsys.readouterr().err
     assert "not a git repository" in reported
     assert f'"{tmp_path}" is no git checkout: go into one, or name the skills to check' in reported
     assert "fetch-depth" not in reported
 
 
-def test_the_marks_of_an_unfinished_merge_fail_a_check(repository: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_marks_of_an_unfinished_merge_are_reported(repository: Path, capsys: pytest.CaptureFixture[str]) -> None:
     skill = repository / "skills" / "first" / "SKILL.md"
     skill.write_text(skill.read_text() + "<<<<<<< HEAD\nA.\n=======\nB.\n>>>>>>> feat\n")
-    reported = f'error: "SKILL.md" has the marks of an unfinished merge (line 7, 11): {SETTLE}'
-    assert checked(capsys, "--changed", "main") == (1, [f"skills/first: {reported}", "1 skill: 1 error, 0 advice."])
+    reported = f'advice: "SKILL.md" has the marks of an unfinished merge (line 7, 11): {SETTLE}'
+    assert checked(capsys, "--changed", "main") == (0, [f"skills/first: {reported}", "1 skill: 0 errors, 1 advice."])
 
 
 def test_a_base_that_is_empty_passes_nothing(repository: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (repository / "skills" / "first" / "SKILL.md").write_text("broken\n")
     for base in ("", " "):
-        assert main(["check", "--changed", base]) == 1
+        assert main(["check", "--changed", base]) == 2
         assert "no base is given to compare with (a variable that is not set?)" in capsys.readouterr().err
 
 

@@ -52,7 +52,7 @@ WRONG = [
     (["skills", "--store"], "--store needs a PATH"),
     (["replay"], "SKILL"),
     (["skills", "x"], "'skills x'"),
-    (["check"], "PATH"),
+    (["check", "x", "--changed", "main"], "PATH"),
     (["install", "cursed"], "cursed"),
     (["install", "codex", "--user", "--project"], "--user and --project"),
     (["replay", "S", "--allow-changed"], "--resume"),

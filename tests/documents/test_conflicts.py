@@ -18,7 +18,7 @@ def test_the_marks_of_an_unfinished_merge_are_shown_with_their_lines(ending: str
     found = '"SKILL.md" has the marks of an unfinished merge (line 7, 11)'
     assert list(find_conflicts(files)) == [found]
     (problem,) = lint(files, "book-keeping")
-    assert (problem.severity, problem.text) == ("error", f"{found}: {SETTLE}")
+    assert (problem.severity, problem.text) == ("advice", f"{found}: {SETTLE}")
 
 
 @pytest.mark.parametrize("ending", ["\n", "\r\n"])

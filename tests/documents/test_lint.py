@@ -13,6 +13,11 @@ from skillopt_mcp.documents.lint import Problem, lint, list_introduced
 SOUND = "---\nname: book-keeping\ndescription: Book receipts.\n---\n\nSee [notes](references/notes.md#top).\n"
 
 
+REFUSED_BY = {"colon": "Copilot does not list the skill", "twice": "Codex, opencode and Copilot do not load the skill",
+              "closed": "Codex, opencode and Copilot do not load the skill", "&": "Codex does not load the skill",
+              "tab": "Codex and Copilot do not load the skill"}  # fmt: skip
+
+
 def problems(main: str, folder: str = "book-keeping") -> tuple[str, ...]:
     files = skill(main, notes=b"Back to [it](../SKILL.md), [web](https://a.example) and [here](#x).\n")
     return tuple(problem.text for problem in lint(files, folder))
@@ -82,7 +87,11 @@ def test_what_is_no_link_into_the_skill_is_let_be(text: str) -> None:
 @pytest.mark.parametrize("ending", ["\n", "\r\n", "\r"])
 def test_front_matter_that_is_no_yaml_is_shown_by_its_line_cause_and_cure(front: str, shown: str, ending: str) -> None:
     (problem,) = problems(f"---\n{front}\n---\n\nBody.\n".replace("\n", ending))
-    assert problem == f"the front matter cannot be read as plain YAML: hosts may not find the skill. {shown}"
+    if "more than" in shown:  # a limit of ours, and of no host
+        assert problem == f"the front matter was not checked, though hosts may read it: {shown[0].lower()}{shown[1:]}"
+        return
+    hosts = next((hosts for word, hosts in REFUSED_BY.items() if word in shown), "hosts may not find the skill")
+    assert problem == f"the front matter cannot be read as plain YAML: {hosts}. {shown}"
 
 
 @pytest.mark.parametrize(
@@ -101,9 +110,9 @@ def test_brackets_are_looked_through_in_a_moment(unit: str) -> None:
     assert time.process_time() - started < 3
 
 
-def test_what_is_recommended_is_advice_and_all_else_an_error() -> None:
+def test_what_the_specification_forbids_is_an_error_and_all_else_advice() -> None:
     long = skill("See\n" * 600 + "x" * 20_000 + " `scripts/gone.py` [x](gone.md)")
-    assert [problem.severity for problem in lint(long, "s")] == ["error", "advice", "advice", "error", "advice"]
+    assert [problem.severity for problem in lint(long, "s")] == ["error", *["advice"] * 4]
 
 
 def test_links_of_references_start_from_their_folder() -> None:
@@ -116,14 +125,14 @@ def test_links_of_references_start_from_their_folder() -> None:
     up = skill(SOUND, notes=b"[a](../none.md) [b](../SKILL.md) [c](../../none.md)\n")
     assert [problem.text for problem in lint(up, "book-keeping")] == [
         f'{shown} "../none.md", which is not there (no "none.md")',
-        f'{shown} "../../none.md", which leads out of the skill: hosts get its folder alone',
+        f'{shown} "../../none.md", which leads out of the skill: who copies its folder alone lacks it',
     ]
 
 
 def test_a_memory_file_has_links_and_no_front_matter() -> None:
     memory = SkillFiles((SkillFile("CLAUDE.md", b"# Mine\n[x](gone.md)\n"),))
     (problem,) = lint(memory, "CLAUDE.md")
-    assert problem == Problem("error", '"CLAUDE.md" links to "gone.md", which is not there')
+    assert problem == Problem("advice", '"CLAUDE.md" links to "gone.md", which is not there')
 
 
 def test_what_was_wrong_before_is_not_reported_of_the_edit() -> None:

@@ -29,19 +29,19 @@ def test_real_skills_are_clean(path: Path) -> None:
 @pytest.mark.parametrize("ending", ["\n", "\r\n", "\r"])
 def test_a_secret_is_shown_by_its_kind_and_line_and_never_shown(ending: str) -> None:
     text = f"Hi ü.\n\nUse {KEY}.\npassword: hunter2hunter2\n".replace("\n", ending)
-    (problem,) = found(text, "scripts/run.py")
-    assert problem == Problem(
-        "error",
-        '"scripts/run.py" holds what looks like a secret: github-token in line 3, password in line 4; take it out, '
-        "revoke it, and write a made-up value such as <TOKEN>",
-    )
+    assert found(text, "scripts/run.py") == [
+        Problem("error", '"scripts/run.py" holds what looks like a secret: github-token in line 3; take it out, revoke '
+                "it, and write a made-up value such as <TOKEN> (GitHub blocks a push with it)"),
+        Problem("advice", '"scripts/run.py" holds what may be a secret: password in line 4; if one is real, take it '
+                "out and change it; an example reads better as <SECRET>"),
+    ]  # fmt: skip
 
 
-@pytest.mark.parametrize("path", ["SKILL.md", "references/Setup.MD", "notes.txt"])
+@pytest.mark.parametrize("path", ["SKILL.md", "references/Setup.MD", "scripts/run.py"])
 @pytest.mark.parametrize(
     "line", ["password: hunter2hunter2", "postgres://app:swordfish@db/shop", "DB_PASSWORD=Zx9!kq2L"]
 )
-def test_a_password_in_documentation_is_advice_and_a_token_next_to_it_an_error(path: str, line: str) -> None:
+def test_a_password_is_advice_and_a_token_next_to_it_an_error(path: str, line: str) -> None:
     (advice,) = found(f"Log in:\n\n    {line}\n", path)
     assert (advice.severity, "password in line 3" in advice.text) == ("advice", True)
     assert [problem.severity for problem in found(f"{line}\nUse {KEY}.\n", path)] == ["error", "advice"]
@@ -51,7 +51,7 @@ def test_a_password_in_documentation_is_advice_and_a_token_next_to_it_an_error(p
 def test_a_character_that_is_not_seen_is_shown_by_its_line_and_number(ending: str) -> None:
     (problem,) = found("é\na\u200bb\n\u202ec\U000e0041\n".replace("\n", ending))
     assert problem == Problem(
-        "error",
+        "advice",
         '"SKILL.md" holds characters that a reader does not see, or that turn text around: U+200B in line 2, U+202E in '
         "line 3, U+E0041 in line 3; remove them",
     )

@@ -1,0 +1,90 @@
+"""Skill checks: what hosts make of the skills of a repository, and what the evals of each can show."""
+
+from __future__ import annotations
+
+import os
+import re
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel
+
+from skillopt_mcp.store.opening import Store
+from skillopt_mcp.workspace.linting import Linted, lint_changed, lint_skills
+from skillopt_mcp.workspace.place import Place
+
+_MAY_HOLD = re.compile("(?i)(?:^|/)(?:evals?(?:/|[.]|$)|[^/]*(?:eval|trigger|promptfoo)[^/]*[.](?:json|ya?ml))")
+
+
+class CheckedSkills(BaseModel):
+    """The skills that were checked, the worst first, with what is to say of their folders; `deleted` are gone.
+
+    The `evals` of a skill: {files: [{path, format, cases, kept, refused}], cases, kept, units, held_out, graders:
+    {model, machine, lost: {reason: n}}, smallest_change, runs, most_runs, on_these_cases}. Of `units` (families)
+    `held_out` decide a test, once they are added. `smallest_change` is the gain that half of the tests find, in `runs`
+    attempts on average; None where no gain is likely to show.
+    """
+
+    skills: list[Linted]
+    errors: int
+    advice: int
+    n_skills: int
+    deleted: list[str] = []
+
+
+def check_skills(store: Store, place: Place, paths: tuple[str, ...], base: str | None = None) -> CheckedSkills:
+    """Check the skills at paths and below them, or those that changed since the checkout here left `base`.
+
+    Raises BadInput where git fails.
+    """
+    if base is None:
+        linted, deleted = lint_skills(store, place, paths), list[str]()
+    else:
+        linted, deleted = lint_changed(store, place, base)
+    checked = [each.model_copy(update={"evals": _read_evals(each)}) for each in linted]
+    severities = {id(each): [finding.severity for finding in each.findings] for each in checked}
+    found = [severity for each in severities.values() for severity in each]
+    return CheckedSkills(
+        skills=sorted(checked, key=lambda each: [-severities[id(each)].count(kind) for kind in ("error", "advice")]),
+        errors=found.count("error"),
+        advice=found.count("advice"),
+        n_skills=sum(each.is_skill for each in checked),
+        deleted=deleted,
+    )
+
+
+def _read_evals(skill: Linted) -> dict[str, Any]:
+    """What the evals of a skill hold: those in its folder, and in evals/ and tests/ of its plugin and repository."""
+    if not (skill.is_skill and skill.folder.is_dir()):
+        return {"files": [], "cases": 0}
+    around = _list_around(str(skill.folder.parent))
+    folders, name = [str(skill.folder)], skill.folder.name
+    for base in around:
+        for at in ("evals", "tests"):
+            if os.path.isdir(f"{base}/{at}"):
+                folders += [f"{base}/{at}/{name}", f"{base}/{at}/{os.path.basename(around[0])}/{name}"]
+    shared = [base for base in around if base in (str(skill.folder.parent.parent), str(skill.folder))]
+    there = [folder for folder in dict.fromkeys([*folders, *shared]) if _MAY_HOLD.search("/".join(_list_names(folder)))]
+    there += [folder for folder in folders[1:] if folder not in there and os.path.isdir(folder)]
+    if not there:
+        return {"files": [], "cases": 0}
+    # Reading them imports all judges.
+    from skillopt_mcp.actions.suites import read_suites  # noqa: PLC0415
+
+    return read_suites([Path(folder) for folder in there], whole=frozenset(map(Path, folders[1:])))
+
+
+def _list_names(folder: str) -> list[str]:
+    try:
+        return os.listdir(folder)
+    except OSError:
+        return []
+
+
+@lru_cache(maxsize=1_000)
+def _list_around(folder: str) -> tuple[str, ...]:
+    """The nearest folder above that is a plugin or a checkout, and the next one."""
+    above = [folder, *map(str, Path(folder).parents)]
+    found = [each for each in above if os.path.isdir(f"{each}/.claude-plugin") or os.path.lexists(f"{each}/.git")]
+    return tuple(found[:2])

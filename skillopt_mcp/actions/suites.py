@@ -1,0 +1,91 @@
+"""Suites: what the evals of a skill can show, once they are added. Nothing is asked."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from skillopt_mcp.actions.evals import read_cases
+from skillopt_mcp.core.errors import BadInput
+from skillopt_mcp.core.tasks import NewTask, Task
+from skillopt_mcp.core.text import counted
+from skillopt_mcp.gates.power import smallest_gain_found
+from skillopt_mcp.tasks.formats.cases import EVAL_FORMATS, Reading
+from skillopt_mcp.tasks.judges.checking import families
+from skillopt_mcp.tasks.splits import DEFAULT_SHARES, default_name, place_tasks
+from skillopt_mcp.training.promotion_test import BETTER, held_out, plan_of
+
+_MAX_TASKS = 2_000
+"""So many tasks of a skill are put into families: more would take too long."""
+
+
+def read_suites(folders: Sequence[Path], whole: Collection[Path]) -> dict[str, Any]:
+    """What the evals in folders of a skill hold and can show, as `CheckedSkills` says.
+
+    Some of these are `whole` cases, where no file there is one of evals.
+    """
+    files, tasks, lost, points = list[dict[str, Any]](), list[NewTask](), Counter[str](), Counter[str]()
+    places = {place for form in EVAL_FORMATS for place in form.places} - {"."}
+    found_at = list[Path]()
+    for folder in folders:
+        there = [folder / place for place in sorted(places) if (folder / place).exists()]
+        inner = folder / "evals" if (folder / "evals").is_dir() else folder
+        found_at += there or ([inner] if inner != folder or folder in whole else [])
+    for path in dict.fromkeys(found_at):
+        shown = os.path.relpath(path)
+        try:
+            found = read_cases(path, Reading())
+        except BadInput as error:
+            files.append({"path": shown, "refused": str(error)})
+            continue
+        if found is None:
+            continue
+        tasks += (replace(task, name=None) for task in found[0])
+        cases = found[1].cases
+        lost.update(each.why.partition(":")[0] for case in cases for each in case.lost)
+        points.update(model=found[1].by_model, machine=found[1].by_machine)
+        files.append({
+            "path": shown, "format": found[1].format, "cases": len(cases), "kept": len(found[0]),
+            "refused": found[1].refused or "",
+        })  # fmt: skip
+    placed = place_tasks(tasks[:_MAX_TASKS], [], DEFAULT_SHARES)
+    stored = [
+        Task(n, 0, default_name(task), task.prompt, task.judge, each.split, task.digest, task.tags, task.files,
+             task.group)
+        for n, (task, each) in enumerate(zip(tasks, placed, strict=False))
+        if each.is_new
+    ]  # fmt: skip
+    held = families(held_out(stored))
+    evals = {
+        "files": files, "cases": sum(each.get("cases", 0) for each in files), "kept": len(tasks),
+        "units": len(families(stored)), "held_out": len(held), "graders": {**points, "lost": lost},
+    }  # fmt: skip
+    if not held:
+        return evals
+    plan = plan_of([family[0] for family in held], {}, BETTER, 1, "")
+    smallest = smallest_gain_found(plan, [()] * len(held))
+    gain, runs = (smallest.gain, round(smallest.runs)) if smallest else (None, None)
+    return evals | {
+        "smallest_change": gain, "runs": runs, "most_runs": plan.most_runs, "on_these_cases": plan.in_rounds,
+    }  # fmt: skip
+
+
+def describe_suites(evals: Mapping[str, Any]) -> str:
+    """What evals can show, in a sentence."""
+    graders, held = evals["graders"], evals["held_out"]
+    points = [(graders.get("model"), "by a model"), (graders.get("machine"), "by machine"),
+              (sum(graders["lost"].values()), "lost")]  # fmt: skip
+    shown = ", ".join(f"{n} {how}" for n, how in points if n) or "no grader"
+    units = counted(evals["units"], "unit")
+    read = f"{counted(evals['cases'], 'case')}, {evals['kept']} kept ({shown}), {units}, {held} held out"
+    if not held:
+        return f"{read}: nothing can be shown"
+    scope = "on these cases " if evals["on_these_cases"] else ""
+    if evals["smallest_change"] is None:
+        return f"{read}: {scope}no gain is likely to show"
+    gain = f"{scope}a gain of {evals['smallest_change']:.0%}"
+    return f"{read}: {gain} shows in half of the tests, in about {evals['runs']} runs"
