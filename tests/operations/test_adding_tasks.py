@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from workshop import Place
 
-from skillopt_mcp.actions.tasks import add_data_set, add_tasks, check_file, check_stored, remove_tasks
+from skillopt_mcp.actions.tasks import add_file, add_tasks, check_file, check_stored, remove_tasks
 from skillopt_mcp.core.errors import BadInput, BadSkill, NotFound
 from skillopt_mcp.core.tasks import SPLITS
 from skillopt_mcp.training.settings.reading import split_plan
@@ -244,5 +244,5 @@ def test_a_row_that_contradicts_its_folder_of_splits_stops_all(place: Place, emp
         (folder / f"{each}.json").write_text(json.dumps([{"question": f"{each}?", "answers": ["so"]}]))
     (folder / "train.json").write_text(json.dumps([5, {"question": "train!", "answers": ["so"], "split": split}]))
     with pytest.raises(BadInput, match=rf'row 2 in train has the split "{split}".*nothing was added'):
-        add_data_set(empty.store, empty.place, str(place.skill), folder, split_plan("split_dir", None, None))
+        add_file(empty.store, empty.place, str(place.skill), folder, split_plan("split_dir", None, None))
     assert empty.store.skills.list_skills() == []

@@ -9,7 +9,7 @@ import pytest
 from workshop import SEED, Place, go_on_or_start, use
 
 from skillopt_mcp.actions.runs import chosen_tasks, new_run
-from skillopt_mcp.actions.tasks import add_data_set, add_environment, add_tasks, remove_tasks
+from skillopt_mcp.actions.tasks import add_environment, add_file, add_tasks, remove_tasks
 from skillopt_mcp.backends.environment import Rolling
 from skillopt_mcp.backends.world import make_tasks
 from skillopt_mcp.core.errors import BadInput
@@ -162,9 +162,7 @@ def test_a_ratio_draws_the_splits_by_seed_whatever_the_order_of_the_file(place: 
     for name, order, seed in (("a", range(100), 42), ("b", range(99, -1, -1), 42), ("c", range(100), 43)):
         workspace = place.open(store=f"{name}.db")
         path = questions(place.folder / f"{name}.jsonl", order)
-        added = add_data_set(
-            workspace.store, workspace.place, str(place.skill), path, SplitPlan(mode="ratio", seed=seed)
-        )
+        added = add_file(workspace.store, workspace.place, str(place.skill), path, SplitPlan(mode="ratio", seed=seed))
         assert (added.splits.train, added.splits.val, added.splits.test) == (20, 10, 70)
         drawn.append(splits_of(workspace))
     assert drawn[0] == drawn[1]
@@ -178,11 +176,11 @@ def test_a_folder_of_splits_is_taken_as_it_is(place: Place) -> None:
         (folder / split).mkdir(parents=True)
         questions(folder / split / "items.jsonl", range(n * 100, n * 100 + n))
     (folder / "test" / "more.jsonl").write_text('{"question": "bad"}\n')
-    added = add_data_set(workspace.store, workspace.place, str(place.skill), folder, split_plan("split_dir"))
+    added = add_file(workspace.store, workspace.place, str(place.skill), folder, split_plan("split_dir"))
     assert added.splits == SplitCounts(train=4, val=3, test=2)
     assert added.rejected == [
         Rejected(index=9, reason="the question has no answers: give answers, a list of texts any one of which is right")
     ]
     (folder / "test" / "more.jsonl").write_text('{"question": "q", "answers": ["a"], "split": "train"}\n')
     with pytest.raises(BadInput, match='row 3 in test has the split "train"'):
-        add_data_set(workspace.store, workspace.place, str(place.skill), folder, split_plan("split_dir"))
+        add_file(workspace.store, workspace.place, str(place.skill), folder, split_plan("split_dir"))
