@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Literal, get_args
 
+from pydantic import AfterValidator as After
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainValidator, WithJsonSchema, model_validator
 
 from skillopt_mcp.core.edits import Op
@@ -221,13 +222,9 @@ class PointReply(_Reply):
 
 
 class PointsReply(_Reply):
-    """What a judge model says of each point of a rubric."""
+    """What a judge model says of each point of a rubric; they are put in order."""
 
-    points: list[PointReply]
-
-    def in_order(self) -> list[PointReply]:
-        """Return the points by number."""
-        return sorted(self.points, key=lambda each: each.point)
+    points: Annotated[list[PointReply], After(lambda points: sorted(points, key=lambda each: each.point))]
 
 
 class CheckReply(_Reply):

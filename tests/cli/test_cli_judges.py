@@ -94,10 +94,20 @@ def test_tasks_check_runs_the_commands_and_names_those_that_pass_whatever_is_sai
     ]
 
 
+_GRADES = [{"match": "the right word", "reply": '{"reasoning": "so", "grade": "all"}'}, '{"grade": "none"}']
+_HOLDS = '{"points": [{"point": 1, "quote": "right word", "holds": true}]}'
+_POINTS = [{"match": "the right word", "reply": _HOLDS}, '{"points": [{"point": 1, "holds": false}]}']
+
+
+@pytest.mark.parametrize(
+    ("fields", "replies", "n_calls"),
+    [({"rubric": "The answer is right."}, _GRADES, 1), ({"points": ["The answer is right."]}, _POINTS, 2)],
+    ids=["text", "points"],
+)
 def test_a_rubric_is_judged_by_the_named_judge_and_asks_for_one_before_anything_is_spent(
-    cli: Cli, place: Place
+    cli: Cli, place: Place, fields: dict[str, object], replies: list[object], n_calls: int
 ) -> None:
-    tasks = tasks_with(place, {"kind": "rubric", "rubric": "The answer is right."})
+    tasks = tasks_with(place, {"kind": "rubric", **fields})
     candidate = candidate_of(place, tasks)
     without = cli("evaluate", candidate, "--target", target(place), store=place.store_path)
     assert without.returncode == 1
@@ -112,8 +122,7 @@ def test_a_rubric_is_judged_by_the_named_judge_and_asks_for_one_before_anything_
     )
     assert stored(place, "select count(*) from call") == [(0,)]
     assert stored(place, "select count(*) from promotion_test") == [(0,)]
-    grades = [{"match": "the right word", "reply": '{"reasoning": "so", "grade": "all"}'}, '{"grade": "none"}']
-    judge = script(place, "judge", {"judge": grades})
+    judge = script(place, "judge", {"judge": replies})
     result = parsed(
         cli("evaluate", candidate, "--target", target(place), "--judge", judge, "--json", store=place.store_path)
     )
@@ -122,6 +131,10 @@ def test_a_rubric_is_judged_by_the_named_judge_and_asks_for_one_before_anything_
     assert stored(place, "select distinct role, stage from call order by role") == [
         ("judge", "judge"), ("target", "rollout"),
     ]  # fmt: skip
+    [(n_judged,)], [(n_rollouts,)] = (
+        stored(place, f"select count(*) from call where role = '{role}'") for role in ("judge", "target")
+    )
+    assert n_judged == n_calls * n_rollouts  # type: ignore[operator]
 
 
 @pytest.mark.parametrize(

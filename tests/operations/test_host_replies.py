@@ -224,10 +224,14 @@ def test_a_proposal_does_not_count_attempts_that_an_earlier_one_made(place: Plac
     assert offered(12) == ((12, 12), 12)
 
 
-@pytest.mark.parametrize(("votes", "n_each"), [(0, 0), (1, 1), (3, 3)])
-def test_a_test_gives_its_estimate_before_any_work(place: Place, clock: Clock, votes: int, n_each: int) -> None:
-    exact, rubric = {"kind": "exact", "expected": "yes"}, {"kind": "rubric", "rubric": "Is it kind?", "votes": votes}
-    judge = rubric if votes else exact
+@pytest.mark.parametrize(
+    ("rubric", "n_each"),
+    [({}, 0), ({"rubric": "Is it kind?"}, 1), ({"rubric": "Is it kind?", "votes": 3}, 3), ({"points": ["Kind"]}, 3)],
+)
+def test_a_test_gives_its_estimate_before_any_work(
+    place: Place, clock: Clock, rubric: dict[str, object], n_each: int
+) -> None:
+    judge = {"kind": "rubric", **rubric} if rubric else {"kind": "exact", "expected": "yes"}
     tasks = [{"prompt": f"{n * n}: greet", "judge": judge, "split": "test"} for n in range(30)]
     opened = place.open()
     add_tasks(opened.store, opened.place, str(place.skill), tasks)
@@ -240,10 +244,10 @@ def test_a_test_gives_its_estimate_before_any_work(place: Place, clock: Clock, v
     assert (offer.status, offer.work, upmost) == ("work", None, most)
     assert 0 < least < most == 2 * offer.foreseen.passes * offer.foreseen.units
     assert offer.estimate.judgements[1] <= n_each * most
-    assert bool(offer.estimate.judgements[1]) is bool(votes)
+    assert bool(offer.estimate.judgements[1]) is bool(rubric)
     assert host.store.tests.list_of_skill(1) == []
     work = items_of(submit_work(host.store, host.models, host.place, [], offer.job_id, Wait(host.jobs)).work)
     handed_in(host, {"work_id": work[0].work_id, "reply": "yes"})
     left = evaluate_candidate(host.store, host.models, host.place, offer.candidate_id, Wait(host.jobs)).estimate
     assert left
-    assert left.attempts[1] == (most if votes else most - 1), "an attempt is done once it is judged"
+    assert left.attempts[1] == (most if rubric else most - 1), "an attempt is done once it is judged"

@@ -95,7 +95,7 @@ class Rubric(Asking):
             reason = f"rubric fulfilled: {', '.join(reply.grade for reply in usable)} {details}: {reasons}"
             return Score(soft >= (self.threshold or 0.75), soft, reason)
         points_of: dict[bool, list[str]] = {False: [], True: []}
-        for point, said in zip(self.points, zip(*(reply.in_order() for reply in usable), strict=True), strict=True):
+        for point, said in zip(self.points, zip(*(reply.points for reply in usable), strict=True), strict=True):
             holds = 2 * sum(each.holds for each in said) > len(said)
             quote = next((each.quote for each in said if each.holds is holds and each.quote.strip()), "")
             points_of[holds].append(quoted(point, 120) + (f" ({quoted(quote, 120)})" if quote else ""))
@@ -107,7 +107,7 @@ class Rubric(Asking):
 
     def find_fault(self, attempt: Attempt, reply: PointsReply) -> str:
         """Why a reply cannot be used: a point is missing or judged twice, or holds by words that the answer lacks."""
-        if [each.point for each in reply.in_order()] != list(range(1, len(self.points) + 1)):
+        if [each.point for each in reply.points] != list(range(1, len(self.points) + 1)):
             return f"points must have each of the numbers 1 to {len(self.points)} once"
         answer = attempt.answer
         if len(answer) > SHOWN:
@@ -120,10 +120,8 @@ class Rubric(Asking):
                 position = words.find(part.strip(), position) if position >= 0 else -1
             stands = position >= 0 or (each.quote.strip() and each.quote.strip() in answer)
             if each.holds and not each.absence and not stands:
-                return (
-                    f"point {each.point} holds by a quote that does not stand in the answer: copy it character by "
-                    "character, or say that the point does not hold"
-                )
+                why = f"point {each.point} holds by a quote that does not stand in the answer"
+                return f"{why}: copy it character by character, or say that the point does not hold"
         return ""
 
     def check(self) -> None:
@@ -147,13 +145,12 @@ def _ask_votes(
     texts = [(n, call) for n, call in asked if not attempts[n][0].points]
     lists = [(n, call) for n, call in asked if attempts[n][0].points]
 
-    def find_fault(i: int, reply: PointsReply) -> str:
-        rubric, attempt = attempts[lists[i][0]]
-        return rubric.find_fault(attempt, reply)
-
+    owners = [attempts[n] for n, _ in lists]
     found: list[list[Parsed[Any]]] = [[] for _ in calls]
     replies: list[Parsed[Any]] = [*ask_parsed(ask, [call for _, call in texts], RubricReply)]
-    replies += ask_parsed(ask, [call for _, call in lists], PointsReply, find_fault)
+    replies += ask_parsed(
+        ask, [call for _, call in lists], PointsReply, lambda i, said: owners[i][0].find_fault(owners[i][1], said)
+    )
     for (n, _), reply in zip([*texts, *lists], replies, strict=True):
         found[n].append(reply)
     return found
@@ -161,9 +158,6 @@ def _ask_votes(
 
 def _is_settled(majority: Votes) -> bool:
     """Whether votes can all be used, and say the same."""
-    said = [
-        [each.holds for each in vote.value.in_order()] if isinstance(vote.value, PointsReply) else vote.value.grade
-        for vote in majority
-        if vote.value
-    ]
+    replies = [vote.value for vote in majority if vote.value]
+    said = [getattr(reply, "grade", None) or [each.holds for each in reply.points] for reply in replies]
     return len(said) == len(majority) and all(each == said[0] for each in said)
