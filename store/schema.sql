@@ -116,6 +116,16 @@ create table adoption (
     created_at text not null default (strftime('%Y-%m-%dT%H:%M:%fZ'))
 ) strict;
 
+-- One row per task that was mined from a skill's text, sessions or a repository, and what it was made from.
+create table draft (
+    task_id integer primary key references task(id),
+    source text not null check (source in ('skill', 'sessions', 'repo')),
+    origin text not null,           -- an episode (<session>#<index>), a commit, a rule of the skill's text, a complaint
+    accepted text not null default '', -- an answer that its judge has to pass
+    rejected text not null default '', -- an answer that its judge has to fail
+    correction text not null default '' -- the person's own words on it
+) strict;
+
 -- One row per task that a person removed: kept with its history, and drawn by nothing that starts later.
 create table retirement (
     task_id integer primary key references task(id),

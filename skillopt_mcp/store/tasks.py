@@ -13,6 +13,7 @@ from pydantic_core import to_json
 
 from skillopt_mcp.core.commands import Limits, RegisteredCommand
 from skillopt_mcp.core.judging import Judge, judge_json, judge_of
+from skillopt_mcp.core.mining import Draft
 from skillopt_mcp.core.tasks import SPLITS, NewTask, Split, Task, TaskFile
 from skillopt_mcp.store.events import append, now
 from skillopt_mcp.store.pool import Pool, Row
@@ -32,25 +33,27 @@ _TASK = (
 
 
 class Tasks:
-    """Tables task, adoption."""
+    """Tables task, adoption, draft."""
 
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
 
     def add_tasks(
-        self, skill_id: int, tasks: Sequence[NewTask], shares: Mapping[Split, float],
+        self, skill_id: int, given: Sequence[NewTask | Draft], shares: Mapping[Split, float],
         *, login: str | None = None, waits: bool = False,
     ) -> list[Placed]:  # fmt: skip
         """Store the tasks that can be added, and return where each of them went, in order.
 
         Given by a person, whose `login` it is, they are marked as looked at, and so are those that are there already:
-        where these waited, their split is drawn now. Others' tasks may have to wait for that in train (`waits`).
+        where these waited, their split is drawn now. Others' tasks may have to wait for that in train (`waits`). With
+        the task of a draft is kept what it was made from.
         """
+        tasks = [each.task if isinstance(each, Draft) else each for each in given]
         programs, at, marked = self._programs(), now(), list[tuple[int, str, str]]()
         with self._pool.write() as connection:
             rows = connection.execute(_PLACED, [skill_id]).fetchall()
             placed = place_tasks(tasks, [StoredTask(*row) for row in rows], shares, waits=waits)
-            for task, each in zip(tasks, placed, strict=True):
+            for source, task, each in zip(given, tasks, placed, strict=True):
                 task_id = None if each.fault else each.same
                 if each.is_new:
                     values = [
@@ -58,6 +61,9 @@ class Tasks:
                         json.dumps(task.tags), files_json(task), task.group, int(waits), at,
                     ]  # fmt: skip
                     task_id = int(connection.execute(_INSERT, values).lastrowid or 0)
+                    if isinstance(source, Draft):
+                        facts = (source.source, source.origin, source.accepted, source.rejected, source.correction)
+                        connection.execute("insert into draft values (?, ?, ?, ?, ?, ?)", (task_id, *facts))
                 if login is not None and task_id is not None:
                     drawn = "update task set split = ?, waits = 0 where id = ? and waits"
                     connection.execute(drawn, [each.split, task_id])
@@ -92,6 +98,21 @@ class Tasks:
     def list_by_id(self, task_ids: Iterable[int]) -> list[Task]:
         """Return the tasks with these row ids, in the order they were added; ids without a row are left out."""
         return self._tasks("where id in (select value from json_each(?)) order by id", json.dumps([*task_ids]))
+
+    def list_drafts(self, skill_id: int) -> dict[int, Draft]:
+        """The drafts of a skill with their tasks, retired ones too, by task id, in the order they were added."""
+        sql = (
+            "select task_id, source, origin, accepted, rejected, correction from draft join task on id = task_id"
+            " where skill_id = ? order by task_id"
+        )
+        facts = {row[0]: row[1:] for row in self._pool.rows(sql, [skill_id])}
+        return {
+            task.id: Draft(
+                NewTask(task.prompt, task.judge, task.name, task.split, task.tags, task.files, task.group),
+                *facts[task.id],
+            )
+            for task in self.list_by_id(facts)
+        }
 
     def is_held_out(self, skill_id: int, prompt: str) -> bool:
         """Whether a val or test task has this prompt, whatever blanks surround it."""

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 from filling import JUDGE, add, record
 
+from skillopt_mcp.core.mining import Draft
 from skillopt_mcp.core.skills import Skill
 from skillopt_mcp.core.tasks import NewTask, TaskFile
 from skillopt_mcp.store.opening import Store
@@ -44,3 +45,16 @@ def test_what_is_asked_is_found_without_reading_every_task(store: Store, skill: 
         store.tasks.is_held_out(skill.id, "find it")
     [plan] = plans(store.path, read)
     assert "USING INDEX task_by_prompt" in plan
+
+
+def test_what_a_task_was_drafted_from_stays_with_it(store: Store, skill: Skill) -> None:
+    mined = Draft(NewTask("one", JUDGE, "a", tags=("r1",)), "sessions", "s-1#0", "yes", "no", "'); drop table draft")
+    plain = Draft(NewTask("two", JUDGE, "b"), "skill", "Say hello.")
+    shares = {"train": 1.0, "test": 2.0}
+    placed = store.tasks.add_tasks(skill.id, [mined, plain, mined, NewTask("three", JUDGE)], shares, waits=True)
+    assert [each.is_duplicate for each in placed] == [False, False, True, False]
+    store.retirements.retire(skill.id, [1], "")
+    kept = list(store.tasks.list_drafts(skill.id).values())
+    assert [replace(each, task=mined.task) for each in kept] == [mined, replace(plain, task=mined.task)]
+    assert [each.task.digest for each in kept] == [mined.task.digest, plain.task.digest]
+    assert [task.waits for task in store.tasks.list_in_use(skill.id)] == [True, True]
