@@ -17,7 +17,9 @@ from skillopt_mcp.tasks.formats.cases import Evals, Reading, read_evals
 from skillopt_mcp.tasks.judges.judging import score
 
 SAMPLES = Path(__file__).parents[1] / "evals"
-EXPECTED = sorted(path for name in ("inspect", "skillopt") for path in SAMPLES.glob(f"{name}/*/expected.json"))
+EXPECTED = sorted(
+    path for name in ("inspect", "skillopt", "eval-yaml") for path in SAMPLES.glob(f"{name}/*/expected.json")
+)
 
 
 @pytest.fixture
@@ -162,11 +164,28 @@ VALUES = st.recursive(
     | st.floats()
     | st.integers()
     | st.text(max_size=6)
-    | st.sampled_from(["A", "text", "user", "data.jsonl"]),
+    | st.sampled_from(
+        ["A", "text", "user", "data.jsonl", "output_matches", "output-contains", "exit_success", "prompt"]
+    ),
     lambda inside: (
         st.lists(inside, max_size=3)
         | st.dictionaries(
-            st.sampled_from(["type", "text", "role", "content", "a.txt", "../b", "path", "value"])
+            st.sampled_from(
+                [
+                    "type",
+                    "text",
+                    "role",
+                    "content",
+                    "a.txt",
+                    "../b",
+                    "path",
+                    "value",
+                    "files",
+                    "config",
+                    "pattern",
+                    "src",
+                ]
+            )
             | st.text(max_size=3),
             inside,
             max_size=3,
@@ -175,6 +194,7 @@ VALUES = st.recursive(
     max_leaves=6,
 )
 FIELDS = {
+    "eval.yaml": ("name", "prompt", "turns", "setup", "environment", "assertions", "graders", "rubric", "constraints"),
     "items.json": ("question", "answers", "answer", "choices", "correct_choice", "id", "context", "mcq", "task_type"),
     "data.jsonl": ("input", "target", "id", "choices", "files", "setup", "sandbox", "metadata"),
 }
@@ -191,6 +211,10 @@ def test_whatever_a_file_holds_gives_cases_or_one_line(name: str, data: Any, sco
     for split in ("train", "val", "test") if name == "items.json" else ():
         (tmp_path / split).mkdir(exist_ok=True)
         write_evals(tmp_path / split, name, json.dumps(rows))
+    if name == "eval.yaml":  # YAML holds JSON
+        key = data.draw(st.sampled_from(["scenarios", "stimuli"]))
+        named = [{"name": "a", "prompt": "p"} | row for row in rows]
+        path = write_evals(tmp_path, name, json.dumps({key: named, "environment": rows[0].get("environment")}))
     if name == "data.jsonl":
         path = write_evals(tmp_path, name, "".join(json.dumps(row) + "\n" for row in rows))
     try:
