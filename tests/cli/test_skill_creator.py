@@ -75,9 +75,18 @@ def test_files_are_found_from_the_skill_the_cases_and_the_repository_and_nowhere
     cases = read(put(skill, "evals/evals.json", {"evals": rows}).parent.parent).cases
     found = {case.id: "lost" if case.lost else next((file.content for file in case.files), None) for case in cases}
     assert found == named
-    (tmp_path / "repo" / ".git").rmdir()
-    lost = [case.id for case in read(skill).cases if case.lost and named[case.id] != "lost"]
-    assert lost == ["shared/b.txt"], "without a repository only what lies in the skill's folder is read"
+
+
+@pytest.mark.parametrize(
+    ("place", "is_found"), [("skills/one", True), ("tools/one", False), (".claude/skills/one", False), ("one", False)]
+)
+def test_without_git_a_repository_is_what_holds_a_folder_of_skills(tmp_path: Path, place: str, is_found: bool) -> None:
+    put(tmp_path, "repo/data.txt", "d")
+    put(tmp_path, "repo/.claude/data.txt", "settings")
+    rows = [{"id": 1, "prompt": "p", "files": ["data.txt"], "assertions": ["x"]}]
+    put(tmp_path, f"repo/{place}/SKILL.md", "---\nname: one\n---\n")
+    [case] = read(put(tmp_path, f"repo/{place}/evals/evals.json", rows)).cases
+    assert ([file.content for file in case.files], bool(case.lost)) == (["d"] * is_found, not is_found)
 
 
 def test_earlier_results_are_counted_in_the_workspace_next_to_the_skill(tmp_path: Path) -> None:

@@ -154,6 +154,11 @@ def _read_file(place: Path, path: str) -> TaskFile | Lost | None:
     roots += [folder.parents[n - 1] for n in range(1, len(folder.parts)) if folder.parts[-n:] == parts[:n]]
     if not any(each.startswith(".") for each in parts):
         roots += [each for each in folder.parents if os.path.exists(each / ".git")][:1]
+        roots += [
+            each.parent
+            for each in folder.parents[:1]
+            if each.name == "skills" and each.parent.name[:1] not in ("", ".")
+        ]
     root = next((each for each in roots if os.path.exists(each / path)), None)
     return read_case_file(root, path) if root else Lost(path, "needs files", "it is not there")
 
