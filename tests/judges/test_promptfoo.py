@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -232,6 +233,39 @@ def test_a_task_that_promptfoo_could_not_hold_is_not_written(tmp_path: Path) -> 
     for changed in ({"prompt": "{{prompt}}"}, {"prompt": "{% if x %}"}, {"prompt": "file://x"}):
         with pytest.raises(BadInput, match="cannot be written"):
             WRITE([Task(**{**{name: getattr(task, name) for name in Task.__slots__}, **changed})], tmp_path)
+
+
+def test_a_hostile_file_and_answer_take_no_time(tmp_path: Path) -> None:
+    start = time.monotonic()
+    (tmp_path / "p.txt").write_text("\n" * 900_000 + "x")
+    (tmp_path / "loop").symlink_to(tmp_path)
+    check = [
+        {"type": "contains-any", "value": "a" + " " * 900_000 + "b"},
+        {"type": "contains", "value": "file://**/*.txt"},
+    ]
+    prompts = ["file://p.txt", "{{q}}", "{{ " * 200_000, "loop/**/*.md?"]
+    variables = {"q": "a" + " " * 900_000 + "b", **{f"v{n}": f"{{{{v{n + 1}}}}}{'z' * 500}" for n in range(2_000)}}
+    assert not read(tmp_path, {"prompts": prompts, "tests": [{"vars": variables, "assert": check}]}).refused
+    assert read(tmp_path, {"prompts": ["**/**/**/**/*.md?"], "tests": []}).refused
+    schema = {"type": "object", "required": ["a"]}
+    for kind in ("is-json", "contains-json"):
+        [case] = read_tests(tmp_path, {"vars": {"q": "x"}, "assert": [{"type": kind, "value": schema}]})
+        assert case.judge is not None
+        for answer in ("{" * 1_000_000, "{}" * 500_000, "[" * 1_000_000, '{"b":1} ' * 100_000):
+            score(case.judge, answer)
+    assert time.monotonic() - start < 20
+
+
+def test_tests_defaults_and_scenarios_may_stand_in_files(tmp_path: Path) -> None:
+    (tmp_path / "default.yaml").write_text("vars: {q: d}\nassert: [{type: contains, value: d}]\n")
+    (tmp_path / "s.yaml").write_text(
+        "- config: [{vars: {q: s}}, {}]\n  tests: [{description: in {{q}}}]\n".replace("in {{q}}", "in")
+    )
+    cases = read(
+        tmp_path, {"prompts": ["{{q}}!"], "defaultTest": "file://default.yaml", "scenarios": ["file://s.yaml"]}
+    ).cases
+    assert [(case.id, case.prompt) for case in cases] == [("in", "s!"), ("in-2", "d!")]
+    assert all(case.make_task() for case in cases)
 
 
 names = st.sampled_from(

@@ -9,8 +9,7 @@ import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from glob import iglob
-from itertools import islice, product
+from itertools import groupby, islice, product
 from math import isfinite, prod
 from pathlib import Path
 from typing import Any, TypeGuard
@@ -23,15 +22,15 @@ from skillopt_mcp.core.text import quoted
 from skillopt_mcp.tasks.formats.cases import Case, Evals, Lost, Reading, Reason, decode, eval_format, read_case_file
 from skillopt_mcp.tasks.formats.registry import show_path
 from skillopt_mcp.tasks.judges.kinds.assertion import (
+    BLANKS,
     TYPES,
     Assertion,
     AssertionPart,
     AssertionSet,
     parse_json,
     show_value,
-    trim_blanks,
 )  # fmt: skip
-from skillopt_mcp.tasks.judges.kinds.rubric import MAX_POINTS, Rubric
+from skillopt_mcp.tasks.judges.kinds.rubric import MAX_POINTS, MAX_RUBRIC_CHARS, Rubric
 
 MAX_VALUES, MAX_DEPTH, MAX_CASES, MAX_CHARS = 200_000, 60, 5_000, 1_000_000
 _DATA = (".json", ".yaml", ".yml")
@@ -135,7 +134,7 @@ class _Reader:
         self.left = MAX_VALUES
         self.values = self.resolve(value, value)
         default = self.values.get("defaultTest")
-        self.default = _mapping(self.load(default[7:]) if isinstance(default, str) else default)
+        self.default = _mapping(self.load(default.removeprefix("file://")) if isinstance(default, str) else default)
         self.stored = {"storeOutputAs"}
 
     def resolve(self, value: object, document: object, depth: int = 0) -> Any:
@@ -170,6 +169,8 @@ class _Reader:
 
     def read(self, path: str) -> str | Lost | None:
         """The text of a file; None where it is part of the text under test."""
+        if len(path) > 4_096:
+            return Lost(path[:80], "needs files", "it is not there")
         place = Path(os.path.normpath(self.folder / path))
         if place.name == MAIN_FILE:
             return None
@@ -179,17 +180,19 @@ class _Reader:
 
     def load(self, path: str) -> Any:
         """The value of a JSON, YAML or JSON lines file. Raises BadInput."""
-        found = self.read(path.removeprefix("file://"))
+        found = self.read(path)
         if not isinstance(found, str):
             raise BadInput(f"{quoted(path)} is not read: {found.detail if found else 'it belongs to the skill'}")
         return self.resolve(value := decode(self.folder / path), value)
 
     def expand(self, pattern: str) -> list[str]:
         """The paths that a pattern stands for, sorted; a path is itself."""
-        is_inside = Path(os.path.normpath(self.folder / pattern)).is_relative_to(self.root)
-        if not is_inside or not re.search(r"[*?\[]", pattern):
+        is_plain = len(pattern) > 1_000 or pattern.count("**") > 1 or not re.search(r"[*?\[]", pattern)
+        if is_plain or not Path(os.path.normpath(self.folder / pattern)).is_relative_to(self.root):
             return [pattern]
-        return sorted(islice(iglob(pattern, root_dir=self.folder, recursive=True), MAX_CASES))
+        paths = self.folder.glob(os.path.relpath(self.folder / pattern, self.folder))
+        found = (os.path.relpath(each, self.folder) for each in paths)
+        return sorted(each for each in islice(found, MAX_CASES) if not re.search(r"(?:^|/)\.[^./]", each))
 
     def read_prompts(self) -> Iterator[tuple[str | Lost, tuple[object, ...]]]:
         """The prompts, of files too, each with the names that tests have for it."""
@@ -217,7 +220,7 @@ class _Reader:
         text, suffix = self.read(path), Path(path).suffix
         if text is None:
             yield _TESTED
-        elif isinstance(text, Lost) and (self.folder / path).exists():
+        elif isinstance(text, Lost) and text.detail != "it is not there":
             yield replace(text, what=f"prompt {path}")
         elif isinstance(text, Lost) or suffix not in (".txt", ".md", ".j2", ".jsonl", ".csv", *_DATA):
             raise BadInput(
@@ -226,8 +229,8 @@ class _Reader:
         elif suffix == ".csv" or (suffix in _DATA and "file://" in text):
             yield Lost(f"prompt {path}", "cannot be expressed", "a table, or files in a file")
         elif suffix == ".txt":
-            parts = re.split(r"(?m)^\s*?---\s*?$", text.replace("\r\n", "\n"))
-            yield from (part.strip() for part in parts if part.strip())
+            for is_end, lines in groupby(re.split("\r?\n", text), lambda line: line.strip() == "---"):
+                yield from [part] if not is_end and (part := "\n".join(lines).strip()) else []
         elif suffix == ".jsonl":
             yield from (line for line in re.split("\r?\n", text) if line)
         elif suffix in (".yaml", ".yml"):
@@ -281,7 +284,9 @@ class _Reader:
     def read_cases(self) -> Iterator[Case]:
         """The cases: of each test each combination of its variables, with each prompt."""
         prompts, tests = list(self.read_prompts()), list(self.read_tests(self.values.get("tests")))
-        scenarios = [_mapping(each) for each in _list(self.values.get("scenarios"))]
+        given = _list(self.values.get("scenarios"))
+        loaded = [self.load(each.removeprefix("file://")) if isinstance(each, str) else each for each in given]
+        scenarios = [_mapping(scenario) for each in loaded for scenario in _list(each)]
         for scenario in scenarios:
             inner = list(self.read_tests(scenario.get("tests"))) or [{}]
             for data, test in product(map(_mapping, _list(scenario.get("config"))), inner):
@@ -308,7 +313,8 @@ class _Reader:
             [Lost("providerOutput", "says nothing", "it is the answer")] if everything.get("providerOutput") else []
         )
         whole += [Lost(name, "cannot be expressed") for name in options if name.startswith("config:")]
-        whole += [Lost("vars", "needs files")] if isinstance(test.get("vars"), str | list) else []
+        is_elsewhere = any(isinstance(each.get("vars"), str | list) for each in (default, test))
+        whole += [Lost("vars", "cannot be expressed", "they stand in a file")] if is_elsewhere else []
 
         variables = {**_mapping(default.get("vars")), **_mapping(test.get("vars"))}
         values = list[list[Any]]()
@@ -357,7 +363,7 @@ class _Reader:
                 text = self.read(value[7:])
                 if isinstance(text, str) and value.endswith((".yaml", ".yml")):
                     text = json.dumps(self.load(value[7:]), ensure_ascii=False, separators=(",", ":"))
-                text = _TESTED if text is None else trim_blanks(text) if isinstance(text, str) else text
+                text = _TESTED if text is None else text.strip(BLANKS) if isinstance(text, str) else text
             variables[name] = text.removesuffix("\n") if isinstance(text, str) else text
         for name in list(variables) * 5:
             value = variables[name]
@@ -438,8 +444,9 @@ class _Reader:
         for item in map(_mapping, items):
             kind, weight = show_value(item.get("type")), item.get("weight", 1)
             made: Judge | Lost | None
-            if not _is_number(weight) or weight < 0:
-                made = Lost(kind, "cannot be expressed", "its weight is no number of 0 or more")
+            inner = [_mapping(each).get("type") for each in _list(item.get("assert"))]
+            if not _is_number(weight) or weight < 0 or "assert-set" in inner:
+                made = Lost(kind, "cannot be expressed", "its weight is no number of 0 or more, or a set is in a set")
             elif kind == "assert-set":
                 made = self.make_set(_list(item.get("assert")), item.get("threshold"), variables, lost)
             else:
@@ -450,8 +457,8 @@ class _Reader:
                 parts.append(AssertionPart(judge=made, weight=float(weight)))
         # One call of a model judges all points.
         rubrics = [part for part in parts if isinstance(part.judge, Rubric) and part.weight == 1][:MAX_POINTS]
-        if len(rubrics) > 1:
-            points = [point for part in rubrics if isinstance(part.judge, Rubric) for point in part.judge.points]
+        points = [point for part in rubrics if isinstance(part.judge, Rubric) for point in part.judge.points]
+        if len(points) > 1 and len("\n".join(points)) <= MAX_RUBRIC_CHARS:
             parts[parts.index(rubrics[0])] = AssertionPart(judge=Rubric(points=points), weight=len(points))
             parts = [part for part in parts if not any(part is each for each in rubrics)]
         limit = float(threshold) if _is_number(threshold) else None
@@ -500,7 +507,7 @@ class _Reader:
         if isinstance(text, Lost):
             return text
         return (
-            trim_blanks(text)
+            text.strip(BLANKS)
             if text and path.endswith(".txt")
             else Lost(value, "cannot be expressed", "no text or data")
         )

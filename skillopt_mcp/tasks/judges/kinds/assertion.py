@@ -18,13 +18,13 @@ from skillopt_mcp.tasks.judges.base import QUOTED, quoted
 from skillopt_mcp.tasks.judges.javascript import compile_javascript
 from skillopt_mcp.tasks.judges.kinds.json_value import check_values
 
-# What JavaScript trims and splits at.
-_BLANKS = "\t\n\v\f\r \xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000\ufeff"
+BLANKS = "\t\n\v\f\r \xa0\u1680\u2028\u2029\u202f\u205f\u3000\ufeff" + "".join(map(chr, range(0x2000, 0x200B)))
+"""What JavaScript trims and splits at."""
 _JSON = frozenset({"is-json", "contains-json"})
 _LISTS = frozenset({"contains-any", "contains-all", "icontains-any", "icontains-all"})
 TYPES = _JSON | _LISTS | {"equals", "contains", "icontains", "starts-with", "regex", "levenshtein", "word-count"}
 # A field of "a, b": quoted, with what is quoted in it twice or behind a backslash, or as it stands.
-_FIELD = re.compile(rf'[{_BLANKS},]*+(?:"((?:\\["\\]|""|[^"])*+)"[{_BLANKS}]*+(?=,|\Z)|([^",][^,]*)|\Z)')
+_FIELD = re.compile(rf'[{BLANKS},]*+(?:"((?:\\["\\]|""|[^"])*+)"[{BLANKS}]*+(?=,|\Z)|([^",][^,]*)|\Z)')
 # What ajv and jsonschema understand alike, in time linear in the answer. The values of these are schemas.
 _SCHEMAS = frozenset({"additionalProperties", "items", "not", "if", "then", "else"})
 _GROUPS = frozenset({"allOf", "anyOf", "oneOf"})
@@ -39,7 +39,7 @@ _INHERITED = frozenset({
     "__proto__", "constructor", "hasOwnProperty", "isPrototypeOf", "propertyIsEnumerable", "toLocaleString",
     "toString", "valueOf",
 })  # fmt: skip
-_MAX_STEPS, _MAX_JSON = 5_000_000, 100_000
+_MAX_STEPS, _MAX_JSON, _MAX_OBJECTS = 5_000_000, 100_000, 10_000
 Number = Annotated[float, Field(allow_inf_nan=False)]
 
 
@@ -82,7 +82,7 @@ class Assertion(Judge):
             case "contains-json":
                 return self._holds_json(answer)
             case "word-count":
-                n = len(re.findall(f"[^{_BLANKS}]+", answer))
+                n = len(re.findall(f"[^{BLANKS}]+", answer))
                 least, most = (value.get("min", 0), value.get("max", n)) if isinstance(value, dict) else (value, value)
                 return float(least) <= n <= float(most)  # type: ignore[arg-type]
             case "levenshtein":
@@ -95,15 +95,18 @@ class Assertion(Judge):
 
     def _holds_json(self, answer: str) -> bool:
         """Whether an object stands in the answer, its braces counted in strings, too, and the schema takes it."""
-        depth, start, is_certain = 0, 0, True
+        depth, start, n_found, is_certain = 0, 0, 0, True
+        takes = _validator(self.value).is_valid if self.value else None
         for brace in re.finditer("[{}]", answer):
             start = brace.start() if depth == 0 else start
             depth = max(0, depth + (1 if brace[0] == "{" else -1))
             if depth == 0 and brace[0] == "}" and answer[start] == "{":
                 found = parse_json(answer[start : brace.end()]) if brace.end() - start < _MAX_JSON else []
-                if found and (not self.value or (is_certain and _validator(self.value).is_valid(found[0]))):
+                n_found, is_certain = n_found + 1, is_certain and bool(found)
+                if found and (takes is None or (is_certain and takes(found[0]))):
                     return True
-                is_certain = is_certain and bool(found)
+            if n_found > _MAX_OBJECTS:
+                raise BadInput("the answer has too many braces")
         if depth or not is_certain:
             raise BadInput("promptfoo would read braces of the answer that are not JSON as YAML")
         return False
@@ -120,7 +123,7 @@ class Assertion(Judge):
             if field[1] is not None:
                 found.append(re.sub(r'\\(["\\])|""', lambda match: match[1] or '"', field[1]))
             elif field[2]:
-                found.append(trim_blanks(field[2]))
+                found.append(field[2].strip(BLANKS))
         return found
 
     def check(self) -> None:
@@ -230,11 +233,6 @@ def show_value(value: object) -> str:
         text = f"{Decimal(text):f}"
     text = re.sub(r"e([+-])0*", r"e\1", text.removesuffix(".0"))
     return {"-0": "0", "inf": "Infinity", "-inf": "-Infinity", "nan": "NaN"}.get(text, text)
-
-
-def trim_blanks(text: str) -> str:
-    """The text as JavaScript trims it."""
-    return re.sub(rf"\A[{_BLANKS}]+|[{_BLANKS}]+\Z", "", text)
 
 
 def parse_json(text: str) -> list[Any]:
