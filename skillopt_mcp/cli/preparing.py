@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 
 from skillopt_mcp.actions.tasks import add_environment
@@ -18,7 +19,7 @@ from skillopt_mcp.core.text import counted, quoted
 from skillopt_mcp.prompts.loading import Prompts, load_prompts
 from skillopt_mcp.reports.export import check_folder
 from skillopt_mcp.tasks.environments.base import Environment, rolls_out
-from skillopt_mcp.tasks.environments.registry import environment_names, open_environment
+from skillopt_mcp.tasks.environments.registry import SKILLOPTS_OWN, environment_names, open_environment
 from skillopt_mcp.training.config import Config
 from skillopt_mcp.training.settings.settling import load_settings
 from skillopt_mcp.workspace.callers import find_caller
@@ -48,11 +49,18 @@ def prepare(file: str | None, pairs: Sequence[str], flags: Mapping[str, object],
     settings = load_settings(Path(file).expanduser() if file else None, pairs, flags)
     notes, named = [*settings.notes], settings.environment
     # An environment that a flag names must be there, one of SkillOpt's own files need not.
+    is_own = named in SKILLOPTS_OWN and find_spec("skillopt") is not None
     if named and "environment" not in flags and named.partition(":")[0] not in environment_names():
-        notes.append(f"no environment '{named}' is registered here: the run takes the stored tasks")
-        named = None
+        plan = settings.splits
+        if not is_own:
+            notes.append(f"no environment '{named}' is registered here: the run takes the stored tasks")
+            named = None
+        elif plan and settings.data_path:
+            place = "split_dir" if plan.mode == "split_dir" else "data_path"
+            named += f":split_mode={plan.mode},split_ratio={plan.ratio},split_seed={plan.seed}"
+            named += f",{place}={settings.data_path}"
     environment = open_environment(named) if named else None
-    if settings.data_path and settings.splits:
+    if settings.data_path and settings.splits and not is_own:
         notes.append(
             f"the run takes the stored tasks; those of '{settings.data_path}' are added with: skillopt-mcp tasks add "
             f"{skill} {settings.data_path} --split-mode {settings.splits.mode}"

@@ -6,9 +6,10 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 from skillopt_mcp.core.errors import BadInput
 from skillopt_mcp.core.results import Result
@@ -117,7 +118,9 @@ def _contents(store: Store, place: Place, facts: RunFacts, best: SkillFiles) -> 
         version = steps[-1].best_memory if steps else None
         memory = store.skills.get_files(run.memory.skill_id, version or run.memory.version)
         yield f"best_{memory.main_path}", memory.main
-    yield "history.json", _json([step.model_dump(mode="json") for step in steps])
+    measured = _measure_steps(store, run, steps)
+    history = {step.n: step.model_dump(mode="json") | _describe_step(store, run, step, measured) for step in steps}
+    yield "history.json", _json([*history.values()])
     yield "report.md", f"```\n{describe_run(store, place, facts)}\n```\n".encode()
     if facts.result:
         yield "summary.json", _json(facts.result.model_dump(mode="json") | figures_of(store, facts))
@@ -127,15 +130,52 @@ def _contents(store: Store, place: Place, facts: RunFacts, best: SkillFiles) -> 
         of_skill = step.candidate_version if step.kind != "memory" else None
         versions |= {step.current_version, of_skill or step.current_version}
         yield f"skills/skill_v{step.n:04d}.md", _files(store, run, step.current_version).main
-        yield from _step(store, run, step)
+        yield f"steps/step_{step.n:04d}/step.json", _json(history[step.n])
+        yield from _step(store, step)
     for version in sorted(versions):
         for file in _files(store, run, version).files:
             yield f"versions/{short(version)}/{file.path}", file.content
 
 
-def _step(store: Store, run: Run, step: StepRecord) -> Iterator[tuple[str, bytes]]:
+def _measure_steps(store: Store, run: Run, steps: Sequence[StepRecord]) -> dict[int, dict[str, Any]]:
+    """The seconds, and by stage the calls and tokens, of each step; what names no step belongs to the one before it.
+
+    A step of a memory file counts with the one of the skill before it.
+    """
+    named, ordinal = dict[str, int](), 0
+    for step in steps:
+        ordinal += step.kind == "step"
+        what = f"s{ordinal}" if step.kind in ("step", "memory") else step.kind
+        named.setdefault(f"e{step.epoch}{what}", step.n)
+    found, n, before = dict[int, dict[str, Any]](), 1, 0
+    for draw, stage, tokens_in, tokens_out, at in store.ledger.list_answered(run.id):
+        place, before = draw.partition("/")[2].partition("/")[0], before or at
+        n = named.get(place, 0 if place[:1] == "e" else n)  # 0: a step that has not ended
+        row = found.setdefault(n, {"wall_time_s": 0, "tokens": {}})
+        used = row["tokens"].setdefault(stage, {"calls": 0, "prompt_tokens": 0, "completion_tokens": 0})
+        for name, value in zip(used, (1, tokens_in, tokens_out), strict=True):
+            used[name] += value
+        row["wall_time_s"] += max(at - before, 0)
+        before = max(at, before)
+    return found
+
+
+def _describe_step(
+    store: Store, run: Run, step: StepRecord, measured: Mapping[int, dict[str, Any]]
+) -> dict[str, object]:
+    """What SkillOpt's history.json says of a step besides its scores, by the names that it has there."""
+    n_ranked = len(store.candidates.list_edits(step.candidate_id)) if step.candidate_id else 0
+    candidate = step.candidate_version if step.kind != "memory" else None
+    return {
+        "wall_time_s": 0, "tokens": {}, **measured.get(step.n, {}),
+        "skill_len": len(_files(store, run, step.current_version).main.decode()),
+        "candidate_skill_len": len(_files(store, run, candidate).main.decode()) if candidate else None,
+        "n_edits_merged": n_ranked + len(step.left_out), "n_edits_ranked": n_ranked,
+    }  # fmt: skip
+
+
+def _step(store: Store, step: StepRecord) -> Iterator[tuple[str, bytes]]:
     place = f"steps/step_{step.n:04d}"
-    yield f"{place}/step.json", _json(step.model_dump(mode="json"))
     if step.candidate_id is None:
         return
     candidate = store.candidates.get_candidate(step.candidate_id)

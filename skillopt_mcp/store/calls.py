@@ -441,6 +441,15 @@ class Ledger:
         rows = self._pool.rows(_ROWS, [scope])
         return [LedgerRow(*row) for row in rows]
 
+    def list_answered(self, scope: str) -> list[tuple[str, str, int, int, int]]:
+        """The (draw, stage, tokens in, tokens out, second of the answer) of each answered call, in the order asked."""
+        rows = self._pool.rows(
+            "select c.draw, c.stage, r.tokens_in, r.tokens_out, r.answered_at from call c join reply r"
+            " on r.call_id = c.id where c.scope = ? order by c.id",
+            [scope],
+        )
+        return [(str(row[0]), str(row[1]), int(row[2]), int(row[3]), int(row[4])) for row in rows]
+
     def list_served(self, scope: str) -> list[ServedRow]:
         """The models that answered the calls of a run or a promotion test, by the names that they were served by."""
         rows = self._pool.rows(

@@ -10,11 +10,13 @@ from typing import ClassVar
 
 import pytest
 
+from skillopt_mcp.cli.preparing import prepare
 from skillopt_mcp.core.calls import Message
 from skillopt_mcp.core.errors import BadInput
 from skillopt_mcp.core.skills import SkillFile, SkillFiles
 from skillopt_mcp.core.tasks import SPLITS, Task
 from skillopt_mcp.tasks.environments.base import RolloutFailed
+from skillopt_mcp.tasks.environments.registry import open_environment
 from skillopt_mcp.tasks.environments.skillopt_adapter import SkillOptEnvironment, open_skillopt, parse_result
 
 SKILL = SkillFiles((SkillFile("SKILL.md", b"say the answer"),))
@@ -156,3 +158,34 @@ def test_what_is_not_an_adapter_is_named(adapters: str, spec: str, message: str)
     with pytest.raises(BadInput) as error:
         open_skillopt(spec.format(adapters))
     assert message in str(error.value)
+
+
+def test_a_name_of_skillopts_own_opens_its_adapter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = tmp_path / "searchqa.yaml"
+    settings.write_text(f"env:\n  name: searchqa\n  split_dir: {tmp_path / 'splits'}\n")
+    flags = {"optimizer": "simulated:honest"}
+    with pytest.raises(BadInput, match="cannot be imported"):
+        open_environment("searchqa:limit=3")
+    assert any("no environment 'searchqa'" in note for note in prepare(str(settings), [], flags, "mine").notes)
+
+    package = tmp_path / "library" / "skillopt" / "envs" / "searchqa"
+    package.mkdir(parents=True)
+    for folder in (package.parent.parent, package.parent, package):
+        (folder / "__init__.py").write_text("")
+    (package / "adapter.py").write_text(
+        "class SearchQAAdapter:\n"
+        "    def __init__(self, split_mode='', split_dir='', split_ratio='', split_seed=0): ...\n"
+        "    setup = rollout = get_task_types = lambda self, *given: []\n"
+        "    get_dataloader = lambda self: self\n"
+        "    get_split_items = lambda self, split: [{'id': split, 'question': 'q?'}]\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path / "library"))
+    named = open_environment(f"searchqa:split_dir={tmp_path}").name
+    assert named == f"skillopt:skillopt.envs.searchqa.adapter:SearchQAAdapter,split_dir={tmp_path}"
+    ready = prepare(str(settings), [], flags, "mine")
+    assert ready.environment
+    assert (
+        f"split_mode=split_dir,split_ratio=2:1:7,split_seed=42,split_dir={tmp_path / 'splits'}"
+        in ready.environment.name
+    )
+    assert not any("stored tasks" in note for note in ready.notes)

@@ -33,7 +33,22 @@ def test_a_finished_run_is_there_as_files(place: Place, workspace: Workspace) ->
     steps = workspace.store.runs.list_steps(run.id)
     best = workspace.store.skills.get_files(run.skill_id, steps[-1].best_version)
     assert (out / "best_skill.md").read_bytes() == (out / "best_skill" / "SKILL.md").read_bytes() == best.main
-    assert json.loads((out / "history.json").read_text()) == [step.model_dump(mode="json") for step in steps]
+    history = json.loads((out / "history.json").read_text())
+    for row, step in zip(history, steps, strict=True):
+        assert row.items() >= step.model_dump(mode="json").items()
+        assert row["skill_len"] == len(workspace.store.skills.get_files(run.skill_id, step.current_version).main)
+        assert row["n_edits_merged"] - len(step.left_out) == row["n_edits_ranked"] >= step.n_applied
+        assert json.loads((out / "steps" / f"step_{step.n:04d}" / "step.json").read_text()) == row
+    assert history[0]["tokens"]["rollout"]["calls"] >= CONFIG.batch
+    for row in history:
+        expected = {"step": {"reflect"}, "slow": {"slow_update"}, "meta": {"meta_skill"}}[row["kind"]]
+        assert not expected.isdisjoint(row["tokens"]), (row["n"], row["kind"], row["tokens"])
+    # Every answered call of the run belongs to one step.
+    used = workspace.store.ledger.list_rows(run.id)
+    told = [stage for row in history for stage in row["tokens"].values()]
+    assert sum(each["calls"] for each in told) == sum(row.n_calls for row in used)
+    assert sum(each["prompt_tokens"] for each in told) == sum(row.tokens_in for row in used)
+    assert all(row["wall_time_s"] >= 0 for row in history)
     assert json.loads((out / "summary.json").read_text())["verdict"] == result.verdict
     assert json.loads((out / "run.json").read_text())["config"]["epochs"] == 2
     assert "step epoch budget" in (out / "report.md").read_text()

@@ -195,6 +195,11 @@ def _takes(signature: inspect.Signature, given: Sequence[str]) -> bool:
 
 GROUP = "skillopt_mcp.environments"
 _MEMBERS = ("name", "version", "task_types", "tasks")
+SKILLOPTS_OWN = {
+    "alfworld": "ALFWorldAdapter", "docvqa": "DocVQAAdapter", "livemathematicianbench": "LiveMathematicianBenchAdapter",
+    "officeqa": "OfficeQAAdapter", "searchqa": "SearchQAAdapter", "spreadsheetbench": "SpreadsheetBenchAdapter",
+}  # fmt: skip
+"""The environments that SkillOpt 0.2 brings, by name, with the classes of their adapters."""
 
 
 def environment_names() -> list[str]:
@@ -206,10 +211,13 @@ def open_environment(spec: str) -> Environment:
     """Return the environment of a spec, NAME or NAME:OPTIONS.
 
     The entry point NAME of the group `skillopt_mcp.environments` is called with the options as one text; without any,
-    with nothing where it takes that, and else with an empty text. Raises BadInput when there is no such environment, or
-    it cannot be opened.
+    with nothing where it takes that, and else with an empty text. One of SkillOpt's own names opens its adapter. Raises
+    BadInput when there is no such environment, or it cannot be opened.
     """
     name, _, options = spec.strip().partition(":")
+    if name in SKILLOPTS_OWN and name not in environment_names():
+        where = f"skillopt.envs.{name}.adapter:{SKILLOPTS_OWN[name]}"
+        name, options = "skillopt", f"{where},{options}" if options else where
     with run_foreign(f"the environment {quoted(spec, SHOWN)} cannot be opened"):
         opened = open_registered(GROUP, "environment", name, options)
     return check_environment(opened, spec)
