@@ -168,9 +168,8 @@ class Models:
 
     def _can_open(self) -> bool:
         target = self.backend("target")
-        if isinstance(target, Loading) and target.loads:
-            return True
-        return not is_pasted(target.fingerprint) and not target.fingerprint.startswith("simulated")
+        is_blind = is_pasted(target.fingerprint) or target.fingerprint.startswith("simulated")
+        return not is_blind or (isinstance(target, Loading) and target.loads)
 
     def ready_for(self, tasks: Sequence[Task], *others: Role) -> dict[Role, Backend]:
         """`backends_for`, once the judge programs have started, and the caps can hold. Raises BadInput for these."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import tempfile
 from contextlib import suppress
 from pathlib import Path
@@ -187,3 +188,18 @@ def test_a_trigger_set_is_measured_and_tested_at_the_command_line(cli: Cli, make
     )
     assert "tasks ask whether the skill opens, the others for an answer" in mixed.stderr
     assert "left out" not in mixed.stderr
+
+
+def test_a_trigger_set_without_the_persons_other_skills_is_said_to_be(
+    cli: Cli, make_place: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(tmp_path, "claude", "#!/bin/sh\necho 2.1.0\n").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    place = make_place(n_tasks=0)
+    rows = [{"query": f"Cut release {n}", "should_trigger": n % 2 == 0} for n in range(12)]
+    cli("tasks", "add", place.skill_path, put(tmp_path, "set.json", rows), store=place.store_path)
+    new = put(tmp_path, "new.md", place.main.read_text().replace("description: ", "description: Cuts. ", 1))
+    asked = ("evaluate", place.skill_path, "--file", new, "--target", "claude-code:haiku", "--dry-run")
+    for options, is_said in (((), True), (("--among-my-skills",), False)):
+        done = cli(*asked, *options, store=place.store_path)
+        assert (done.returncode, "tested without your others" in done.stderr) == (0, is_said), done.stderr

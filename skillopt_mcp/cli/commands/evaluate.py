@@ -155,12 +155,16 @@ class Evaluate(Sending):
         test = current_test(store, models, place, candidate, asked, again=self.again)
         self.name_models(terminal, models)
         n_open, n = sum(each.judge.kind == "opens" for each in test.tasks), len(test.tasks)
+        is_alone = (
+            n_open and models.backend("target").name.startswith("claude-code") and "among=" not in str(self.target)
+        )
         warnings = (
             place.describe_locked(store.skills.get_skill(candidate.skill_id)),
             place.describe_hidden(store.skills.get_skill(candidate.skill_id).path),
             host_tests(store, [candidate]).get(candidate.version_id),
             describe_near_train(store, test.tasks[0].skill_id, test.tasks),
             models.describe_left_out(test.tasks[0].skill_id),
+            "the skill is tested without your others: --among-my-skills lays them next to it" * bool(is_alone),
             f"{n_open} of {n} tasks ask whether the skill opens, the others for an answer" * (0 < n_open < n),
             "the two texts differ in white space only" * differ_in_white_space_only(test.base, test.candidate),
         )

@@ -14,7 +14,7 @@ from skillopt_mcp.core.errors import BadInput
 from skillopt_mcp.core.skills import MAIN_FILE
 from skillopt_mcp.core.tasks import Task, TaskFile
 from skillopt_mcp.core.text import quoted
-from skillopt_mcp.tasks.formats.cases import Case, Evals, Lost, Reading, decode, eval_format, read_case_file
+from skillopt_mcp.tasks.formats.cases import Case, Evals, Lost, Reading, Reason, decode, eval_format, read_case_file
 from skillopt_mcp.tasks.judges.kinds.rubric import Rubric
 
 SUFFIXES = (".json", ".jsonl")
@@ -109,10 +109,9 @@ def _read_case(place: Path, row: Mapping[str, object], read: dict[str, TaskFile 
             points[text] = None
         elif each is None or isinstance(each, str):
             lost.append(Lost(what, "says nothing", decides=False))
-        elif {"command", "script"}.isdisjoint(fields):
-            lost.append(Lost(what, "cannot be expressed", "no text says all that it asks"))
         else:
-            lost.append(Lost(what, "runs code"))
+            reason: Reason = "runs code" if fields.keys() & {"command", "script"} else "cannot be expressed"
+            lost.append(Lost(what, reason, "no text says all that it asks"))
     if not points and not any(each.decides for each in lost):
         if output := find_text(row, _OUTPUTS):
             points[output] = None
@@ -154,11 +153,8 @@ def _read_file(place: Path, path: str) -> TaskFile | Lost | None:
     roots += [folder.parents[n - 1] for n in range(1, len(folder.parts)) if folder.parts[-n:] == parts[:n]]
     if not any(each.startswith(".") for each in parts):
         roots += [each for each in folder.parents if os.path.exists(each / ".git")][:1]
-        roots += [
-            each.parent
-            for each in folder.parents[:1]
-            if each.name == "skills" and each.parent.name[:1] not in ("", ".")
-        ]
+        repository = folder.parent.parent
+        roots += [repository] * (folder.parent.name == "skills" and repository.name[:1] not in ("", "."))
     root = next((each for each in roots if os.path.exists(each / path)), None)
     return read_case_file(root, path) if root else Lost(path, "needs files", "it is not there")
 
@@ -167,10 +163,9 @@ def _count_results(place: Path, ids: Collection[str]) -> dict[str, Counter[str]]
     """The attempts of cases by the benchmark.json beside and in a workspace of the skill, or by grading.json there."""
     folder, found = _skill_folder(place), defaultdict[str, Counter[str]](Counter)
     workspaces = [folder.parent / f"{folder.name}-workspace", *folder.glob("*-workspace")]
-    benchmarks = [each / "benchmark.json" for each in {folder, Path(os.path.abspath(place)).parent}]
-    benchmarks += [path for each in workspaces for path in each.glob("*/benchmark.json")]
-    found_there = [path for path in benchmarks if path.exists()]
-    for path in found_there or [path for each in workspaces for path in each.glob("*/eval-*/**/grading.json")]:
+    places = {folder, Path(os.path.abspath(place)).parent, *(path for each in workspaces for path in each.glob("*"))}
+    benchmarks = [path for each in places if (path := each / "benchmark.json").exists()]
+    for path in benchmarks or [path for each in workspaces for path in each.glob("*/eval-*/**/grading.json")]:
         try:
             value: Any = decode(path)
         except BadInput:

@@ -20,8 +20,8 @@ _FILES = (
 )  # fmt: skip
 _WORDS = {"trigger": True, "no_trigger": False}
 _SIDES = {
-    "should_trigger": True, "should_not_trigger": False, "positive": True, "negative": False, "positives": True,
-    "negatives": False, "near_misses": False, "should_activate": True, "should_not_activate": False,
+    "should_trigger": True, "should_not_trigger": False, "positive": True, "negative": False,
+    "should_activate": True, "should_not_activate": False,
 }  # fmt: skip
 
 
