@@ -23,7 +23,7 @@ class CheckedSkills(BaseModel):
     The `evals` of a skill: {files: [{path, format, cases, kept, refused}], cases, kept, units, held_out, graders:
     {model, machine, lost: {reason: n}}, smallest_change, runs, most_runs, on_these_cases}. Of `units` (families)
     `held_out` decide a test, once they are added. `smallest_change` is the gain that half of the tests find, in `runs`
-    attempts on average; None where no gain is likely to show.
+    attempts on average.
     """
 
     skills: list[Linted]
@@ -58,21 +58,18 @@ def _read_evals(skill: Linted) -> dict[str, Any]:
     """What the evals of a skill hold: those in its folder, and in evals/ and tests/ of its plugin and repository."""
     if not (skill.is_skill and skill.folder.is_dir()):
         return {"files": [], "cases": 0}
-    around = _list_around(str(skill.folder.parent))
-    folders, name = [str(skill.folder)], skill.folder.name
-    for base in around:
-        for at in ("evals", "tests"):
-            if os.path.isdir(f"{base}/{at}"):
-                folders += [f"{base}/{at}/{name}", f"{base}/{at}/{os.path.basename(around[0])}/{name}"]
-    shared = [base for base in around if base in (str(skill.folder.parent.parent), str(skill.folder))]
-    there = [folder for folder in dict.fromkeys([*folders, *shared]) if _MAY_HOLD.search("/".join(_list_names(folder)))]
-    there += [folder for folder in folders[1:] if folder not in there and os.path.isdir(folder)]
-    if not there:
+    around, places = _list_around(str(skill.folder.parent))
+    own, name = str(skill.folder), skill.folder.name
+    apart = [f"{place}/{inner}" for place in places for inner in (name, f"{os.path.basename(around[0])}/{name}")]
+    apart = [folder for folder in apart if os.path.isdir(folder)]
+    shared = [base for base in around if base in (os.path.dirname(skill.folder.parent), own)]
+    there = [each for each in dict.fromkeys([own, *shared]) if _MAY_HOLD.search("/".join(_list_names(each)))]
+    if not (there or apart):
         return {"files": [], "cases": 0}
     # Reading them imports all judges.
     from skillopt_mcp.actions.suites import read_suites  # noqa: PLC0415
 
-    return read_suites([Path(folder) for folder in there], whole=frozenset(map(Path, folders[1:])))
+    return read_suites([Path(folder) for folder in (*there, *apart)], whole=frozenset(map(Path, apart)))
 
 
 def _list_names(folder: str) -> list[str]:
@@ -83,8 +80,9 @@ def _list_names(folder: str) -> list[str]:
 
 
 @lru_cache(maxsize=1_000)
-def _list_around(folder: str) -> tuple[str, ...]:
-    """The nearest folder above that is a plugin or a checkout, and the next one."""
+def _list_around(folder: str) -> tuple[list[str], list[str]]:
+    """The nearest folder above that is a plugin or a checkout, and the next one; and their evals/ and tests/."""
     above = [folder, *map(str, Path(folder).parents)]
-    found = [each for each in above if os.path.isdir(f"{each}/.claude-plugin") or os.path.lexists(f"{each}/.git")]
-    return tuple(found[:2])
+    found = [each for each in above if os.path.isdir(f"{each}/.claude-plugin") or os.path.lexists(f"{each}/.git")][:2]
+    inside = [f"{base}/{name}" for base in found for name in ("evals", "tests")]
+    return found, [place for place in inside if os.path.isdir(place)]

@@ -9,11 +9,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from skillopt_mcp.actions.evals import read_cases
+from skillopt_mcp.actions.evals import EvalsRead, read_cases
 from skillopt_mcp.core.errors import BadInput
 from skillopt_mcp.core.tasks import NewTask, Task
 from skillopt_mcp.core.text import counted
-from skillopt_mcp.gates.power import smallest_gain_found
+from skillopt_mcp.gates.power import foresee_first_test
 from skillopt_mcp.tasks.formats.cases import EVAL_FORMATS, Reading
 from skillopt_mcp.tasks.judges.checking import families
 from skillopt_mcp.tasks.splits import DEFAULT_SHARES, default_name, place_tasks
@@ -36,21 +36,18 @@ def read_suites(folders: Sequence[Path], whole: Collection[Path]) -> dict[str, A
         inner = folder / "evals" if (folder / "evals").is_dir() else folder
         found_at += there or ([inner] if inner != folder or folder in whole else [])
     for path in dict.fromkeys(found_at):
-        shown = os.path.relpath(path)
         try:
-            found = read_cases(path, Reading())
+            new, read = read_cases(path, Reading()) or ([], None)
         except BadInput as error:
-            files.append({"path": shown, "refused": str(error)})
+            new, read = [], EvalsRead(format="", cases=[], refused=str(error))
+        if read is None:
             continue
-        if found is None:
-            continue
-        tasks += (replace(task, name=None) for task in found[0])
-        cases = found[1].cases
-        lost.update(each.why.partition(":")[0] for case in cases for each in case.lost)
-        points.update(model=found[1].by_model, machine=found[1].by_machine)
+        tasks += (replace(task, name=None) for task in new)
+        lost.update(each.why.partition(":")[0] for case in read.cases for each in case.lost)
+        points.update(model=read.by_model, machine=read.by_machine)
         files.append({
-            "path": shown, "format": found[1].format, "cases": len(cases), "kept": len(found[0]),
-            "refused": found[1].refused or "",
+            "path": os.path.relpath(path), "format": read.format, "cases": len(read.cases), "kept": len(new),
+            "refused": read.refused or "",
         })  # fmt: skip
     placed = place_tasks(tasks[:_MAX_TASKS], [], DEFAULT_SHARES)
     stored = [
@@ -61,14 +58,13 @@ def read_suites(folders: Sequence[Path], whole: Collection[Path]) -> dict[str, A
     ]  # fmt: skip
     held = families(held_out(stored))
     evals = {
-        "files": files, "cases": sum(each.get("cases", 0) for each in files), "kept": len(tasks),
+        "files": files, "cases": sum(each["cases"] for each in files), "kept": len(tasks),
         "units": len(families(stored)), "held_out": len(held), "graders": {**points, "lost": lost},
     }  # fmt: skip
     if not held:
         return evals
     plan = plan_of([family[0] for family in held], {}, BETTER, 1, "")
-    smallest = smallest_gain_found(plan, [()] * len(held))
-    gain, runs = (smallest.gain, round(smallest.runs)) if smallest else (None, None)
+    gain, runs = foresee_first_test(len(held))
     return evals | {
         "smallest_change": gain, "runs": runs, "most_runs": plan.most_runs, "on_these_cases": plan.in_rounds,
     }  # fmt: skip
@@ -85,7 +81,5 @@ def describe_suites(evals: Mapping[str, Any]) -> str:
     if not held:
         return f"{read}: nothing can be shown"
     scope = "on these cases " if evals["on_these_cases"] else ""
-    if evals["smallest_change"] is None:
-        return f"{read}: {scope}no gain is likely to show"
     gain = f"{scope}a gain of {evals['smallest_change']:.0%}"
     return f"{read}: {gain} shows in half of the tests, in about {evals['runs']} runs"

@@ -13,10 +13,10 @@ from posixpath import normpath
 from typing import Literal
 
 from skillopt_mcp.core.limits import DESCRIPTION_CHARACTERS
-from skillopt_mcp.core.skills import MAIN_FILE, SkillFiles
+from skillopt_mcp.core.skills import MAIN_FILE, SkillFile, SkillFiles
 from skillopt_mcp.core.text import BOM, is_text, quoted, to_lf
 from skillopt_mcp.documents import frontmatter
-from skillopt_mcp.documents.markdown import fenced_code, find_links
+from skillopt_mcp.documents.markdown import fenced_code, find_links, guess_links
 
 SETTLE = "settle the conflict, or fence or indent what is meant to be there"
 """What to do about a conflict: what only shows one stands in fenced code, or not at the beginning of its line."""
@@ -154,13 +154,19 @@ def _check_front_matter(main: bytes, folder: str) -> Iterator[Problem]:
 def _check_links(files: SkillFiles) -> Iterator[Problem]:
     present = {file.path for file in files.files}
     folders = {str(parent) for path in present for parent in PurePosixPath(path).parents}
+
+    def resolve(file: SkillFile, path: str, is_mention: bool) -> str:
+        # A file is named from the skill's folder, a link starts from that of its own file.
+        resolved = normpath(path if is_mention else f"{PurePosixPath(file.path).parent}/{path}")
+        return "" if resolved in present or resolved in folders else resolved
+
     for file in files.files:
         if not file.path.lower().endswith((".md", ".markdown")) or not is_text(file.content):
             continue
+        if not any(resolve(file, *guess) for guess in guess_links(file.content)):
+            continue
         for written, path, is_mention in dict.fromkeys(find_links(file.content)):
-            # A file is named from the skill's folder, a link starts from that of its own file.
-            resolved = normpath(path if is_mention else f"{PurePosixPath(file.path).parent}/{path}")
-            if resolved in present or resolved in folders:
+            if not (resolved := resolve(file, path, is_mention)):
                 continue
             start = f"{quoted(file.path)} links to {quoted(written)}, which"
             if is_mention:  # it may be of another place

@@ -241,8 +241,7 @@ _DEFINITION = re2.compile(
 _MENTION = re.compile(r"(?:references|scripts|assets)/[\w./-]+\.\w+")
 _ELSEWHERE = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*:|//|#|/|~")
 _COMMENT_OR_CODE = re.compile(r"<!--|`+")
-# What a document needs in order to link to a file, or to mention one.
-_MAY_LINK = re.compile(rb"\]\(\s*(?!https?:|#)|\]:[ \t]*\S|`\s*(?:references|scripts|assets)/")
+_GUESS = re.compile(rb"\]\(\s*<?([^)\s>]+)|\]:[ \t]*<?([^\s>]+)|`\s*((?:references|scripts|assets)/[^`\s]+)")
 # Inline code ends with its paragraph, at the latest.
 _BREAK = re.compile(r"\n[ \t]*(?=\n|\Z|#|>|[-*+][ \t]|[0-9]{1,9}[.)][ \t])")
 
@@ -253,8 +252,6 @@ def find_links(content: bytes) -> Iterator[tuple[str, str, bool]]:
     Each is a path as it is written, without a fragment, the path that it names, and whether it is a mention: inline
     code that is but a path.
     """
-    if not _MAY_LINK.search(content):
-        return
     document = parse(content)
     pieces, at = [], document.body_start
     for block in document.code:
@@ -266,6 +263,14 @@ def find_links(content: bytes) -> Iterator[tuple[str, str, bool]]:
         if written and not _ELSEWHERE.match(written):
             yield written, written.replace("%20", " "), False
     yield from ((code, code, True) for code in codes if _MENTION.fullmatch(code))
+
+
+def guess_links(content: bytes) -> Iterator[tuple[str, bool]]:
+    """Yield the paths that `find_links` may find, and whether each is a mention; also those in code, but in no time."""
+    for found in _GUESS.finditer(content):
+        path = (found[1] or found[2] or found[3]).decode("utf-8", "replace").partition("#")[0].replace("%20", " ")
+        if path and not _ELSEWHERE.match(path):
+            yield path, found[3] is not None
 
 
 def _find_targets(text: str) -> Iterator[str]:

@@ -52,6 +52,23 @@ def smallest_gain_found(plan: Plan, earlier: Sequence[Sequence[float]]) -> Power
     return found._replace(gain=round(found.gain, 2))
 
 
+# By units, the gain that half of the first tests of a skill find and their attempts: see `smallest_gain_found`.
+_FIRST_TESTS = {
+    7: (0.17, 95), 8: (0.39, 88), 9: (0.27, 96), 10: (0.25, 93), 12: (0.24, 109), 14: (0.18, 124), 16: (0.17, 141),
+    20: (0.16, 150), 24: (0.15, 152), 30: (0.15, 167), 40: (0.13, 189), 60: (0.12, 262), 100: (0.09, 365),
+    150: (0.07, 527), 250: (0.06, 803),
+}  # fmt: skip
+
+
+def foresee_first_test(n_units: int) -> tuple[float, int]:
+    """The gain that half of the first tests of so many units find, and their attempts; nothing is simulated."""
+    n = min(max(n_units, min(_FIRST_TESTS)), max(_FIRST_TESTS))
+    low, high = max(each for each in _FIRST_TESTS if each <= n), min(each for each in _FIRST_TESTS if each >= n)
+    share = (n - low) / max(1, high - low)
+    gain, runs = (a + (b - a) * share for a, b in zip(_FIRST_TESTS[low], _FIRST_TESTS[high], strict=True))
+    return round(gain, 2), round(runs)
+
+
 def _simulated(plan: Plan, shape: tuple[tuple[float, int], ...], gain: float, n_tests: int) -> Power:
     names = tuple(map(str, range(plan.n_units)))  # a test of other tasks that is planned alike is not played again
     return _played(plan.model_copy(update={"salt": "", "units": names, "tag": ""}), shape, gain, n_tests)

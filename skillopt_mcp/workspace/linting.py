@@ -508,14 +508,14 @@ def hidden_files(folder: Path) -> tuple[SkillFiles, list[str]]:
 def _dot_files(folder: Path) -> Iterator[Path]:
     """Yield the regular files that are hidden, or in a hidden folder."""
     for at, folders, names in os.walk(folder):
-        inside = Path(at).relative_to(folder)
-        is_hidden = any(part.startswith(".") for part in inside.parts)
+        is_hidden = "/." in at[len(str(folder)) :]
         # Below a dot folder that is shared, one question each to git would take long.
         folders[:] = sorted(
             name
             for name in folders
-            if name != _OF_GIT and (is_hidden or not name.startswith(".") or not is_ignored(Path(at, name)))
+            if name != _OF_GIT and (is_hidden or name[0] != "." or not is_ignored(Path(at, name)))
         )
-        for path in (Path(at, name) for name in sorted(names) if name != _OF_GIT):
-            if (is_hidden or path.name.startswith(".")) and os.path.isfile(path) and not os.path.islink(path):
+        for name in sorted(name for name in names if (is_hidden or name[0] == ".") and name != _OF_GIT):
+            path = Path(at, name)
+            if path.is_file() and not path.is_symlink():
                 yield path

@@ -11,8 +11,16 @@ from statistics import fmean, stdev
 import pytest
 
 from skillopt_mcp.core.evidence import Decides
-from skillopt_mcp.gates.power import _prior, _rates, find_what_decides, power_of
-from skillopt_mcp.gates.promotion import Plan
+from skillopt_mcp.gates.power import (
+    _prior,
+    _rates,
+    find_what_decides,
+    foresee_first_test,
+    power_of,
+    smallest_gain_found,
+)
+from skillopt_mcp.gates.promotion import Plan, passes_for
+from skillopt_mcp.gates.rounds import SMALL_SUITE_PAIRS
 
 N_UNITS, FEWEST_WINS = 40, 6  # 2 ** -6 is the first chance below the error rate of a first test
 
@@ -30,6 +38,17 @@ def test_the_forecast_is_that_of_wins_alone_where_each_answer_repeats(monkeypatc
     means = (mean for row in rows for mean in (row.chance, row.runs))
     n_worlds = lcm(*(Fraction(mean).limit_denominator(2_000).denominator for mean in means))
     assert 100 <= n_worlds <= 1_000, "a standard error of .05 or less, in about a second"
+
+
+@pytest.mark.parametrize("n", [5, 8, 20])
+def test_what_a_first_test_can_find_is_foreseen_as_it_is_played(n: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.undo()
+    plan = Plan(salt="", units=unit_names(n), passes=passes_for([()] * n), max_pairs=SMALL_SUITE_PAIRS if n < 8 else 0)
+    played = smallest_gain_found(plan, [()] * n)
+    assert played
+    gain, runs = foresee_first_test(n)
+    assert gain == pytest.approx(played.gain, abs=0.025)
+    assert runs == pytest.approx(played.runs, rel=0.05)
 
 
 def unit_names(n: int) -> tuple[str, ...]:
