@@ -37,7 +37,7 @@ _TEXTS = (
 )  # fmt: skip
 _KEYS = (
     "op", "target", "content", "path", "prompt", "judge", "kind", "expected", "pattern", "judges", "weight", "files",
-    "tags", "role", "name", "work_id", "answer", "split", "id", "schema", "fields", "rubric", "min", "max", "\ufffe",
+    "tags", "role", "name", "work_id", "answer", "split", "id", "schema", "fields", "rubric", "points", "min", "max", "\ufffe",
     "x",
 )  # fmt: skip
 _OPS = ("append", "insert_after", "replace", "delete", "set_description")

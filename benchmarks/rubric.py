@@ -99,7 +99,7 @@ def _reply(call: Call) -> str:
     return json.dumps({"reasoning": f"{share:.0%} of it", "grade": grade})
 
 
-def measure(ask: Ask, judge: Judge, n_answers: int) -> dict[str, float]:
+def measure(ask: Ask, judge: Judge, n_answers: int) -> dict[str, float | None]:
     """How a judge judges so many answers: each as it is, once more, and padded."""
     chance, n_calls = Random(1), 0
     answers = [make_answer(chance) for _ in range(n_answers)]
@@ -122,21 +122,24 @@ def measure(ask: Ask, judge: Judge, n_answers: int) -> dict[str, float]:
         for (plain, again, padded), (_, _, truth) in zip(rows, answers, strict=True)
         if isinstance(plain, Score) and isinstance(again, Score) and isinstance(padded, Score)
     ]
-    n = max(1, len(scored))
+
+    def share(n: int) -> float | None:
+        return round(n / len(scored), 4) if scored else None
+
     more = sum(padded.soft > plain.soft for plain, _, padded, _ in scored)
     less = sum(padded.soft < plain.soft for plain, _, padded, _ in scored)
     return {
-        "excess": round((more - less) / n, 4),
-        "flips": round(sum(plain.hard is not again.hard for plain, again, _, _ in scored) / n, 4),
-        "scores_changed": round(sum(plain.soft != again.soft for plain, again, _, _ in scored) / n, 4),
-        "wrong": round(sum(plain.hard is not truth for plain, _, _, truth in scored) / n, 4),
+        "excess": share(more - less),
+        "flips": share(sum(plain.hard is not again.hard for plain, again, _, _ in scored)),
+        "scores_changed": share(sum(plain.soft != again.soft for plain, again, _, _ in scored)),
+        "wrong": share(sum(plain.hard is not truth for plain, _, _, truth in scored)),
         "calls_an_answer": round(n_calls / len(attempts), 2),
         "unscored": sum(not isinstance(each, Score) for each in outcomes),
         "answers": len(answers),
     }
 
 
-def measure_both(ask: Ask, n_answers: int) -> dict[str, float]:
+def measure_both(ask: Ask, n_answers: int) -> dict[str, float | None]:
     """The figures of points, and of the same text with a single vote, by name."""
     points, text = Rubric(points=list(POINTS)), Rubric(rubric="\n".join(POINTS), threshold=1.0)
     found = [("points", measure(ask, points, n_answers)), ("single_vote", measure(ask, text, n_answers))]
@@ -158,7 +161,8 @@ def main() -> None:
     else:
         figures = measure_both(ask_noisy, options.answers or (SHORT if options.short else ANSWERS))
     show(figures, options.json, points_excess=f"at most {MOST}", points_flips=f"at most {MOST}", points_unscored="0")
-    sys.exit(max(figures["points_excess"], figures["points_flips"]) > MOST)
+    found = (figures["points_excess"], figures["points_flips"])
+    sys.exit(any(each is None or each > MOST for each in found))
 
 
 if __name__ == "__main__":
