@@ -110,14 +110,14 @@ def measure_judge(store: Store, models: Models, place: Place, labelled: Labelled
     backends: dict[Role, Backend] = {"judge": judges} if judges else {}
     models.check_caps(backends)
     outcomes = models.ask(scope, backends, lambda ask: judge_all(ask, attempts))
-    said = [(each.task.name, outcome, passes) for (each, passes), outcome in zip(labelled, outcomes, strict=True)]
-    scored = [(name, outcome, passes) for name, outcome, passes in said if isinstance(outcome, Score)]
     differ = [
-        Tried(case=name, passes=each.hard, why=each.reason) for name, each, passes in scored if each.hard != passes
+        Tried(case=each.task.name, passes=outcome.hard, why=outcome.reason)
+        for (each, passes), outcome in zip(labelled, outcomes, strict=True)
+        if isinstance(outcome, Score) and outcome.hard is not passes
     ]
+    unscored = sum(not isinstance(each, Score) for each in outcomes)
     false_passes = sum(each.passes is True for each in differ)
     return JudgeAgreement(
-        n=len(labelled), agree=len(scored) - len(differ), unscored=len(labelled) - len(scored),
-        false_passes=false_passes, false_fails=len(differ) - false_passes,
-        used=str(used_by(store, scope)), disagreements=differ,
+        n=len(labelled), agree=len(labelled) - unscored - len(differ), unscored=unscored, disagreements=differ,
+        false_passes=false_passes, false_fails=len(differ) - false_passes, used=str(used_by(store, scope)),
     )  # fmt: skip
