@@ -80,8 +80,8 @@ def list_labelled(store: Store, skill: Skill | None, tasks: Sequence[Task], answ
     named = {task.prompt.strip(): task.name for task in tasks}
     for id in store.trajectories.recent_trajectories(skill.id, _MOST_RECORDED) if skill else ():
         recorded = store.trajectories.get_trajectory(id)
-        if recorded and recorded[1].hard is not None and (name := named.get(recorded[1].prompt.strip(), "")):
-            labels.setdefault((name, recorded[1].answer), recorded[1].hard)
+        if recorded and (name := named.get(recorded[1].prompt.strip(), "")):
+            labels.setdefault((name, recorded[1].answer), bool(recorded[1].hard))
     for each in tasks:
         # A rubric expects no text of its own; where one stands next to a text that is expected, it has to accept that.
         for leaf in leaves(each.judge):
