@@ -151,7 +151,7 @@ def test_caps_hold_and_what_was_answered_is_kept(cli: Cli, place: Place, vendor:
     assert "--max-calls" in capped.stderr
     unpriced = cli(*arguments, "--yes", "--max-usd", "1", store=place.store_path)
     assert (unpriced.returncode, len(vendor.asked)) == (1, 4)
-    assert "error: the price of 'openai:m" in unpriced.stderr
+    assert "caps on tokens or money cannot hold: write max_tokens=N" in unpriced.stderr
     whole = parsed(cli(*arguments, "--yes", "--json", store=place.store_path))
     assert len(vendor.asked) == 10
     assert whole["judge"]["used"].startswith("6 calls, ")
