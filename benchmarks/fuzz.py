@@ -37,8 +37,8 @@ _TEXTS = (
 )  # fmt: skip
 _KEYS = (
     "op", "target", "content", "path", "prompt", "judge", "kind", "expected", "pattern", "judges", "weight", "files",
-    "tags", "role", "name", "work_id", "answer", "split", "id", "schema", "fields", "rubric", "points", "min", "max", "\ufffe",
-    "x",
+    "tags", "role", "name", "work_id", "answer", "split", "id", "schema", "fields", "rubric", "points", "min", "max",
+    "\ufffe", "x",
 )  # fmt: skip
 _OPS = ("append", "insert_after", "replace", "delete", "set_description")
 _JUDGES = (
