@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import tempfile
+import time
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -101,6 +102,14 @@ def test_earlier_results_are_counted_in_the_workspace_next_to_the_skill(tmp_path
     runs = [{"eval_id": "own", "configuration": "with_skill", "result": {"pass_rate": 0.5}}, {"eval_id": 7}]
     put(workspace, "iteration-2/benchmark.json", {"metadata": {}, "runs": runs})
     assert read(skill).results == {"own": {"attempts": 1, "scored": 1, "not_scored": 0}}
+
+
+def test_ids_that_come_again_take_no_time(tmp_path: Path) -> None:
+    ids = [each for n in range(2, 9000) for each in ("a", f"a-{n}")]
+    begun = time.process_time()
+    cases = read(put(tmp_path, "evals.json", {"evals": [{"id": id, "prompt": "p"} for id in ids]})).cases
+    assert len({case.id for case in cases}) == len(ids)
+    assert time.process_time() - begun < 3
 
 
 @pytest.fixture

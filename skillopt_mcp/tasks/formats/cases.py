@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
@@ -165,11 +166,11 @@ def read_evals(path: Path, reading: Reading) -> Evals | None:
         evals = form.read(place, value, reading)
     except (BadInput, RecursionError) as error:
         return Evals(form.name, refused=str(error))
-    taken, cases = set[str](), list[Case]()
+    taken, last, cases = set[str](), Counter[str](), list[Case]()
     for case in evals.cases:
         content = json.dumps([case.prompt, repr(case.judge), [file.path for file in case.files]])
         name = case.id or f"case-{sha256(content.encode()).hexdigest()[:8]}"
-        n = next(n for n in count(1) if (f"{name}-{n}" if n > 1 else name) not in taken)
+        last[name] = n = next(n for n in count(last[name] + 1) if (f"{name}-{n}" if n > 1 else name) not in taken)
         taken.add(name := f"{name}-{n}" if n > 1 else name)
         cases.append(replace(case, id=name))
     return replace(evals, cases=cases)
