@@ -51,12 +51,12 @@ _REASONS: dict[str, tuple[Reason, str]] = {
     **dict.fromkeys(("perplexity", "perplexity-score", "finish-reason"), ("says nothing", "it asks how it was made")),
     **dict.fromkeys(("skill-used", "tool-call-f1"), ("needs events", "it asks which tools were called")),
 }
-# What a cell may expect: [not-]type[(threshold)][:value], of promptfoo's types.
+# What a cell may expect: [not-]type[(threshold)][:value].
 _EXPECTED = re.compile(
     rf"(not-)?({'|'.join([*TYPES, *_RUBRICS, *_REASONS])}|agent-rubric|answer-relevance|bleu|classifier|"
     r"contains-(?:html|sql|xml)|context-(?:faithfulness|recall|relevance)|conversation-relevance|factuality|g-eval|gleu|"
-    r"guardrails|human|is-(?:html|refusal|sql|xml|valid-[a-z-]+-call)|max-score|meteor|model-graded-factuality|"
-    r"moderation|pi|rouge-n|search-rubric|select-best|similar)(?:\((\d+(?:\.\d+)?)\))?(?::(.*))?",
+    r"guardrails|human|is-(?:html|refusal|sql|xml|valid-[a-z-]+-call)|levenshtein|max-score|meteor|"
+    r"model-graded-factuality|moderation|pi|rouge-n|search-rubric|select-best|similar)(?:\(\d+(?:\.\d+)?\))?(?::(.*))?",
     re.S,
 )
 
@@ -89,7 +89,6 @@ def _write_judge(judge: Judge) -> list[dict[str, Any]]:
     found = list[dict[str, Any]]()
     if isinstance(judge, Assertion):
         found = [{"type": judge.type, "value": judge.value}]
-        found[0] |= {} if judge.threshold is None else {"threshold": judge.threshold}
     elif isinstance(judge, Rubric) and judge.points:
         found = [{"type": _RUBRICS[0], "value": point} for point in judge.points]
     elif isinstance(judge, AssertionSet):
@@ -143,9 +142,10 @@ class _Reader:
         if isinstance(value, list):
             return [self.resolve(each, document, depth + 1) for each in value]
         if not isinstance(value, dict):
-            if isinstance(value, float) and value.is_integer() and abs(value) < 1e15:
-                return int(value)
-            return value if value is None or isinstance(value, str | int | float) else {}
+            if value is None or isinstance(value, str | bool):
+                return value
+            number = float(repr(value)) if isinstance(value, int | float) else None
+            return {} if number is None else int(number) if abs(number) < 1e15 and number.is_integer() else number
         reference = value.get("$ref")
         if not isinstance(reference, str):
             return {show_value(key): self.resolve(each, document, depth + 1) for key, each in value.items()}
@@ -224,7 +224,7 @@ class _Reader:
             yield replace(text, what=f"prompt {path}")
         elif isinstance(text, Lost) or suffix not in (".txt", ".md", ".j2", ".jsonl", ".csv", *_DATA):
             raise BadInput(
-                f"{show_path(self.path)}: promptfoo takes the prompt {quoted(path)} for a file, and finds none"
+                f"{show_path(self.path)}: promptfoo takes {quoted(path)} for a file of prompts, and finds none"
             )
         elif suffix == ".csv" or (suffix in _DATA and "file://" in text):
             yield Lost(f"prompt {path}", "cannot be expressed", "a table, or files in a file")
@@ -309,12 +309,9 @@ class _Reader:
         everything = {**self.values, **default, **test, **options}
         codes = ("transform", "postprocess", "transformVars", "assertScoringFunction", "extensions")
         whole = [Lost(name, "runs code") for name in codes if everything.get(name)]
-        whole += (
-            [Lost("providerOutput", "says nothing", "it is the answer")] if everything.get("providerOutput") else []
-        )
-        whole += [Lost(name, "cannot be expressed") for name in options if name.startswith("config:")]
-        is_elsewhere = any(isinstance(each.get("vars"), str | list) for each in (default, test))
-        whole += [Lost("vars", "cannot be expressed", "they stand in a file")] if is_elsewhere else []
+        odd = [name for name in everything if name == "providerOutput" or name.startswith("config:")]
+        odd += [f"vars {each['vars']}" for each in (default, test) if isinstance(each.get("vars"), str | list)]
+        whole += [Lost(name, "cannot be expressed") for name in odd]
 
         variables = {**_mapping(default.get("vars")), **_mapping(test.get("vars"))}
         values = list[list[Any]]()
@@ -326,23 +323,21 @@ class _Reader:
                 values.append(value if is_spread and not options.get("disableVarExpansion") else [value])
         allowed = test.get("prompts", default.get("prompts"))
         if isinstance(allowed, list):
-            starts = [each[:-1] if each.endswith("*") else f"{each}:" for each in map(str, allowed)]
-            prompts = [
-                (raw, names)
-                for raw, names in prompts
-                if any(name in allowed or str(name).startswith(tuple(starts)) for name in names)
-            ]
+            starts = tuple(each[:-1] if each.endswith("*") else f"{each}:" for each in map(str, allowed))
+            wanted = ([name in allowed or str(name).startswith(starts) for name in names] for _, names in prompts)
+            prompts = [each for each, matches in zip(prompts, wanted, strict=True) if any(matches)]
         n_cases = prod(map(len, values)) * len(prompts)
         if n_cases > MAX_CASES:
             raise BadInput(f"{show_path(self.path)}: the variables of a test make {n_cases:,} cases: use fewer")
         name = show_value(test["description"]) if test.get("description") is not None else ""
         for combination in product(*values):
             found, lost = self.read_variables(dict(zip(variables, combination, strict=True))), list(whole)
-            judge = self.make_set(asserts, limits[0] if limits else None, found, lost)
+            judge = self.make_set(asserts, limits[0] if limits else None, found, lost) if not whole else None
             if isinstance(judge, AssertionSet) and len(judge.judges) == 1 and judge.threshold is None:
                 judge = judge.judges[0].judge if judge.judges[0].weight else judge
+            behind = [show_value(_mapping(each).get("type")) for each in asserts if whole]
+            lost += [Lost(kind, whole[0].reason, f"it comes behind {whole[0].what}") for kind in behind]
             lost += [] if asserts else [Lost("assert", "says nothing", "the test has none")]
-            judge = None if whole else judge
             for raw, _ in prompts:
                 text = raw
                 if isinstance(raw, str):
@@ -420,21 +415,15 @@ class _Reader:
                 parts = [{"type": "text", "text": content}] if isinstance(content, str) else _list(content)
                 is_text = all(_mapping(part).get("type") == "text" for part in parts)
                 contents += ["\n".join(show_value(part.get("text")) for part in parts)] if is_text else []
-            if (
-                roles.count("user") != 1
-                or {*map(str, roles)} - {"user", "system", "developer"}
-                or len(contents) < len(roles)
-            ):
+            others = {*map(str, roles)} - {"user", "system", "developer"}
+            if roles.count("user") != 1 or others or len(contents) < len(roles):
                 return Lost("prompt", "cannot be expressed", "a chat of other than one user message")
             text = "\n\n".join(each for content in contents if (each := content.replace(_TESTED, "").strip()))
         elif text.lstrip().startswith("- role:"):
             return Lost("prompt", "cannot be expressed", "a chat as YAML in a text")
         text = text.replace(_TESTED, "").strip() if _TESTED in text else text
-        return (
-            text
-            if text.strip()
-            else Lost("prompt", "cannot be expressed", "nothing is left without the text under test")
-        )
+        empty = Lost("prompt", "cannot be expressed", "nothing is left without the text under test")
+        return text if text.strip() else empty
 
     def make_set(
         self, items: Sequence[Any], threshold: object, variables: Mapping[str, Any], lost: list[Lost]
@@ -483,8 +472,7 @@ class _Reader:
             else:
                 if base.endswith("-json") and isinstance(value, str) and value:
                     value = next(iter(parse_json(value)), value)
-                threshold = item.get("threshold") if base == "levenshtein" else None
-                judge = Assertion(type=kind, value=value, threshold=threshold if _is_number(threshold) else None)
+                judge = Assertion(type=kind, value=value)
             if given is None and "value" not in item and not base.endswith("-json"):
                 raise BadInput("it has no value")
             judge.check()
@@ -504,13 +492,9 @@ class _Reader:
         text = self.read(path)
         if isinstance(text, str) and path.endswith(_DATA):
             return self.load(path)
-        if isinstance(text, Lost):
-            return text
-        return (
-            text.strip(BLANKS)
-            if text and path.endswith(".txt")
-            else Lost(value, "cannot be expressed", "no text or data")
-        )
+        if isinstance(text, str) and path.endswith(".txt"):
+            return text.strip(BLANKS)
+        return text if isinstance(text, Lost) else Lost(value, "cannot be expressed", "no text or data")
 
 
 def _parse_expected(text: str) -> dict[str, Any]:
@@ -521,14 +505,11 @@ def _parse_expected(text: str) -> dict[str, Any]:
         return {"type": _RUBRICS[0], "value": rubric[1]}
     if not (found := _EXPECTED.fullmatch(text)):
         return {"type": "equals", "value": text}
-    negation, kind, threshold, value = found.groups()
-    test: dict[str, Any] = {"type": f"{negation or ''}{kind}"} | ({"threshold": float(threshold or 0.75)})
-    if value is not None:
-        is_list = kind.endswith(("-any", "-all")) and value
-        test["value"] = (
-            Assertion(type=kind, value=value).texts() if is_list else value if "json" in kind else value.strip()
-        )
-    return test
+    negation, kind, value = found.groups()
+    test: dict[str, Any] = {"type": f"{negation or ''}{kind}"}
+    if value and kind.endswith(("-any", "-all")):
+        return {**test, "value": Assertion(type=kind, value=value).texts()}
+    return test if value is None else {**test, "value": value if kind.endswith("-json") else value.strip()}
 
 
 def _mapping(value: object) -> dict[str, Any]:

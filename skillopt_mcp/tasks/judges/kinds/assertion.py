@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 import json
 import re
-from array import array
 from collections.abc import Sequence
 from decimal import Decimal
 from typing import Annotated, Any
@@ -22,7 +21,7 @@ BLANKS = "\t\n\v\f\r \xa0\u1680\u2028\u2029\u202f\u205f\u3000\ufeff" + "".join(m
 """What JavaScript trims and splits at."""
 _JSON = frozenset({"is-json", "contains-json"})
 _LISTS = frozenset({"contains-any", "contains-all", "icontains-any", "icontains-all"})
-TYPES = _JSON | _LISTS | {"equals", "contains", "icontains", "starts-with", "regex", "levenshtein", "word-count"}
+TYPES = _JSON | _LISTS | {"equals", "contains", "icontains", "starts-with", "regex", "word-count"}
 # A field of "a, b": quoted, with what is quoted in it twice or behind a backslash, or as it stands.
 _FIELD = re.compile(rf'[{BLANKS},]*+(?:"((?:\\["\\]|""|[^"])*+)"[{BLANKS}]*+(?=,|\Z)|([^",][^,]*)|\Z)')
 # What ajv and jsonschema understand alike, in time linear in the answer. The values of these are schemas.
@@ -39,17 +38,16 @@ _INHERITED = frozenset({
     "__proto__", "constructor", "hasOwnProperty", "isPrototypeOf", "propertyIsEnumerable", "toLocaleString",
     "toString", "valueOf",
 })  # fmt: skip
-_MAX_STEPS, _MAX_JSON, _MAX_OBJECTS = 5_000_000, 100_000, 10_000
+_MAX_JSON, _MAX_OBJECTS = 100_000, 10_000
 Number = Annotated[float, Field(allow_inf_nan=False)]
 
 
 @judge("assertion")
 class Assertion(Judge):
-    """What promptfoo's assertion says of the whole answer: its `type` (`not-` negates it), `value` and `threshold`."""
+    """What promptfoo's assertion says of the whole answer: its `type` (`not-` negates it) and `value`."""
 
     type: str
     value: JsonValue = None
-    threshold: Number | None = None
 
     @property
     def base(self) -> str:
@@ -85,9 +83,6 @@ class Assertion(Judge):
                 n = len(re.findall(f"[^{BLANKS}]+", answer))
                 least, most = (value.get("min", 0), value.get("max", n)) if isinstance(value, dict) else (value, value)
                 return float(least) <= n <= float(most)  # type: ignore[arg-type]
-            case "levenshtein":
-                most = 5.0 if self.threshold is None else self.threshold
-                return _measure_distance(answer, str(value), int(most)) <= most
         is_folded = self.base.startswith("i")
         text = answer.lower() if is_folded else answer
         each_in = ((each.lower() if is_folded else each) in text for each in self.texts())
@@ -138,8 +133,6 @@ class Assertion(Judge):
                 is_good = is_text or is_number
             case "starts-with" | "regex":
                 is_good = is_text
-            case "levenshtein":
-                is_good = isinstance(value, str)
             case "is-json" | "contains-json":
                 is_good = value is None or isinstance(value, dict)
             case "word-count" if isinstance(value, dict):
@@ -245,23 +238,6 @@ def parse_json(text: str) -> list[Any]:
 
 def _canonical(value: object) -> str:
     return json.dumps(json.loads(json.dumps(value), parse_int=float), sort_keys=True)
-
-
-def _measure_distance(first: str, second: str, most: int) -> int:
-    """The Levenshtein distance of two texts in UTF-16 units, where it is at most `most`; else a larger number."""
-    a, b = (array("H", text.encode("utf-16-le", "surrogatepass")) for text in (first, second))
-    if most < 0 or abs(len(a) - len(b)) > most:
-        return most + 1
-    if len(a) * min(2 * most + 1, len(b)) > _MAX_STEPS:
-        raise BadInput("the answer is too long for levenshtein")
-    above = {m: m for m in range(min(len(b), most) + 1)}
-    for n, unit in enumerate(a, 1):
-        row = {n - most - 1: most + 1, 0: n}
-        for m in range(max(1, n - most), min(len(b), n + most) + 1):
-            beside = min(row.get(m - 1, most), above.get(m, most)) + 1
-            row[m] = min(beside, above.get(m - 1, most + 1) + (unit != b[m - 1]))
-        above = row
-    return above.get(len(b), most + 1)
 
 
 def _validator(schema: JsonValue) -> Any:
