@@ -76,7 +76,7 @@ def _write_evals(tasks: Sequence[Task], path: Path) -> dict[Path, str]:
     place = path if path.suffix else path / "evals" / "evals.json"
     rows, written, bad = list[dict[str, object]](), dict[Path, str](), list[str]()
     for task in tasks:
-        points, files = getattr(task.judge, "points", []), [file.path for file in task.files]
+        points, files = task.judge.points if isinstance(task.judge, Rubric) else [], [file.path for file in task.files]
         texts = [written.setdefault(_skill_folder(place) / file.path, file.content) for file in task.files]
         if not points or task.judge != Rubric(points=points) or texts != [file.content for file in task.files]:
             bad.append(task.name)
