@@ -74,7 +74,15 @@ def lint_skills(store: Store, place: Place, given: Sequence[str]) -> list[Linted
     for each in given:
         for found in _places(store, place, each):
             places.setdefault(found.folder, found)
-    return _add_twins([_lint_place(each) for each in places.values()])
+    linted, by_name = [_lint_place(each) for each in places.values()], dict[str, list[str]]()
+    for each in linted:
+        by_name.setdefault(each.name or "", []).append(each.path)
+    for each in linted:
+        others = [f"'{other}'" for other in by_name[each.name or ""][: _TWINS_SHOWN + 1] if other != each.path]
+        if others and each.name:
+            text = f"the name {quoted(each.name)} is also that of {', '.join(others[:_TWINS_SHOWN])}"
+            each.findings.append(Problem("advice", f"{text}: a host that finds both takes one of them"))
+    return linted
 
 
 def folder_of(given: str, *, bare: bool = True) -> Path | None:
@@ -88,7 +96,7 @@ def folder_of(given: str, *, bare: bool = True) -> Path | None:
     if is_main and path.is_file():
         return skill_folder(path.parent)
     is_path = is_main or "/" in given or os.sep in given or given.startswith(("~", ".")) or given in MEMORY_FILES
-    has_skills = bare and (main_names(path) or _skills_in(path))
+    has_skills = bare and (main_names(path) or find_skill_folders([path]))
     return skill_folder(path) if is_path or has_skills else None
 
 
@@ -144,20 +152,6 @@ def folder_named(store: Store, place: Place, name: str) -> Path:
     return skill_folder(found[0])
 
 
-def _skills_in(root: Path) -> list[Path]:
-    """Return the folders right inside a folder that hold a SKILL.md, or cannot be looked into, by name."""
-    try:
-        names = sorted(os.listdir(root))
-    except OSError:
-        return []
-    folders = [root / name for name in names if not name.startswith(".")]
-    return [folder for folder in folders if folder.is_dir() and (main_names(folder) or _is_closed(folder))]
-
-
-def _is_closed(folder: Path) -> bool:
-    return not os.access(folder, os.R_OK | os.X_OK)
-
-
 def _lint_place(place: _Place) -> Linted:
     folder, name = place.folder, None
     if place.note:
@@ -168,7 +162,8 @@ def _lint_place(place: _Place) -> Linted:
         is_followed = not (folder / MAIN_FILE).is_symlink()
         findings = [Problem("error" if is_followed else "advice", f"could not be read: {error}")]
     # It is not there, or can be looked into and holds no skill.
-    is_none = not os.path.lexists(folder) or (folder.is_dir() and not _is_closed(folder) and not main_names(folder))
+    is_open = folder.is_dir() and os.access(folder, os.R_OK | os.X_OK)
+    is_none = not os.path.lexists(folder) or (is_open and not main_names(folder))
     return Linted(path=place.shown, folder=folder, is_skill=not is_none, name=name, findings=findings)
 
 
@@ -293,23 +288,6 @@ def _list_lines(text: str | bytes, found: Sequence[tuple[int, str]]) -> str:
     return f"{shown} and {len(places) - _LINES_SHOWN:,} more" if len(places) > _LINES_SHOWN else shown
 
 
-def _add_twins(linted: Sequence[Linted]) -> list[Linted]:
-    """The same, and of skills of one name in one folder of a host, or plugin, that there are others."""
-    by_name: dict[str, list[str]] = {}
-    for each in linted:
-        if each.name:
-            by_name.setdefault(each.name, []).append(each.path)
-    linted_with = []
-    for each in linted:
-        others = [f"'{other}'" for other in by_name.get(each.name or "", []) if other != each.path]
-        if others:
-            text = f"the name {quoted(each.name or '')} is also that of {', '.join(others[:_TWINS_SHOWN])}"
-            twins = Problem("advice", f"{text}: a host that finds both takes one of them")
-            each = each.model_copy(update={"findings": [*each.findings, twins]})
-        linted_with.append(each)
-    return linted_with
-
-
 def lint_changed(store: Store, place: Place, base: str) -> tuple[list[Linted], list[str]]:
     """What is wrong with the skills of the checkout here that changed since it left `base`, and those that are gone.
 
@@ -332,9 +310,9 @@ _MAX_FOLDERS = 20_000
 def skills_below(folder: Path) -> tuple[list[Path], list[str]]:
     """The skills in a folder, at whatever depth, and what was passed over; `folder` itself is none of them.
 
-    A skill holds no other. Of hidden folders their skills/ alone count, of links those to a skill, right in the folder
-    or in a skills/; what package managers unpack does not count. What else is passed over is closed, or lies very deep
-    or behind thousands of folders.
+    Of hidden folders and of skills their skills/ alone count, of links those to a skill, right in the folder or in a
+    skills/; what package managers unpack does not count. What else is passed over is closed, or lies very deep or
+    behind thousands of folders.
     """
     waiting, skills, links, closed, deep = deque([(folder, 0)]), list[Path](), list[Path](), list[str](), list[str]()
     for _ in range(_MAX_FOLDERS):
@@ -348,12 +326,12 @@ def skills_below(folder: Path) -> tuple[list[Path], list[str]]:
         except OSError:
             closed += [str(inside.relative_to(folder))] if depth else []
             continue
-        if depth and any(entry.name.lower() == MAIN_FILE.lower() and entry.name not in folders for entry in listed):
-            skills.append(inside)
-            continue
+        is_skill = any(entry.name.lower() == MAIN_FILE.lower() and entry.name not in folders for entry in listed)
+        skills += [inside] if is_skill and depth else []
         if not depth or inside.name == "skills":
             links += [Path(entry) for entry in listed if entry.is_symlink() and main_names(Path(entry))]
         names = [name if name[0] != "." else f"{name}/skills" for name in folders if name not in _OF_OTHERS]
+        names = [name for name in names if name.endswith("skills") or name == "plugins" or not is_skill]
         below = [(inside / name, depth + 1) for name in names if name[0] != "." or os.path.isdir(inside / name)]
         if below and depth == _MAX_DEPTH:
             deep.append(str(inside.relative_to(folder)))

@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 from console import Cli
 
+from benchmarks.bring_check import measure_check
+
 FRONT = "name: desk\ndescription: Does it."
 
 
@@ -98,6 +100,16 @@ def test_what_this_tool_does_not_read_is_no_error(cli: Cli, here: Path) -> None:
     code, found = check(cli, "s")
     assert (code, found["errors"], found["n_skills"]) == (1, 1, 5)
     assert found["skills"][0]["path"] == "s/wrong"
+
+
+def test_the_benchmark_counts_what_nobody_else_calls_an_error(cli: Cli, here: Path) -> None:
+    pytest.importorskip("skills_ref")
+    write(here / "s" / "sound", body="[a](gone.md)\n")
+    write(here / "s" / "cut", body="a\rb\n")
+    write(here / "s" / "wrong", "name: other\ndescription: d")
+    figures = measure_check(here / "s")
+    assert figures.pop("cpu_ratio_skills_ref") > 0
+    assert figures == {"skills": 3, "errors": 2, "errors_nobody_else_has": 0}
 
 
 # Evals
