@@ -19,7 +19,7 @@ from skillopt_mcp.prompts.loading import load_shipped
 from skillopt_mcp.prompts.parsing import parse_reply
 from skillopt_mcp.tasks.judges.judging import judge_all, n_votes, parse_judge, usage
 
-ANSWER = "The pump had no power.\nCheck the **fuse** in `box_2`, then the “main switch”; call nobody."
+ANSWER = "The pump had no power.\nCheck the **fuse** in `box_2`, then the “main switch”; call nobody.\n- ⚠️ 2020–21"
 POINTS = ["Names the cause", "Names the cure", "Does not mention a price"]
 
 
@@ -108,6 +108,7 @@ def test_the_majority_of_each_point_decides_whatever_is_asked_first(
         ("The pump had no power.", True), ("the  PUMP had\n no power. Check", True), ("check the fuse", True),
         ("box_2", True), ("`box_2`", True), ('the "main switch"', True), ("The pump ... main switch", True),
         ("[...] no power […]", True), ("; call nobody.", True), ("**", True),
+        ("nobody. ⚠ 2020-21", True), ("call no\u200bbody", True), ("⚠️", True), ("⚠ 2021", False),
         ("", False), ("  ", False), ("...", False), ("The pump has no power", False), ("main switch ... pump", False),
         ("yes", False), ("Names the cause", False), ("Question 1?", False),
     ],
@@ -151,6 +152,22 @@ def test_a_reply_without_each_point_once_is_asked_again_and_then_no_vote(said: s
     mended, ask = judged(ANSWER, lambda call: reply(*GOOD) if "/again" in call.draw else said)
     assert isinstance(mended, Score)
     assert [len(calls) for calls in ask.rounds] == [2, 2]
+
+
+_ODD = (
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.sampled_from(["...", "no power", "1", 1])
+)
+_ODD_POINTS = st.lists(
+    st.fixed_dictionaries({}, optional=dict.fromkeys(("point", "quote", "absence", "holds", "x"), _ODD)) | _ODD
+)
+
+
+@given(_ODD_POINTS, st.text())
+def test_whatever_a_judge_says_is_a_score_or_none(points: list[object], answer: str) -> None:
+    outcome, _ = judged(answer, json.dumps({"points": points}), points=["a", "b"])
+    if isinstance(outcome, Score):
+        assert {str(float(each["point"])) for each in points if isinstance(each, dict)} == {"1.0", "2.0"}
+        assert outcome.soft in (0.0, 0.5, 1.0)
 
 
 def test_what_a_reply_claims_to_have_counted_is_not_read_and_its_order_and_spelling_do_not_matter() -> None:

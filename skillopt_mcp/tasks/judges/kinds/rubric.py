@@ -14,6 +14,7 @@ from skillopt_mcp.core.calls import Ask, Call, Question
 from skillopt_mcp.core.errors import BadInput
 from skillopt_mcp.core.judging import Attempt, Outcome, Score, Unscored, judge
 from skillopt_mcp.core.replies import PointsReply, RubricReply
+from skillopt_mcp.core.text import without_hidden
 from skillopt_mcp.prompts.loading import load_shipped
 from skillopt_mcp.prompts.rendering import Parsed, ask_parsed, cut_middle, fence
 from skillopt_mcp.tasks.judges.base import Asking, is_encodable, on_one_line, quoted
@@ -23,8 +24,8 @@ MAX_POINTS = 50
 SHOWN = 20_000
 GRADES = {"none": 0.0, "little": 0.25, "half": 0.5, "most": 0.75, "all": 1.0}
 Votes = Sequence[Parsed[Any]]
-# What models leave out or put in where they copy words: marks of emphasis and of quotation.
-_MARKS = dict.fromkeys(map(ord, "*_`\"'“”„‘’«»"), " ")
+# What models leave out, put in or change where they copy words: marks of Markdown and of quotation, and dashes.
+_MARKS = dict.fromkeys(map(ord, "*_`#|>\"'“”„‘’«»-\u2010\u2011\u2013\u2014\u2212"), " ")
 _ELISION = re.compile(r"\[?(?:\.{3,}|…)\]?")
 
 
@@ -112,9 +113,10 @@ class Rubric(Asking):
         answer = attempt.answer
         if len(answer) > SHOWN:
             answer = f"{answer[: SHOWN // 2]}\n{answer[-SHOWN // 2 :]}"
-        words = on_one_line(answer.translate(_MARKS))
+        words = on_one_line(without_hidden(answer).translate(_MARKS))
         for each in reply.points:
-            parts = [part for part in _ELISION.split(on_one_line(each.quote.translate(_MARKS))) if part.strip()]
+            quote = on_one_line(without_hidden(each.quote).translate(_MARKS))
+            parts = [part for part in _ELISION.split(quote) if part.strip()]
             position = 0 if parts else -1
             for part in parts:
                 position = words.find(part.strip(), position) if position >= 0 else -1
