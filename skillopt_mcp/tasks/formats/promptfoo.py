@@ -421,9 +421,9 @@ class _Reader:
             text = "\n\n".join(each for content in contents if (each := content.replace(_TESTED, "").strip()))
         elif text.lstrip().startswith("- role:"):
             return Lost("prompt", "cannot be expressed", "a chat as YAML in a text")
-        text = text.replace(_TESTED, "").strip() if _TESTED in text else text
-        empty = Lost("prompt", "cannot be expressed", "nothing is left without the text under test")
-        return text if text.strip() else empty
+        rest = text.replace(_TESTED, "").strip() if _TESTED in text else text
+        why = "it is empty" if rest == text else "nothing is left of it without the text under test"
+        return rest if rest.strip() else Lost("prompt", "cannot be expressed", why)
 
     def make_set(
         self, items: Sequence[Any], threshold: object, variables: Mapping[str, Any], lost: list[Lost]
