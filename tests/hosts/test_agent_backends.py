@@ -30,9 +30,12 @@ from skillopt_mcp.backends.base import Backend, BackendFault, worst_case
 from skillopt_mcp.backends.registry import open_backend
 from skillopt_mcp.backends.wrappers import check_backend
 from skillopt_mcp.core.calls import TOOL_CALL, Call, Fault, Message, Question, Reply, Rollout
+from skillopt_mcp.core.judging import Score
 from skillopt_mcp.core.results import Replayed
 from skillopt_mcp.core.skills import SkillFile, SkillFiles
 from skillopt_mcp.core.tasks import Task, TaskFile
+from skillopt_mcp.tasks.judges.judging import score
+from skillopt_mcp.tasks.judges.kinds.opens import Opens
 from skillopt_mcp.tasks.judges.kinds.text import Exact
 
 pytestmark = pytest.mark.hosts
@@ -153,6 +156,21 @@ def test_a_host_does_a_task_with_the_skill_and_nothing_of_the_users(
     assert REFERENCE not in shown
     assert list(marker.iterdir()) == []
     assert set(places.rglob("*")) == planted
+
+
+def test_a_prompt_on_which_the_skill_should_open_is_judged_by_whether_the_host_did(host: Host) -> None:
+    def answer(asked: Asked) -> Turn:
+        # As a model does: by what the description speaks of.
+        return [opening(host.kind)] if "Books quinces." in asked.text and not asked.n_results else ["fin"]
+
+    described = SKILL.replaced(SkillFile("SKILL.md", SKILL.main.replace(b"Does items.", b"Books quinces.")))
+    with opened(host, answer) as (backend, _):
+        for files in (SKILL, described):
+            reply = ask(backend, ROLLOUT._replace(request=Rollout(files, TASK)))
+            for expected in (True, False):
+                judged = score(Opens(expected=expected), reply.text, reply.messages)
+                assert isinstance(judged, Score)
+                assert judged.hard is ((files is described) == expected)
 
 
 def test_a_host_that_runs_inside_another_session_is_none_of_that_session(
