@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from skillopt_mcp.core.errors import BadInput
-from skillopt_mcp.core.judging import Score
+from skillopt_mcp.core.judging import Score, Unscored
 from skillopt_mcp.tasks.formats.cases import Evals, Reading, read_evals
 from skillopt_mcp.tasks.judges.judging import score
 
@@ -154,8 +154,14 @@ def test_a_split_that_skillopt_cannot_load_is_refused_by_its_file(tmp_path: Path
     write_evals(tmp_path / "val", "items.json", content)
     assert words in read(tmp_path).refused
     assert "val/items.json" in read(tmp_path).refused
-    (tmp_path / "val" / "items.json").unlink()
-    assert "val" in read(tmp_path).refused
+    for name in ("val", "train"):
+        (tmp_path / name / "items.json").unlink()
+        assert name in read(tmp_path).refused
+
+
+@pytest.mark.parametrize("header", ["a\rb,input,target", f"input,target,{'x' * 200_000}", "in\0put"])
+def test_a_table_whose_header_cannot_be_read_is_no_data_set(tmp_path: Path, header: str) -> None:
+    assert read_evals(write_evals(tmp_path, "a.csv", f"{header}\nq,t,z\n"), Reading("match")) is None
 
 
 VALUES = st.recursive(
@@ -200,7 +206,7 @@ FIELDS = {
 }
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data(), scorer=st.sampled_from(["", "match", "choice", "f1"]))
 @pytest.mark.parametrize("name", FIELDS)
 def test_whatever_a_file_holds_gives_cases_or_one_line(name: str, data: Any, scorer: str, tmp_path: Path) -> None:
@@ -227,4 +233,4 @@ def test_whatever_a_file_holds_gives_cases_or_one_line(name: str, data: Any, sco
         except BadInput:
             continue
         if task:
-            assert isinstance(score(task.judge, "A"), Score)
+            assert isinstance(score(task.judge, "A"), Score | Unscored)

@@ -47,6 +47,7 @@ def test_a_number_in_numerals_that_are_not_read_is_no_zero() -> None:
         ({"scorer": "match", "target": []}, "1-100 texts"),
         ({"scorer": "match", "target": "\ud800"}, "texts of UTF-8"),
         ({"scorer": "choice", "target": "C", "choices": ["x", "y"]}, "none of 2 choices"),
+        ({"scorer": "choice", "target": "9" * 5_000, "choices": ["x", "y"]}, "names no choice"),
         ({"scorer": "choice", "target": "?", "choices": ["x", "y"]}, "names no choice"),
     ],
 )

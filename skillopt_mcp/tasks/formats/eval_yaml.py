@@ -163,7 +163,8 @@ def _read_setup(path: Path, setup: object, lost: list[Lost]) -> Iterator[TaskFil
     others = set(map(str, setup)) - {"commands", "files", "skills", "copy_test_files"}
     lost += [Lost(f"environment.{name}", "cannot be expressed") for name in sorted(others) if setup.get(name)]
     skill = path.parent.parent
-    wanted = [each for each in setup.get("files") or () if isinstance(each, Mapping)]
+    named = setup.get("files")
+    wanted = [each for each in named if isinstance(each, Mapping)] if isinstance(named, list) else []
     if setup.get("copy_test_files") is True:
         wanted = [{"path": name, "src": name} for name in _list_files(path.parent) if name != path.name] + wanted
     for each in wanted:

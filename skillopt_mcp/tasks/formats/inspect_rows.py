@@ -31,7 +31,11 @@ _ASKS = (
 def _detect(path: Path, value: object) -> bool:
     rows: Sequence[object] = value if isinstance(value, list) else [value]
     if isinstance(value, str) and path.suffix.lower() in _TABLES:
-        rows = [dict.fromkeys(next(csv.reader([value.partition("\n")[0]], delimiter=_TABLES[path.suffix.lower()]), []))]
+        try:
+            header = next(csv.reader([value.partition("\n")[0]], delimiter=_TABLES[path.suffix.lower()]), [])
+        except csv.Error:
+            return False
+        rows = [dict.fromkeys(header)]
     has_input = any(isinstance(row, Mapping) and "input" in row for row in rows[:1])
     return has_input and any(isinstance(row, Mapping) and {"target", "choices"} & row.keys() for row in rows)
 

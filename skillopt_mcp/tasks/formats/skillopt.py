@@ -37,6 +37,7 @@ _FIELDS = frozenset({
 # What SkillOpt's own environments need besides the rows.
 _NEEDS: dict[str, Lost] = {
     "image_path": Lost("image_path", "needs files", "docvqa asks of an image"),
+    "image": Lost("image", "needs files", "docvqa asks of an image"),
     "document_path:": Lost("document_path", "needs files", "docvqa asks of an image"),
     "source_files": Lost("source_files", "needs files", "officeqa searches documents"),
     "source_docs": Lost("source_docs", "needs files", "officeqa searches documents"),
@@ -217,11 +218,11 @@ def _find_rows(folder: Path, split: Split) -> list[object]:
 
 
 def _detect(path: Path, value: object) -> bool:
-    try:
-        rows = _find_rows(path, "train") if value is None and path.is_dir() else []
-    except BadInput:
-        return False
-    return bool(rows) and bool({"question", "instruction", "gamefile", "mcq"} & set(cast(dict[str, Any], rows[0])))
+    for split in SPLITS if value is None and path.is_dir() else ():
+        with suppress(BadInput):
+            for row in cast(list[dict[str, Any]], _find_rows(path, split))[:1]:
+                return not {"question", "instruction", "gamefile", "mcq"}.isdisjoint(row)
+    return False
 
 
 def write_splits(tasks: Sequence[Task], path: Path) -> dict[Path, str]:

@@ -210,7 +210,7 @@ def _positions(targets: list[str]) -> list[int]:
     for word in (word for target in targets for word in target.replace(",", " ").split()):
         for name in [word] if word.isnumeric() else word:
             upper = name.upper()
-            number = int(name) if name.isdecimal() else 0
+            number = int(name) if name.isdecimal() and len(name) < 9 else 0
             if not number and upper not in string.ascii_uppercase:
                 raise BadInput(f"scorer judge: {quoted(name)} names no choice: they are A, B, ...")
             found.append(25 + number if number else string.ascii_uppercase.index(upper))
