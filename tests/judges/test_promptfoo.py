@@ -95,14 +95,17 @@ def test_points_are_asked_about_in_one_call_and_a_machine_decides_before_them(tm
     ],
 )  # fmt: skip
 def test_what_is_lost_is_named_with_its_reason(tmp_path: Path, kind: str, reason: str) -> None:
-    [case, alone] = read_tests(
+    asserts = [{"type": "contains", "value": "a"}, {"type": kind, "value": "v"}]
+    [case, mean, alone] = read_tests(
         tmp_path,
-        {"vars": {"q": "x"}, "assert": [{"type": "contains", "value": "a"}, {"type": kind, "value": "v"}]},
+        {"vars": {"q": "x"}, "assert": asserts},
+        {"vars": {"q": "x"}, "assert": [{"type": "assert-set", "assert": asserts}], "threshold": 0.5},
         {"vars": {"q": "x"}, "assert": [{"type": kind, "value": "v"}]},
     )
     assert [(lost.what, lost.reason) for lost in case.lost] == [(kind, reason)]
     assert (case.make_task() is not None) is (reason == "says nothing")
     assert case.make_task(partial=True) is not None
+    assert mean.make_task() is None
     assert alone.make_task(partial=True) is None
 
 

@@ -180,7 +180,7 @@ class _Constructor(SafeConstructor):
     """Takes `1_000`, `0b11`, `1e400` and `=` for texts, as JavaScript's readers of YAML do."""
 
     def construct_number(self, node: ScalarNode) -> object:
-        is_whole = node.tag.endswith(":int")
+        is_whole = str(node.tag).endswith(":int")
         value = self.construct_yaml_int(node) if is_whole else self.construct_yaml_float(node)
         is_text = "_" in node.value or "0b" in node.value or (isinf(value) and "inf" not in node.value.lower())
         return node.value if is_text else value

@@ -429,7 +429,7 @@ class _Reader:
         self, items: Sequence[Any], threshold: object, variables: Mapping[str, Any], lost: list[Lost]
     ) -> Judge | None:
         """The judge of assertions; those that have none go to `lost`."""
-        parts = list[AssertionPart]()
+        parts, n_before = list[AssertionPart](), len(lost)
         for item in map(_mapping, items):
             kind, weight = show_value(item.get("type")), item.get("weight", 1)
             made: Judge | Lost | None
@@ -451,6 +451,8 @@ class _Reader:
             parts[parts.index(rubrics[0])] = AssertionPart(judge=Rubric(points=points), weight=len(points))
             parts = [part for part in parts if not any(part is each for each in rubrics)]
         limit = float(threshold) if _is_number(threshold) else None
+        if limit is not None:  # a mean has all of them
+            lost[n_before:] = [replace(each, decides=True) for each in lost[n_before:]]
         return AssertionSet(judges=parts, threshold=limit) if parts else None
 
     def make_judge(self, kind: str, item: Mapping[str, Any], variables: Mapping[str, Any]) -> Judge | Lost:
