@@ -61,7 +61,8 @@ class Assertion(Judge):
             return Unscored("the answer is JSON too deep to compare")
         except BadInput as error:
             return Unscored(str(error))
-        reason = f"{self.type} {quoted(json.dumps(self.value, ensure_ascii=False), QUOTED)}"
+        text = self.value if isinstance(self.value, str) else json.dumps(self.value, ensure_ascii=False)
+        reason = f"{self.type} {quoted(text, QUOTED)}"
         return Score(holds, float(holds), reason if holds else f"{reason} fails for {quoted(attempt.answer)}")
 
     def _holds(self, answer: str) -> bool:
@@ -146,8 +147,9 @@ class Assertion(Judge):
             case _:
                 is_good = self.base == "equals" or isinstance(value, list) or is_text
         if not is_good:
-            shown = quoted(json.dumps(value, ensure_ascii=False))
-            raise BadInput(f"{self.type} with the value {shown} is an error in promptfoo, or not known here")
+            raise BadInput(
+                f"{self.type} with the value {json.dumps(value)[:80]} is an error in promptfoo, or unknown here"
+            )
         if self.base == "regex":
             compile_javascript(str(value))
         elif self.base in _LISTS:
