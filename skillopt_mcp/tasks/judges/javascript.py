@@ -36,7 +36,7 @@ _PARTS = (
     (0, 0x17E, 0), (0x17F, 0x17F, _MOVED), (0x180, 0x2129, 0), (0x212A, 0x212A, _MOVED), (0x212B, 0xD7FF, 0),
     (0xD800, 0xDFFF, _MOVED), (0xE000, 0x101FFF, 0),
 )  # fmt: skip
-_UNIT = r"(?s:.)"
+_ANY, _NOTHING = "(?s:.)", r"[^\x00-\x{10FFFF}]"
 _UNIT_OF_LINES = r"(?:[^\n]|\n[\n\r\x{2028}\x{2029}]\n)"
 _UNIT_BYTES = rb"(?s:.)[\x80-\xbf]*"
 _QUANTIFIER = re.compile(r"[*+?]|\{([0-9]+)(,([0-9]*))?\}")
@@ -121,7 +121,7 @@ def compile_javascript(pattern: str, flags: str = "") -> JavaScriptPattern:
         raise NoEqualPattern(", ".join(dict.fromkeys(parser.lost)))
     options = re2.Options()
     options.log_errors = False
-    before = "" if "y" in flags else f"{_UNIT_OF_LINES if 'm' in flags else _UNIT}*?"
+    before = "" if "y" in flags else f"{_UNIT_OF_LINES if 'm' in flags else _ANY}*?"
     try:
         program = re2.compile(f"{before}({body})", options)
     except re2.error as error:
@@ -360,18 +360,28 @@ class _Parser:
 
     def write(self, ranges: Ranges) -> str:
         ranges = self.fold(ranges)
-        ends = "".join(chr(code) for code in (10, 13, 0x2028, 0x2029) if any(a <= code <= b for a, b in ranges))
-        if "m" in self.flags and ends:
-            written = "".join(f"\\x{{{ord(each):X}}}" for each in ends)
-            rest = self.negate(_merge([*self.negate(ranges), *_ENDS]))
-            return f"(?:\\n[{written}]\\n|{self.write(rest)})" if rest else f"(?:\\n[{written}]\\n)"
-        written = "".join(
-            f"\\x{{{max(low, first) + by:X}}}-\\x{{{min(high, last) + by:X}}}"
-            for low, high in ranges
-            for first, last, by in _PARTS
-            if max(low, first) <= min(high, last)
+        ends = "".join(
+            f"\\x{{{code:X}}}" for code in (10, 13, 0x2028, 0x2029) if any(a <= code <= b for a, b in ranges)
         )
-        return f"[{written}]" if written else r"[^\x00-\x{10FFFF}]"
+        if "m" in self.flags and ends:
+            rest = self.negate(_merge([*self.negate(ranges), *_ENDS]))
+            return f"(?:\\n[{ends}]\\n|{self.write(rest)})" if rest else f"(?:\\n[{ends}]\\n)"
+        if "m" in self.flags:
+            return f"[{_write(ranges)}]" if ranges else _NOTHING
+        others = self.negate(ranges)
+        if len(others) < len(ranges):
+            return f"[^{_write(others)}]" if others else _ANY
+        return f"[{_write(ranges)}]" if ranges else _NOTHING
+
+
+def _write(ranges: Ranges) -> str:
+    """Ranges of RE2, as the text is encoded."""
+    return "".join(
+        f"\\x{{{max(low, first) + by:X}}}-\\x{{{min(high, last) + by:X}}}"
+        for low, high in ranges
+        for first, last, by in _PARTS
+        if max(low, first) <= min(high, last)
+    )
 
 
 def _merge(ranges: Iterable[tuple[int, int]]) -> Ranges:
