@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from bisect import bisect_right
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
@@ -112,7 +113,7 @@ def compile_javascript(pattern: str, flags: str = "") -> JavaScriptPattern:
         raise NoEqualPattern("flag v")
     if len(pattern) > MAX_PATTERN_CHARS:
         raise NoEqualPattern(f"a pattern of more than {MAX_PATTERN_CHARS:,} characters")
-    parser = _Parser(pattern, flags)
+    parser = _PatternReader(pattern, flags)
     try:
         body = parser.parse()
     except RecursionError as error:
@@ -125,13 +126,13 @@ def compile_javascript(pattern: str, flags: str = "") -> JavaScriptPattern:
     try:
         program = re2.compile(f"{before}({body})", options)
     except re2.error as error:
-        raise NoEqualPattern("repetitions of more than 1,000 in all") from error
+        raise NoEqualPattern("a pattern this large, or repetitions of more than 1,000 in all") from error
     if program.programsize > _MAX_PROGRAM:
         raise NoEqualPattern("a pattern this large")
     return JavaScriptPattern(program, flags, parser.needs_cases, parser.needs_words, parser.is_countable)
 
 
-class _Parser:
+class _PatternReader:
     """Reads a pattern by the grammar of ECMAScript with its annex B, and writes it for RE2."""
 
     def __init__(self, pattern: str, flags: str) -> None:
@@ -145,8 +146,7 @@ class _Parser:
         )
         groups = [match for match in _GROUPS.finditer(self.text) if match[1] or match[2]]
         self.n_groups, self.has_names = len(groups), any(match[2] for match in groups)
-        self.names, self.references = list[str](), list[str]()
-        self.at, self.lost = 0, list[str]()
+        self.at, self.names, self.lost = 0, list[str](), list[str]()
         self.needs_cases, self.needs_words, self.is_countable = "i" in flags, False, True
         self.last = 0x10FFFF if self.is_unicode else 0xFFFF
         folded = self.is_unicode and "i" in flags
@@ -156,8 +156,6 @@ class _Parser:
         body, _ = self.disjunction()
         if self.at < len(self.text):
             raise BadPattern("unmatched )")
-        if missing := set(self.references) - set(self.names):
-            raise BadPattern(f"no group is named {min(missing)}")
         if len(set(self.names)) < len(self.names):
             self.lost.append("groups of one name")
         return body
@@ -257,7 +255,7 @@ class _Parser:
         if (self.is_unicode or self.has_names) and self.take("k"):
             if not self.take("<"):
                 raise BadPattern("invalid reference to a group")
-            self.references.append(self.name())
+            self.name()
         elif (found := re.compile("[1-9][0-9]*").match(self.text, self.at)) and int(found[0][:9]) <= self.n_groups:
             self.at = found.end()
         else:
@@ -305,7 +303,12 @@ class _Parser:
             ranges = {"d": _DIGITS, "w": self.words, "s": _SPACES}[char.lower()]
             return (ranges if char.islower() else self.negate(ranges)), False
         if char in "pP" and self.is_unicode:
-            return self.take_property(is_negated=char == "P"), False
+            if not (found := self.match(r"\{(?:(?:gc|General_Category)=)?([\w=]+)\}")):
+                raise BadPattern("invalid property of Unicode")
+            ranges, self.needs_cases = _find_category(found[1]), True
+            if not ranges:
+                self.lost.append(rf"\p{{{found[1]}}}")
+            return (ranges if char == "p" else self.negate(ranges)), False
         if char in "xu" and (found := self.match(r"[0-9A-Fa-f]{2}" if char == "x" else r"[0-9A-Fa-f]{4}")):
             code = int(found[0], 16)
             if self.is_unicode and 0xD800 <= code < 0xDC00 and (low := self.match(r"\\u([dD][c-fC-F][0-9A-Fa-f]{2})")):
@@ -336,27 +339,13 @@ class _Parser:
             code = ord(char)
         return ((code, code),), True
 
-    def take_property(self, *, is_negated: bool) -> Ranges:
-        found = self.match(r"\{(?:(?:gc|General_Category)=)?([\w=]+)\}")
-        if not found:
-            raise BadPattern("invalid property of Unicode")
-        ranges = _find_category(found[1])
-        if not ranges:
-            self.lost.append(rf"\p{{{found[1]}}}")
-        self.needs_cases = True
-        return self.negate(ranges) if is_negated else ranges
-
     def negate(self, ranges: Ranges) -> Ranges:
         edges = [-1, *(edge for low, high in ranges for edge in (low, high)), self.last + 1]
         return tuple((edges[n] + 1, edges[n + 1] - 1) for n in range(0, len(edges), 2) if edges[n + 1] - edges[n] > 1)
 
     def fold(self, ranges: Ranges) -> Ranges:
         """The ranges and every character that is equal to one of them under i."""
-        if "i" not in self.flags:
-            return ranges
-        equals = _find_equals(self.is_unicode)
-        same = [(each, each) for low, high in ranges for code in range(low, high + 1) for each in equals.get(code, ())]
-        return _merge([*ranges, *same])
+        return _fold(ranges, is_unicode=self.is_unicode) if "i" in self.flags else ranges
 
     def write(self, ranges: Ranges) -> str:
         ranges = self.fold(ranges)
@@ -366,10 +355,8 @@ class _Parser:
         if "m" in self.flags and ends:
             rest = self.negate(_merge([*self.negate(ranges), *_ENDS]))
             return f"(?:\\n[{ends}]\\n|{self.write(rest)})" if rest else f"(?:\\n[{ends}]\\n)"
-        if "m" in self.flags:
-            return f"[{_write(ranges)}]" if ranges else _NOTHING
         others = self.negate(ranges)
-        if len(others) < len(ranges):
+        if len(others) < len(ranges) and "m" not in self.flags:
             return f"[^{_write(others)}]" if others else _ANY
         return f"[{_write(ranges)}]" if ranges else _NOTHING
 
@@ -392,6 +379,17 @@ def _merge(ranges: Iterable[tuple[int, int]]) -> Ranges:
         else:
             merged.append((low, high))
     return tuple(merged)
+
+
+@lru_cache(maxsize=1_000)
+def _fold(ranges: Ranges, *, is_unicode: bool) -> Ranges:
+    lows = [low for low, _ in ranges]
+    same = list[tuple[int, int]]()
+    for code, group in _find_equals(is_unicode).items():
+        at = bisect_right(lows, code) - 1
+        if at >= 0 and code <= ranges[at][1]:
+            same += [(each, each) for each in group]
+    return _merge([*ranges, *same])
 
 
 @lru_cache(maxsize=64)
