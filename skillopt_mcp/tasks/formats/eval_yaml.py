@@ -44,7 +44,10 @@ def read_eval_yaml(path: Path, value: Any, _how: Reading) -> Evals:
     for n, row in enumerate(value.get("scenarios", value.get("stimuli")), 1):
         row = row if isinstance(row, Mapping) else {}
         name, lost = row.get("name"), list[Lost]()
-        prompt = row.get("prompt") or _read_turns(row.get("turns"), lost)
+        turns = row["turns"] if isinstance(row.get("turns"), list) else []
+        texts = [each.get("prompt") if isinstance(each, Mapping) else each for each in turns]
+        lost += [Lost("turns", "cannot be expressed", f"{len(texts)} turns")] if len(texts) > 1 else []
+        prompt = row.get("prompt") or next(iter(texts), None)
         if not isinstance(name, str) or not name.strip() or not isinstance(prompt, str):
             raise BadInput(f"{show_path(path)} has no name or no prompt in its case {n}")
         where = f"{show_path(path)}, {quoted(name)}"
@@ -63,14 +66,6 @@ def read_eval_yaml(path: Path, value: Any, _how: Reading) -> Evals:
             Case(name, prompt, judge, tuple(files.values()), lost=tuple(sorted(lost, key=lambda each: each.what)))
         )
     return Evals("eval-yaml", cases)
-
-
-def _read_turns(turns: object, lost: list[Lost]) -> object:
-    texts = (
-        [each.get("prompt") if isinstance(each, Mapping) else each for each in turns] if isinstance(turns, list) else []
-    )
-    lost += [Lost("turns", "cannot be expressed", f"{len(texts)} turns")] if len(texts) > 1 else []
-    return texts[0] if texts else None
 
 
 def _read_rubric(rubric: object, lost: list[Lost]) -> list[Judge]:

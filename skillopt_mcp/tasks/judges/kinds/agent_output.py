@@ -82,15 +82,11 @@ class AgentOutput(Judge):
         if "-" in self.grader:
             inline = _FLAGS.match(self.value)
             return compile_javascript(self.value[inline.end() :] if inline else self.value, inline[1] if inline else "")
-        is_of_words = re.search(r"\\[dDwWbB]", self.value)
-        if _UNCERTAIN.search(text) or (is_of_words and any(map(_is_in_words, set(text)))):
+        categories = {unicodedata.category(each) for each in set(text) if not each.isascii()}
+        has_words = any(each[0] in "LMN" or each in ("Pc", "Cf") for each in categories)
+        if _UNCERTAIN.search(text) or (has_words and re.search(r"\\[dDwWbB]", self.value)):
             raise BadInput("it holds characters that .NET may read otherwise")
         return compile_javascript(_translate_dotnet(self.value), "i")
-
-
-def _is_in_words(character: str) -> bool:
-    category = unicodedata.category(character)
-    return not character.isascii() and (category[0] in "LMN" or category in ("Pc", "Cf"))
 
 
 @lru_cache(maxsize=256)

@@ -32,20 +32,17 @@ class FinalAnswer(Expecting):
     def score(self, attempt: Attempt) -> Score:
         answer = take_final(attempt.answer)
         if self.choices:
-            soft = float(self._choose(answer) in map(as_label, self.texts))
-            is_right = bool(soft)
+            labels, words = {as_label(label): text for label, text in self.choices.items()}, answer.split(maxsplit=1)
+            named = [label for label, text in labels.items() if text.strip() and text.strip().lower() == answer.lower()]
+            first = [as_label(words[0])] if words else []
+            chosen = [as_label(answer)] if as_label(answer) in labels else named[:1] or first
+            is_right = chosen[:1] != [] and chosen[0] in map(as_label, self.texts)
+            soft = float(is_right)
         else:
             given, wanted = _split_words(answer), [_split_words(text) for text in self.texts]
             soft, is_right = max(token_f1(given, words) for words in wanted), given in wanted
         shown = " or ".join(quoted(text, QUOTED) for text in self.texts[:3])
         return Score(is_right, soft, f"the final answer {quoted(answer)} is {'' if is_right else 'not '}{shown}")
-
-    def _choose(self, answer: str) -> str:
-        labels, words = {as_label(label): text for label, text in self.choices.items()}, answer.split(maxsplit=1)
-        if (label := as_label(answer)) in labels:
-            return label
-        named = [label for label, text in labels.items() if text.strip() and text.strip().lower() == answer.lower()]
-        return next(iter(named), as_label(words[0]) if words else "")
 
     def check(self) -> None:
         super().check()

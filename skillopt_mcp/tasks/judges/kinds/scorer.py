@@ -103,7 +103,12 @@ class Scorer(Judge):
             soft = float(positions == sorted(_positions(self.targets)))
             found = ", ".join(map(name_option, positions)) or "no option in the form ANSWER: A"
         elif name == "f1":
-            soft, found = _token_f1(attempt.answer, self.targets), quoted(attempt.answer, QUOTED)
+            given, soft, found = Counter(_normalise(attempt.answer).split()), 0.0, quoted(attempt.answer, QUOTED)
+            for words in filter(None, (Counter(_normalise(target).split()) for target in self.targets)):
+                common = (given & words).total()
+                precision, recall = common / (given.total() or 1), common / words.total()
+                soft = max(soft, 2 * precision * recall / (precision + recall) if common else 0.0)
+            soft = round(soft, 2)
         else:
             found = quoted(attempt.answer, QUOTED)
             try:
@@ -179,24 +184,18 @@ def _read_number(text: str) -> float | None:
 
 def _normalise(text: str) -> str:
     """Lower case, without punctuation and articles, numbers as numbers, word by word."""
-    return " ".join(filter(None, map(_normalise_word, re.split(" |-", text.casefold()))))
+    found = list[str]()
+    for word in re.split(" |-", text.casefold()):
+        bare = word.translate(_PUNCTUATION)
+        numbers = [number for each in (word, word.strip(_EDGES), bare) if (number := _read_float(each)) is not None]
+        found += [str(numbers[0])] if numbers else _ARTICLES.sub(" ", bare).split()
+    return " ".join(found)
 
 
-def _normalise_word(word: str) -> str:
-    for text in (word, word.strip(_EDGES), word.translate(_PUNCTUATION)):
-        with suppress(ValueError):
-            if isfinite(number := float(text)):
-                return str(number)
-    return " ".join(_ARTICLES.sub(" ", word.translate(_PUNCTUATION)).split())
-
-
-def _token_f1(answer: str, targets: list[str]) -> float:
-    given, best = Counter(_normalise(answer).split()), 0.0
-    for words in filter(None, (Counter(_normalise(target).split()) for target in targets)):
-        common = (given & words).total()
-        precision, recall = common / (given.total() or 1), common / words.total()
-        best = max(best, 2 * precision * recall / (precision + recall) if common else 0.0)
-    return round(best, 2)
+def _read_float(text: str) -> float | None:
+    with suppress(ValueError):
+        return number if isfinite(number := float(text)) else None
+    return None
 
 
 def name_option(position: int) -> str:
