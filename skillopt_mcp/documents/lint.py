@@ -65,7 +65,8 @@ _FIELDS = frozenset([
 # Who does not load front matter with a fault, by words of the fault, as seen with the hosts of `find_host_differences`.
 _REFUSED_BY = {
     "colon": "Copilot does not list the skill", "tab": "Codex and Copilot do not load the skill",
-    "twice": "Codex, opencode and Copilot do not load the skill", "&, *": "Codex does not load the skill",
+    "twice": "Codex, opencode and Copilot do not load the skill", "&, *": "Codex does not load the skill", 
+    "alphabetic or numeric": "Codex does not load the skill",
     "never closed": "Codex, opencode and Copilot do not load the skill",
 }  # fmt: skip
 Severity = Literal["error", "advice"]

@@ -75,13 +75,13 @@ def lint_skills(store: Store, place: Place, given: Sequence[str]) -> list[Linted
         for found in _places(store, place, each):
             places.setdefault(found.folder, found)
     linted, by_name = [_lint_place(each) for each in places.values()], dict[str, list[str]]()
-    for each in linted:
-        by_name.setdefault(each.name or "", []).append(each.path)
-    for each in linted:
-        others = [f"'{other}'" for other in by_name[each.name or ""][: _TWINS_SHOWN + 1] if other != each.path]
-        if others and each.name:
-            text = f"the name {quoted(each.name)} is also that of {', '.join(others[:_TWINS_SHOWN])}"
-            each.findings.append(Problem("advice", f"{text}: a host that finds both takes one of them"))
+    for skill in linted:
+        by_name.setdefault(skill.name or "", []).append(skill.path)
+    for skill in linted:
+        others = [f"'{other}'" for other in by_name[skill.name or ""][: _TWINS_SHOWN + 1] if other != skill.path]
+        if others and skill.name:
+            text = f"the name {quoted(skill.name)} is also that of {', '.join(others[:_TWINS_SHOWN])}"
+            skill.findings.append(Problem("advice", f"{text}: a host that finds both takes one of them"))
     return linted
 
 
@@ -302,6 +302,7 @@ def lint_changed(store: Store, place: Place, base: str) -> tuple[list[Linted], l
 
 # Finding skills and hidden files on disk
 
+_OF_SKILLS = ("references", "scripts", "assets", "examples", "templates", "resources", "tests", "evals")
 _OF_OTHERS = ("node_modules", "site-packages", "__pycache__")
 _MAX_DEPTH = 8
 _MAX_FOLDERS = 20_000
@@ -310,9 +311,9 @@ _MAX_FOLDERS = 20_000
 def skills_below(folder: Path) -> tuple[list[Path], list[str]]:
     """The skills in a folder, at whatever depth, and what was passed over; `folder` itself is none of them.
 
-    Of hidden folders and of skills their skills/ alone count, of links those to a skill, right in the folder or in a
-    skills/; what package managers unpack does not count. What else is passed over is closed, or lies very deep or
-    behind thousands of folders.
+    Of hidden folders their skills/ alone count, or those that lie in a skills/; of links those to a skill, right in the
+    folder or in a skills/. What lies in references/ and the like of a skill does not count, and what package managers
+    unpack. What else is passed over is closed, or lies very deep or behind thousands of folders.
     """
     waiting, skills, links, closed, deep = deque([(folder, 0)]), list[Path](), list[Path](), list[str](), list[str]()
     for _ in range(_MAX_FOLDERS):
@@ -327,11 +328,13 @@ def skills_below(folder: Path) -> tuple[list[Path], list[str]]:
             closed += [str(inside.relative_to(folder))] if depth else []
             continue
         is_skill = any(entry.name.lower() == MAIN_FILE.lower() and entry.name not in folders for entry in listed)
-        skills += [inside] if is_skill and depth else []
+        skills += [inside] if is_skill and depth and inside.name[0] != "." else []
         if not depth or inside.name == "skills":
             links += [Path(entry) for entry in listed if entry.is_symlink() and main_names(Path(entry))]
-        names = [name if name[0] != "." else f"{name}/skills" for name in folders if name not in _OF_OTHERS]
-        names = [name for name in names if name.endswith("skills") or name == "plugins" or not is_skill]
+        # In a skills/ there may be a .curated/ of skills.
+        is_root = inside.name == "skills"
+        names = [name if name[0] != "." or is_root else f"{name}/skills" for name in folders if name not in _OF_OTHERS]
+        names = [name for name in names if not (is_skill and name in _OF_SKILLS)]
         below = [(inside / name, depth + 1) for name in names if name[0] != "." or os.path.isdir(inside / name)]
         if below and depth == _MAX_DEPTH:
             deep.append(str(inside.relative_to(folder)))

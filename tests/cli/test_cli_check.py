@@ -192,10 +192,18 @@ def test_a_second_main_file_below_is_a_skill_of_its_own_for_codex(
 def test_a_repository_is_walked_to_its_skills_wherever_they_lie(
     here: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found = ["good", "my team/sub/bad", "plugins/p/skills/a", ".claude/skills/b", ".github/skills/c", "team1/bad"]
-    for inside in (*found, "good/inner", "node_modules/x/y", ".git/a/b", ".cache/d"):
+    found = [
+        "good",
+        "good/of-all",
+        "my team/sub/bad",
+        "plugins/p/skills/a",
+        ".claude/skills/b",
+        ".github/skills/c",
+        "skills/.curated/f",
+        "team1/bad",
+    ]
+    for inside in (*found, "good/references/inner", "node_modules/x/y", ".git/a/b", ".cache/d"):
         write(here / "z" / inside)
-    (here / "z" / "skills").mkdir()
     (here / "z" / "skills" / "linked").symlink_to("../plugins/p")
     (here / "z" / "skills" / "loop").symlink_to("..")
     write(here / "apart" / "e1")
@@ -203,10 +211,11 @@ def test_a_repository_is_walked_to_its_skills_wherever_they_lie(
     code, lines = checked(capsys, "z", "z")
     assert (code, lines) == (
         0,
-        ['z/good: advice: Codex reads "inner/SKILL.md" as a skill of its own: give it another name',
+        ['z/good: advice: Codex reads "of-all/SKILL.md" as a skill of its own: give it another name',
+         'z/good: advice: Codex reads "references/inner/SKILL.md" as a skill of its own: give it another name',
          "z/team1/bad: " + twin("z/my team/sub/bad"),
          "z/my team/sub/bad: " + twin("z/team1/bad"),
-         "7 skills: 0 errors, 3 advice."],
+         "9 skills: 0 errors, 4 advice."],
     )  # fmt: skip
     assert checked(capsys, "z", "--strict")[0] == 1
     monkeypatch.chdir(here / "z")
