@@ -259,6 +259,22 @@ def test_a_hostile_file_and_answer_take_no_time(tmp_path: Path) -> None:
     assert time.monotonic() - start < 20
 
 
+@pytest.mark.parametrize(
+    "prompt", ["What is 2**3?", "a**", "[", "?", "a\0*", "**/[!]", "[z-a]*", "x[[:alpha:]]*", "file://[a"]
+)
+def test_a_prompt_that_looks_like_a_pattern_of_paths_is_a_text(tmp_path: Path, prompt: str) -> None:
+    check = [{"type": "contains", "value": "a"}]
+    found = read(tmp_path, {"prompts": [prompt], "tests": [{"assert": check}]})
+    assert found.refused or [case.prompt for case in found.cases] == [prompt]
+    assert not (prompt.endswith("?") and found.refused)
+    for test in (
+        {"vars": {"q": f"file://{prompt}"}, "assert": check},
+        {"assert": [{"type": "equals", "value": f"file://{prompt}"}]},
+    ):
+        [case] = read_tests(tmp_path, test)
+        assert case.make_task() is None
+
+
 def test_tests_defaults_and_scenarios_may_stand_in_files(tmp_path: Path) -> None:
     (tmp_path / "default.yaml").write_text("vars: {q: d}\nassert: [{type: contains, value: d}]\n")
     (tmp_path / "s.yaml").write_text(
@@ -275,7 +291,8 @@ names = st.sampled_from(
     ["q", "x", "type", "value", "assert", "vars", "options", "prompts", "tests", "$ref", "threshold", "weight"]
 )
 scalars = (
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=9)
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=9) | st.text("*?[]/.{}a-!:~", max_size=8)
+    | st.text("*?[]/.{}a-!", max_size=8).map("file://{}".format)
     | st.sampled_from(["{{q}}", "{{", "file://x.txt", "file://*", "is-json", "#/tests", "(", "a, \"b", "10"])
 )  # fmt: skip
 values = st.recursive(

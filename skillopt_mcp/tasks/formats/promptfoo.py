@@ -190,8 +190,10 @@ class _Reader:
         is_plain = len(pattern) > 1_000 or pattern.count("**") > 1 or not re.search(r"[*?\[]", pattern)
         if is_plain or not Path(os.path.normpath(self.folder / pattern)).is_relative_to(self.root):
             return [pattern]
-        paths = self.folder.glob(os.path.relpath(self.folder / pattern, self.folder))
-        found = (os.path.relpath(each, self.folder) for each in paths)
+        # In a name, "**" is "*".
+        parts = os.path.relpath(self.folder / pattern, self.folder).split("/")
+        glob = "/".join(part if part == "**" else re.sub(r"\*+", "*", part) for part in parts)
+        found = (os.path.relpath(each, self.folder) for each in self.folder.glob(glob))
         return sorted(each for each in islice(found, MAX_CASES) if not re.search(r"(?:^|/)\.[^./]", each))
 
     def read_prompts(self) -> Iterator[tuple[str | Lost, tuple[object, ...]]]:
