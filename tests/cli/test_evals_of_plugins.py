@@ -15,7 +15,9 @@ from hypothesis import strategies as st
 from skillopt_mcp.core.calls import TOOL_CALL, Message
 from skillopt_mcp.core.errors import BadInput
 from skillopt_mcp.core.judging import Score, Unscored
+from skillopt_mcp.core.tasks import Task
 from skillopt_mcp.tasks.formats.cases import Case, Reading, read_evals
+from skillopt_mcp.tasks.formats.plugin_eval import write_plugin_eval
 from skillopt_mcp.tasks.judges.judging import parse_judge, score
 from tests.cli.conftest import Cli
 
@@ -175,6 +177,15 @@ def test_no_folder_makes_the_reader_crash(
                 score(each.judge, prompt)
                 with_task = each.make_task(partial=True)
                 assert with_task is None or with_task.prompt
+
+
+def test_no_two_tasks_are_written_into_one_folder(tmp_path: Path) -> None:
+    judge = parse_judge({"kind": "js_regex", "pattern": "a"})
+    names = ["a-2", "a", "a!", "A", "results", "../a", ".", "a/b", "日本"]
+    tasks = [Task(n, 1, name, name, judge, "train", str(n)) for n, name in enumerate(names)]
+    for place, text in write_plugin_eval(tasks, tmp_path).items():
+        write(tmp_path, {str(place.relative_to(tmp_path)): text})
+    assert {case.id: case.prompt for case in read(tmp_path).values()} == {name: name for name in names}
 
 
 def test_a_task_that_it_cannot_say_is_named(cli: Cli, tmp_path: Path) -> None:

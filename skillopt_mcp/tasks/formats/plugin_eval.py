@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -102,8 +103,8 @@ def _detect(path: Path, value: object) -> bool:
 def write_plugin_eval(tasks: Sequence[Task], path: Path) -> dict[Path, str]:
     """Write each task as a folder with a `case.yaml`. Raises BadInput naming a task that has no such graders."""
     root = path if "evals" in path.absolute().parts else path / "evals"
-    written = dict[Path, str]()
-    for n, task in enumerate(tasks, 1):
+    written, taken = dict[Path, str](), set(_SKIPPED)
+    for task in tasks:
         parts = [(task.judge, 1.0)]
         if isinstance(task.judge, All):
             parts = [(each, 1.0) for each in task.judge.judges]
@@ -126,13 +127,14 @@ def write_plugin_eval(tasks: Sequence[Task], path: Path) -> dict[Path, str]:
             name = _NAMES[judge.kind]
             rows.append(row | {"type": name, "name": f"{name}-{at}", "weight": weight})
             rows[-1].pop("kind", None)
-        slug = re.sub(r"[^A-Za-z0-9_-]+", "-", task.name).strip("-")[:100] or "case"
-        folder = root / (f"{slug}-{n}" if slug in _SKIPPED or root / slug / "case.yaml" in written else slug)
+        slug = re.sub(r"[^\w-]+", "-", task.name).strip("-")[:60] or "case"
+        slug = next(each for n in count(1) if (each := f"{slug}-{n}" if n > 1 else slug).lower() not in taken)
+        taken.add(slug.lower())
         lines = [
             'schema_version: "1.1"', f"name: {_write(task.name)}", f"tags: {_write(task.tags)}", "execution:",
             f"  prompt: {_write(task.prompt)}", "graders:", *(f"  - {_write(row)}" for row in rows),
         ]  # fmt: skip
-        written[folder / "case.yaml"] = "\n".join(lines) + "\n"
+        written[root / slug / "case.yaml"] = "\n".join(lines) + "\n"
     return written
 
 
