@@ -30,7 +30,10 @@ class LostGrader(BaseModel):
 
 
 class CaseRead(BaseModel):
-    """A case as it was read; `rubric` are the points that a model judges, `trigger` whether the skill should open."""
+    """A case as it was read: `prompt` as its file asks it, `rubric` the points that a model judges.
+
+    `trigger`: whether the skill should open.
+    """
 
     model_config = ConfigDict(frozen=True)
     id: str
@@ -102,7 +105,7 @@ def read_cases(path: Path, how: Reading) -> tuple[list[NewTask], EvalsRead] | No
             points[True] += sum(len(each.points) or 1 for each in rubrics)
             points[False] += len(graders) - len(rubrics)
         cases.append(CaseRead(
-            id=case.id, kept=task is not None, prompt=case.prompt, lost=lost, split=case.split,
+            id=case.id, kept=task is not None, prompt=case.asked or case.prompt, lost=lost, split=case.split,
             rubric=[point for each in rubrics for point in each.points or [each.rubric]] or None,
             files=[file.path for file in case.files] or None,
             trigger=next((each.model_dump()["expected"] for each in graders if each.kind == "opens"), None),

@@ -58,6 +58,10 @@ def test_a_sample_is_read_as_its_owner_reads_it(path: Path, cli: Cli, skill: Pat
         assert case["kept"] or "scorer" not in expected
         for name in {"prompt", "split", "rubric"} & task.keys() - ({"prompt"} if "note" in expected else set()):
             assert case[name] == task[name]
+        if "framed" in task:
+            found = read_evals(evals, Reading(expected.get("scorer", "")))
+            assert found
+            assert [each.prompt for each in found.cases if each.id == case["id"]] == [task["framed"]]
         if "files" in task:
             assert case["files"] == sorted(task["files"])
         verdicts += [(case["id"], *each) for each in task.get("verdicts", [])]

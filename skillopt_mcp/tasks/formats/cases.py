@@ -49,7 +49,10 @@ class Lost:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A case of somebody's evals; `judge` is what its graders come to without those that are lost, if anything."""
+    """A case of somebody's evals; `judge` is what its graders come to without those that are lost, if anything.
+
+    `asked`: what its file asks, where the prompt frames that.
+    """
 
     id: str
     prompt: str
@@ -59,6 +62,7 @@ class Case:
     family: str = ""
     split: Split | None = None
     lost: tuple[Lost, ...] = ()
+    asked: str = ""
 
     def make_task(self, *, partial: bool = False) -> NewTask | None:
         """The task of this case. None where no grader is left, or one is lost that could fail it, unless `partial`.

@@ -92,7 +92,8 @@ def _read_table(text: str, path: Path) -> list[dict[str, Any]]:
 
 def _read_sample(path: Path, row: Mapping[str, Any], scorer: str, *, several: bool) -> Case:
     lost = list[Lost]()
-    prompt, head = _read_input(row["input"], lost)
+    asked, head = _read_input(row["input"], lost)
+    prompt = asked
     choices, target, judge = _read_choices(row.get("choices")), _read_texts(row.get("target")), None
     if not scorer:
         lost.append(Lost("scorer", "says nothing", f"the file names none; give one with --scorer: {SCORERS}"))
@@ -122,7 +123,7 @@ def _read_sample(path: Path, row: Mapping[str, Any], scorer: str, *, several: bo
     content = json.dumps(row, sort_keys=True, default=str)
     own = row.get("id")
     name = f"case-{sha256(content.encode()).hexdigest()[:8]}" if own in (None, "") else str(own)
-    return Case(name, f"{head}{prompt}", judge, files, lost=tuple(lost))
+    return Case(name, f"{head}{prompt}", judge, files, lost=tuple(lost), asked=f"{head}{asked}")
 
 
 def _frame_question(choices: Sequence[str], *, multiple: bool) -> tuple[str, str]:

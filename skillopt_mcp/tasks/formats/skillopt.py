@@ -263,7 +263,7 @@ def read_skillopt(path: Path, _value: object, _how: Reading) -> Evals:
             case = Case(own, prompt, split=split, lost=tuple(needed))
             try:
                 task = parse_question({name: row[name] for name in _FIELDS & row.keys() - {"split", "group"}}, split)
-                case = replace(case, prompt=task.prompt, judge=task.judge, tags=task.tags)
+                case = replace(case, prompt=task.prompt, judge=task.judge, tags=task.tags, asked=prompt)
             except BadInput as error:
                 case = replace(case, lost=case.lost or (Lost("answers", "cannot be expressed", str(error)),))
             cases.append(case)
