@@ -128,6 +128,11 @@ def test_what_its_owner_does_not_load_is_lost_by_name(tmp_path: Path, front: str
     assert why in lost.why
 
 
+def test_a_fault_of_a_grader_is_named_with_its_file(tmp_path: Path) -> None:
+    write(tmp_path, {"evals/c/prompt.md": "Hi", "evals/c/graders/a.md": "---\ntype: regex\nwieght: 2\n---\na"})
+    assert "unknown key wieght in evals/c/graders/a.md" in read(tmp_path)["c"].lost[0].why
+
+
 @pytest.mark.skipif(sys.platform == "win32", reason="needs symbolic links")
 def test_a_link_out_of_the_plugin_is_not_followed(tmp_path: Path) -> None:
     write(

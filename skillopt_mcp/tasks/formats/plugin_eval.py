@@ -287,6 +287,7 @@ def _load(folder: Path, spec: dict[str, Any]) -> None:
     if unknown := [key for key in front if key == "prompt" or key not in {*_TOP, *_EXECUTION}]:
         raise BadInput(f"unknown key {unknown[0]} in {label}/prompt.md")
     graders: list[Any] = list(own["graders"]) if isinstance(own.get("graders"), list) else []
+    places = [f"{label}/case.yaml"] * len(graders)
     for place in sorted((folder / "graders").glob("*.md"))[: _MAX_GRADERS + 1]:
         row, body = _split_front_matter(folder, f"graders/{place.name}")
         if row is not None:
@@ -294,6 +295,7 @@ def _load(folder: Path, spec: dict[str, Any]) -> None:
             if body.strip() and (key := _BODY.get(str(row.get("type")))):
                 row.setdefault(key, body.strip())
             graders.append(row)
+            places.append(f"{label}/graders/{place.name}")
     for value, shape in ((spec, _TOP), (spec["execution"], _EXECUTION), (spec.get("context", {}), _CONTEXT)):
         _check(value, {**shape, ...: object}, label)
     version = re.match(r"\d+", str(spec.get("schema_version")))
@@ -303,11 +305,10 @@ def _load(folder: Path, spec: dict[str, Any]) -> None:
         raise BadInput(f"no prompt in {label}")
     if not graders:
         raise BadInput("no grader")
-    for row in graders:
+    for row, where in zip(graders, places, strict=True):
         kind = str(row.get("type")) if isinstance(row, dict) else ""
         if kind not in _GRADERS or len(graders) > _MAX_GRADERS:
-            raise BadInput(f"no grader's type, or more than {_MAX_GRADERS} graders in {label}")
-        where = f"{label}, grader {row.get('name')}"
+            raise BadInput(f"no type of a grader in {where}, or more than {_MAX_GRADERS} graders")
         _check(row, {**_ALL_GRADERS, **_GRADERS[kind]}, where)
         if missing := [key for key in ("name", *_GRADERS[kind]) if key in _NEEDED and key not in row]:
             raise BadInput(f"no {missing[0]} in {where}")
