@@ -21,7 +21,7 @@ class CheckedSkills(BaseModel):
     """The skills that were checked, the worst first, with what is to say of their folders; `deleted` are gone.
 
     The `evals` of a skill: {files: [{path, format, cases, kept, refused}], cases, kept, units, held_out, graders:
-    {model, machine, lost: {reason: n}}, smallest_change, runs, most_runs, on_these_cases}. Of `units` (families)
+    {model, machine, lost: {reason: n}}, smallest_change, runs, on_these_cases}. Of `units` (families)
     `held_out` decide a test, once they are added. `smallest_change` is the gain that half of the tests find, in `runs`
     attempts on average.
     """

@@ -14,10 +14,10 @@ from skillopt_mcp.core.errors import BadInput
 from skillopt_mcp.core.tasks import NewTask, Task
 from skillopt_mcp.core.text import counted
 from skillopt_mcp.gates.power import foresee_first_test
+from skillopt_mcp.gates.promotion import MIN_UNITS
 from skillopt_mcp.tasks.formats.cases import EVAL_FORMATS, Reading
 from skillopt_mcp.tasks.judges.checking import families
 from skillopt_mcp.tasks.splits import DEFAULT_SHARES, default_name, place_tasks
-from skillopt_mcp.training.promotion_test import BETTER, held_out, plan_of
 
 _MAX_TASKS = 2_000
 """So many tasks of a skill are put into families: more would take too long."""
@@ -56,18 +56,15 @@ def read_suites(folders: Sequence[Path], whole: Collection[Path]) -> dict[str, A
         for n, (task, each) in enumerate(zip(tasks, placed, strict=False))
         if each.is_new
     ]  # fmt: skip
-    held = families(held_out(stored))
+    held = families([task for task in stored if task.split == "test"])
     evals = {
         "files": files, "cases": sum(each["cases"] for each in files), "kept": len(tasks),
         "units": len(families(stored)), "held_out": len(held), "graders": {**points, "lost": lost},
     }  # fmt: skip
     if not held:
         return evals
-    plan = plan_of([family[0] for family in held], {}, BETTER, 1, "")
     gain, runs = foresee_first_test(len(held))
-    return evals | {
-        "smallest_change": gain, "runs": runs, "most_runs": plan.most_runs, "on_these_cases": plan.in_rounds,
-    }  # fmt: skip
+    return evals | {"smallest_change": gain, "runs": runs, "on_these_cases": len(held) < MIN_UNITS}
 
 
 def describe_suites(evals: Mapping[str, Any]) -> str:

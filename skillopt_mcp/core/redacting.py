@@ -193,7 +193,7 @@ _NAME = (
 )
 # A name and what says that a value follows, also in the next attribute or element; or a flag, a header, a sentence, a
 # line of .netrc.
-_HINT: SecretPattern = re2.compile(
+_HINTS = (
     rf"(?i)(?:{_NAME})[\w.-]{{0,20}}[\"'`\])]{{0,3}}(?:[ \t]{{0,3}}(?:[=:>|]|[ \t](?:is|was)[ \t:])"
     r"|[ \t\r\n,]{1,40}[\"']?value[\"']?[ \t]{0,2}[=:]|</\w{1,9}>[ \t\r\n]{0,40}<\w{1,9}>)"
     rf"|--[a-z-]{{0,24}}(?:password|passwd|passphrase|token|secret|api-?key)[ \t]"
@@ -207,9 +207,9 @@ _HINT: SecretPattern = re2.compile(
     r"(?:[ \t]+(?:-\w+|\d{1,2}))*[ \t]+[^\s-]\S*[ \t]+"
     r"|\blogin[ \t\n]{1,4}[^\s]{1,64}[ \t\n]{1,4}password[ \t]{1,2}"
     r"|\b(?:set-)?cookie[\"']?[ \t]{0,2}[:=]"
-    r"|://",
-    UTF8,
 )
+_HINT: SecretPattern = re2.compile(_HINTS, UTF8)
+_HINT_OR_ADDRESS: SecretPattern = re2.compile(rf"{_HINTS}|://", UTF8)
 _COOKIE = re.compile(rb"(?i)(?:set-)?cookie\W+\Z")
 # What may stand between the sign and the value: the head of a block of YAML; a type, the prefix of a string, its quote,
 # the scheme of a header.
@@ -270,7 +270,7 @@ def find_contexts(text: bytes) -> Iterator[SecretSpan]:
     """Yield the secrets that show by what stands before them."""
     runs = _Runs(text)
     done = line_end = 0
-    for match in _HINT.finditer(text):
+    for match in (_HINT_OR_ADDRESS if b"@" in text else _HINT).finditer(text):
         start, end = match.span()
         if start < done:
             continue

@@ -8,7 +8,6 @@ import unicodedata
 from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import PurePosixPath
 from posixpath import normpath
 from typing import Literal
 
@@ -154,11 +153,11 @@ def _check_front_matter(main: bytes, folder: str) -> Iterator[Problem]:
 
 def _check_links(files: SkillFiles) -> Iterator[Problem]:
     present = {file.path for file in files.files}
-    folders = {str(parent) for path in present for parent in PurePosixPath(path).parents}
+    folders = {".", *(path[:at] for path in present for at, letter in enumerate(path) if letter == "/")}
 
     def resolve(file: SkillFile, path: str, is_mention: bool) -> str:
         # A file is named from the skill's folder, a link starts from that of its own file.
-        resolved = normpath(path if is_mention else f"{PurePosixPath(file.path).parent}/{path}")
+        resolved = normpath(path if is_mention else f"{file.path.rpartition('/')[0] or '.'}/{path}")
         return "" if resolved in present or resolved in folders else resolved
 
     for file in files.files:

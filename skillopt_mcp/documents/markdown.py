@@ -241,7 +241,9 @@ _DEFINITION = re2.compile(
 _MENTION = re.compile(r"(?:references|scripts|assets)/[\w./-]+\.\w+")
 _ELSEWHERE = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*:|//|#|/|~")
 _COMMENT_OR_CODE = re.compile(r"<!--|`+")
-_GUESS = re.compile(rb"\]\(\s*<?([^)\s>]+)|\]:[ \t]*<?([^\s>]+)|`\s*((?:references|scripts|assets)/[^`\s]+)")
+# Patterns that begin with one byte are searched fast.
+_GUESS = re.compile(rb"\](?:\(\s*<?([^)\s>]+)|:[ \t]*<?([^\s>]+))")
+_GUESS_MENTION = re.compile(rb"`\s*((?:references|scripts|assets)/[^`\s]+)")
 # Inline code ends with its paragraph, at the latest.
 _BREAK = re.compile(r"\n[ \t]*(?=\n|\Z|#|>|[-*+][ \t]|[0-9]{1,9}[.)][ \t])")
 
@@ -268,9 +270,10 @@ def find_links(content: bytes) -> Iterator[tuple[str, str, bool]]:
 def guess_links(content: bytes) -> Iterator[tuple[str, bool]]:
     """Yield the paths that `find_links` may find, and whether each is a mention; also those in code, but in no time."""
     for found in _GUESS.finditer(content):
-        path = (found[1] or found[2] or found[3]).decode("utf-8", "replace").partition("#")[0].replace("%20", " ")
+        path = (found[1] or found[2]).decode("utf-8", "replace").partition("#")[0].replace("%20", " ")
         if path and not _ELSEWHERE.match(path):
-            yield path, found[3] is not None
+            yield path, False
+    yield from ((found[1].decode("utf-8", "replace"), True) for found in _GUESS_MENTION.finditer(content))
 
 
 def _find_targets(text: str) -> Iterator[str]:

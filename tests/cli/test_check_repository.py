@@ -155,7 +155,7 @@ def test_what_the_evals_of_a_skill_can_show(cli: Cli, here: Path) -> None:
     assert [each["format"] for each in many["files"]] == ["skill-creator", "trigger"]
     assert (evals["few"]["on_these_cases"], many["on_these_cases"]) == (True, many["held_out"] < 8)
     assert 0 < evals["few"]["smallest_change"] < 1
-    assert 0 < many["runs"] <= many["most_runs"]
+    assert 50 < many["runs"] < 200
     assert evals["apart"]["cases"] == 2
     assert evals["none"] == {"files": [], "cases": 0}
 
