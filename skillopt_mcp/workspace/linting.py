@@ -327,7 +327,12 @@ def skills_below(folder: Path) -> tuple[list[Path], list[str]]:
         except OSError:
             closed += [str(inside.relative_to(folder))] if depth else []
             continue
-        is_skill = any(entry.name.lower() == MAIN_FILE.lower() and entry.name not in folders for entry in listed)
+        # Elsewhere a skill.md is any file, such as a grader of that name.
+        may_misspell = depth == 1 or inside.parent.name == "skills"
+        mains = [
+            entry.name for entry in listed if entry.name.lower() == MAIN_FILE.lower() and entry.name not in folders
+        ]
+        is_skill = MAIN_FILE in mains or (may_misspell and bool(mains))
         skills += [inside] if is_skill and depth and inside.name[0] != "." else []
         if not depth or inside.name == "skills":
             links += [Path(entry) for entry in listed if entry.is_symlink() and main_names(Path(entry))]

@@ -208,6 +208,7 @@ def test_a_repository_is_walked_to_its_skills_wherever_they_lie(
     (here / "z" / "skills" / "loop").symlink_to("..")
     write(here / "apart" / "e1")
     (here / "z" / "skills" / "e1").symlink_to(here / "apart" / "e1")
+    write(here / "z" / "evals" / "one" / "graders", main_name="skill.md")
     code, lines = checked(capsys, "z", "z")
     assert (code, lines) == (
         0,
