@@ -72,7 +72,9 @@ def _find_cases(path: Path) -> Iterator[Path]:
     if path.name in _FILES:
         path = path.parent
     seen, n_entries, root = set[Path](), 0, path.resolve()
-    waiting = [(path, "evals" in root.parts or any((path / name).is_file() for name in _FILES), 0)]
+    # A prompt.md of its own may be anything.
+    is_case = any((path / name).exists() for name in ("case.yaml", "graders"))
+    waiting = [(path, "evals" in root.parts or is_case, 0)]
     while waiting and n_entries < _MAX_ENTRIES:
         folder, inside, depth = waiting.pop()
         try:

@@ -62,7 +62,9 @@ _EXPECTED = re.compile(
 
 
 def _detect(path: Path, value: object) -> bool:
-    is_config = isinstance(value, dict) and not value.keys().isdisjoint({"prompts", "providers", "targets"})
+    # One of these keys stands in many a file.
+    keys = {"prompts", "providers", "targets", "tests", "scenarios", "defaultTest"}
+    is_config = isinstance(value, dict) and len(keys & value.keys()) > 1
     return path.name in _CONFIGS or (is_config and path.suffix in _DATA)
 
 
