@@ -22,7 +22,7 @@ from benchmarks.doors import parser, show
 from skillopt_mcp.core.errors import BadInput
 from skillopt_mcp.core.judging import Score, judge_json
 from skillopt_mcp.core.tasks import NewTask, Task
-from skillopt_mcp.tasks.formats.cases import EVAL_FORMATS, Evals, Reading, read_evals
+from skillopt_mcp.tasks.formats.cases import EVAL_FORMATS, EvalOptions, Evals, read_evals
 from skillopt_mcp.tasks.judges.judging import score
 
 SAMPLES = Path(__file__).parents[1] / "tests" / "evals"
@@ -36,7 +36,7 @@ def find_evals(folder: Path) -> Iterator[tuple[Path, Evals]]:
         places = [Path(root), *(Path(root, name) for name in sorted(files) if name.endswith(_SUFFIXES))]
         for place in places:
             try:
-                evals = read_evals(place, Reading())
+                evals = read_evals(place, EvalOptions())
             except BadInput:
                 continue
             if evals:
@@ -68,7 +68,7 @@ def is_round_trip_equal(form_name: str, tasks: list[NewTask]) -> bool | None:
                 place.write_text(text)
         except BadInput:
             return False
-        again = read_evals(Path(folder), Reading(scorer="match"))
+        again = read_evals(Path(folder), EvalOptions(scorer="match"))
         made = [case.make_task() for case in again.cases] if again else []
     # A split is drawn where the file says none.
     same = [replace(task, split=None) if not task.split else task for task in tasks]
@@ -83,7 +83,7 @@ def measure_verdicts() -> dict[str, dict[str, int]]:
         expected = json.loads(sample.read_text())
         files = [each for each in sample.parent.iterdir() if each != sample]
         place = files[0] if expected["format"] == "inspect" else sample.parent / expected.get("path", "")
-        evals = read_evals(place, Reading(scorer=expected.get("scorer", "")))
+        evals = read_evals(place, EvalOptions(scorer=expected.get("scorer", "")))
         cases = {case.id: case for case in evals.cases} if evals else {}
         counts = found.setdefault(expected["format"], {"tried": 0, "equal_to_owner": 0})
         for task in expected.get("tasks", ()):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 
@@ -12,7 +13,7 @@ from skillopt_mcp.core.errors import BadInput
 from skillopt_mcp.core.judging import Score
 from skillopt_mcp.core.tasks import NewTask, Split
 from skillopt_mcp.core.text import counted, quoted
-from skillopt_mcp.tasks.formats.cases import Case, Reading, decode, read_evals
+from skillopt_mcp.tasks.formats.cases import Case, EvalOptions, decode, read_evals
 from skillopt_mcp.tasks.formats.registry import read_rows, show_path
 from skillopt_mcp.tasks.formats.skillopt import parse_row
 from skillopt_mcp.tasks.judges.judging import leaves, score
@@ -20,13 +21,6 @@ from skillopt_mcp.tasks.judges.kinds.rubric import Rubric
 from skillopt_mcp.tasks.splits import default_name
 
 _SHOWN = 3
-
-
-class LostGrader(BaseModel):
-    """A grader that is not taken over, by its owner's name, and why."""
-
-    what: str
-    why: str
 
 
 class CaseRead(BaseModel):
@@ -39,7 +33,7 @@ class CaseRead(BaseModel):
     id: str
     kept: bool
     prompt: str
-    lost: list[LostGrader]
+    lost: list[dict[Literal["what", "why"], str]]
     rubric: list[str] | None = None
     files: list[str] | None = None
     split: Split | None = None
@@ -47,7 +41,7 @@ class CaseRead(BaseModel):
 
     def describe_lost(self) -> str:
         """What is lost of it, each with its reason."""
-        return "; ".join(f"{each.what}: {each.why}" for each in self.lost) or "it has no grader"
+        return "; ".join(f"{each['what']}: {each['why']}" for each in self.lost) or "it has no grader"
 
 
 class EvalsRead(BaseModel):
@@ -69,7 +63,7 @@ class EvalsRead(BaseModel):
         if self.refused:
             return f"{name} ({self.format}) is refused: {self.refused}"
         n_kept = sum(case.kept for case in self.cases)
-        reasons = Counter(lost.why.partition(":")[0] for case in self.cases if not case.kept for lost in case.lost)
+        reasons = Counter(lost["why"].partition(":")[0] for case in self.cases if not case.kept for lost in case.lost)
         lost = f" (lost: {', '.join(f'{n} {reason}' for reason, n in reasons.most_common())})" if reasons else ""
         return (
             f"{name} ({self.format}): {counted(len(self.cases), 'case')}, {n_kept} kept{lost}; "
@@ -78,11 +72,11 @@ class EvalsRead(BaseModel):
 
     def reject(self, reasons: Mapping[str | None, str]) -> EvalsRead:
         """The same, without the cases that cannot be tasks, by id."""
-        updates = {name: {"kept": False, "lost": [LostGrader(what="case", why=why)]} for name, why in reasons.items()}
+        updates = {name: {"kept": False, "lost": [{"what": "case", "why": why}]} for name, why in reasons.items()}
         return self.model_copy(update={"cases": [case.model_copy(update=updates.get(case.id)) for case in self.cases]})
 
 
-def read_cases(path: Path, how: Reading) -> tuple[list[NewTask], EvalsRead] | None:
+def read_cases(path: Path, how: EvalOptions) -> tuple[list[NewTask], EvalsRead] | None:
     """Read the evals of a file or folder: the tasks of the cases that are kept, and all cases. None where it has none.
 
     Raises BadInput where the path cannot be read.
@@ -93,11 +87,12 @@ def read_cases(path: Path, how: Reading) -> tuple[list[NewTask], EvalsRead] | No
     tasks, cases = list[NewTask](), list[CaseRead]()
     points = Counter[bool]()
     for case in evals.cases:
-        task, lost = None, [LostGrader(what=each.what, why=each.why) for each in case.lost]
+        task = None
+        lost: list[dict[Literal["what", "why"], str]] = [{"what": each.what, "why": each.why} for each in case.lost]
         try:
             task = case.make_task(partial=how.partial)
         except BadInput as error:
-            lost.append(LostGrader(what="case", why=str(error)))
+            lost.append({"what": "case", "why": str(error)})
         graders = list(leaves(case.judge)) if case.judge else []
         rubrics = [each for each in graders if isinstance(each, Rubric)]
         if task:
@@ -124,7 +119,7 @@ class Tried(BaseModel):
     why: str
 
 
-def try_answers(path: Path, answers: Path, how: Reading) -> list[Tried]:
+def try_answers(path: Path, answers: Path, how: EvalOptions) -> list[Tried]:
     """Judge given answers by the cases or tasks of a file, without a model or a program, in the order of the answers.
 
     `answers` holds one {"case": id, "answer": text} a line. A case that is not kept is judged by what is left of it.

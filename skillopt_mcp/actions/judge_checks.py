@@ -22,7 +22,7 @@ from skillopt_mcp.core.judging import Score
 from skillopt_mcp.core.skills import Skill
 from skillopt_mcp.core.tasks import Task
 from skillopt_mcp.store.opening import Store
-from skillopt_mcp.tasks.formats.cases import Reading, decode
+from skillopt_mcp.tasks.formats.cases import EvalOptions, decode
 from skillopt_mcp.tasks.formats.registry import show_path
 from skillopt_mcp.tasks.formats.skillopt import read_data_set
 from skillopt_mcp.tasks.judges.judging import judge_all, leaves, n_votes
@@ -52,7 +52,7 @@ class JudgeAgreement(BaseModel):
     disagreements: list[Tried]
 
 
-def read_tasks(store: Store, place: Place, path: Path, how: SplitPlan | Reading) -> list[Task]:
+def read_tasks(store: Store, place: Place, path: Path, how: SplitPlan | EvalOptions) -> list[Task]:
     """The tasks of a file that can be used; of another tool's case what is left of it. Raises BadInput."""
     found = None if isinstance(how, SplitPlan) else read_cases(path, replace(how, partial=True))
     rows = found[0] if found else read_data_set(path, has_splits=path.is_dir())

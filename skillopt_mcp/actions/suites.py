@@ -15,7 +15,7 @@ from skillopt_mcp.core.tasks import NewTask, Task
 from skillopt_mcp.core.text import counted
 from skillopt_mcp.gates.power import foresee_first_test
 from skillopt_mcp.gates.promotion import MIN_UNITS
-from skillopt_mcp.tasks.formats.cases import EVAL_FORMATS, Reading
+from skillopt_mcp.tasks.formats.cases import EVAL_FORMATS, EvalOptions
 from skillopt_mcp.tasks.judges.checking import families
 from skillopt_mcp.tasks.splits import DEFAULT_SHARES, default_name, place_tasks
 
@@ -37,13 +37,13 @@ def read_suites(folders: Sequence[Path], whole: Collection[Path]) -> dict[str, A
         found_at += there or ([inner] if inner != folder or folder in whole else [])
     for path in dict.fromkeys(found_at):
         try:
-            new, read = read_cases(path, Reading()) or ([], None)
+            new, read = read_cases(path, EvalOptions()) or ([], None)
         except BadInput as error:
             new, read = [], EvalsRead(format="", cases=[], refused=str(error))
         if read is None:
             continue
         tasks += (replace(task, name=None) for task in new)
-        lost.update(each.why.partition(":")[0] for case in read.cases for each in case.lost)
+        lost.update(each["why"].partition(":")[0] for case in read.cases for each in case.lost)
         points.update(model=read.by_model, machine=read.by_machine)
         files.append({
             "path": os.path.relpath(path), "format": read.format, "cases": len(read.cases), "kept": len(new),

@@ -27,7 +27,7 @@ from skillopt_mcp.core.text import quoted, storable
 from skillopt_mcp.store.opening import Store
 from skillopt_mcp.tasks.environments.base import Environment
 from skillopt_mcp.tasks.environments.registry import check_left, find_unknown_environments, list_tasks
-from skillopt_mcp.tasks.formats.cases import Reading
+from skillopt_mcp.tasks.formats.cases import EvalOptions
 from skillopt_mcp.tasks.formats.registry import join_names, list_suffixes, show_path
 from skillopt_mcp.tasks.formats.rows import SHAPE
 from skillopt_mcp.tasks.formats.skillopt import parse_row, read_data_set
@@ -56,7 +56,7 @@ REASON_CHARACTERS = 500
 MAX_CHECKED = 2_000
 """So many tasks at most are checked as they are added: more would take too long."""
 IDS_SHOWN = 10
-_AS_THEY_ARE = Reading()
+_AS_THEY_ARE = EvalOptions()
 
 
 # Rows
@@ -120,7 +120,9 @@ def add_tasks(
     return _add(store, place, skill, list(tasks or ()))
 
 
-def add_file(store: Store, place: Place, skill: str, path: Path, how: SplitPlan | Reading = _AS_THEY_ARE) -> TasksAdded:
+def add_file(
+    store: Store, place: Place, skill: str, path: Path, how: SplitPlan | EvalOptions = _AS_THEY_ARE
+) -> TasksAdded:
     """Add the tasks of a file (JSON list, JSON lines, CSV), of another tool's evals, or by a plan those of a data set.
 
     Raises BadInput when the file or folder cannot be read, or no case of the evals is kept; then nothing is added.
@@ -133,7 +135,7 @@ def add_file(store: Store, place: Place, skill: str, path: Path, how: SplitPlan 
     return added.model_copy(update={"evals": evals.describe(path.name)}) if evals else added
 
 
-def _read_file(path: Path, how: SplitPlan | Reading) -> tuple[list[object], EvalsRead | None]:
+def _read_file(path: Path, how: SplitPlan | EvalOptions) -> tuple[list[object], EvalsRead | None]:
     """The rows of a file or folder, and what was read of it where it holds another tool's evals."""
     if isinstance(how, SplitPlan):
         return read_data_set(path, has_splits=how.mode == "split_dir"), None
@@ -306,7 +308,9 @@ class Checked(BaseModel):
     evals: EvalsRead | None = None
 
 
-def check_file(store: Store, place: Place, skill: str, path: Path, how: SplitPlan | Reading = _AS_THEY_ARE) -> Checked:
+def check_file(
+    store: Store, place: Place, skill: str, path: Path, how: SplitPlan | EvalOptions = _AS_THEY_ARE
+) -> Checked:
     """What adding would reject of a file, or of a data set by its plan, and what `check_stored` would find then.
 
     Nothing is stored: neither a store nor a tracked skill is made. Raises BadInput, NotFound, BadSkill.

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from skillopt_mcp.core.errors import BadInput
 from skillopt_mcp.core.judging import Score, Unscored
-from skillopt_mcp.tasks.formats.cases import Evals, Reading, read_evals
+from skillopt_mcp.tasks.formats.cases import EvalOptions, Evals, read_evals
 from skillopt_mcp.tasks.judges.judging import score
 
 SAMPLES = Path(__file__).parents[1] / "evals"
@@ -59,7 +59,7 @@ def test_a_sample_is_read_as_its_owner_reads_it(path: Path, cli: Cli, skill: Pat
         for name in {"prompt", "split", "rubric"} & task.keys() - ({"prompt"} if "note" in expected else set()):
             assert case[name] == task[name]
         if "framed" in task:
-            found = read_evals(evals, Reading(expected.get("scorer", "")))
+            found = read_evals(evals, EvalOptions(expected.get("scorer", "")))
             assert found
             assert [each.prompt for each in found.cases if each.id == case["id"]] == [task["framed"]]
         if "files" in task:
@@ -83,7 +83,7 @@ def write_evals(folder: Path, name: str, content: str) -> Path:
 
 
 def read(path: Path, scorer: str = "") -> Evals:
-    found = read_evals(path, Reading(scorer))
+    found = read_evals(path, EvalOptions(scorer))
     assert found
     return found
 
@@ -165,7 +165,7 @@ def test_a_split_that_skillopt_cannot_load_is_refused_by_its_file(tmp_path: Path
 
 @pytest.mark.parametrize("header", ["a\rb,input,target", f"input,target,{'x' * 200_000}", "in\0put"])
 def test_a_table_whose_header_cannot_be_read_is_no_data_set(tmp_path: Path, header: str) -> None:
-    assert read_evals(write_evals(tmp_path, "a.csv", f"{header}\nq,t,z\n"), Reading("match")) is None
+    assert read_evals(write_evals(tmp_path, "a.csv", f"{header}\nq,t,z\n"), EvalOptions("match")) is None
 
 
 VALUES = st.recursive(
@@ -228,7 +228,7 @@ def test_whatever_a_file_holds_gives_cases_or_one_line(name: str, data: Any, sco
     if name == "data.jsonl":
         path = write_evals(tmp_path, name, "".join(json.dumps(row) + "\n" for row in rows))
     try:
-        found = read_evals(path, Reading(scorer))
+        found = read_evals(path, EvalOptions(scorer))
     except BadInput:
         return
     for case in found.cases if found else ():

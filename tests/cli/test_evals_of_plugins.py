@@ -16,7 +16,7 @@ from skillopt_mcp.core.calls import TOOL_CALL, Message
 from skillopt_mcp.core.errors import BadInput
 from skillopt_mcp.core.judging import Score, Unscored
 from skillopt_mcp.core.tasks import Task
-from skillopt_mcp.tasks.formats.cases import Case, Reading, read_evals
+from skillopt_mcp.tasks.formats.cases import Case, EvalOptions, read_evals
 from skillopt_mcp.tasks.formats.plugin_eval import write_plugin_eval
 from skillopt_mcp.tasks.judges.judging import parse_judge, score
 from tests.cli.conftest import Cli
@@ -33,7 +33,7 @@ def write(root: Path, files: dict[str, str]) -> Path:
 
 
 def read(path: Path, *, events: bool = False) -> dict[str, Case]:
-    evals = read_evals(path, Reading(events=events))
+    evals = read_evals(path, EvalOptions(events=events))
     assert evals
     assert not evals.refused
     return {case.id: case for case in evals.cases}

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from skillopt_mcp.core.errors import BadInput
-from skillopt_mcp.tasks.formats.cases import Case, Evals, Reading, read_evals
+from skillopt_mcp.tasks.formats.cases import Case, EvalOptions, Evals, read_evals
 from skillopt_mcp.tasks.formats.skill_creator import POINTS, PROMPTS, TRIGGERS
 from tests.cli.conftest import Cli
 
@@ -39,7 +39,7 @@ def put(folder: Path, path: str, value: object) -> Path:
 
 
 def read(path: Path) -> Evals:
-    found = read_evals(path, Reading())
+    found = read_evals(path, EvalOptions())
     assert found
     return found
 
@@ -50,7 +50,7 @@ def test_whatever_a_file_holds_its_cases_are_read_or_it_is_refused(value: object
     with tempfile.TemporaryDirectory() as folder:
         place = put(Path(folder), "evals/evals.json", value)
         put(Path(folder), "evals/benchmark.json", value)
-        found = read_evals(place, Reading())
+        found = read_evals(place, EvalOptions())
         for case in found.cases if found else ():
             assert case.id
             assert all(not file.path.startswith(("/", "..")) for file in case.files)

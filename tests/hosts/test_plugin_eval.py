@@ -15,7 +15,7 @@ from scripted_model import Json, serving
 
 from skillopt_mcp.core.judging import Score, judge_json
 from skillopt_mcp.core.tasks import Task
-from skillopt_mcp.tasks.formats.cases import Evals, Reading, read_evals
+from skillopt_mcp.tasks.formats.cases import EvalOptions, Evals, read_evals
 from skillopt_mcp.tasks.formats.plugin_eval import write_plugin_eval
 from skillopt_mcp.tasks.judges.judging import leaves, parse_judge, score
 
@@ -65,7 +65,7 @@ def run(place: Path, plugin: Path, answer: str) -> dict[str, Json]:
 
 def read(path: Path, *, events: bool = False) -> Evals:
     """Read the evals of a plugin."""
-    evals = read_evals(path, Reading(events=events))
+    evals = read_evals(path, EvalOptions(events=events))
     assert evals
     return evals
 

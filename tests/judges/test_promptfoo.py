@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from skillopt_mcp.core.errors import BadInput
 from skillopt_mcp.core.judging import Score, Unscored, judge_json
 from skillopt_mcp.core.tasks import Task
-from skillopt_mcp.tasks.formats.cases import EVAL_FORMATS, Case, Evals, Reading, read_evals
+from skillopt_mcp.tasks.formats.cases import EVAL_FORMATS, Case, EvalOptions, Evals, read_evals
 from skillopt_mcp.tasks.judges.judging import score
 
 STORED = json.loads((Path(__file__).parents[1] / "evals" / "promptfoo" / "verdicts.json").read_text())
@@ -24,7 +24,7 @@ WRITE = next(each.write for each in EVAL_FORMATS if each.name == "promptfoo")
 
 def read(folder: Path, config: object, name: str = "promptfooconfig.json") -> Evals:
     (folder / name).write_text(config if isinstance(config, str) else json.dumps(config), encoding="utf-8")
-    found = read_evals(folder, Reading())
+    found = read_evals(folder, EvalOptions())
     assert found is not None
     assert found.format == "promptfoo"
     return found
@@ -224,7 +224,7 @@ def test_what_is_written_reads_back_equal(tmp_path: Path, name: str) -> None:
     [(path, text)] = written.items()
     path.parent.mkdir()
     path.write_text(text, encoding="utf-8")
-    again = read_evals(path, Reading())
+    again = read_evals(path, EvalOptions())
     assert again is not None
     assert [(case.id, case.prompt, case.judge) for case in again.cases] == [(c.id, c.prompt, c.judge) for c in cases]
 

@@ -34,7 +34,7 @@ from skillopt_mcp.core.notes import describe_note
 from skillopt_mcp.core.results import TasksAdded
 from skillopt_mcp.core.tasks import SPLITS, NewTask, Task
 from skillopt_mcp.core.text import counted
-from skillopt_mcp.tasks.formats.cases import EVAL_FORMATS, Reading
+from skillopt_mcp.tasks.formats.cases import EVAL_FORMATS, EvalOptions
 from skillopt_mcp.tasks.formats.registry import FORMATS, join_names, read_rows, write_rows
 from skillopt_mcp.tasks.formats.rows import make_row
 from skillopt_mcp.tasks.judges.checking import Problem
@@ -180,13 +180,13 @@ class _Rows(Command):
     ratio: Annotated[str | None, Flag("shares of train, val and test, with --split-mode ratio (2:1:7)", "A:B:C")] = None
     seed: Annotated[int | None, Flag("seed of that draw (42)")] = None
 
-    def how(self) -> SplitPlan | Reading:
+    def how(self) -> SplitPlan | EvalOptions:
         """How the file is read: by a plan of splits, where one was given, or as what it is. Raises WrongUsage."""
         is_drawn = self.ratio is not None or self.seed is not None
         if is_drawn and self.split_mode != "ratio":
             raise WrongUsage("--ratio and --seed need --split-mode ratio")
         if self.split_mode is None:
-            return Reading(self.scorer, self.events, self.partial)
+            return EvalOptions(self.scorer, self.events, self.partial)
         if self.file in (STDIN, None):
             raise WrongUsage("--split-mode needs a file or a folder")
         return split_plan(self.split_mode, self.ratio, self.seed)
@@ -324,7 +324,7 @@ class TryTasks(Command):
 
     def run(self, terminal: Terminal) -> dict[str, list[Tried]]:
         path, answers = Path(self.file).expanduser(), Path(self.answers).expanduser()
-        return {"results": try_answers(path, answers, Reading(self.scorer))}
+        return {"results": try_answers(path, answers, EvalOptions(self.scorer))}
 
     def show(self, result: dict[str, list[Tried]], terminal: Terminal) -> None:
         for each in result["results"]:

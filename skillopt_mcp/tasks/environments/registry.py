@@ -23,7 +23,7 @@ from skillopt_mcp.core.redacting import Redactor
 from skillopt_mcp.core.tasks import SPLITS, NewTask, Split, Task, TaskFile
 from skillopt_mcp.core.text import quoted, storable
 from skillopt_mcp.tasks.environments.base import Environment, rolls_out
-from skillopt_mcp.tasks.formats.cases import Reading, read_evals
+from skillopt_mcp.tasks.formats.cases import EvalOptions, read_evals
 from skillopt_mcp.tasks.formats.registry import list_suffixes, read_rows
 from skillopt_mcp.tasks.formats.rows import parse_group
 from skillopt_mcp.tasks.judges.judging import check_judge, environment_of, leaves
@@ -231,7 +231,7 @@ def open_source(
         path = Path(os.path.expanduser(tasks))
         if isinstance(tasks, str) and not path.exists() and path.suffix not in list_suffixes():
             return open_environment(tasks)
-        evals = read_evals(path, Reading())
+        evals = read_evals(path, EvalOptions())
         return [*filter(None, (case.make_task() for case in evals.cases))] if evals else read_rows(path)
     return tasks if tasks is None else list(tasks) if isinstance(tasks, Sequence) else check_environment(tasks)
 

@@ -33,7 +33,7 @@ Reason = Literal["cannot be expressed", "needs events", "needs files", "runs cod
 
 
 @dataclass(frozen=True, slots=True)
-class Lost:
+class Loss:
     """A grader that is not taken over: its owner's name for it, and why. `decides`: it could fail the case."""
 
     what: str
@@ -61,7 +61,7 @@ class Case:
     tags: tuple[str, ...] = ()
     family: str = ""
     split: Split | None = None
-    lost: tuple[Lost, ...] = ()
+    lost: tuple[Loss, ...] = ()
     asked: str = ""
 
     def make_task(self, *, partial: bool = False) -> NewTask | None:
@@ -85,7 +85,7 @@ class Case:
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class EvalOptions:
     """How evals are read: the scorer of a data set that names none, whether tool calls will be recorded, and whether a
     case is kept that lost a grader which could fail it.
     """
@@ -118,7 +118,7 @@ class EvalFormat:
     name: str
     places: tuple[str, ...]
     detect: Callable[[Path, object], bool]
-    read: Callable[[Path, Any, Reading], Evals]
+    read: Callable[[Path, Any, EvalOptions], Evals]
     write: Callable[[Sequence[Task], Path], dict[Path, str]] | None
 
 
@@ -130,17 +130,17 @@ def eval_format(
     places: tuple[str, ...],
     detect: Callable[[Path, object], bool],
     write: Callable[[Sequence[Task], Path], dict[Path, str]] | None = None,
-) -> Callable[[Callable[[Path, Any, Reading], Evals]], Callable[[Path, Any, Reading], Evals]]:
+) -> Callable[[Callable[[Path, Any, EvalOptions], Evals]], Callable[[Path, Any, EvalOptions], Evals]]:
     """Register the decorated function as what reads a format of evals; it raises BadInput naming place and ids."""
 
-    def register(read: Callable[[Path, Any, Reading], Evals]) -> Callable[[Path, Any, Reading], Evals]:
+    def register(read: Callable[[Path, Any, EvalOptions], Evals]) -> Callable[[Path, Any, EvalOptions], Evals]:
         EVAL_FORMATS.append(EvalFormat(name, places, detect, read, write))
         return read
 
     return register
 
 
-def read_evals(path: Path, reading: Reading) -> Evals | None:
+def read_evals(path: Path, reading: EvalOptions) -> Evals | None:
     """Read a file or folder in the format of its content; None where it is of none.
 
     Raises BadInput where it cannot be read, or a folder holds evals of several formats.
@@ -215,7 +215,7 @@ def decode(path: Path) -> object:
     return text
 
 
-def read_case_file(root: Path, path: str, tested: Sequence[str] = ()) -> TaskFile | Lost | None:
+def read_case_file(root: Path, path: str, tested: Sequence[str] = ()) -> TaskFile | Loss | None:
     """Read a file that a case names from `root`. None for one of the skill itself, which the tested text replaces.
 
     `tested`: the folders that are the skill's, where not all are but those of evals.
@@ -224,18 +224,18 @@ def read_case_file(root: Path, path: str, tested: Sequence[str] = ()) -> TaskFil
     try:
         real, inside = place.resolve(), root.resolve()
         if not (place.is_relative_to(root) and real.is_relative_to(inside)):
-            return Lost(path, "needs files", f"it lies outside of {show_path(root)}")
+            return Loss(path, "needs files", f"it lies outside of {show_path(root)}")
         parents = [each for each in real.parents if each.is_relative_to(inside) and (each / MAIN_FILE).is_file()]
         top = real.relative_to(parents[0]).parts[0] if parents else "evals"
         if top in tested if tested else top not in ("evals", "tests"):
             return None
         if not real.is_file():
-            return Lost(path, "needs files", "it is not there" if not real.exists() else "it is no file")
+            return Loss(path, "needs files", "it is not there" if not real.exists() else "it is no file")
         if real.stat().st_size > limits.FILE_BYTES:
-            return Lost(path, "needs files", f"it has more than {limits.FILE_BYTES:,} bytes")
+            return Loss(path, "needs files", f"it has more than {limits.FILE_BYTES:,} bytes")
         content = real.read_bytes()
     except (OSError, ValueError) as error:
-        return Lost(path, "needs files", f"it cannot be read ({type(error).__name__})")
+        return Loss(path, "needs files", f"it cannot be read ({type(error).__name__})")
     if not is_text(content):
-        return Lost(path, "needs files", "it is no text")
+        return Loss(path, "needs files", "it is no text")
     return TaskFile(storable(path.removeprefix("./")), content.decode())

@@ -14,7 +14,7 @@ from skillopt_mcp.core.judging import Judge
 from skillopt_mcp.core.skills import MAIN_FILE
 from skillopt_mcp.core.tasks import TaskFile
 from skillopt_mcp.core.text import quoted, storable
-from skillopt_mcp.tasks.formats.cases import Case, Evals, Lost, Reading, eval_format, read_case_file
+from skillopt_mcp.tasks.formats.cases import Case, EvalOptions, Evals, Loss, eval_format, read_case_file
 from skillopt_mcp.tasks.formats.registry import show_path
 from skillopt_mcp.tasks.judges.javascript import BadPattern
 from skillopt_mcp.tasks.judges.kinds.agent_output import AgentOutput, OutputGrader
@@ -38,15 +38,15 @@ def _detect(_path: Path, value: object) -> bool:
 
 
 @eval_format("eval-yaml", _PLACES, _detect)
-def read_eval_yaml(path: Path, value: Any, _how: Reading) -> Evals:
+def read_eval_yaml(path: Path, value: Any, _how: EvalOptions) -> Evals:
     """Read scenarios or stimuli. What their owner's loader refuses refuses the file."""
     is_vally, cases = "scenarios" not in value, list[Case]()
     for n, row in enumerate(value.get("scenarios", value.get("stimuli")), 1):
         row = row if isinstance(row, Mapping) else {}
-        name, lost = row.get("name"), list[Lost]()
+        name, lost = row.get("name"), list[Loss]()
         turns = row["turns"] if isinstance(row.get("turns"), list) else []
         texts = [each.get("prompt") if isinstance(each, Mapping) else each for each in turns]
-        lost += [Lost("turns", "cannot be expressed", f"{len(texts)} turns")] if len(texts) > 1 else []
+        lost += [Loss("turns", "cannot be expressed", f"{len(texts)} turns")] if len(texts) > 1 else []
         prompt = row.get("prompt") or next(iter(texts), None)
         if not isinstance(name, str) or not name.strip() or not isinstance(prompt, str):
             raise BadInput(f"{show_path(path)} has no name or no prompt in its case {n}")
@@ -60,7 +60,7 @@ def read_eval_yaml(path: Path, value: Any, _how: Reading) -> Evals:
             judge = All(judges=graders) if len(graders) > 1 else next(iter(graders), None)
             constraints, setups = row, [row.get("setup")] if row.get("setup") else []
         limited = constraints if isinstance(constraints, Mapping) else {}
-        lost += [Lost(limit, "needs events") for limit in _OF_EVENTS if limited.get(limit) not in (None, [])]
+        lost += [Loss(limit, "needs events") for limit in _OF_EVENTS if limited.get(limit) not in (None, [])]
         files = {file.path: file for setup in setups for file in _read_setup(path, setup, lost)}
         cases.append(
             Case(name, prompt, judge, tuple(files.values()), lost=tuple(sorted(lost, key=lambda each: each.what)))
@@ -68,37 +68,37 @@ def read_eval_yaml(path: Path, value: Any, _how: Reading) -> Evals:
     return Evals("eval-yaml", cases)
 
 
-def _read_rubric(rubric: object, lost: list[Lost]) -> list[Judge]:
+def _read_rubric(rubric: object, lost: list[Loss]) -> list[Judge]:
     points = [each for each in rubric if isinstance(each, str) and each.strip()] if isinstance(rubric, list) else []
     if rubric and (not isinstance(rubric, list) or len(points) < len(rubric)):
-        lost.append(Lost("rubric", "cannot be expressed", "a point is no text"))
+        lost.append(Loss("rubric", "cannot be expressed", "a point is no text"))
     return [Rubric(points=list(map(storable, points)))] if points else []
 
 
 def _make_output_grader(
-    kind: str, value: object, lost: list[Lost], *, case_sensitive: bool = False
+    kind: str, value: object, lost: list[Loss], *, case_sensitive: bool = False
 ) -> AgentOutput | None:
     """The judge of a grader of the output, or None where it is lost."""
     if isinstance(value, bool | float) or (value is not None and not isinstance(value, str | int)):
-        lost.append(Lost(kind, "cannot be expressed", "its value is no text: put it in quotes"))
+        lost.append(Loss(kind, "cannot be expressed", "its value is no text: put it in quotes"))
         return None
     judge = AgentOutput(grader=kind, value=storable(str(value or "")), case_sensitive=case_sensitive)  # type: ignore[arg-type]
     try:
         judge.check()
     except BadPattern as error:
-        lost.append(Lost(kind, "cannot be expressed", f"its owner refuses the pattern, too: {error}"))
+        lost.append(Loss(kind, "cannot be expressed", f"its owner refuses the pattern, too: {error}"))
     except BadInput as error:
-        lost.append(Lost(kind, "cannot be expressed", str(error)))
+        lost.append(Loss(kind, "cannot be expressed", str(error)))
     else:
         return judge
     return None
 
 
-def _read_assertions(assertions: object, where: str, lost: list[Lost]) -> Iterator[Judge]:
+def _read_assertions(assertions: object, where: str, lost: list[Loss]) -> Iterator[Judge]:
     for each in assertions if isinstance(assertions, list) else ():
         kind = each.get("type") if isinstance(each, Mapping) else None
         if kind in ("file_exists", "file_not_exists", "file_contains", "file_not_contains"):
-            lost.append(Lost(str(kind), "needs files"))
+            lost.append(Loss(str(kind), "needs files"))
         elif kind in get_args(OutputGrader) and "_" in str(kind):
             value = each.get("pattern" if str(kind).endswith("matches") else "value")
             if kind != "exit_success" and not str(value or "").strip():
@@ -109,7 +109,7 @@ def _read_assertions(assertions: object, where: str, lost: list[Lost]) -> Iterat
             raise BadInput(f"{where}: unknown assertion type {quoted(str(kind))}")
 
 
-def _read_graders(row: Mapping[str, Any], scoring: object, lost: list[Lost]) -> Judge | None:
+def _read_graders(row: Mapping[str, Any], scoring: object, lost: list[Loss]) -> Judge | None:
     """The judge of vally's graders: all of them pass, or their mean reaches the threshold."""
     judges = list[Judge]()
     graders = row.get("graders")
@@ -117,11 +117,11 @@ def _read_graders(row: Mapping[str, Any], scoring: object, lost: list[Lost]) -> 
         kind = str(each.get("type")) if isinstance(each, Mapping) else ""
         config = each["config"] if kind and isinstance(each.get("config"), Mapping) else {}
         name = each["name"] if kind and isinstance(each.get("name"), str) else kind
-        found = list[Lost]()
+        found = list[Loss]()
         if kind in get_args(OutputGrader) and "-" in kind:
             value = config.get("pattern") if kind.endswith("matches") else config.get("substring", config.get("value"))
             if kind != "exit-success" and value in (None, ""):
-                found.append(Lost(name, "says nothing", "its value is missing", decides=False))
+                found.append(Loss(name, "says nothing", "its value is missing", decides=False))
             else:
                 if config.get("negate") is True and "-not-" not in kind:
                     kind = kind.replace("output-", "output-not-")
@@ -131,32 +131,32 @@ def _read_graders(row: Mapping[str, Any], scoring: object, lost: list[Lost]) -> 
         elif kind in ("prompt", "panel"):
             points = _read_rubric(row.get("rubric"), found)
             judges += points
-            found += [] if points else [Lost(name, "cannot be expressed", "the stimulus has no rubric")]
+            found += [] if points else [Loss(name, "cannot be expressed", "the stimulus has no rubric")]
         elif kind == "pairwise":
-            found.append(Lost(name, "cannot be expressed", "it compares two attempts", decides=False))
+            found.append(Loss(name, "cannot be expressed", "it compares two attempts", decides=False))
         elif kind in _OF_EVENTS:
-            found.append(Lost(name, "needs events"))
+            found.append(Loss(name, "needs events"))
         elif kind.startswith(("file-", "diff-")):
-            found.append(Lost(name, "needs files"))
+            found.append(Loss(name, "needs files"))
         else:
-            found.append(Lost(name or "grader", "runs code"))
+            found.append(Loss(name or "grader", "runs code"))
         lost += [replace(one, what=name) for one in found]
     threshold = scoring.get("threshold") if isinstance(scoring, Mapping) else None
     if isinstance(scoring, Mapping) and scoring.get("weights"):
-        lost.append(Lost("scoring", "cannot be expressed", "weights of graders"))
+        lost.append(Loss("scoring", "cannot be expressed", "weights of graders"))
     if len(judges) > 1 and isinstance(threshold, int | float) and 0 < threshold < 1:
         return Weighted(judges=[WeightedJudge(judge=each) for each in judges], threshold=float(threshold))
     return All(judges=judges) if len(judges) > 1 else next(iter(judges), None)
 
 
-def _read_setup(path: Path, setup: object, lost: list[Lost]) -> Iterator[TaskFile]:
+def _read_setup(path: Path, setup: object, lost: list[Loss]) -> Iterator[TaskFile]:
     """The files that are put into the working folder; commands are lost, and so is what else is set up."""
     if not isinstance(setup, Mapping):
-        lost.append(Lost("environment", "cannot be expressed", "it stands in another file"))
+        lost.append(Loss("environment", "cannot be expressed", "it stands in another file"))
         return
-    lost += [Lost("commands", "runs code")] if setup.get("commands") else []
+    lost += [Loss("commands", "runs code")] if setup.get("commands") else []
     others = set(map(str, setup)) - {"commands", "files", "skills", "copy_test_files"}
-    lost += [Lost(f"environment.{name}", "cannot be expressed") for name in sorted(others) if setup.get(name)]
+    lost += [Loss(f"environment.{name}", "cannot be expressed") for name in sorted(others) if setup.get(name)]
     skill = path.parent.parent
     named = setup.get("files")
     wanted = [each for each in named if isinstance(each, Mapping)] if isinstance(named, list) else []
@@ -168,16 +168,16 @@ def _read_setup(path: Path, setup: object, lost: list[Lost]) -> Iterator[TaskFil
             # skill-validator starts at the skill, whose evals may stand in its folder tests/.
             source, root = each.get("source"), skill if (skill / MAIN_FILE).is_file() else root
         if not isinstance(place, str) or place.startswith(("/", "~")) or ".." in place.split("/") or "\\" in place:
-            lost.append(Lost(str(place), "needs files", "its path leads out of the working folder"))
+            lost.append(Loss(str(place), "needs files", "its path leads out of the working folder"))
         elif isinstance(content := each.get("content"), str):
             yield TaskFile(storable(os.path.normpath(place)), storable(content))
         elif not isinstance(source, str):
-            lost.append(Lost(place, "needs files", "it has no content"))
+            lost.append(Loss(place, "needs files", "it has no content"))
         else:
             is_folder = ".." not in source.split("/") and "\0" not in source and (root / source).is_dir()
             for name in _list_files(root / source) if is_folder else [""]:
                 found = read_case_file(root, os.path.join(source, name) if name else source)
-                if isinstance(found, Lost):
+                if isinstance(found, Loss):
                     lost.append(found)
                 elif found:
                     yield TaskFile(storable(os.path.normpath(os.path.join(place, name))), found.content)

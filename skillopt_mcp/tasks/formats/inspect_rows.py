@@ -14,7 +14,7 @@ from typing import Any
 from skillopt_mcp.core.errors import BadInput
 from skillopt_mcp.core.tasks import Task, TaskFile
 from skillopt_mcp.core.text import quoted, storable
-from skillopt_mcp.tasks.formats.cases import Case, Evals, Lost, Reading, eval_format, read_case_file
+from skillopt_mcp.tasks.formats.cases import Case, EvalOptions, Evals, Loss, eval_format, read_case_file
 from skillopt_mcp.tasks.formats.registry import show_path
 from skillopt_mcp.tasks.judges.kinds.scorer import SCORERS, Scorer, count_chosen, name_option, parse_scorer
 
@@ -57,7 +57,7 @@ def write_inspect(tasks: Sequence[Task], path: Path) -> dict[Path, str]:
 
 
 @eval_format("inspect", (), _detect, write_inspect)
-def read_inspect(path: Path, value: Any, how: Reading) -> Evals:
+def read_inspect(path: Path, value: Any, how: EvalOptions) -> Evals:
     """Read a data set. A row that is no sample, and an id that comes twice, refuse all of it, as its owner does."""
     if isinstance(value, str):
         value = _read_table(value, path)
@@ -91,16 +91,16 @@ def _read_table(text: str, path: Path) -> list[dict[str, Any]]:
 
 
 def _read_sample(path: Path, row: Mapping[str, Any], scorer: str, *, several: bool) -> Case:
-    lost = list[Lost]()
+    lost = list[Loss]()
     asked, head = _read_input(row["input"], lost)
     prompt = asked
     choices, target, judge = _read_choices(row.get("choices")), _read_texts(row.get("target")), None
     if not scorer:
-        lost.append(Lost("scorer", "says nothing", f"the file names none; give one with --scorer: {SCORERS}"))
+        lost.append(Loss("scorer", "says nothing", f"the file names none; give one with --scorer: {SCORERS}"))
     elif (name := parse_scorer(scorer)[0]) == "choice" and not choices:
-        lost.append(Lost(scorer, "cannot be expressed", "the sample has no choices"))
+        lost.append(Loss(scorer, "cannot be expressed", "the sample has no choices"))
     elif not any(each.strip() for each in ([target] if isinstance(target, str) else target)):
-        lost.append(Lost(scorer, "says nothing", "the sample has no target"))
+        lost.append(Loss(scorer, "says nothing", "the sample has no target"))
     else:
         judge = Scorer(scorer=scorer, target=target)
         if name == "choice":
@@ -109,16 +109,16 @@ def _read_sample(path: Path, row: Mapping[str, Any], scorer: str, *, several: bo
             judge.check()
         except BadInput as error:
             judge = None
-            lost.append(Lost(scorer, "cannot be expressed", str(error)))
+            lost.append(Loss(scorer, "cannot be expressed", str(error)))
         if name == "choice":
             before, after = _frame_question(choices, multiple=several)
             prompt = f"{before}{prompt}{after}"
         elif choices:
-            lost.append(Lost("choices", "says nothing", f"{scorer} does not show them; choice does", decides=False))
+            lost.append(Loss("choices", "says nothing", f"{scorer} does not show them; choice does", decides=False))
     if row.get("setup"):
-        lost.append(Lost("setup", "runs code"))
+        lost.append(Loss("setup", "runs code"))
     if row.get("sandbox"):
-        lost.append(Lost("sandbox", "runs code", "it says where the sample's tools run", decides=False))
+        lost.append(Loss("sandbox", "runs code", "it says where the sample's tools run", decides=False))
     files = _read_files(path.parent, row.get("files"), lost)
     content = json.dumps(row, sort_keys=True, default=str)
     own = row.get("id")
@@ -133,7 +133,7 @@ def _frame_question(choices: Sequence[str], *, multiple: bool) -> tuple[str, str
     return f"{_ASKS[multiple]}{','.join(names)}.\n\n", f"\n\n{listed}"
 
 
-def _read_input(value: object, lost: list[Lost]) -> tuple[str, str]:
+def _read_input(value: object, lost: list[Loss]) -> tuple[str, str]:
     """The question of a text or of messages, and what stands before it."""
     if isinstance(value, str):
         return value, ""
@@ -144,13 +144,13 @@ def _read_input(value: object, lost: list[Lost]) -> tuple[str, str]:
             text = part.get("text") if isinstance(part, Mapping) and part.get("type") == "text" else part
             if not isinstance(text, str):
                 what = str(part.get("type", "part")) if isinstance(part, Mapping) else "input"
-                lost.append(Lost(what, "cannot be expressed", "only text is asked"))
+                lost.append(Loss(what, "cannot be expressed", "only text is asked"))
             elif role in ("user", "system"):
                 (asked if role == "user" else head).append(text)
             else:
-                lost.append(Lost("input", "cannot be expressed", f"a message of the role {quoted(str(role))}"))
+                lost.append(Loss("input", "cannot be expressed", f"a message of the role {quoted(str(role))}"))
     if head:
-        lost.append(Lost("system", "cannot be expressed", "the message stands before the prompt", decides=False))
+        lost.append(Loss("system", "cannot be expressed", "the message stands before the prompt", decides=False))
     return "\n\n".join(asked), "".join(f"{text}\n\n" for text in head)
 
 
@@ -169,22 +169,22 @@ def _read_choices(value: object) -> list[str]:
     return [storable(str(each)) for each in parts if str(each).strip()]
 
 
-def _read_files(root: Path, value: object, lost: list[Lost]) -> tuple[TaskFile, ...]:
+def _read_files(root: Path, value: object, lost: list[Loss]) -> tuple[TaskFile, ...]:
     """The files of {path there: content, or path of the file with it}, as JSON or decoded."""
     if isinstance(value, str):
         try:
             value = json.loads(value)
         except (ValueError, RecursionError):
-            lost.append(Lost("files", "cannot be expressed", "they are no object"))
+            lost.append(Loss("files", "cannot be expressed", "they are no object"))
     files = list[TaskFile]()
     for name, content in value.items() if isinstance(value, Mapping) else ():
         if not isinstance(content, str) or content.startswith(("data:", "http://", "https://", "s3://")):
-            lost.append(Lost(str(name), "needs files", "its content is not in the data set"))
+            lost.append(Loss(str(name), "needs files", "its content is not in the data set"))
             continue
         if PurePosixPath(name).is_absolute() or {"", ".", "..", "~"} & set(name.split("/")) or "\\" in name:
-            lost.append(Lost(name, "needs files", "its path leads out of the working folder"))
+            lost.append(Loss(name, "needs files", "its path leads out of the working folder"))
             continue
-        found: TaskFile | Lost | None = TaskFile(storable(name), storable(content))
+        found: TaskFile | Loss | None = TaskFile(storable(name), storable(content))
         try:
             is_path = bool(content) and (root / content).exists()
         except (OSError, ValueError):
@@ -192,7 +192,7 @@ def _read_files(root: Path, value: object, lost: list[Lost]) -> tuple[TaskFile, 
         if is_path:
             read = read_case_file(root, content)
             found = TaskFile(storable(name), read.content) if isinstance(read, TaskFile) else read
-        if isinstance(found, Lost):
+        if isinstance(found, Loss):
             lost.append(found)
         elif found:
             files.append(found)

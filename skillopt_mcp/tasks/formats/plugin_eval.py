@@ -22,7 +22,7 @@ from skillopt_mcp.core.errors import BadInput
 from skillopt_mcp.core.judging import Judge
 from skillopt_mcp.core.tasks import Task
 from skillopt_mcp.core.text import quoted
-from skillopt_mcp.tasks.formats.cases import Case, Evals, Lost, Reading, eval_format
+from skillopt_mcp.tasks.formats.cases import Case, EvalOptions, Evals, Loss, eval_format
 from skillopt_mcp.tasks.formats.registry import read_text
 from skillopt_mcp.tasks.judges.javascript import BadPattern
 from skillopt_mcp.tasks.judges.judging import parse_judge
@@ -147,7 +147,7 @@ def _write(value: object) -> str:
 
 
 @eval_format("plugin-eval", (".",), _detect, write_plugin_eval)
-def read_plugin_eval(path: Path, value: object, how: Reading) -> Evals:
+def read_plugin_eval(path: Path, value: object, how: EvalOptions) -> Evals:
     """Read the cases of a plugin, of its `evals`, of a group, or one; what its owner does not load is lost by name."""
     folders = sorted(each.absolute() for each in _find_cases(path))
     cases = [_read_case(folder, how) for folder in folders]
@@ -184,25 +184,25 @@ def _label(folder: Path) -> str:
     return "/".join(folder.parts[at:])
 
 
-def _read_case(folder: Path, how: Reading) -> Case:
+def _read_case(folder: Path, how: EvalOptions) -> Case:
     """Read one case. One that its owner does not load has a prompt at most."""
     spec: dict[str, Any] = {"name": folder.name}
     try:
         _load(folder, spec)
     except BadInput as error:
         prompt = (spec.get("execution") or {}).get("prompt", "")
-        reason = Lost("case", "says nothing" if str(error) == "no grader" else "cannot be expressed", str(error))
+        reason = Loss("case", "says nothing" if str(error) == "no grader" else "cannot be expressed", str(error))
         return Case(str(spec["name"]), prompt if isinstance(prompt, str) else "", lost=(reason,))
-    lost, parts = list[Lost](), list[dict[str, Any]]()
+    lost, parts = list[Loss](), list[dict[str, Any]]()
     context, execution, graders = spec.get("context", {}), spec["execution"], spec["graders"]
     if context.get("scaffold_script"):
-        lost.append(Lost("context.scaffold_script", "runs code", "it makes the folder that the case works in"))
+        lost.append(Loss("context.scaffold_script", "runs code", "it makes the folder that the case works in"))
     lost += [
-        Lost(f"context.{key}", "needs files", "the case goes on from it")
+        Loss(f"context.{key}", "needs files", "the case goes on from it")
         for key in ("history_file", "add_dirs") if context.get(key)
     ]  # fmt: skip
     lost += [
-        Lost(key, "cannot be expressed", "it is set for the owner's runs alone", decides=False)
+        Loss(key, "cannot be expressed", "it is set for the owner's runs alone", decides=False)
         for key in ("env", "append_system_prompt", "plugins") if {**execution, **spec}.get(key)
     ]  # fmt: skip
     shown = [
@@ -215,9 +215,9 @@ def _read_case(folder: Path, how: Reading) -> Case:
         judge = _read_grader(grader, how)
         if is_shown and not all(shown):
             lost.append(
-                Lost(grader["name"], "says nothing", "an indicator: its owner does not score it", decides=False)
+                Loss(grader["name"], "says nothing", "an indicator: its owner does not score it", decides=False)
             )
-        elif isinstance(judge, Lost):
+        elif isinstance(judge, Loss):
             lost.append(judge)
         else:
             parts.append({"judge": judge.model_dump(), "weight": grader.get("weight", 1)})
@@ -227,23 +227,23 @@ def _read_case(folder: Path, how: Reading) -> Case:
             one = parts[0]["judge"] if len(parts) == 1 else {"kind": "weighted", "judges": parts, "threshold": 1.0}
             found = parse_judge(one)
         except BadInput as error:
-            lost.append(Lost("graders", "cannot be expressed", str(error)))
+            lost.append(Loss("graders", "cannot be expressed", str(error)))
     return Case(spec["name"], execution["prompt"], found, tags=tuple(spec.get("tags", ())), lost=tuple(lost))
 
 
-def _read_grader(grader: Mapping[str, Any], how: Reading) -> Judge | Lost:
+def _read_grader(grader: Mapping[str, Any], how: EvalOptions) -> Judge | Loss:
     name, kind = grader["name"], grader["type"]
     target = grader.get("target", grader.get("focus", "last_message"))
     own = {key: value for key, value in grader.items() if key in _GRADERS[kind] and key not in ("target", "focus")}
     if kind in ("file_exists", "baseline") or target == "files" or isinstance(target, Mapping):
-        return Lost(name, "needs files", "it looks at files that a run leaves")
+        return Loss(name, "needs files", "it looks at files that a run leaves")
     if target != "last_message":
-        return Lost(name, "needs events", f"it looks at {target}")
+        return Loss(name, "needs events", f"it looks at {target}")
     least, most = grader.get("min", 1), grader.get("max", math.inf)
     if most < least:
-        return Lost(name, "cannot be expressed", f"max {most} without min {most} can never pass (min is {least})")
+        return Loss(name, "cannot be expressed", f"max {most} without min {most} can never pass (min is {least})")
     if kind == "tool_used" and not least and most == math.inf:
-        return Lost(name, "says nothing", "min 0 without max passes always", decides=False)
+        return Loss(name, "says nothing", "min 0 without max passes always", decides=False)
     try:
         if kind == "llm":
             own = {"points": _split_points(grader["criteria"])}
@@ -254,11 +254,11 @@ def _read_grader(grader: Mapping[str, Any], how: Reading) -> Judge | Lost:
         judge = parse_judge({"kind": next(key for key in _NAMES if _NAMES[key] == kind), **own})
     except BadPattern:
         why = "the pattern is no regular expression (its owner counts that as failed, always)"
-        return Lost(name, "cannot be expressed", why)
+        return Loss(name, "cannot be expressed", why)
     except BadInput as error:
-        return Lost(name, "cannot be expressed", str(error))
+        return Loss(name, "cannot be expressed", str(error))
     if kind in ("tool_used", "tool_order") and not how.events:
-        return Lost(name, "needs events", "it asks which tools were called")
+        return Loss(name, "needs events", "it asks which tools were called")
     return judge
 
 

@@ -19,7 +19,7 @@ from skillopt_mcp.core.judging import Judge
 from skillopt_mcp.core.skills import MAIN_FILE
 from skillopt_mcp.core.tasks import Task, TaskFile
 from skillopt_mcp.core.text import quoted
-from skillopt_mcp.tasks.formats.cases import Case, Evals, Lost, Reading, Reason, decode, eval_format, read_case_file
+from skillopt_mcp.tasks.formats.cases import Case, EvalOptions, Evals, Loss, Reason, decode, eval_format, read_case_file
 from skillopt_mcp.tasks.formats.registry import show_path
 from skillopt_mcp.tasks.judges.kinds.assertion import (
     BLANKS,
@@ -113,7 +113,7 @@ def _write_threshold(judge: Judge) -> dict[str, float]:
 
 
 @eval_format("promptfoo", tuple(f"{folder}{name}" for folder in ("", "evals/") for name in _CONFIGS), _detect, _write)
-def _read(path: Path, value: Any, reading: Reading) -> Evals:
+def _read(path: Path, value: Any, reading: EvalOptions) -> Evals:
     if path.suffix not in _DATA:
         raise BadInput(f"{show_path(path)} is a program, which is not run: write the configuration as YAML or JSON")
     if not isinstance(value, dict):
@@ -169,10 +169,10 @@ class _Reader:
         if self.left < 0:
             raise BadInput(f"{show_path(self.path)} is nested too deep, or too large with its references")
 
-    def read(self, path: str) -> str | Lost | None:
+    def read(self, path: str) -> str | Loss | None:
         """The text of a file; None where it is part of the text under test."""
         if len(path) > 4_096:
-            return Lost(path[:80], "needs files", "it is not there")
+            return Loss(path[:80], "needs files", "it is not there")
         place = Path(os.path.normpath(self.folder / path))
         if place.name == MAIN_FILE:
             return None
@@ -198,7 +198,7 @@ class _Reader:
         found = (os.path.relpath(each, self.folder) for each in self.folder.glob(glob))
         return sorted(each for each in islice(found, MAX_CASES) if not re.search(r"(?:^|/)\.[^./]", each))
 
-    def read_prompts(self) -> Iterator[tuple[str | Lost, tuple[object, ...]]]:
+    def read_prompts(self) -> Iterator[tuple[str | Loss, tuple[object, ...]]]:
         """The prompts, of files too, each with the names that tests have for it."""
         given = self.values.get("prompts") or "{{prompt}}"
         if isinstance(given, dict):
@@ -212,26 +212,26 @@ class _Reader:
             path = raw.removeprefix("file://")
             is_file = "\n" not in raw and _FILE.fullmatch(raw)
             if re.match("exec:|portkey://|langfuse://|helicone://", raw) or (is_file and _CODE.search(path)):
-                yield Lost(f"prompt {raw}", "runs code" if _CODE.search(path) else "cannot be expressed"), names
+                yield Loss(f"prompt {raw}", "runs code" if _CODE.search(path) else "cannot be expressed"), names
             elif is_file and (paths := self.expand(path)):
                 for path in paths:
                     yield from ((text, names) for text in self.read_prompt(path))
             else:
                 yield raw, names
 
-    def read_prompt(self, path: str) -> Iterator[str | Lost]:
+    def read_prompt(self, path: str) -> Iterator[str | Loss]:
         """The prompts of a file."""
         text, suffix = self.read(path), Path(path).suffix
         if text is None:
             yield _TESTED
-        elif isinstance(text, Lost) and text.detail != "it is not there":
+        elif isinstance(text, Loss) and text.detail != "it is not there":
             yield replace(text, what=f"prompt {path}")
-        elif isinstance(text, Lost) or suffix not in (".txt", ".md", ".j2", ".jsonl", ".csv", *_DATA):
+        elif isinstance(text, Loss) or suffix not in (".txt", ".md", ".j2", ".jsonl", ".csv", *_DATA):
             raise BadInput(
                 f"{show_path(self.path)}: promptfoo takes {quoted(path)} for a file of prompts, and finds none"
             )
         elif suffix == ".csv" or (suffix in _DATA and "file://" in text):
-            yield Lost(f"prompt {path}", "cannot be expressed", "a table, or files in a file")
+            yield Loss(f"prompt {path}", "cannot be expressed", "a table, or files in a file")
         elif suffix == ".txt":
             for is_end, lines in groupby(re.split("\r?\n", text), lambda line: line.strip() == "---"):
                 yield from [part] if not is_end and (part := "\n".join(lines).strip()) else []
@@ -302,7 +302,7 @@ class _Reader:
             yield from self.make_cases(test, prompts)
 
     def make_cases(
-        self, test: Mapping[str, Any], prompts: Sequence[tuple[str | Lost, tuple[object, ...]]]
+        self, test: Mapping[str, Any], prompts: Sequence[tuple[str | Loss, tuple[object, ...]]]
     ) -> Iterator[Case]:
         """The cases of a test."""
         own, default = _mapping(test.get("options")), self.default
@@ -312,16 +312,16 @@ class _Reader:
         limits = [each for each in (test.get("threshold"), default.get("threshold")) if each is not None]
         everything = {**self.values, **default, **test, **options}
         codes = ("transform", "postprocess", "transformVars", "assertScoringFunction", "extensions")
-        whole = [Lost(name, "runs code") for name in codes if everything.get(name)]
+        whole = [Loss(name, "runs code") for name in codes if everything.get(name)]
         odd = [name for name in everything if name == "providerOutput" or name.startswith("config:")]
         odd += [f"vars {each['vars']}" for each in (default, test) if isinstance(each.get("vars"), str | list)]
-        whole += [Lost(name, "cannot be expressed") for name in odd]
+        whole += [Loss(name, "cannot be expressed") for name in odd]
 
         variables = {**_mapping(default.get("vars")), **_mapping(test.get("vars"))}
         values = list[list[Any]]()
         for value in variables.values():
             if isinstance(value, str) and value.startswith("file://") and not options.get("disableVarExpansion"):
-                values.append([f"file://{path}" for path in self.expand(value[7:])] or [Lost(value, "needs files")])
+                values.append([f"file://{path}" for path in self.expand(value[7:])] or [Loss(value, "needs files")])
             else:
                 is_spread = isinstance(value, list) and value and isinstance(value[0], str)
                 values.append(value if is_spread and not options.get("disableVarExpansion") else [value])
@@ -340,13 +340,13 @@ class _Reader:
             if isinstance(judge, AssertionSet) and len(judge.judges) == 1 and judge.threshold is None:
                 judge = judge.judges[0].judge if judge.judges[0].weight else judge
             behind = [show_value(_mapping(each).get("type")) for each in asserts if whole]
-            lost += [Lost(kind, whole[0].reason, f"it comes behind {whole[0].what}") for kind in behind]
-            lost += [] if asserts else [Lost("assert", "says nothing", "the test has none")]
+            lost += [Loss(kind, whole[0].reason, f"it comes behind {whole[0].what}") for kind in behind]
+            lost += [] if asserts else [Loss("assert", "says nothing", "the test has none")]
             for raw, _ in prompts:
                 text = raw
                 if isinstance(raw, str):
                     text = self.make_prompt(f"{options.get('prefix') or ''}{raw}{options.get('suffix') or ''}", found)
-                if isinstance(text, Lost):
+                if isinstance(text, Loss):
                     yield Case(name, "", judge, lost=(*lost, text))
                 else:
                     self.spend(len(text) // 50)
@@ -357,7 +357,7 @@ class _Reader:
         for name, value in variables.items():
             text = value
             if isinstance(value, str) and (value.startswith("package:") or _CODE.search(value)):
-                text = Lost(value, "runs code") if value.startswith(("file://", "package:")) else value
+                text = Loss(value, "runs code") if value.startswith(("file://", "package:")) else value
             elif isinstance(value, str) and value.startswith("file://"):
                 text = self.read(value[7:])
                 if isinstance(text, str) and value.endswith((".yaml", ".yml")):
@@ -369,31 +369,31 @@ class _Reader:
             tag = re.search(r"\{\{\s*(\w+)\s*\}\}", value, re.A) if isinstance(value, str) else None
             if tag and tag[1] in variables:
                 inner = variables[tag[1]]
-                text = inner if isinstance(inner, Lost) else show_value(inner)
+                text = inner if isinstance(inner, Loss) else show_value(inner)
                 if isinstance(text, str) and ("$" in text or len(text) + len(value) > MAX_CHARS):
-                    text = Lost(tag[0], "cannot be expressed", "what it stands for holds a $, or is too long")
-                variables[name] = text if isinstance(text, Lost) else value.replace(tag[0], text, 1)
+                    text = Loss(tag[0], "cannot be expressed", "what it stands for holds a $, or is too long")
+                variables[name] = text if isinstance(text, Loss) else value.replace(tag[0], text, 1)
         return variables
 
-    def render(self, template: str, variables: Mapping[str, Any], *, is_prompt: bool) -> str | Lost:
+    def render(self, template: str, variables: Mapping[str, Any], *, is_prompt: bool) -> str | Loss:
         """A template with its variables filled in, or what of it is not plain."""
         pieces = _TAG.split(template)
         for n, piece in enumerate(pieces):
             if n % 2 == 0:
                 if (tag := _OPEN.search(piece)) or (piece.endswith("{") and n + 1 < len(pieces)):
-                    return Lost(tag[0] if tag else "{{{", "cannot be expressed", "a template")
+                    return Loss(tag[0] if tag else "{{{", "cannot be expressed", "a template")
                 continue
             value = variables.get(piece)
-            if isinstance(value, Lost):
+            if isinstance(value, Loss):
                 return value
             if piece in _RESERVED | self.stored or piece.startswith("__"):
-                return Lost(f"{{{{{piece}}}}}", "cannot be expressed", "a template")
+                return Loss(f"{{{{{piece}}}}}", "cannot be expressed", "a template")
             if is_prompt and isinstance(value, str) and not _is_literal(value, variables):
-                return Lost(f"{{{{{piece}}}}}", "cannot be expressed", "its value is a template")
+                return Loss(f"{{{{{piece}}}}}", "cannot be expressed", "its value is a template")
             pieces[n] = "" if value is None else show_value(value)
         return "".join(pieces)
 
-    def make_prompt(self, template: str, variables: Mapping[str, Any]) -> str | Lost:
+    def make_prompt(self, template: str, variables: Mapping[str, Any]) -> str | Loss:
         """The prompt without the text under test; of a chat what one user says, behind what the system says."""
 
         def fill(value: Any) -> Any:
@@ -402,10 +402,10 @@ class _Reader:
             if isinstance(value, list):
                 return [fill(each) for each in value]
             text = self.render(value, variables, is_prompt=True) if isinstance(value, str) else value
-            lost.extend([text] if isinstance(text, Lost) else [])
+            lost.extend([text] if isinstance(text, Loss) else [])
             return text
 
-        lost = list[Lost]()
+        lost = list[Loss]()
         try:
             parsed = fill(self.resolve(json.loads(template, parse_constant=int), {}))
             text = "" if lost else json.dumps(parsed, ensure_ascii=False, indent=2)
@@ -421,30 +421,30 @@ class _Reader:
                 contents += ["\n".join(show_value(part.get("text")) for part in parts)] if is_text else []
             others = {*map(str, roles)} - {"user", "system", "developer"}
             if roles.count("user") != 1 or others or len(contents) < len(roles):
-                return Lost("prompt", "cannot be expressed", "a chat of other than one user message")
+                return Loss("prompt", "cannot be expressed", "a chat of other than one user message")
             text = "\n\n".join(each for content in contents if (each := content.replace(_TESTED, "").strip()))
         elif text.lstrip().startswith("- role:"):
-            return Lost("prompt", "cannot be expressed", "a chat as YAML in a text")
+            return Loss("prompt", "cannot be expressed", "a chat as YAML in a text")
         rest = text.replace(_TESTED, "").strip() if _TESTED in text else text
         why = "it is empty" if rest == text else "nothing is left of it without the text under test"
-        return rest if rest.strip() else Lost("prompt", "cannot be expressed", why)
+        return rest if rest.strip() else Loss("prompt", "cannot be expressed", why)
 
     def make_set(
-        self, items: Sequence[Any], threshold: object, variables: Mapping[str, Any], lost: list[Lost]
+        self, items: Sequence[Any], threshold: object, variables: Mapping[str, Any], lost: list[Loss]
     ) -> Judge | None:
         """The judge of assertions; those that have none go to `lost`."""
         parts, n_before = list[AssertionPart](), len(lost)
         for item in map(_mapping, items):
             kind, weight = show_value(item.get("type")), item.get("weight", 1)
-            made: Judge | Lost | None
+            made: Judge | Loss | None
             inner = [_mapping(each).get("type") for each in _list(item.get("assert"))]
             if not _is_number(weight) or weight < 0 or "assert-set" in inner:
-                made = Lost(kind, "cannot be expressed", "its weight is no number of 0 or more, or a set is in a set")
+                made = Loss(kind, "cannot be expressed", "its weight is no number of 0 or more, or a set is in a set")
             elif kind == "assert-set":
                 made = self.make_set(_list(item.get("assert")), item.get("threshold"), variables, lost)
             else:
                 made = self.make_judge(kind, item, variables)
-            if isinstance(made, Lost):
+            if isinstance(made, Loss):
                 lost.append(replace(made, decides=weight != 0 and made.reason != "says nothing"))
             elif made:
                 parts.append(AssertionPart(judge=made, weight=float(weight)))
@@ -459,16 +459,16 @@ class _Reader:
             lost[n_before:] = [replace(each, decides=True) for each in lost[n_before:]]
         return AssertionSet(judges=parts, threshold=limit) if parts else None
 
-    def make_judge(self, kind: str, item: Mapping[str, Any], variables: Mapping[str, Any]) -> Judge | Lost:
+    def make_judge(self, kind: str, item: Mapping[str, Any], variables: Mapping[str, Any]) -> Judge | Loss:
         """The judge of one assertion."""
         base, given = kind.removeprefix("not-"), item.get("value")
         if base not in TYPES and kind not in _RUBRICS:
             reason: Reason = "needs events" if base.startswith(("trace-", "trajectory:")) else "cannot be expressed"
-            return Lost(kind, *_REASONS.get(base, (reason, "")))
+            return Loss(kind, *_REASONS.get(base, (reason, "")))
         if item.get("transform"):
-            return Lost(kind, "runs code", "its transform")
+            return Loss(kind, "runs code", "its transform")
         values = [self.read_value(each, variables) for each in (given if isinstance(given, list) else [given])]
-        if lost := next((each for each in values if isinstance(each, Lost)), None):
+        if lost := next((each for each in values if isinstance(each, Loss)), None):
             return replace(lost, what=kind, detail=": ".join(filter(None, [lost.what, lost.detail])))
         value = values if isinstance(given, list) else values[0]
         try:
@@ -483,7 +483,7 @@ class _Reader:
                 raise BadInput("it has no value")
             judge.check()
         except BadInput as error:
-            return Lost(kind, "cannot be expressed", str(error))
+            return Loss(kind, "cannot be expressed", str(error))
         return judge
 
     def read_value(self, value: Any, variables: Mapping[str, Any]) -> Any:
@@ -491,16 +491,16 @@ class _Reader:
         if not isinstance(value, str) or not value.startswith(("file://", "package:")):
             text = self.render(value, variables, is_prompt=False) if isinstance(value, str) else value
             is_tested = isinstance(text, str) and _TESTED in text
-            return Lost(value, "cannot be expressed", "it holds the text under test") if is_tested else text
+            return Loss(value, "cannot be expressed", "it holds the text under test") if is_tested else text
         path = value.removeprefix("file://").partition(":")[0]
         if value.startswith("package:") or _CODE.search(path):
-            return Lost(value, "runs code")
+            return Loss(value, "runs code")
         text = self.read(path)
         if isinstance(text, str) and path.endswith(_DATA):
             return self.load(path)
         if isinstance(text, str) and path.endswith(".txt"):
             return text.strip(BLANKS)
-        return text if isinstance(text, Lost) else Lost(value, "cannot be expressed", "no text or data")
+        return text if isinstance(text, Loss) else Loss(value, "cannot be expressed", "no text or data")
 
 
 def _parse_expected(text: str) -> dict[str, Any]:

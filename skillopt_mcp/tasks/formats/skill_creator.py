@@ -14,7 +14,7 @@ from skillopt_mcp.core.errors import BadInput
 from skillopt_mcp.core.skills import MAIN_FILE
 from skillopt_mcp.core.tasks import Task, TaskFile
 from skillopt_mcp.core.text import quoted
-from skillopt_mcp.tasks.formats.cases import Case, Evals, Lost, Reading, Reason, decode, eval_format, read_case_file
+from skillopt_mcp.tasks.formats.cases import Case, EvalOptions, Evals, Loss, Reason, decode, eval_format, read_case_file
 from skillopt_mcp.tasks.judges.kinds.rubric import Rubric
 
 SUFFIXES = (".json", ".jsonl")
@@ -93,43 +93,43 @@ def _write_evals(tasks: Sequence[Task], path: Path) -> dict[Path, str]:
 
 
 @eval_format("skill-creator", ("evals/evals.json", "evals.json"), _is_evals, _write_evals)
-def read_skill_creator(place: Path, value: Any, _: Reading) -> Evals:
+def read_skill_creator(place: Path, value: Any, _: EvalOptions) -> Evals:
     """Read the cases of a file. Each expectation is a point; without any, the expected output is the only one."""
-    rows, read = find_rows(value, *_LISTS), dict[str, TaskFile | Lost | None]()
+    rows, read = find_rows(value, *_LISTS), dict[str, TaskFile | Loss | None]()
     cases = [_read_case(place, row, read) for row in rows]
     return Evals("skill-creator", cases, _count_results(place, {each.id for each in cases}))
 
 
-def _read_case(place: Path, row: Mapping[str, object], read: dict[str, TaskFile | Lost | None]) -> Case:
-    lost, points, files = list[Lost](), dict[str, None](), dict[TaskFile, None]()
+def _read_case(place: Path, row: Mapping[str, object], read: dict[str, TaskFile | Loss | None]) -> Case:
+    lost, points, files = list[Loss](), dict[str, None](), dict[TaskFile, None]()
     for name, each in [(field, each) for field in POINTS for each in _as_list(row.get(field))]:
         fields = each if isinstance(each, Mapping) else {"text": each}
         text, what = find_text(fields, _TEXTS), find_text(fields, ("name", "id"))[:80] or name
         if text and _OWN_FIELDS.isdisjoint(fields):
             points[text] = None
         elif each is None or isinstance(each, str):
-            lost.append(Lost(what, "says nothing", decides=False))
+            lost.append(Loss(what, "says nothing", decides=False))
         else:
             reason: Reason = "runs code" if fields.keys() & {"command", "script"} else "cannot be expressed"
-            lost.append(Lost(what, reason, "no text says all that it asks"))
+            lost.append(Loss(what, reason, "no text says all that it asks"))
     if not points and not any(each.decides for each in lost):
         if output := find_text(row, _OUTPUTS):
             points[output] = None
         else:
-            lost.append(Lost("expectations", "says nothing", "there are none, and no expected output"))
-    lost += [Lost(name, "cannot be expressed", "no text says what it does") for name in _OWN if row.get(name)]
+            lost.append(Loss("expectations", "says nothing", "there are none, and no expected output"))
+    lost += [Loss(name, "cannot be expressed", "no text says what it does") for name in _OWN if row.get(name)]
     if asked := find_field(row, TRIGGERS):
-        lost.append(Lost(asked, "needs events", "whether the skill opens is asked by a trigger set of its own"))
+        lost.append(Loss(asked, "needs events", "whether the skill opens is asked by a trigger set of its own"))
     for path in _as_list(row.get("files")):
         named = os.path.normpath(path.strip()) if isinstance(path, str) else "?"
         if named not in read:
             read[named] = _read_file(place, named)
-        if isinstance(found := read[named], Lost):
+        if isinstance(found := read[named], Loss):
             lost.append(found)
         elif found:
             files[found] = None
     if not (prompt := find_text(row, PROMPTS)):
-        lost.append(Lost("prompt", "cannot be expressed", "it is no text"))
+        lost.append(Loss("prompt", "cannot be expressed", "it is no text"))
     judge = Rubric(points=[*points]) if points else None
     tags = [each for name in ("category", "tags") for each in _as_list(row.get(name)) if isinstance(each, str) and each]
     return Case(find_id(row), prompt, judge, tuple(files), tuple(tags), lost=tuple(lost))
@@ -144,7 +144,7 @@ def _skill_folder(place: Path) -> Path:
     return folder.parent if folder.name == "evals" else folder
 
 
-def _read_file(place: Path, path: str) -> TaskFile | Lost | None:
+def _read_file(place: Path, path: str) -> TaskFile | Loss | None:
     """Read a file by its path from the skill's folder, that of the cases, or the repository's root; None: the skill."""
     folder, parts = _skill_folder(place), Path(path).parts
     if path == "." or parts[-1:] == (MAIN_FILE,) or parts[:1] == ("references",):
@@ -156,7 +156,7 @@ def _read_file(place: Path, path: str) -> TaskFile | Lost | None:
         repository = folder.parent.parent
         roots += [repository] * (folder.parent.name == "skills" and repository.name[:1] not in ("", "."))
     root = next((each for each in roots if os.path.exists(each / path)), None)
-    return read_case_file(root, path) if root else Lost(path, "needs files", "it is not there")
+    return read_case_file(root, path) if root else Loss(path, "needs files", "it is not there")
 
 
 def _count_results(place: Path, ids: Collection[str]) -> dict[str, Counter[str]]:

@@ -14,7 +14,7 @@ from typing import Any, cast
 from skillopt_mcp.core.errors import BadInput
 from skillopt_mcp.core.tasks import QUESTION, QUESTION_ENDING, SPLITS, NewTask, Split, Task
 from skillopt_mcp.core.text import quoted, storable
-from skillopt_mcp.tasks.formats.cases import Case, Evals, Lost, Reading, decode, eval_format
+from skillopt_mcp.tasks.formats.cases import Case, EvalOptions, Evals, Loss, decode, eval_format
 from skillopt_mcp.tasks.formats.csv_rows import read_csv
 from skillopt_mcp.tasks.formats.json_rows import Repeated
 from skillopt_mcp.tasks.formats.registry import list_suffixes, read_rows, show_path
@@ -35,14 +35,14 @@ _FIELDS = frozenset({
     *_ANSWERS,
 })  # fmt: skip
 # What SkillOpt's own environments need besides the rows.
-_NEEDS: dict[str, Lost] = {
-    "image_path": Lost("image_path", "needs files", "docvqa asks of an image"),
-    "image": Lost("image", "needs files", "docvqa asks of an image"),
-    "document_path:": Lost("document_path", "needs files", "docvqa asks of an image"),
-    "source_files": Lost("source_files", "needs files", "officeqa searches documents"),
-    "source_docs": Lost("source_docs", "needs files", "officeqa searches documents"),
-    "answer_position": Lost("answer_position", "needs files", "spreadsheetbench compares workbooks"),
-    "gamefile": Lost("gamefile", "runs code", "alfworld plays a game"),
+_NEEDS: dict[str, Loss] = {
+    "image_path": Loss("image_path", "needs files", "docvqa asks of an image"),
+    "image": Loss("image", "needs files", "docvqa asks of an image"),
+    "document_path:": Loss("document_path", "needs files", "docvqa asks of an image"),
+    "source_files": Loss("source_files", "needs files", "officeqa searches documents"),
+    "source_docs": Loss("source_docs", "needs files", "officeqa searches documents"),
+    "answer_position": Loss("answer_position", "needs files", "spreadsheetbench compares workbooks"),
+    "gamefile": Loss("gamefile", "runs code", "alfworld plays a game"),
 }
 
 
@@ -247,7 +247,7 @@ def write_splits(tasks: Sequence[Task], path: Path) -> dict[Path, str]:
 
 
 @eval_format("skillopt", (".",), _detect, write_splits)
-def read_skillopt(path: Path, _value: object, _how: Reading) -> Evals:
+def read_skillopt(path: Path, _value: object, _how: EvalOptions) -> Evals:
     """Read SkillOpt's splits. A row that is there twice is one case; SkillOpt needs ids, which are made here."""
     cases, seen = list[Case](), set[str]()
     for split in SPLITS:
@@ -265,6 +265,6 @@ def read_skillopt(path: Path, _value: object, _how: Reading) -> Evals:
                 task = parse_question({name: row[name] for name in _FIELDS & row.keys() - {"split", "group"}}, split)
                 case = replace(case, prompt=task.prompt, judge=task.judge, tags=task.tags, asked=prompt)
             except BadInput as error:
-                case = replace(case, lost=case.lost or (Lost("answers", "cannot be expressed", str(error)),))
+                case = replace(case, lost=case.lost or (Loss("answers", "cannot be expressed", str(error)),))
             cases.append(case)
     return Evals("skillopt", cases)

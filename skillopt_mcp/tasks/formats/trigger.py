@@ -11,7 +11,7 @@ from skillopt_mcp.core.errors import BadInput
 from skillopt_mcp.core.tasks import Task
 from skillopt_mcp.core.text import quoted
 from skillopt_mcp.tasks.formats import skill_creator as rows_of
-from skillopt_mcp.tasks.formats.cases import Case, Evals, Lost, Reading, eval_format
+from skillopt_mcp.tasks.formats.cases import Case, EvalOptions, Evals, Loss, eval_format
 from skillopt_mcp.tasks.judges.kinds.opens import Opens
 
 _FILES = (
@@ -53,15 +53,15 @@ def _write_set(tasks: Sequence[Task], path: Path) -> dict[Path, str]:
     lambda path, value: path.suffix in rows_of.SUFFIXES and rows_of.is_trigger_set(_list_rows(value)),
     _write_set,
 )
-def read_trigger_set(_: Path, value: Any, __: Reading) -> Evals:
+def read_trigger_set(_: Path, value: Any, __: EvalOptions) -> Evals:
     """Read the prompts of a set, each a task that asks whether the skill opens and nothing else."""
     rows, cases = _list_rows(value), list[Case]()
     for row in rows:
         field, prompt = rows_of.find_field(row, rows_of.TRIGGERS), rows_of.find_text(row, rows_of.PROMPTS)
         is_wanted = row.get(field)
         judge = Opens(expected=is_wanted) if isinstance(is_wanted, bool) else None
-        lost = [] if judge else [Lost(field or "should_trigger", "cannot be expressed", "it is neither true nor false")]
-        lost += [Lost("files", "needs files", "a trigger set has none")] if row.get("files") else []
-        lost += [] if prompt else [Lost("prompt", "cannot be expressed", "it is no text")]
+        lost = [] if judge else [Loss(field or "should_trigger", "cannot be expressed", "it is neither true nor false")]
+        lost += [Loss("files", "needs files", "a trigger set has none")] if row.get("files") else []
+        lost += [] if prompt else [Loss("prompt", "cannot be expressed", "it is no text")]
         cases.append(Case(rows_of.find_id(row), prompt, judge, lost=tuple(lost)))
     return Evals("trigger", cases)
