@@ -58,7 +58,8 @@ def judges() -> str:
     """Return the judges as a table."""
     rows = ["| judge | passes when |", "|---|---|"]
     rows += [f"| `{kind}` | {text} |" for kind, text in kinds().items()]
-    return "\n".join(rows)
+    read = ", ".join(f"`{kind}`" for kind in kinds(of_evals=True))
+    return "\n".join([*rows, "", f"Judges of other kinds come of [reading evals](evals.md): {read}."])
 
 
 def settings() -> str:

@@ -131,6 +131,11 @@ def add_file(
     if evals and not rows:
         why = evals.refused or next((f"{each.id}: {each.describe_lost()}" for each in evals.cases), "there is no case")
         raise BadInput(f"{show_path(path)} ({evals.format}): nothing was added: {shorten(why, REASON_BYTES)}")
+    if evals and evals.format == "trigger" and store.is_made:  # its ids may be those of the cases next to it
+        others = {task.name: task.digest for task in store.tasks.list_in_use(place.skill(skill).id)}
+        for at, task in enumerate(rows):
+            if isinstance(task, NewTask) and others.get(task.name or "", task.digest) != task.digest:
+                rows[at] = replace(task, name=f"trigger-{task.name}")
     added = _add(store, place, skill, rows, how if isinstance(how, SplitPlan) else None)
     return added.model_copy(update={"evals": evals.describe(path.name)}) if evals else added
 

@@ -69,6 +69,8 @@ class Judge(BaseModel, ABC):
 
     model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
     kind: ClassVar[str]
+    of_evals: ClassVar[bool] = False
+    """Whether it comes of reading the evals of a tool: nobody writes it by hand."""
     needs_answer_only: ClassVar[bool] = True
     """Whether the answer decides: no model, no program and no recorded message is needed."""
 
@@ -112,11 +114,11 @@ KINDS: dict[str, type[Judge]] = {}
 J = TypeVar("J", bound=Judge)
 
 
-def judge(kind: str) -> Callable[[type[J]], type[J]]:
+def judge(kind: str, *, of_evals: bool = False) -> Callable[[type[J]], type[J]]:
     """Register a judge class under its kind."""
 
     def register(cls: type[J]) -> type[J]:
-        cls.kind = kind
+        cls.kind, cls.of_evals = kind, of_evals
         KINDS[kind] = cls
         return cls
 
@@ -127,7 +129,7 @@ def judge_of(value: object) -> Judge:
     """Return the judge of `{"kind": ..., **parameters}`, unchecked. Raises BadInput in one line."""
     if isinstance(value, Judge):
         return value
-    known = f"use one of {', '.join(sorted(KINDS))}"
+    known = f"use one of {', '.join(sorted(kind for kind in KINDS if not KINDS[kind].of_evals))}"
     if not isinstance(value, Mapping):
         raise BadInput(f'judge must be an object: {{"kind": "exact", "expected": "a"}}, got {_show_value(value)}')
     parameters = dict(value)

@@ -85,3 +85,14 @@ def test_a_sample_is_read_as_its_owner_means_it(cli: Cli, skill: Path, tmp_path:
 def test_all_formats_are_there() -> None:
     names = {"eval-yaml", "inspect", "plugin-eval", "promptfoo", "skill-creator", "skillopt", "trigger"}
     assert {each.name for each in EVAL_FORMATS} == names
+
+
+def test_a_trigger_set_next_to_cases_of_the_same_ids_is_added_once(cli: Cli, skill: Path, tmp_path: Path) -> None:
+    (skill / "evals").mkdir()
+    rows = [{"id": n, "prompt": f"Release {n}", "expectations": ["Names it"]} for n in range(2)]
+    (skill / "evals" / "evals.json").write_text(json.dumps({"skill_name": "changelog", "evals": rows}))
+    queries = [{"id": n, "query": f"cut release {n} now", "should_trigger": n == 0} for n in range(2)]
+    (skill / "evals" / "trigger-eval.json").write_text(json.dumps(queries))
+    paths = [skill / "evals" / name for name in ("evals.json", "trigger-eval.json", "trigger-eval.json")]
+    found = [json.loads(cli("tasks", "add", skill, path, "--json").stdout) for path in paths]
+    assert [(each["added"], each["n_rejected"]) for each in found] == [(2, 0), (2, 0), (0, 0)]

@@ -45,9 +45,10 @@ def check_judge(judge: Judge) -> None:
     judge.check()
 
 
-def kinds() -> dict[str, str]:
-    """Return the help of every kind, by its name."""
-    return {kind: " ".join((KINDS[kind].__doc__ or "").split()) for kind in sorted(KINDS)}
+def kinds(*, of_evals: bool = False) -> dict[str, str]:
+    """Return the help of every kind that people write, or that comes of reading evals, by its name."""
+    chosen = [kind for kind in sorted(KINDS) if KINDS[kind].of_evals is of_evals]
+    return {kind: " ".join((KINDS[kind].__doc__ or "").split()) for kind in chosen}
 
 
 def usage() -> str:
@@ -56,7 +57,7 @@ def usage() -> str:
     Of a kind that needs none of them, those that are described, or else all.
     """
     kinds_of: dict[str, list[str]] = {}
-    for kind in sorted(KINDS):
+    for kind in kinds():
         fields = [(field.alias or name, field) for name, field in KINDS[kind].model_fields.items()]
         needed = [each for each in fields if each[1].is_required()]
         needed = needed or [each for each in fields if each[1].description] or fields

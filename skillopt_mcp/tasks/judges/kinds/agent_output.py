@@ -25,7 +25,7 @@ _DOTNET = re.compile(
 _UNCERTAIN = re.compile("[\r\x85\u2028\u2029\ufeff\u0130\u0131\u017f\u212a]")
 
 
-@judge("agent_output")
+@judge("agent_output", of_evals=True)
 class AgentOutput(Judge):
     """The answer passes `grader` of an eval.yaml by `value`: `output_contains`, `output_not_matches`, ...
 

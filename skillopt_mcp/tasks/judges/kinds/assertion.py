@@ -42,7 +42,7 @@ _MAX_JSON, _MAX_OBJECTS = 100_000, 10_000
 Number = Annotated[float, Field(allow_inf_nan=False)]
 
 
-@judge("assertion")
+@judge("assertion", of_evals=True)
 class Assertion(Judge):
     """What promptfoo's assertion says of the whole answer: its `type` (`not-` negates it) and `value`."""
 
@@ -175,7 +175,7 @@ class AssertionPart(BaseModel):
     weight: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 1.0
 
 
-@judge("assertions")
+@judge("assertions", of_evals=True)
 class AssertionSet(Combined):
     """Every judge in `judges` ({judge, weight}) passes, or their weighted mean is at least `threshold`, as promptfoo.
 

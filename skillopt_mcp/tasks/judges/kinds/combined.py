@@ -76,7 +76,7 @@ class Weighted(Combined):
         return _joined(self.parts())
 
 
-@judge("partial")
+@judge("partial", of_evals=True)
 class Partial(Combined):
     """What is left of the graders of somebody's case, `judge`; others that could fail it are `lost`."""
 

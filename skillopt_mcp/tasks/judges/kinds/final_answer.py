@@ -19,7 +19,7 @@ _ARTICLES = re.compile(r"\b(?:a|an|the)\b")
 _PUNCTUATION = str.maketrans("", "", string.punctuation)
 
 
-@judge("final_answer")
+@judge("final_answer", of_evals=True)
 class FinalAnswer(Expecting):
     """The last `<answer>...</answer>`, else the last line, is one of `expected` as SkillOpt's `searchqa` has it.
 

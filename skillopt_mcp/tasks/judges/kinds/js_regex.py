@@ -14,7 +14,7 @@ from skillopt_mcp.tasks.judges.javascript import compile_javascript
 _MOST = 100_000
 
 
-@judge("js_regex")
+@judge("js_regex", of_evals=True)
 class JavaScriptRegex(Judge):
     """A JavaScript `pattern` is found in the whole answer, or with `match` is not, or is found exactly N times.
 

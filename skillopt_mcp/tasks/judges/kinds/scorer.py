@@ -78,7 +78,7 @@ def parse_scorer(text: str) -> tuple[str, Mapping[str, Any]]:
     raise BadInput(f"there is no scorer {quoted(text)} here: give one of {SCORERS}")
 
 
-@judge("scorer")
+@judge("scorer", of_evals=True)
 class Scorer(Judge):
     """The answer is right for one of `target` by a `scorer` of inspect_ai, as its tasks write it: match, includes, ...
 
