@@ -4,7 +4,8 @@
 
 Reads the samples of `tests/evals`, and all evals below `--corpus`. `verdicts` are those that the owner's tool gave on
 the answers named in the samples. A round trip writes what was kept in its own format, and reads it again: prompts,
-judges, files and tags have to be equal. `--skills` is a folder of skills that `check` and skills-ref look at.
+judges, files and tags have to be equal, or the writer refuses it by name. `--skills` is a folder of skills that
+`check` and skills-ref look at.
 """
 
 from __future__ import annotations
@@ -12,8 +13,9 @@ from __future__ import annotations
 import json
 import os
 import tempfile
-from collections import Counter
-from collections.abc import Iterator
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -37,6 +39,8 @@ def find_evals(folder: Path) -> Iterator[tuple[Path, Evals]]:
         for place in places:
             try:
                 evals = read_evals(place, EvalOptions())
+                if evals and evals.format == "inspect":  # which names no scorer
+                    evals = read_evals(place, EvalOptions(scorer="match"))
             except BadInput:
                 continue
             if evals:
@@ -50,11 +54,11 @@ def _as_key(task: NewTask) -> tuple[object, ...]:
     return task.prompt, judge_json(task.judge), task.files, task.tags, task.split
 
 
-def is_round_trip_equal(form_name: str, tasks: list[NewTask]) -> bool | None:
-    """Whether the tasks are the same after writing and reading them; None where the format is only read."""
+def make_round_trip(form_name: str, tasks: list[NewTask]) -> str:
+    """Whether the tasks are "equal" after writing and reading them; "" where the format is only read."""
     form = next(each for each in EVAL_FORMATS if each.name == form_name)
     if not form.write or not tasks:
-        return None
+        return ""
     stored = [
         Task(n, 1, task.name or "", task.prompt, task.judge, task.split or "train", task.digest, task.tags, task.files,
              task.group)
@@ -62,18 +66,20 @@ def is_round_trip_equal(form_name: str, tasks: list[NewTask]) -> bool | None:
     ]  # fmt: skip
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "SKILL.md").write_text("---\nname: x\ndescription: y\n---\n")
+        target = Path(folder) / "data.jsonl" if form_name == "inspect" else Path(folder)
         try:
-            for place, text in form.write(stored, Path(folder)).items():
+            for place, text in form.write(stored, target).items():
                 place.parent.mkdir(parents=True, exist_ok=True)
                 place.write_text(text)
         except BadInput:
-            return False
-        again = read_evals(Path(folder), EvalOptions(scorer="match"))
+            return "refused"
+        again = read_evals(target, EvalOptions(scorer="match"))
         made = [case.make_task() for case in again.cases] if again else []
     # A split is drawn where the file says none.
     same = [replace(task, split=None) if not task.split else task for task in tasks]
     read = [replace(task, split=own.split) for task, own in zip(filter(None, made), same, strict=False)]
-    return len(made) == len(tasks) and list(map(_as_key, read)) == list(map(_as_key, same))
+    is_equal = len(made) == len(tasks) and list(map(_as_key, read)) == list(map(_as_key, same))
+    return "equal" if is_equal else "different"
 
 
 def measure_verdicts() -> dict[str, dict[str, int]]:
@@ -95,42 +101,36 @@ def measure_verdicts() -> dict[str, dict[str, int]]:
     return found
 
 
+def measure_formats(folders: Iterable[Path]) -> dict[str, dict[str, object]]:
+    """What is read of the evals below these folders, by format."""
+    counts, lost, trips = (defaultdict[str, Counter[str]](Counter) for _ in range(3))
+    for folder in folders:
+        for _, evals in find_evals(folder):
+            tasks = list[NewTask]()
+            for case in evals.cases:
+                lost[evals.format].update(each.reason for each in case.lost if each.decides)
+                with suppress(BadInput):
+                    tasks += filter(None, [case.make_task()])
+            counts[evals.format].update(files=1, cases=len(evals.cases), kept=len(tasks))
+            trips[evals.format].update(filter(None, [make_round_trip(evals.format, tasks)]))
+    return {name: {**row, "lost_by_reason": lost[name], "round_trips": trips[name]} for name, row in counts.items()}
+
+
 def main() -> None:
     """Print the figures."""
     flags = parser(__doc__, "the samples alone")
     flags.add_argument("--corpus", type=Path, help="a folder with evals of other people")
     flags.add_argument("--skills", type=Path, help="a folder with skills of other people")
     options = flags.parse_args()
-    formats = dict[str, dict[str, object]]()
     samples = [each.parent for each in sorted(SAMPLES.glob("*/*/expected.json"))]
-    for folder in [*samples, *([options.corpus] if options.corpus else [])]:
-        for _, evals in find_evals(folder):
-            row = formats.setdefault(
-                evals.format, {"files": 0, "cases": 0, "kept": 0, "lost_by_reason": {}, "round_trip_equal": [0, 0]}
-            )
-            tasks = list[NewTask]()
-            reasons = Counter[str](row["lost_by_reason"])  # type: ignore[arg-type]
-            for case in evals.cases:
-                reasons.update(each.reason for each in case.lost if each.decides)
-                try:
-                    task = case.make_task()
-                except BadInput:
-                    task = None
-                tasks += [task] if task else []
-            equal = is_round_trip_equal(evals.format, tasks)
-            row["files"], row["cases"] = row["files"] + 1, row["cases"] + len(evals.cases)  # type: ignore[operator]
-            row["kept"] = row["kept"] + len(tasks)  # type: ignore[operator]
-            row["lost_by_reason"] = dict(reasons)
-            if equal is not None:
-                n_equal, n = row["round_trip_equal"]  # type: ignore[misc]
-                row["round_trip_equal"] = [n_equal + equal, n + 1]
-    figures: dict[str, object] = {"formats": formats, "verdicts": measure_verdicts()}
+    verdicts = measure_verdicts()
+    figures: dict[str, object] = {
+        "formats": measure_formats([*samples, *filter(None, [options.corpus])]), "verdicts": verdicts,
+    }  # fmt: skip
     if options.skills:
         figures["check"] = measure_check(options.skills)
     show(figures, options.json, verdicts="every verdict equal")
-    tried = figures["verdicts"]
-    assert isinstance(tried, dict)
-    if any(each["tried"] != each["equal_to_owner"] for each in tried.values()):
+    if any(each["tried"] != each["equal_to_owner"] for each in verdicts.values()):
         raise SystemExit("a verdict differs from its owner's")
 
 
