@@ -202,6 +202,46 @@ create trigger erased_attempt_stays_empty before update of prompt, answer, hard,
 when exists (select 1 from erased where trajectory_id = old.id)
 begin select raise(abort, 'an erased attempt stays empty'); end;
 
+-- One row per task that a person gave in a session, for each tracked skill that it is about.
+create table episode (
+    id integer primary key,
+    skill_id integer not null references skill(id),
+    session text not null,
+    position integer not null,      -- how many things were said before it in the session
+    last_position integer not null, -- of the last turn that continues it
+    opened integer not null check (opened in (0, 1)), -- 0: the skill did not arrive, and perhaps should have
+    prompt text not null,
+    folder text not null,
+    answer text not null,           -- the last one
+    rejected text not null,         -- the first answer that was rejected; '' for none
+    correction text not null,       -- the person's words on it
+    label text not null check (label in ('accepted', 'rejected', 'unknown')),
+    why text not null,              -- the rule that labelled it, or 'asked'
+    at text not null,               -- when it was given, as the host writes times
+    unique (skill_id, session, position)
+) strict;
+
+create trigger erased_takes_its_episode after insert on erased
+begin
+    delete from episode where id in (
+        select e.id from episode e join trajectory t on t.skill_id = e.skill_id and t.session_id = e.session
+        where t.id = new.trajectory_id and t.position between e.position and e.last_position
+    );
+end;
+
+-- One row per session file of a host that was read: how far.
+create table session_file (
+    path text primary key,
+    inode integer not null,
+    mtime_ns integer not null,
+    size integer not null,
+    offset integer not null,        -- where its last episode begins
+    before text not null,           -- sha256 of the bytes before that
+    n_turns integer not null,       -- what was said before that
+    folder text not null,           -- the working folder there
+    newest_skill integer not null   -- the id of the newest skill that was looked for
+) strict, without rowid;
+
 -- Calls and what they cost
 
 -- One row per question to a backend: claimed before it is sent, by one sender at a time.

@@ -29,14 +29,16 @@ def marks(line: bytes) -> bool:
     return any(mark in line for mark in _MARKS) or _CALLED.search(line) is not None
 
 
-def lines_of(path: Path, advance: Callable[[int], None]) -> Iterator[bytes]:
-    """Yield the lines of a transcript, packed or plain; `advance` hears how many bytes of the file were read.
+def lines_of(path: Path, advance: Callable[[int], None], start: int = 0) -> Iterator[tuple[int, bytes]]:
+    """Yield where each line of a transcript begins, packed or plain, and the line; `start` is one of a plain file.
 
-    Raises BadInput when a packed file is damaged, OSError when a file cannot be read.
+    `advance` hears how many bytes of the file were read. Raises BadInput when a packed file is damaged or cut, OSError
+    when a file cannot be read.
     """
     with path.open("rb", buffering=_CHUNK_BYTES) as file:
-        n_read = 0
-        for n, line in enumerate(_packed_lines(file) if path.name.endswith(".zst") else _lines(file)):
+        n_read = start
+        file.seek(start)
+        for n, line in enumerate(_packed_lines(file) if path.name.endswith(".zst") else _lines(file, start)):
             if n % 256 == 0:
                 at = file.tell()
                 advance(at - n_read)
@@ -45,25 +47,32 @@ def lines_of(path: Path, advance: Callable[[int], None]) -> Iterator[bytes]:
         advance(file.tell() - n_read)
 
 
-def _lines(file: BinaryIO) -> Iterator[bytes]:
+def _lines(file: BinaryIO, start: int = 0) -> Iterator[tuple[int, bytes]]:
     """Yield whole lines; of one that is too long, nothing."""
-    too_long = False
+    too_long, at = False, start
     while line := file.readline(LINE_BYTES):
         ended = line.endswith(b"\n")
         if not too_long and (ended or len(line) < LINE_BYTES):
-            yield line
+            yield at, line
         too_long = not ended
+        at += len(line)
 
 
-def _packed_lines(file: BinaryIO) -> Iterator[bytes]:
+def _packed_lines(file: BinaryIO) -> Iterator[tuple[int, bytes]]:
     # Loaded for a packed file only: a hook has to end in a moment.
     import zstandard  # noqa: PLC0415
 
     reader = zstandard.ZstdDecompressor().stream_reader(file, read_across_frames=True, closefd=False)
+    line = b""
     try:
-        yield from _lines(io.BufferedReader(reader, _CHUNK_BYTES))
+        for at, line in _lines(io.BufferedReader(reader, _CHUNK_BYTES)):
+            yield at, line
     except zstandard.ZstdError as error:
         raise BadInput(f"the packed transcript is damaged ({error}): what came before the damage was read") from error
+    # A frame that is cut ends as one that is whole does, without an error.
+    if not line.endswith(b"\n"):
+        read = "what came before that was read" if line else "no line of it can be read"
+        raise BadInput(f"the packed transcript is cut: {read}")
 
 
 START, END = "SessionStart", "SessionEnd"
@@ -125,6 +134,6 @@ def may_record(store_path: Path, event: HookEvent) -> bool:
         if file.read(len(_STORE)) not in (_STORE, b""):
             return True
     try:
-        return any(marks(line) for path in transcripts for line in lines_of(path, lambda _: None))
+        return any(marks(line) for path in transcripts for _, line in lines_of(path, lambda _: None))
     except (BadInput, OSError):
         return True

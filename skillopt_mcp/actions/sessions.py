@@ -1,31 +1,47 @@
-"""Sessions: the files in which hosts keep their transcripts: where they lie, what they are called, and their lines."""
+"""Sessions: the files in which hosts keep their transcripts, and the tasks in them that people gave and judged."""
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
+from itertools import chain
 from pathlib import Path
+from typing import Any
 
 from pydantic import BaseModel
 
-from skillopt_mcp.actions.hook_events import HookEvent, lines_of, transcripts_of
-from skillopt_mcp.actions.trajectories import (
-    Recording,
-    attach_reaction,
-    attach_transcript,
-    record_trajectory,
-    recorded_itself,
+from skillopt_mcp.actions.episodes import SessionEpisode, read_episodes
+from skillopt_mcp.actions.hook_events import LINE_BYTES, HookEvent, lines_of, transcripts_of
+from skillopt_mcp.actions.trajectories import attach_transcript, recorded_itself
+from skillopt_mcp.actions.transcripts import (
+    NOTHING,
+    SESSION_META,
+    SelfRecorded,
+    SessionTurn,
+    Use,
+    is_host_line,
+    read_side_chain,
+    split_turns,
 )
-from skillopt_mcp.actions.transcripts import SessionAttempt, Use, attempts, is_host_line
+from skillopt_mcp.core.calls import TOOL_CALL, Message, messages_json
 from skillopt_mcp.core.errors import BadInput, SkillOptError
-from skillopt_mcp.core.next_step import NextStep
+from skillopt_mcp.core.mining import Episode
 from skillopt_mcp.core.results import Result
 from skillopt_mcp.core.skills import Skill
-from skillopt_mcp.core.text import quoted
+from skillopt_mcp.core.text import quoted, storable
+from skillopt_mcp.documents import frontmatter
+from skillopt_mcp.prompts.rendering import cut_middle
+from skillopt_mcp.store.episodes import Episodes, SessionFile
 from skillopt_mcp.store.opening import Store
+from skillopt_mcp.store.trajectories import NewTrajectory
 from skillopt_mcp.workspace.answers import shorten
+from skillopt_mcp.workspace.linting import run_git
 from skillopt_mcp.workspace.place import Place
 from skillopt_mcp.workspace.skill_folders import main_path
 from skillopt_mcp.workspace.skills import first_to_track
@@ -74,7 +90,19 @@ def _below(folder: Path) -> Iterator[Path]:
 
 PROBLEMS_SHOWN = 20
 REASON_BYTES = 300
-OPENED = "opened"
+TEXT_CHARACTERS = 20_000
+"""How much is kept of a prompt or an answer for drafting; the middle of a longer one is cut out."""
+_TAIL_BYTES = 4096
+_SIDE_CHAINS = "subagents"
+_WEEK = timedelta(days=7)
+_MAX_LOOKS = 100  # at repositories, in one reading
+_MIN_SHARED = 3  # words that an episode shares with the description of a skill that it is about
+_COMMON = re.findall(
+    "[a-z]+",
+    """when with this that from your they them have skill used uses using user users code file files
+what which where whenever asks asked about into make makes write writes before after each every other more most""",
+)
+_STATES = {True: "opened", False: "not opened"}
 
 
 class SessionProblem(BaseModel):
@@ -84,161 +112,273 @@ class SessionProblem(BaseModel):
     reason: str
 
 
-class Harvested(Result):
-    """What was found: `recorded` attempts are new, `known` ones were recorded before, `open` ones may go on."""
+class SessionsRead(Result):
+    """What was read now: `episodes` are new, by their labels; `recorded` of their attempts were stored or scored.
+
+    `n_unchanged` files hold nothing that was not read before.
+    """
 
     n_files: int
+    n_unchanged: int
     n_bytes: int
+    episodes: dict[str, int]
     recorded: int
-    known: int
-    open: int
     skills: dict[str, int]
     problems: list[SessionProblem]
     n_problems: int
-    dry_run: bool = False
 
 
-class Harvester:
-    """Takes the attempts out of one transcript after the other. With `dry_run` it counts them and stores nothing."""
+class SessionReader:
+    """Takes the episodes out of one transcript after the other, and of each what was not read before."""
 
-    def __init__(self, store: Store, place: Place, *, dry_run: bool = False) -> None:
+    def __init__(self, store: Store, place: Place) -> None:
         self._store, self._place = store, place
-        self._dry_run = dry_run
-        self._finder = _Finder(store.skills.list_skills() if store.is_made else [])
+        self._episodes = store.table(Episodes)
+        self._finder = finder = _Finder(store.skills.list_listed() if store.is_made else [])
+        self.has_skills = not finder.is_empty
         self._problems: list[SessionProblem] = []
         self._skills: Counter[str] = Counter()
-        self._n_files = self._n_bytes = self._known = self._open = 0
+        self._labels: Counter[str] = Counter()
+        self._n_files = self._n_bytes = self._n_unchanged = self._n_looks = 0
 
-    def read(self, path: Path, *, finished: bool, advance: Callable[[int], None] = lambda _: None) -> None:
-        """Read one transcript. Unless the session has `finished`, its last turn may go on, and is left for later."""
+    def read(self, path: Path, advance: Callable[[int], None] = lambda _: None) -> None:
+        """Read one transcript on from its last episode, or all of one that was replaced; sub-agents with theirs."""
 
         def count(n_bytes: int) -> None:
             self._n_bytes += n_bytes
             advance(n_bytes)
 
-        session = session_id(path)
-        lines = _Lines(lines_of(path, count))
+        if path.parent.name == _SIDE_CHAINS:
+            return
         try:
-            for attempt in attempts(lines):
-                for skill in self._finder.skills(attempt):
-                    if attempt.reaction is None and not finished:
-                        self._open += 1
-                    else:
-                        self._keep(path, session, attempt, skill)
+            status = path.stat()
+            known = self._episodes.find_file(str(path))
+            begin = SessionFile(
+                status.st_ino, self._finder.newest, status.st_mtime_ns, status.st_size, 0, "", 0, ""
+            )  # fmt: skip
+            if known and known[:4] == begin[:4]:
+                self._n_unchanged += 1
+                return
+            is_packed = path.name.endswith(".zst")
+            # A file that has only grown is read on from its last episode, any other one from its beginning.
+            has_grown = known and not is_packed and known[:2] == begin[:2] and known.size <= begin.size
+            if known and has_grown and _digest_before(path, known.offset) == known.before:
+                begin = begin._replace(offset=known.offset, n_turns=known.n_turns, folder=known.folder)
+            side = [
+                read_side_chain(line for _, line in lines_of(file, count))
+                for file in sorted((path.with_suffix("") / _SIDE_CHAINS).glob("*.jsonl"))
+            ]
+            lines = _Lines(path, begin.offset, count)
+            last: SessionTurn | None = None
+            resumed: SessionEpisode | None = None
+
+            def note_last(turns: Iterator[SessionTurn]) -> Iterator[SessionTurn]:
+                nonlocal last
+                for each in turns:
+                    last = each
+                    yield each
+
+            for resumed in read_episodes(note_last(split_turns(lines, begin.n_turns, begin.folder)), side):
+                self._keep(path, resumed)
+            self._n_files += not lines.is_foreign
+            if lines.problem:
+                raise lines.problem
             if lines.is_foreign:
                 raise BadInput("not a transcript of Claude Code or Codex: none of its lines is one that they write")
-        except (BadInput, OSError) as error:
+            if last:
+                # What was said last belongs to the last episode, which may go on, or to none.
+                at = resumed.first if resumed and resumed.until >= last.index else last
+                begin = begin._replace(offset=at.offset, n_turns=at.index, folder=at.folder)
+            before = "" if is_packed else _digest_before(path, begin.offset)
+            self._episodes.store_file(str(path), begin._replace(before=before))
+        except (SkillOptError, OSError) as error:
             self._problem(path, error)
-            self._n_files += lines.is_known
-        else:
-            self._n_files += 1
 
-    def result(self) -> Harvested:
+    def result(self) -> SessionsRead:
         """What was found so far."""
-        return Harvested(
+        return SessionsRead(
             n_files=self._n_files,
+            n_unchanged=self._n_unchanged,
             n_bytes=self._n_bytes,
+            episodes=dict(sorted(self._labels.items())),
             recorded=self._skills.total(),
-            known=self._known,
-            open=self._open,
             skills=dict(sorted(self._skills.items())),
             problems=self._problems[:PROBLEMS_SHOWN],
             n_problems=len(self._problems),
-            dry_run=self._dry_run,
-            next_step=self._next_step(),
+            next_step=first_to_track(self._store, self._place) if not self.has_skills else None,
         )
 
-    def _next_step(self) -> NextStep | None:
-        if self._finder.is_empty:
-            return first_to_track(self._store, self._place)
-        if not self._skills:
-            return None
-        [(skill, n)] = self._skills.most_common(1)
-        return NextStep(action="record_trajectory", arguments={"skill": skill}, why=f"{n} attempts have no score")
-
-    def _keep(self, path: Path, session: str, attempt: SessionAttempt, skill: Skill) -> None:
-        try:
-            known = self._is_known(session, attempt, skill)
-        except SkillOptError as error:
-            self._problem(path, error)
+    def _keep(self, path: Path, episode: SessionEpisode) -> None:
+        """Store an episode, and its attempts, for each tracked skill that arrived, or for the one that should have."""
+        first, last, rejected = episode.first, episode.last, episode.rejected
+        skills = self._finder.find_skills(episode.uses, first.folder)
+        was_opened = bool(skills)
+        missed = None if skills else self._finder.find_missed(f"{first.said.text}\n{episode.correction}")
+        if missed and (rejected or last).attempt.answer:
+            skills = [missed]
+        elif was_opened and episode.label == "unknown" and self._is_kept(episode):
+            episode.accept("kept", "")
+        # What has neither a label nor words to ask about teaches nothing.
+        if not skills or (was_opened and not rejected and episode.label == "unknown"):
             return
-        if known:
-            self._known += 1
-        else:
-            self._skills[skill.name] += 1
+        is_accepted = episode.label == "accepted" and was_opened
+        turns = [rejected or last, last] if is_accepted and rejected else [rejected or last]
+        # Of what was done without the skill, no more is kept than that.
+        done = [turn.attempt.messages if was_opened else () for turn in turns]
+        texts = [first.said.text, first.folder, last.attempt.answer, rejected.attempt.answer if rejected else ""]
+        texts = [cut_middle(each, TEXT_CHARACTERS) for each in (*texts, episode.correction, episode.reason)]
+        texts += [message.content for messages in done for message in messages]
+        texts = self._place.redactor.texts(list(map(storable, texts)))
+        prompt, folder, answer, wrong, correction, reason = texts[:6]
+        session = session_id(path)
+        for skill in skills:
+            found = Episode(
+                session, first.index, skill.path if was_opened else "", prompt, folder, answer, wrong, correction,
+                episode.label, episode.why, first.said.at,
+            )  # fmt: skip
+            try:
+                if self._episodes.store_episode(skill.id, episode.until, found):
+                    self._labels[episode.label] += 1
+                for n, turn in enumerate(turns):
+                    of_last = is_accepted and turn is last
+                    said = reason if of_last else correction
+                    messages = [Message("skill", _STATES[was_opened], skill.name)]
+                    messages += [Message("user", correction)] if n else []
+                    begin = 6 + (len(done[0]) if n else 0)
+                    messages += [message._replace(content=texts[begin + at]) for at, message in enumerate(done[n])]
+                    messages += [Message("user", said)] if said else []
+                    hard = True if of_last else False if episode.label != "unknown" and was_opened else None
+                    soft, why = (None, "") if hard is None else (float(hard), said or episode.why)
+                    self._record(skill, episode, NewTrajectory(
+                        prompt=prompt, answer=answer if of_last or not rejected else wrong, hard=hard, soft=soft,
+                        reason=why, messages=messages_json(messages), session_id=session,
+                        position=turn.index if n else first.index,
+                    ))  # fmt: skip
+            except SkillOptError as error:
+                self._problem(path, error)
 
-    def _is_known(self, session: str, attempt: SessionAttempt, skill: Skill) -> bool:
-        """Whether an attempt was recorded before, by the agent itself or by another reading; else record it."""
-        is_placed = bool(self._store.trajectories.find_placed(skill.id, session, attempt.index)[0])
-        messages: list[object] = [{"role": "skill", "content": OPENED, "name": skill.name}]
-        messages += [message._asdict() for message in attempt.messages]
-        if attempt.reaction is not None:
-            messages.append({"role": "user", "content": attempt.reaction})
-        recording = Recording(
-            task=attempt.prompt, answer=attempt.answer, messages=messages, session_id=session, index=attempt.index
-        )
-        of_itself = recorded_itself(self._store, self._place.redactor, skill.id, attempt.recorded, recording)
-        if of_itself and not self._dry_run:
-            attach_transcript(self._store, self._place, skill.id, of_itself, recording)
-        if is_placed and attempt.reaction is not None and not self._dry_run:
-            attach_reaction(self._store, self._place, skill.id, recording, of_itself)
-        if is_placed or of_itself or self._dry_run:
-            return is_placed or bool(of_itself)
-        return record_trajectory(self._store, self._place, skill.path, recording).duplicate
+    def _record(self, skill: Skill, episode: SessionEpisode, new: NewTrajectory) -> None:
+        """Record an attempt, unless the agent did so itself: then that one gets the transcript."""
+        trajectories = self._store.trajectories
+        done = SelfRecorded(*map(frozenset[Any]().union, *episode.recorded)) if episode.recorded else NOTHING
+        if of_itself := recorded_itself(self._store, skill.id, done, new):
+            attach_transcript(self._store, skill.id, of_itself, new)
+            return
+        number, is_new, _ = trajectories.add_trajectory(skill.id, self._finder.live(skill, self._place), new)
+        if not is_new and new.hard is not None:
+            # It was recorded before the person said this; a score of theirs changes to a failure alone.
+            _, before = trajectories.get_trajectory(number) or (0, None)
+            if before and (before.hard is None or (before.hard and not new.hard)):
+                done_now = trajectories.score_trajectory(skill.id, number, (new.hard, new.soft), new.reason)
+                is_new = done_now in ("scored", "corrected")
+        self._skills[skill.name] += is_new
+
+    def _is_kept(self, episode: SessionEpisode) -> bool:
+        """Whether all that was written a week ago or longer stands in the last commit of its repository."""
+        written = []
+        for message in chain(episode.first.attempt.messages, episode.last.attempt.messages):
+            if message.role == TOOL_CALL and message.name in ("Edit", "Write"):
+                with suppress(ValueError):
+                    given = json.loads(message.content)
+                    written.append((str(given["file_path"]), str(given.get("new_string") or given["content"])))
+        try:
+            is_old = datetime.now(UTC) - datetime.fromisoformat(episode.first.said.at) > _WEEK
+            if not written or not is_old or self._n_looks > _MAX_LOOKS or not Path(episode.first.folder).is_dir():
+                return False
+            for name, text in written:
+                self._n_looks += 1
+                shown = os.path.relpath(name, episode.first.folder)
+                done = run_git(Path(episode.first.folder), "cat-file", "blob", f"HEAD:./{shown}")
+                if done.returncode or text.strip().encode() not in done.stdout:
+                    return False
+        except (OSError, ValueError, TypeError, KeyError):
+            return False
+        return True
 
     def _problem(self, path: Path, error: Exception) -> None:
         self._problems.append(SessionProblem(path=str(path), reason=shorten(str(error), REASON_BYTES)))
 
 
-def harvest(
-    store: Store,
-    place: Place,
-    files: Iterable[Path],
-    *,
-    dry_run: bool = False,
-    advance: Callable[[int], None] = lambda _: None,
-) -> Harvested:
-    """Record every attempt with a tracked skill that these transcripts hold, each once however often it is read."""
-    work = Harvester(store, place, dry_run=dry_run)
-    for path in files:
-        work.read(path, finished=True, advance=advance)
-    return work.result()
+def read_sessions(
+    store: Store, place: Place, files: Iterable[Path], advance: Callable[[int], None] = lambda _: None
+) -> SessionsRead:
+    """Store the episodes with tracked skills that these transcripts hold, each once however often they are read."""
+    reader = SessionReader(store, place)
+    for path in files if reader.has_skills else ():
+        reader.read(path, advance)
+    return reader.result()
+
+
+def _digest_before(path: Path, offset: int) -> str:
+    """The sha256 (hex) of the bytes before a place in a file."""
+    with path.open("rb") as file:
+        file.seek(max(0, offset - _TAIL_BYTES))
+        return hashlib.sha256(file.read(min(offset, _TAIL_BYTES))).hexdigest()
 
 
 class _Lines:
-    """The lines of a file, and whether a host seems to have written any of those that were read."""
+    """The lines of a file from an offset on; what was wrong with it, and whether no host seems to have written it."""
 
-    def __init__(self, lines: Iterator[bytes]) -> None:
-        self._lines = lines
-        self.is_known = self.is_foreign = False
+    def __init__(self, path: Path, offset: int, advance: Callable[[int], None]) -> None:
+        self._path, self._offset, self._advance = path, offset, advance
+        self.problem: BadInput | None = None
+        self.is_foreign = False
 
-    def __iter__(self) -> Iterator[bytes]:
-        for line in self._lines:
-            self.is_known = is_host_line(line)
-            self.is_foreign = not self.is_known
-            yield line
-            if self.is_known:
-                break
-        yield from self._lines
+    def __iter__(self) -> Iterator[tuple[int, bytes]]:
+        if self._offset:
+            with self._path.open("rb") as file:
+                first = file.readline(LINE_BYTES)
+            if SESSION_META in first:  # it says who began the session
+                yield 0, first
+        lines = lines_of(self._path, self._advance, self._offset)
+        try:
+            for offset, line in lines:
+                self.is_foreign = not self._offset and not is_host_line(line)
+                yield offset, line
+                if not self.is_foreign:
+                    break
+            yield from lines
+        except BadInput as error:
+            self.problem = error
 
 
 class _Finder:
-    """Which tracked skill a use is one of."""
+    """Which tracked skill a use is one of, and which one should have been used."""
 
     def __init__(self, tracked: Sequence[Skill]) -> None:
         self._by_path = {main_path(skill.path): skill for skill in tracked}
         self._by_name: dict[str, list[Skill]] = {}
         for skill in tracked:
             self._by_name.setdefault(skill.name, []).append(skill)
+        self.newest = max((skill.id for skill in tracked), default=0)
+        self.is_empty = not tracked
+        self._terms: dict[int, set[str]] = {}
+        self._live: dict[int, str] = {}
+        for path, skill in self._by_path.items():
+            with suppress(OSError):
+                front = frontmatter.read(Path(path).read_bytes())
+                self._terms[skill.id] = _terms(front.description or "") if front else set()
 
-    @property
-    def is_empty(self) -> bool:
-        return not self._by_path
-
-    def skills(self, attempt: SessionAttempt) -> list[Skill]:
-        """Return the tracked skills that were opened in an attempt, each once."""
-        found = [self._skill(use, attempt.folder) for use in attempt.uses]
+    def find_skills(self, uses: Iterable[Use], folder: str) -> list[Skill]:
+        """The tracked skills that were opened, each once."""
+        found = [self._skill(use, folder) for use in uses]
         return list({skill.id: skill for skill in found if skill}.values())
+
+    def live(self, skill: Skill, place: Place) -> str:
+        """The live version of a skill, looked at once. Raises BadSkill."""
+        if skill.id not in self._live:
+            self._live[skill.id] = place.skill(skill.path).live_version
+        return self._live[skill.id]
+
+    def find_missed(self, words: str) -> Skill | None:
+        """The one tracked skill that words name, or that they share several words of its description with."""
+        terms = _terms(words)
+        about = [
+            skill
+            for skill in self._by_path.values()
+            if set(_terms(skill.name)) <= terms or len(terms & self._terms.get(skill.id, set())) >= _MIN_SHARED
+        ]
+        return about[0] if len(about) == 1 else None
 
     def _skill(self, use: Use, folder: str) -> Skill | None:
         if use.path:
@@ -250,17 +390,18 @@ class _Finder:
         return here[0] if len(here) == 1 else None
 
 
-def capture(store_path: Path, event: HookEvent) -> Harvested | None:
-    """Record the finished attempts of a session; at its end the last one, and those of its sub-agents, as well.
+def _terms(text: str) -> set[str]:
+    """The beginnings of the longer words of a text: number and tense change the ends."""
+    return {word[:6] for word in re.findall(r"[^\W\d_]{4,}", text.lower()) if word not in _COMMON}
 
-    Returns None where there is no skill to look for: a store is not made for this. Raises BadInput where there is no
-    transcript.
+
+def capture(store_path: Path, event: HookEvent) -> SessionsRead | None:
+    """Read what is new in the session of a hook. Raises BadInput where there is no transcript.
+
+    Returns None where there is no skill to look for: a store is not made for this.
     """
     transcripts = transcripts_of(event)
     if not store_path.exists():
         return None
     with Workspace(store_path, project=Path(event.cwd or ".")) as workspace:
-        work = Harvester(workspace.store, workspace.place)
-        for each in transcripts:
-            work.read(each, finished=event.has_ended)
-        return work.result()
+        return read_sessions(workspace.store, workspace.place, transcripts)

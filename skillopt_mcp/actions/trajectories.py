@@ -17,7 +17,7 @@ from skillopt_mcp.actions.transcripts import SelfRecorded
 from skillopt_mcp.backends.agents.claude_events import text_of
 from skillopt_mcp.core import limits
 from skillopt_mcp.core.advice import ENOUGH_SCORED
-from skillopt_mcp.core.calls import TOOL_CALL, Message, messages_json, parse_messages
+from skillopt_mcp.core.calls import TOOL_CALL, Message, messages_json
 from skillopt_mcp.core.errors import BadInput, NotFound
 from skillopt_mcp.core.next_step import NextStep
 from skillopt_mcp.core.redacting import Redactor
@@ -230,19 +230,15 @@ def find_attempts(store: Store, place: Place, wanted: AttemptQuery) -> list[int]
     return store.table(Erasing).choose(skill.id, wanted.session, before)
 
 
-def recorded_itself(
-    store: Store, redactor: Redactor, skill_id: int, found: SelfRecorded, recording: Recording
-) -> list[int]:
-    """Return the trajectories of a skill that the agent recorded in a turn, which `recording` is the transcript of.
+def recorded_itself(store: Store, skill_id: int, found: SelfRecorded, new: NewTrajectory) -> list[int]:
+    """Return the trajectories of a skill that the agent recorded in a turn, which `new` is the transcript of.
 
     Ids of another store may be the same: what is stored must be of that session, or name the task as the agent did. A
     turn in which a held-out task was asked, and another one recorded, is a record of its own: its session knows that.
     """
     if not found.ids:
         return []
-    sessions = {recording.session_id, *found.sessions}
-    tasks = set(redactor.texts(sorted(found.tasks)))
-    is_held_out = store.tasks.is_held_out(skill_id, recording.task)
+    is_held_out = store.tasks.is_held_out(skill_id, new.prompt)
     kept = []
     for each in sorted(found.ids):
         # What it asked is gone: by its number alone it is taken for the one of this turn, so that none brings it back.
@@ -250,42 +246,19 @@ def recorded_itself(
             kept.append(each)
             continue
         owner, stored = store.trajectories.get_trajectory(each) or (None, None)
-        if stored is None or owner != skill_id or not (stored.session in sessions or stored.prompt in tasks):
+        if stored is None or owner != skill_id:
             continue
-        if not is_held_out or stored.prompt.strip() == recording.task.strip():
+        if stored.session not in {new.session_id, *found.sessions} and stored.prompt not in found.tasks:
+            continue
+        if not is_held_out or stored.prompt.strip() == new.prompt.strip():
             kept.append(each)
     return kept
 
 
-def attach_transcript(
-    store: Store, place: Place, skill_id: int, trajectory_ids: list[int], recording: Recording
-) -> None:
+def attach_transcript(store: Store, skill_id: int, trajectory_ids: list[int], new: NewTrajectory) -> None:
     """Put the transcript to the attempt that it is of; of several in one turn, it is not clear which.
 
-    What an attempt has already stays, and so does all that a run has learned from. Raises BadInput.
+    What an attempt has already stays, and so does all that a run has learned from.
     """
-    if len(trajectory_ids) != 1:
-        return
-    _, stored = store.trajectories.get_trajectory(trajectory_ids[0]) or (0, None)
-    if stored and not stored.messages:
-        new = checked(recording, place.redactor, place.session)
+    if len(trajectory_ids) == 1:
         store.trajectories.attach_transcript(skill_id, trajectory_ids[0], new)
-
-
-def attach_reaction(
-    store: Store, place: Place, skill_id: int, recording: Recording, of_itself: Sequence[int] = ()
-) -> None:
-    """Put what the person said next to an attempt that was taken from a transcript before they said it.
-
-    So it is where a session ends and is taken up again. It is the last message of `recording`, the same attempt as it
-    is now; with `of_itself`, the agent had recorded it in other words. Raises BadInput.
-    """
-    trajectories = store.trajectories
-    trajectory_id, is_open = trajectories.find_placed(skill_id, recording.session_id or "", recording.index or 0)
-    found = trajectories.get_trajectory(trajectory_id) if is_open else None
-    if found is None or found[1].messages[0].role != "skill":
-        return
-    new = checked(recording, place.redactor, place.session)
-    # An agent may have given another attempt this place in its session.
-    if trajectory_id in of_itself or new.prompt == found[1].prompt:
-        trajectories.add_reaction(skill_id, trajectory_id, parse_messages(new.messages)[-1])

@@ -1,4 +1,4 @@
-"""Transcripts: the files in which hosts keep sessions, cut into attempts at skills. Pure: it is given the lines."""
+"""Transcripts: the files in which hosts keep sessions, cut into turns. Pure: it is given the lines."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import re
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import NamedTuple, Protocol
 
 from pydantic import Field, JsonValue
@@ -30,16 +31,25 @@ _ARGUMENTS = re.compile(r"<command-args>([^<]*)</command-args>", re.DOTALL)
 _MESSAGE = re.compile(rb'"type"\s*:\s*"(?:assistant|user)"')
 _BY_THE_USER = re.compile(rb'"type"\s*:\s*"user"')
 _RESULT = re.compile(rb'"type"\s*:\s*"tool_result"')
+_SIDE = re.compile(rb'"isSidechain"\s*:\s*true')
+_HEAD_BYTES = 240
 # Only a command that failed writes there.
 _COMMAND_FAILED = b"<local-command-stderr>"
 _INTERRUPTED = "[Request interrupted by user"
+# Where a session came from that no person types in: `claude -p`, an SDK, an action of GitHub's, `codex exec`.
+_PROGRAMS = ("sdk", "mcp", "claude-code-github", "exec", "codex_exec", "codex_sdk", "subagent", "internal")
 
 
 class Said(Event):
-    """What a line says when it is a person who speaks: `folder` is the working folder, where the line names it."""
+    """What begins a turn: `folder` is the working folder, where the line names it; `at`, when it was said.
+
+    Not `by_person` is what a schedule or a program asked.
+    """
 
     text: str
     folder: str = ""
+    at: str = ""
+    by_person: bool = True
 
 
 class SessionFormat(Protocol):
@@ -50,7 +60,7 @@ class SessionFormat(Protocol):
         ...
 
     def said(self, line: bytes) -> Said | None:
-        """What a person says in a kept line that begins a turn, None for all others."""
+        """What is said in a kept line that begins a turn, None for all others."""
         ...
 
     def folder(self, line: bytes) -> str | None:
@@ -66,24 +76,40 @@ class _LineContent(Event):
     content: JsonValue = None
 
 
+class _Origin(Event):
+    kind: str = "human"
+
+
 class _ClaudeLine(Event):
     message: _LineContent = _LineContent()
     cwd: str = ""
+    at: str = Field(default="", alias="timestamp")
     meta: bool = Field(default=False, alias="isMeta")
     summary: bool = Field(default=False, alias="isCompactSummary")
+    entrypoint: str = "cli"
+    origin: _Origin = _Origin()
+    schedule: str = Field(default="", alias="scheduledTaskId")
+    wakeup: str = Field(default="", alias="wakeupSource")
 
 
 class Claude:
     """Claude Code: a line is a message, and an answer of a tool is one of the user's."""
 
     def keeps(self, line: bytes) -> bool:
+        head = line[:_HEAD_BYTES]
+        # Attachments and requests are the longest lines.
+        if b'"attachment":' in head or b'"type":"api-request' in head or _SIDE.search(head):
+            return False
         return _MESSAGE.search(line) is not None or _COMMAND_FAILED in line
 
     def said(self, line: bytes) -> Said | None:
         if not _BY_THE_USER.search(line) or _RESULT.search(line):
             return None
         row = parse_event(line.decode("utf-8", "replace"), _ClaudeLine)
-        if row is None or row.meta or row.summary:
+        if row is None or row.summary:
+            return None
+        is_scheduled = bool(row.schedule or row.wakeup)
+        if (row.meta or row.origin.kind != "human") and not is_scheduled:
             return None
         text = text_of(row.message.content)
         command = _COMMAND.search(text)
@@ -92,7 +118,8 @@ class Claude:
             text = f"/{command[1]} {arguments[1] if arguments else ''}".strip()
         elif not text.strip() or _BY_THE_HOST.match(text) or text.startswith(_INTERRUPTED):
             return None
-        return Said(text=text, folder=row.cwd)
+        by_person = not is_scheduled and not row.entrypoint.startswith(_PROGRAMS)
+        return Said(text=text, folder=row.cwd, at=row.at, by_person=by_person)
 
     def folder(self, line: bytes) -> str | None:
         return None  # every message of a person names it
@@ -110,18 +137,25 @@ class _CodexPayload(Event):
     type: str = ""
     message: str = ""
     cwd: str = ""
+    originator: str = ""
+    source: JsonValue = ""
     item: _SessionItem = _SessionItem()
 
 
 class _CodexLine(Event):
+    at: str = Field(default="", alias="timestamp")
     payload: _CodexPayload = _CodexPayload()
 
 
 class CodexSessions:
     """Codex: a line is an event with a payload; what a person typed is an event of its own."""
 
+    def __init__(self) -> None:
+        self._by_person = True
+
     def keeps(self, line: bytes) -> bool:
-        return b'"response_item"' in line or b'"UserMessage"' in line or b'"user_message"' in line
+        head = line[:_HEAD_BYTES]
+        return b'"response_item"' in head or b'"UserMessage"' in line or b'"user_message"' in line
 
     def said(self, line: bytes) -> Said | None:
         if b'"UserMessage"' not in line and b'"user_message"' not in line:
@@ -130,16 +164,27 @@ class CodexSessions:
         if row is None or not (row.payload.type == "user_message" or row.payload.item.type == "UserMessage"):
             return None
         text = row.payload.message or text_of(row.payload.item.content)
-        return None if not text.strip() or _BY_THE_HOST.match(text) else Said(text=text)
+        if not text.strip() or _BY_THE_HOST.match(text):
+            return None
+        return Said(text=text, at=row.at, by_person=self._by_person)
 
     def folder(self, line: bytes) -> str | None:
-        if b'"session_meta"' not in line and b'"turn_context"' not in line:
+        head = line[:_HEAD_BYTES]
+        if SESSION_META not in head and b'"turn_context"' not in head:
             return None
         row = parse_event(line.decode("utf-8", "replace"), _CodexLine)
+        if row and SESSION_META in head:
+            source = row.payload.source
+            sources = (source if isinstance(source, str) else next(iter(source), "") if source else "",)
+            self._by_person = not any(str(each).startswith(_PROGRAMS) for each in (*sources, row.payload.originator))
         return (row.payload.cwd or None) if row else None
 
     def read(self, lines: str) -> AgentEvents:
         return read_session(lines)
+
+
+SESSION_META = b'"session_meta"'
+"""The line of Codex that says who began a session; it is the first."""
 
 
 class _Any(Event):
@@ -155,7 +200,11 @@ def is_host_line(line: bytes) -> bool:
     return row is not None and (isinstance(row.type, str) or isinstance(row.payload, dict))
 
 
-OWN_TOOL = re.compile(r"(?:mcp__)?(?:plugin_\w+_)?skillopt(?:__|\.)\w+")
+OWN_TOOL = re.compile(r"(?:mcp__)?(?:plugin_\w+_)?skillopt(?:__|\.)(\w+)")
+_OUR_NAME = b"skillopt"
+_OWN_WORK = frozenset(
+    {"add_tasks", "propose_edits", "evaluate_candidate", "submit_work", "promote_skill", "rollback_skill"}
+)
 _RECORD = "record_trajectory"
 # A host may keep the result as text within a text.
 _RECORDED = re.compile(r'\\?"trajectory_id\\?"\s*:\s*\\?"trajectory:(\d{1,18})\\?"')
@@ -197,6 +246,14 @@ _BASE = re.compile(r"Base directory for this skill: ([^\\\"]+)")
 _RAW_COMMAND = re.compile(r"<command-name>/?([^<\\]+)</command-name>")
 _INJECTED = re.compile(r"<skill>\\n<name>[^<]*</name>\\n<path>([^<]+)</path>")
 _PATH = re.compile(r"[^\s\"'`;|&<>()\[\]{},=]*" + re.escape(MAIN_FILE))
+_TESTS = re.compile(
+    r"\b(?:pytest|unittest|tox|nox|jest|vitest|mocha|rspec|phpunit|ctest|(?:npm|pnpm|yarn|bun)(?: run)? test"
+    r"|(?:go|cargo|mvn|gradle|dotnet|mix|swift) test|make (?:test|check))\b"
+)
+_TESTS_FAILED = re.compile(
+    r"\b[1-9]\d* (?:failed|failing|failures?|errors?)\b|\[exit code -?[1-9]\d*\]|^(?:FAIL|FAILED)\b", re.M
+)
+_REVERTS = re.compile(r"\bgit (?:-C \S+ )?(?:restore|revert|reset --hard|checkout (?:\S+ )?--)\s")
 _WRITERS = frozenset({"Edit", "MultiEdit", "NotebookEdit", "Write", "apply_patch"})
 
 
@@ -250,29 +307,34 @@ PART_BYTES = MIB
 
 @dataclass(frozen=True, slots=True)
 class SessionAttempt:
-    """One turn in which skills were opened: `index` counts what the person said before it in the session.
+    """What was done in one turn, and the skills that were opened in it; `answer` is empty where none was given.
 
-    `reaction` is what the person said next, None while they have not: then the turn may still be going on. `recorded`
-    is what the agent itself recorded of it.
+    `recorded` is what the agent itself recorded of it; `is_own`: it was about our own work, which may show what is held
+    out. `tested`: whether the first tests that ran passed; `reverted`: whether changes were taken back.
     """
 
-    index: int
-    prompt: str
-    folder: str
     messages: tuple[Message, ...]
     answer: str
-    reaction: str | None
     uses: tuple[Use, ...]
     recorded: SelfRecorded = NOTHING
+    is_own: bool = False
+    tested: bool | None = None
+    reverted: bool = False
 
 
-@dataclass(slots=True)
-class _OpenTurn:
-    """A turn while its lines come in: both its ends are kept, in bounded memory."""
+@dataclass
+class SessionTurn:
+    """What was said (`index`: how many things before it in the session), and the lines up to what was said next.
+
+    Both ends of a long turn are kept, in bounded memory. `offset` is where it begins in the file; `marked`: a skill may
+    have been opened, or our own tools called.
+    """
 
     index: int
     said: Said
     folder: str
+    offset: int
+    dialect: SessionFormat
     first: bytes
     head: list[bytes] = field(default_factory=list)
     tail: deque[bytes] = field(default_factory=deque)
@@ -282,7 +344,8 @@ class _OpenTurn:
     marked: bool = False
 
     def add(self, line: bytes) -> None:
-        self.marked = self.marked or marks(line)
+        """Take a line in."""
+        self.marked = self.marked or marks(line) or _OUR_NAME in line
         if not self.tail and self.n_head + len(line) <= PART_BYTES:
             self.head.append(line)
             self.n_head += len(line)
@@ -293,13 +356,46 @@ class _OpenTurn:
             self.n_tail -= len(self.tail.popleft())
             self.n_left_out += 1
 
+    @cached_property
+    def attempt(self) -> SessionAttempt:
+        """What was done, read when it is first asked for."""
+        lines = b"".join((*self.head, *self.tail)).decode("utf-8", "replace")
+        events = self.dialect.read(lines)
+        messages = _foreign(events, torn=self.n_left_out > 0)
+        if self.n_left_out:
+            messages.insert(0, Message("system", f"[{self.n_left_out} lines in the middle of this turn are left out]"))
+        failed = {id(events.messages[place]) for place in events.failed}
+        worked = [message for message in messages if id(message) not in failed]
+        uses = tuple(uses_in((self.first.decode("utf-8", "replace"), lines), worked))
+        answers = [message for message in messages if message.role == "assistant" and message.name is None]
+        is_interrupted = any(text.startswith(_INTERRUPTED) for text in events.loaded)
+        own = {OWN_TOOL.fullmatch(message.name) for message in events.messages if message.name}
+        # Where a work item was opened, what is done is evidence, and may be held out.
+        is_work = any(message.role == TOOL_CALL and ORDER in message.content for message in messages)
+        tested, reverted = None, False
+        for call, result in zip(messages, [*messages[1:], None], strict=False):
+            if call.role == TOOL_CALL and _TESTS.search(call.content) and tested is None and result:
+                tested = id(call) not in failed and not _TESTS_FAILED.search(result.content)
+            reverted = reverted or (call.role == TOOL_CALL and bool(_REVERTS.search(call.content)))
+        return SessionAttempt(
+            messages=tuple(messages),
+            answer=answers[-1].content if answers and not is_interrupted else "",
+            uses=uses,
+            recorded=self_recorded(events.messages),
+            is_own=is_work or any(found and found[1] in _OWN_WORK for found in own),
+            tested=tested,
+            reverted=reverted,
+        )
 
-def attempts(lines: Iterable[bytes]) -> Iterator[SessionAttempt]:
-    """Yield the attempts of a session, in order; a line that is unknown, torn or not JSON is passed over."""
+
+def split_turns(lines: Iterable[tuple[int, bytes]], index: int = 0, folder: str = "") -> Iterator[SessionTurn]:
+    """Yield the turns of a session, in order, of its lines and where each begins; `index` is that of the first.
+
+    A line that is unknown, torn or not JSON is passed over.
+    """
     dialect: SessionFormat | None = None
-    turn: _OpenTurn | None = None
-    folder, n = "", 0
-    for line in lines:
+    turn: SessionTurn | None = None
+    for offset, line in lines:
         dialect = dialect or (CodexSessions() if b'"payload"' in line else Claude())
         if not dialect.keeps(line):
             folder = dialect.folder(line) or folder
@@ -312,32 +408,22 @@ def attempts(lines: Iterable[bytes]) -> Iterator[SessionAttempt]:
         if turn and said.text == turn.said.text and not turn.head:
             continue  # written twice, as an older and a newer event
         if turn:
-            yield from _attempt(turn, dialect, said.text)
-        turn = _OpenTurn(n, said, said.folder or folder, line, marked=marks(line))
-        n += 1
-    if turn and dialect:
-        yield from _attempt(turn, dialect, None)
+            yield turn
+        turn = SessionTurn(index, said, said.folder or folder, offset, dialect, line, marked=marks(line))
+        index += 1
+    if turn:
+        yield turn
 
 
-def _attempt(turn: _OpenTurn, dialect: SessionFormat, reaction: str | None) -> Iterator[SessionAttempt]:
-    """Yield the attempt that a turn is, if a skill was opened in it."""
-    if not turn.marked:
-        return
-    lines = b"".join((*turn.head, *turn.tail)).decode("utf-8", "replace")
-    events = dialect.read(lines)
-    messages = _foreign(events, torn=turn.n_left_out > 0)
-    if turn.n_left_out:
-        messages.insert(0, Message("system", f"[{turn.n_left_out} lines in the middle of this turn are left out]"))
-    failed = {id(events.messages[place]) for place in events.failed}
-    worked = [message for message in messages if id(message) not in failed]
-    uses = tuple(uses_in((turn.first.decode("utf-8", "replace"), lines), worked))
-    # Where a work item was opened, what is done is evidence, and may be held out.
-    if not uses or any(message.role == TOOL_CALL and ORDER in message.content for message in messages):
-        return
-    answers = [message for message in messages if message.role == "assistant" and message.name is None]
-    answer = answers[-1].content if answers else ""
-    recorded = self_recorded(events.messages)
-    yield SessionAttempt(turn.index, turn.said.text, turn.folder, tuple(messages), answer, reaction, uses, recorded)
+def read_side_chain(lines: Iterable[bytes]) -> tuple[str, tuple[Use, ...]]:
+    """When a sub-agent began, and the skills that it opened, of the lines of its file."""
+    turn, at = SessionTurn(0, Said(text=""), "", 0, Claude(), b""), ""
+    for line in lines:
+        if _MESSAGE.search(line):
+            if not at and (row := parse_event(line.decode("utf-8", "replace"), _ClaudeLine)):
+                at = row.at
+            turn.add(line)
+    return (at, turn.attempt.uses) if turn.marked and not turn.attempt.is_own else (at, ())
 
 
 def _foreign(events: AgentEvents, *, torn: bool) -> list[Message]:

@@ -6,7 +6,7 @@ import string
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-from skillopt_mcp.core.calls import Message, messages_json, parse_messages
+from skillopt_mcp.core.calls import parse_messages
 from skillopt_mcp.core.evidence import Trajectory
 from skillopt_mcp.store.events import now
 from skillopt_mcp.store.pending import IS_THERE, MOST_COUNTED
@@ -145,29 +145,6 @@ class Trajectories:
             connection.execute(
                 "update or ignore trajectory set session_id = ?, position = ?, answer = ?, messages = ? where id = ?",
                 [*placed, row[5] or new.answer, new.messages, trajectory_id],
-            )
-
-    def find_placed(self, skill_id: int, session_id: str, position: int) -> tuple[int, bool]:
-        """The attempt at a place in a session, 0 for none, and whether the person has yet to reply to it."""
-        row = self._pool.row(
-            "select id, iif(json_valid(messages), json_extract(messages, '$[#-1][0]'), 'user') <> 'user'"
-            " from trajectory where skill_id = ? and session_id = ? and position = ?",
-            [skill_id, session_id, position],
-        )
-        return (row[0], bool(row[1])) if row else (0, False)
-
-    def add_reaction(self, skill_id: int, trajectory_id: int, reaction: Message) -> None:
-        """Append the person's next message to an attempt, unless a run holds it, or there is one."""
-        with self._pool.write() as connection:
-            row = _own(connection, skill_id, trajectory_id)
-            messages = parse_messages(str(row[9])) if row else ()
-            if row is None or not messages or messages[-1].role == reaction.role:
-                return
-            if connection.execute(_IN_A_RUN, [skill_id, trajectory_id]).fetchone():
-                return
-            connection.execute(
-                "update trajectory set messages = ? where id = ?",
-                [messages_json([*messages, reaction]), trajectory_id],
             )
 
     def get_trajectory(self, trajectory_id: int) -> tuple[int, Trajectory] | None:

@@ -16,7 +16,7 @@ from skillopt_mcp.actions import proposals as reflecting
 from skillopt_mcp.actions.proposals import propose_from_evidence
 from skillopt_mcp.actions.replay import replay
 from skillopt_mcp.actions.runs import start_run
-from skillopt_mcp.actions.sessions import harvest
+from skillopt_mcp.actions.sessions import read_sessions
 from skillopt_mcp.actions.submitting import submit_work
 from skillopt_mcp.actions.tasks import add_tasks
 from skillopt_mcp.actions.trajectories import AttemptQuery, Recording, find_attempts, record_trajectory
@@ -27,6 +27,7 @@ from skillopt_mcp.backends.scripted import Scripted
 from skillopt_mcp.core.calls import Call, Question
 from skillopt_mcp.core.errors import BadInput, Busy
 from skillopt_mcp.core.runs import Run
+from skillopt_mcp.store.episodes import Episodes
 from skillopt_mcp.store.files import lock_run
 from skillopt_mcp.training.config import Config
 from skillopt_mcp.training.progress import Notify
@@ -152,15 +153,16 @@ def test_no_reading_of_its_session_brings_an_attempt_back(place: Place, workspac
     workspace.place.skill(str(place.skill))
     path = place.folder / "sessions" / "0a7e.jsonl"
     path.parent.mkdir()
-    path.write_bytes(b"".join(joined(claude_user("Close March"), claude_skill(str(place.skill)), claude_said(CANARY))))
-    assert harvest(workspace.store, workspace.place, [path]).recorded == 1
+    lines = joined(
+        claude_user("Close March"), claude_skill(str(place.skill)), claude_said(CANARY), claude_user("No, 4")
+    )
+    path.write_bytes(b"".join(lines))
+    assert read_sessions(workspace.store, workspace.place, [path]).recorded == 1
     erased(workspace, "trajectory:1")
     with path.open("ab") as file:
-        file.write(b"".join(joined(claude_user("No, wrong"), claude_said("Sorry."))))
-    assert (
-        harvest(workspace.store, workspace.place, [path]).recorded,
-        workspace.store.trajectories.count_trajectories(1),
-    ) == (0, (1, 0))
+        file.write(b"".join(joined(claude_said("Sorry."), claude_user("perfect, thanks"))))
+    assert read_sessions(workspace.store, workspace.place, [path]).episodes == {}
+    assert list(workspace.store.table(Episodes).list_episodes(1)) == []
     path.unlink()
     assert found_in(place) == []
 

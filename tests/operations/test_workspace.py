@@ -6,7 +6,7 @@ import pytest
 from workshop import Place
 
 from skillopt_mcp.actions.runs import new_run
-from skillopt_mcp.actions.sessions import harvest
+from skillopt_mcp.actions.sessions import read_sessions
 from skillopt_mcp.actions.tasks import add_tasks
 from skillopt_mcp.core.errors import BadSkill, NotFound
 from skillopt_mcp.core.evidence import Lost, RunCounts, Standing, Units
@@ -58,7 +58,7 @@ def test_a_look_makes_no_store(place: Place, tmp_path: Path) -> None:
             inspect(workspace.store, workspace.place, id)
     with pytest.raises(BadSkill):
         inspect(workspace.store, workspace.place, str(tmp_path / "broken"))
-    assert harvest(workspace.store, workspace.place, [], dry_run=True).recorded == 0
+    assert read_sessions(workspace.store, workspace.place, []).recorded == 0
     assert not workspace.store.is_made
 
 

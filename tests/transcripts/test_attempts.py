@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skillopt_mcp.actions.transcripts import PART_BYTES, SessionAttempt, Use, attempts
+from skillopt_mcp.actions.transcripts import PART_BYTES, SessionAttempt, SessionTurn, Use, split_turns
 from skillopt_mcp.core.calls import Message
 from skillopt_mcp.core.limits import MIB
 from tests.session_lines import (
@@ -28,8 +28,10 @@ CLERK = f"{FOLDER}/.claude/skills/clerk"
 CLERK_USE = Use(path=f"{CLERK}/SKILL.md")
 
 
-def read(*parts: object) -> list[SessionAttempt]:
-    return list(attempts(joined(*parts)))  # type: ignore[arg-type]
+def read(*parts: object) -> list[SessionTurn]:
+    """The turns in which a skill was opened."""
+    turns = split_turns(enumerate(joined(*parts)))  # type: ignore[arg-type]
+    return [turn for turn in turns if turn.attempt.uses]
 
 
 def test_a_turn_of_claude_code_in_which_a_skill_was_opened_is_an_attempt() -> None:
@@ -37,10 +39,8 @@ def test_a_turn_of_claude_code_in_which_a_skill_was_opened_is_an_attempt() -> No
         claude_user("Close March"), claude_said("I look."), claude_skill(CLERK), claude_said("The sum is 42."),
         claude_user("Thanks"), claude_said("Welcome."),
     )  # fmt: skip
-    assert found == SessionAttempt(
-        index=0,
-        prompt="Close March",
-        folder=FOLDER,
+    assert (found.index, found.said.text, found.folder) == (0, "Close March", FOLDER)
+    assert found.attempt == SessionAttempt(
         messages=(
             Message("assistant", "I look."),
             Message("tool_call", '{"skill":"clerk"}', "Skill"),
@@ -48,7 +48,6 @@ def test_a_turn_of_claude_code_in_which_a_skill_was_opened_is_an_attempt() -> No
             Message("assistant", "The sum is 42."),
         ),
         answer="The sum is 42.",
-        reaction="Thanks",
         uses=(CLERK_USE,),
     )
 
@@ -58,17 +57,14 @@ def test_a_turn_of_codex_in_which_a_skill_was_read_is_an_attempt() -> None:
         codex_meta(), codex_user("Hello"), codex_said("Hello."), codex_user("Close March"),
         codex_shell("cat .agents/skills/clerk/SKILL.md", "Always sum."), codex_said("The sum is 42."),
     )  # fmt: skip
-    assert found == SessionAttempt(
-        index=1,
-        prompt="Close March",
-        folder=FOLDER,
+    assert (found.index, found.said.text, found.folder) == (1, "Close March", FOLDER)
+    assert found.attempt == SessionAttempt(
         messages=(
             Message("tool_call", '{"command":"cat .agents/skills/clerk/SKILL.md"}', "shell"),
             Message("tool", "Always sum.", "shell"),
             Message("assistant", "The sum is 42."),
         ),
         answer="The sum is 42.",
-        reaction=None,
         uses=(Use(path=".agents/skills/clerk/SKILL.md"),),
     )
 
@@ -77,14 +73,14 @@ def test_a_command_typed_by_the_user_opens_a_skill() -> None:
     name = "<command-message>clerk</command-message>\n<command-name>/clerk</command-name>"
     typed = f"{name}\n<command-args>March</command-args>"
     [found] = read(claude_user(typed), claude_said("42"))
-    assert (found.prompt, found.uses) == ("/clerk March", (Use(name="clerk"),))
+    assert (found.said.text, found.attempt.uses) == ("/clerk March", (Use(name="clerk"),))
 
 
 def test_a_skill_that_the_user_of_codex_names_is_used_though_no_one_reads_it() -> None:
     shown = f"<skill>\n<name>clerk</name>\n<path>{CLERK}/SKILL.md</path>\n# Clerk\n</skill>"
     given = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": shown}]}
     [found] = read(codex_meta(), codex_user("$clerk March"), line({"type": "response_item", "payload": given}))
-    assert (found.prompt, found.uses) == ("$clerk March", (CLERK_USE,))
+    assert (found.said.text, found.attempt.uses) == ("$clerk March", (CLERK_USE,))
 
 
 def test_a_skill_that_is_written_is_not_one_that_is_used() -> None:
@@ -99,8 +95,9 @@ def test_what_was_said_to_and_by_our_own_tools_is_left_out() -> None:
         claude_call("mcp__plugin_skillopt_skillopt__inspect", {"id": "held out"}, "held out"),
         claude_call("mcp__other__submit_work", {"kept": 1}, "kept"),
     )  # fmt: skip
-    assert "held out" not in str(found.messages)
-    assert str(found.messages).count("kept") == 2
+    assert found.attempt.is_own
+    assert "held out" not in str(found.attempt.messages)
+    assert str(found.attempt.messages).count("kept") == 2
 
 
 @given(cut=st.integers(min_value=0, max_value=2_000))
@@ -123,15 +120,18 @@ def test_a_long_turn_keeps_its_beginning_and_its_end_in_bounded_memory() -> None
 
     tracemalloc.start()
     try:
-        [found] = attempts(lines())
+        [found] = split_turns(enumerate(lines()))
+        assert found.attempt.answer
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
     assert peak < 20 * MIB
-    assert found.answer == "The sum is 42."
-    assert found.messages[0].role == "system"
-    assert "left out" in found.messages[0].content
-    commands = [message.content for message in found.messages if message.name == "Bash" and message.role == "tool_call"]
+    assert found.attempt.answer == "The sum is 42."
+    assert found.attempt.messages[0].role == "system"
+    assert "left out" in found.attempt.messages[0].content
+    commands = [
+        message.content for message in found.attempt.messages if message.name == "Bash" and message.role == "tool_call"
+    ]
     assert commands[0] == '{"command":"step 0"}'
     assert commands[-1] == '{"command":"step 599"}'
     assert len(commands) < 3 * PART_BYTES / 100_000
@@ -148,7 +148,7 @@ def test_a_load_that_failed_is_no_attempt_with_the_skill() -> None:
     refused = line({"type": "system", "subtype": "local_command", "content": "<local-command-stderr>failed"})
     assert read(claude_user(typed), refused, claude_user("Hm")) == []
     assert read(codex_meta(), codex_user("Close"), codex_shell("cat .agents/skills/clerk/SKILL.md", NO_FILE)) == []
-    assert read(claude_user(typed), claude_said("Done."), claude_user("Hm"))[0].uses == (Use(name="clerk"),)
+    assert read(claude_user(typed), claude_said("Done."), claude_user("Hm"))[0].attempt.uses == (Use(name="clerk"),)
 
 
 NO_FILE = "Process exited with code 1\nOutput:\ncat: no such file\n"

@@ -1,4 +1,4 @@
-"""Harvest: record attempts from past sessions of Claude Code and Codex."""
+"""Harvest: read past sessions of Claude Code and Codex."""
 
 from __future__ import annotations
 
@@ -6,23 +6,22 @@ import os
 from pathlib import Path
 from typing import Annotated
 
-from skillopt_mcp.actions.sessions import Harvested, harvest, session_files, session_folders
-from skillopt_mcp.cli.command import Arg, Command, Flag, command
+from skillopt_mcp.actions.sessions import SessionsRead, read_sessions, session_files, session_folders
+from skillopt_mcp.cli.command import Arg, Command, command
 from skillopt_mcp.cli.terminal import Terminal
 from skillopt_mcp.cli.watching import show_work
 from skillopt_mcp.core.text import counted
 
 
-@command("harvest", example="harvest --dry-run")
+@command("harvest", example="harvest")
 class Harvest(Command):
-    """Record attempts with tracked skills from past sessions of Claude Code and Codex."""
+    """Read the tasks that you gave in past sessions of Claude Code and Codex."""
 
     paths: Annotated[
         tuple[str, ...], Arg("transcripts, or folders of them (default: all that hosts keep)", "PATH")
     ] = ()
-    dry_run: Annotated[bool, Flag("count them, and record nothing")] = False
 
-    def run(self, terminal: Terminal) -> Harvested:
+    def run(self, terminal: Terminal) -> SessionsRead:
         given = [Path(path).expanduser() for path in self.paths]
         kept = session_folders(Path(os.path.expanduser("~")), os.environ)
         files = session_files(given or [folder for folder in kept if folder.is_dir()])
@@ -34,20 +33,18 @@ class Harvest(Command):
                 n_read += n_bytes
                 progress("reading sessions", n_read, n_total)
 
-            return harvest(workspace.store, workspace.place, files, dry_run=self.dry_run, advance=advance)
+            return read_sessions(workspace.store, workspace.place, files, advance)
 
-    def show(self, result: Harvested, terminal: Terminal) -> None:
-        would = "would be recorded" if result.dry_run else "recorded"
+    def show(self, result: SessionsRead, terminal: Terminal) -> None:
+        labels = ", ".join(f"{n:,} {label}" for label, n in result.episodes.items()) or "none"
         terminal.say(
-            f"{counted(result.recorded, 'attempt')} {would}, {result.known:,} known before "
-            f"({counted(result.n_files, 'session')}, {result.n_bytes / 1e6:,.1f} MB)."
+            f"New tasks: {labels} ({counted(result.n_files, 'session')} read, {result.n_unchanged:,} unchanged, "
+            f"{result.n_bytes / 1e6:,.1f} MB)."
         )
-        for name, n in result.skills.items():
-            terminal.say(f"    {name}: {n:,}")
         for problem in result.problems:
             terminal.note(f"error: {problem.path}: {problem.reason}")
         if result.n_problems > len(result.problems):
             terminal.note(f"error: and {result.n_problems - len(result.problems):,} more could not be read")
 
-    def exit_code(self, result: Harvested) -> int:
+    def exit_code(self, result: SessionsRead) -> int:
         return 1 if result.n_problems else 0
