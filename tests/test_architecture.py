@@ -16,7 +16,16 @@ ROOMS = (
     "actions", "reports", "admin", "api", "server", "packaging",
 )  # fmt: skip
 LEVEL_OF = {room: level for level, room in enumerate(ROOMS)} | {"cli": ROOMS.index("server")}
-PURE = ("core/", "documents/", "gates/", "tasks/splits.py", "training/stages/", "actions/transcripts.py")
+PURE = (
+    "core/",
+    "documents/",
+    "gates/",
+    "tasks/splits.py",
+    "training/stages/",
+    "actions/transcripts.py",
+    "actions/labelling.py",
+    "actions/episodes.py",
+)
 IMPURE = ("core/tracing.py", "documents/live_files.py")
 PURE_LIBRARIES = {
     "__future__", "abc", "base64", "bisect", "collections", "dataclasses", "difflib", "fractions", "functools",

@@ -164,10 +164,12 @@ class SessionReader:
             has_grown = known and not is_packed and known[:2] == begin[:2] and known.size <= begin.size
             if known and has_grown and _digest_before(path, known.offset) == known.before:
                 begin = begin._replace(offset=known.offset, n_turns=known.n_turns, folder=known.folder)
-            side = [
-                read_side_chain(line for _, line in lines_of(file, count))
-                for file in sorted((path.with_suffix("") / _SIDE_CHAINS).glob("*.jsonl"))
-            ]
+            side = list[tuple[str, tuple[Use, ...]]]()
+            for file in sorted((path.with_suffix("") / _SIDE_CHAINS).glob("*.jsonl")):
+                try:
+                    side.append(read_side_chain(line for _, line in lines_of(file, count)))
+                except OSError as error:
+                    self._problem(file, error)
             lines = _Lines(path, begin.offset, count)
             last: SessionTurn | None = None
             resumed: SessionEpisode | None = None
@@ -382,9 +384,12 @@ class _Finder:
 
     def _skill(self, use: Use, folder: str) -> Skill | None:
         if use.path:
-            return self._by_path.get(os.path.realpath(os.path.join(folder or "/", os.path.expanduser(use.path))))
+            with suppress(ValueError):  # a path with a NUL
+                return self._by_path.get(os.path.realpath(os.path.join(folder or "/", os.path.expanduser(use.path))))
+            return None
         named = self._by_name.get(use.name, [])
-        inside = [skill for skill in named if folder and Path(skill.path).is_relative_to(os.path.realpath(folder))]
+        top = os.path.realpath(folder.replace("\0", ""))
+        inside = [skill for skill in named if folder and Path(skill.path).is_relative_to(top)]
         # A project's own skill comes before the user's.
         here = inside or named
         return here[0] if len(here) == 1 else None

@@ -19,12 +19,15 @@ from skillopt_mcp.core import limits
 from skillopt_mcp.core.advice import ENOUGH_SCORED
 from skillopt_mcp.core.calls import TOOL_CALL, Message, messages_json
 from skillopt_mcp.core.errors import BadInput, NotFound
+from skillopt_mcp.core.mining import Episode
 from skillopt_mcp.core.next_step import NextStep
 from skillopt_mcp.core.redacting import Redactor
 from skillopt_mcp.core.results import Recorded, RecordOutcome
 from skillopt_mcp.core.skills import Skill, short
 from skillopt_mcp.core.text import or_more, quoted, storable
+from skillopt_mcp.store.episodes import Episodes
 from skillopt_mcp.store.erasing import Erasing
+from skillopt_mcp.store.events import now
 from skillopt_mcp.store.opening import Store
 from skillopt_mcp.store.pending import MOST_COUNTED
 from skillopt_mcp.store.trajectories import NewTrajectory
@@ -38,7 +41,10 @@ _MESSAGE_FIELDS = ("role", "content", "name", "tool_calls")
 
 @dataclass(frozen=True, slots=True)
 class Recording:
-    """What a caller says of one attempt; `messages` as {role, content, name?}, `index` its place in the session."""
+    """What a caller says of one attempt; `messages` as {role, content, name?}, `index` its place in the session.
+
+    Without `hard`, it is what the person `accepted`; what has a `correction`, their words, was not.
+    """
 
     task: str
     hard: bool | None = None
@@ -48,6 +54,8 @@ class Recording:
     messages: Sequence[object] | None = None
     session_id: str | None = None
     index: int | None = None
+    accepted: bool | None = None
+    correction: str | None = None
 
 
 def record_trajectory(store: Store, place: Place, skill: str, recording: Recording) -> Recorded:
@@ -66,6 +74,14 @@ def record_trajectory(store: Store, place: Place, skill: str, recording: Recordi
         trajectory_id = f"trajectory:{number}"
         is_erased = not is_new and store.table(Erasing).find_erased([number])
         outcome = "recorded" if is_new else "erased" if is_erased else "duplicate"
+        if is_new and (recording.correction or "").strip():
+            # A task can be made of it, as of one that was found in a session.
+            [_, kept] = trajectories.get_trajectory(number) or (0, None)
+            session, index = new.session_id or place.session, number if new.position is None else new.position
+            prompt = kept.prompt if kept else new.prompt
+            store.table(Episodes).store_episode(tracked.id, index, Episode(
+                session, index, tracked.path, prompt, "", new.answer, new.answer, new.reason, "rejected", "said", now()
+            ))  # fmt: skip
     return Recorded(
         trajectory_id=trajectory_id,
         skill=tracked.name,
@@ -81,7 +97,7 @@ def record_trajectory(store: Store, place: Place, skill: str, recording: Recordi
 def _score(store: Store, skill: Skill, trajectory_id: str, new: NewTrajectory) -> tuple[RecordOutcome, int]:
     """Say how an attempt ended that was recorded without a score, as hooks do, or correct a score."""
     if new.hard is None:
-        raise BadInput(f"say how {trajectory_id} ended: give hard, or soft")
+        raise BadInput(f"say how {trajectory_id} ended: give hard, accepted, correction or soft")
     trajectories, number = store.trajectories, int(trajectory_id.partition(":")[2])
     done = trajectories.score_trajectory(skill.id, number, (new.hard, new.soft), new.reason)
     if done is None:
@@ -111,18 +127,22 @@ def checked(recording: Recording, redactor: Redactor, session: str) -> NewTrajec
         raise BadInput("task is empty: say what was asked of the agent")
     if recording.soft is not None and not (math.isfinite(recording.soft) and 0 <= recording.soft <= 1):
         raise BadInput(f"soft must be 0-1, got {recording.soft}")
-    if recording.hard and recording.soft == 0:
-        raise BadInput("hard is true and soft is 0: leave out soft, or say that it failed")
     if recording.index is not None and not 0 <= recording.index < LARGEST_INDEX:
         shown = recording.index if abs(recording.index) < LARGEST_INDEX else "a larger number"
         raise BadInput(f"index must be 0 to 2^53 - 1, got {shown}: count the attempts of a session from 0")
     if len(recording.session_id or "") > limits.NAME_CHARACTERS:
         raise BadInput(f"the session_id has more than {limits.NAME_CHARACTERS} characters: use a shorter one")
-    hard = recording.hard if recording.hard is not None or recording.soft is None else recording.soft >= 1
+    hard, correction = recording.hard, (recording.correction or "").strip()
+    if hard is None and (correction or recording.accepted is not None):
+        hard = not correction and bool(recording.accepted)
+    hard = hard if hard is not None or recording.soft is None else recording.soft >= 1
     messages, called = list[Message](), dict[str, str]()
     for n, each in enumerate(recording.messages or ()):
         messages += _read_message(n, each, called)
-    given = [recording.task, recording.answer or "", recording.reason or "", recording.session_id or ""]
+    if hard and recording.soft == 0:
+        raise BadInput("hard is true and soft is 0: leave out soft, or say that it failed")
+    reason = "\n".join(filter(None, [correction, recording.reason]))
+    given = [recording.task, recording.answer or "", reason, recording.session_id or ""]
     texts = [storable(text) for text in given] + [text for m in messages for text in (m.role, m.content, m.name or "")]
     written = messages_json(messages)
     size = sum(map(len, texts[:3])) + len(written)

@@ -99,6 +99,8 @@ class Tools:
         skill: SkillName,
         task: Annotated[str, Field(description="What was asked, a task's id, or the id of an unscored trajectory")],
         hard: Annotated[bool | None, Field(description="Did it succeed?")] = None,
+        accepted: Annotated[bool | None, Field(description="Did the user take it?")] = None,
+        correction: Annotated[str, Field(description="The user's words")] = "",
         soft: Annotated[float | None, Field(ge=0, le=1, description="Score, 0 to 1")] = None,
         reason: Annotated[str, Field(description="Why it succeeded or failed")] = "",
         answer: Annotated[str, Field(description="The final answer")] = "",
@@ -115,6 +117,8 @@ class Tools:
         recording = Recording(
             task=task,
             hard=hard,
+            accepted=accepted,
+            correction=correction or None,
             soft=soft,
             reason=reason or None,
             answer=answer or None,

@@ -17,6 +17,7 @@ from console import SCRIPT, Cli, Place, parsed, run_forked, start_no_server
 from skillopt_mcp.cli.main import main
 from tests.processes import Script
 from tests.session_lines import claude_said, claude_skill, claude_user, joined
+from tests.session_lines import line as line_of
 
 
 @pytest.fixture
@@ -115,11 +116,15 @@ def test_a_hook_with_json_prints_one_object_whatever_happens(
 ) -> None:
     place = make_place()
     session, agents = tmp_path / "s1.jsonl", tmp_path / "s1/subagents"
-    session.write_bytes(claude_user("Hello"))
+    said = (claude_user("Hello"), claude_said("Hello."), claude_user("no, in French please"))
+    early, late = {"timestamp": "2026-11-28T10:00:00.000Z"}, {"timestamp": "2026-11-28T10:05:00.000Z"}
+    session.write_bytes(b"".join(line_of({**json.loads(each), **early}) for each in said[:2]))
+    with session.open("ab") as file:
+        file.write(line_of({**json.loads(said[2]), "timestamp": "2026-11-28T10:09:00.000Z"}))
     agents.mkdir(parents=True)
     (agents / "a.jsonl").symlink_to(tmp_path / "nowhere")
     lines = joined(claude_user("Close March"), claude_skill(str(place.skill_path)), claude_said("The sum is 42."))
-    (agents / "b.jsonl").write_bytes(b"".join(lines))
+    (agents / "b.jsonl").write_bytes(b"".join(line_of({**json.loads(each), **late}) for each in lines))
     with suppress(OSError):  # Some file systems take no such name.
         os.symlink(b"nowhere", os.fsencode(agents) + b"/\xff.jsonl")
     ended = json.dumps({"transcript_path": str(session), "hook_event_name": "SessionEnd"})
@@ -144,11 +149,14 @@ def test_harvest_of_the_hosts_own_folders(make_place: Callable[..., Place], home
     place = make_place()
     folder = home / ".claude/projects/-home-me"
     folder.mkdir(parents=True)
-    lines = joined(claude_user("Close March"), claude_skill(str(place.skill_path)), claude_said("42"))
+    lines = joined(
+        claude_user("Close March"), claude_skill(str(place.skill_path)), claude_said("42"), claude_user("thanks")
+    )
     (folder / "s1.jsonl").write_bytes(b"".join(lines))
-    counted = cli("harvest", "--dry-run", store=place.store_path)
-    assert counted.stdout.startswith("1 attempt would be recorded, 0 known before (1 session,")
-    assert cli("harvest", store=place.store_path).stdout.splitlines()[1] == "    ledger-clerk: 1"
+    assert cli("harvest", store=place.store_path).stdout.startswith(
+        "New tasks: 1 accepted (1 session read, 0 unchanged"
+    )
+    assert cli("harvest", store=place.store_path).stdout.startswith("New tasks: none (0 sessions read, 1 unchanged")
     assert cli("harvest", home / "nowhere", store=place.store_path).returncode == 1
 
 

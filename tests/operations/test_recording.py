@@ -3,6 +3,7 @@ from __future__ import annotations
 import os
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from workshop import Place
@@ -14,6 +15,7 @@ from skillopt_mcp.core.calls import TOOL_CALL, Message
 from skillopt_mcp.core.errors import BadInput, NotFound
 from skillopt_mcp.core.results import Proposed
 from skillopt_mcp.reports.lookup import inspect
+from skillopt_mcp.store.episodes import Episodes
 from skillopt_mcp.workspace.skill_folders import read_skill
 from skillopt_mcp.workspace.workspace import Workspace
 
@@ -255,3 +257,28 @@ def test_an_attempt_without_a_score_gets_one_once(place: Place, workspace: Works
     assert captured.trajectory_id not in inspect(workspace.store, workspace.place, "ledger-clerk").text
     with pytest.raises(NotFound, match="has no trajectory:99"):
         record_trajectory(workspace.store, workspace.place, skill, Recording(task="trajectory:99", hard=True))
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({"accepted": True}, (True, 1.0, "")),
+        ({"accepted": False}, (False, 0.0, "")),
+        ({"accepted": False, "hard": True}, (True, 1.0, "")),
+        ({"correction": "not in English"}, (False, 0.0, "not in English")),
+        ({"correction": "not in English", "accepted": True, "reason": "why"}, (False, 0.0, "not in English\nwhy")),
+        ({"correction": "  "}, (None, None, "")),
+        ({"accepted": True, "soft": 0.5}, (True, 0.5, "")),
+    ],
+)
+def test_what_a_person_took_or_corrected_scores_an_attempt(
+    place: Place, workspace: Workspace, given: dict[str, Any], expected: tuple[bool | None, float | None, str]
+) -> None:
+    record_trajectory(workspace.store, workspace.place, str(place.skill), Recording("Say it", answer="A", **given))
+    _, kept = workspace.store.trajectories.get_trajectory(1) or (0, None)
+    assert kept
+    assert (kept.hard, kept.soft, kept.reason) == expected
+    [*found] = workspace.store.table(Episodes).list_episodes(1)
+    assert [(each.prompt, each.rejected, each.label) for each in found] == (
+        [("Say it", "A", "rejected")] if str(given.get("correction", "")).strip() else []
+    )

@@ -5,6 +5,7 @@ import os
 import subprocess
 from collections.abc import Iterable
 from pathlib import Path
+from random import Random
 
 import pytest
 import zstandard
@@ -32,6 +33,7 @@ from tests.session_lines import (
     line,
 )
 
+N_DAMAGED = int(os.environ.get("SKILLOPT_DAMAGED", "20"))  # files of 100 lines
 SESSION = "01a20073-5da9-75f2-8792-ac3e8f2f6415"
 
 
@@ -400,3 +402,27 @@ def test_secrets_are_taken_out_of_what_is_attached(tracked: Workspace, place: Pl
     read(tracked, written(place, lines))
     assert trajectory(tracked, 1).messages
     assert secret.encode() not in place.store_path.read_bytes()
+
+
+def test_damaged_transcripts_are_read_as_far_as_they_go(tracked: Workspace, place: Place) -> None:
+    whole = joined(
+        used(place), claude_user("no, round it to cents"), claude_said("41.9"), claude_user("thanks"), codex_meta(),
+        codex_user("Close"), codex_shell(f"cat {place.main}", "x"), codex_said("42"), codex_user("no, to cents"),
+    )  # fmt: skip
+    chance = Random(1)
+
+    def damage(line: bytes) -> bytes:
+        at, kind = chance.randrange(len(line)), chance.randrange(6)
+        wrong = [b"\x00", b'{"a":', b"null", b"\xff\xfe", b'"\\ud800"', b"9" * 400, b"[" * 2_000][chance.randrange(7)]
+        if kind == 0:
+            return line[:at] + b"\n"
+        if kind == 1:
+            return line[:at] + wrong + line[at:]
+        if kind == 2:
+            return line.replace(chance.choice([b"true", b"{", b"[", b'"user"', b'"content"']), wrong, 1)
+        return line if kind == 3 else line[at:] if kind == 4 else wrong + b"\n"
+
+    for n in range(N_DAMAGED):
+        path = written(place, [damage(chance.choice(whole)) for _ in range(100)], f"{n}.jsonl")
+        for problem in read(tracked, path).problems:
+            assert "not a transcript" in problem.reason
