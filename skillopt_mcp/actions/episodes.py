@@ -56,7 +56,7 @@ class SessionEpisode:
             self.recorded.append(turn.attempt.recorded)
 
 
-def read_episodes(
+def group_turns(
     turns: Iterable[SessionTurn], side: Sequence[tuple[str, tuple[Use, ...]]] = ()
 ) -> Iterator[SessionEpisode]:
     """Yield the episodes of a session's turns, in order; `side`: when its sub-agents began, and what these opened.

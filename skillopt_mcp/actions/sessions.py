@@ -16,7 +16,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from skillopt_mcp.actions.episodes import SessionEpisode, read_episodes
+from skillopt_mcp.actions.episodes import SessionEpisode, group_turns
 from skillopt_mcp.actions.hook_events import LINE_BYTES, HookEvent, lines_of, transcripts_of
 from skillopt_mcp.actions.trajectories import attach_transcript, recorded_itself
 from skillopt_mcp.actions.transcripts import (
@@ -180,7 +180,7 @@ class SessionReader:
                     last = each
                     yield each
 
-            for resumed in read_episodes(note_last(split_turns(lines, begin.n_turns, begin.folder)), side):
+            for resumed in group_turns(note_last(split_turns(lines, begin.n_turns, begin.folder)), side):
                 self._keep(path, resumed)
             self._n_files += not lines.is_foreign
             if lines.problem:

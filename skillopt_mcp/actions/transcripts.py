@@ -174,9 +174,8 @@ class CodexSessions:
             return None
         row = parse_event(line.decode("utf-8", "replace"), _CodexLine)
         if row and SESSION_META in head:
-            source = row.payload.source
-            sources = (source if isinstance(source, str) else next(iter(source), "") if source else "",)
-            self._by_person = not any(str(each).startswith(_PROGRAMS) for each in (*sources, row.payload.originator))
+            begun_by = (str(row.payload.source).lstrip("{'"), row.payload.originator)  # a name, or {name: more}
+            self._by_person = not any(each.startswith(_PROGRAMS) for each in begun_by)
         return (row.payload.cwd or None) if row else None
 
     def read(self, lines: str) -> AgentEvents:

@@ -109,7 +109,8 @@ class Setting:
             environment |= {"LOOPBACK_KEY": "loopback-only", "OPENAI_BASE_URL": ""}
             provider = f'model_providers.loopback.base_url="http://127.0.0.1:{model.port}/v1"'
             command = [binary, "--strict-config", "--dangerously-bypass-hook-trust", "exec", "-c", provider]
-            command += ["--skip-git-repo-check", PROMPT]
+            # Its own sandbox does not start in every place that tests run in.
+            command += ["-c", 'sandbox_mode="danger-full-access"', "--skip-git-repo-check", PROMPT]
         done = self._run(command, environment)
         assert done.returncode == 0, done.stdout + done.stderr
 

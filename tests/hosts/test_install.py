@@ -12,9 +12,11 @@ from agent_models import Asked, answering
 from installed_host import PROMPT, Setting, calls_to_promotion, setting_in
 from scripted_model import ToolCall, Turn, serving
 
+from skillopt_mcp.actions.sessions import SessionsRead, read_sessions
 from skillopt_mcp.actions.tasks import add_tasks
 from skillopt_mcp.workspace.workspace import Workspace
 from tests.away import promote_alone
+from tests.session_lines import claude_user, codex_user
 
 pytestmark = pytest.mark.hosts
 
@@ -26,7 +28,7 @@ def setting(request: pytest.FixtureRequest, tmp_path: Path) -> Setting:
     return setting_in(tmp_path / "user", request.param)
 
 
-def test_a_host_calls_the_installed_server_and_its_hooks_record_the_session(setting: Setting) -> None:
+def test_a_host_calls_the_installed_server_and_its_session_is_read_where_a_person_typed(setting: Setting) -> None:
     installed = setting.ours("install", setting.name, "--hooks", "--skill", "--yes")
     assert installed["status"] == "installed"
     assert "record_trajectory" in installed["tools"]
@@ -35,13 +37,29 @@ def test_a_host_calls_the_installed_server_and_its_hooks_record_the_session(sett
     results = setting.results(model.requests[-1])
     assert results[0]["skills"][0]["name"] == "clerk", results
     [row] = [row for row in setting.ours("skills")["skills"] if row["name"] == "clerk"]
-    assert row["n_trajectories"] == 1
+    # No person was there: neither the hooks nor a later reading take it.
+    assert row["n_trajectories"] == 0
+    [written] = [*setting.home.glob(".claude/projects/*/*.jsonl"), *setting.home.glob(".codex/sessions/**/*.jsonl")]
+    assert read(setting, written).episodes == {}
+    # As the host writes it where a person types.
+    text = written.read_text()
+    for program, person in (("sdk-cli", "cli"), ('"source":"exec"', '"source":"vscode"'), ("codex_exec", "codex-tui")):
+        text = text.replace(program, person)
+    said = claude_user("No, round it to cents.") if setting.is_claude else codex_user("No, round it to cents.")
+    typed = written.with_stem(written.stem.replace("0", "1"))
+    typed.write_bytes(text.encode() + said)
+    assert read(setting, typed).episodes == {"rejected": 1}
     shown = setting.ours("show", "trajectory:1")["text"]
     assert PROMPT in shown
     assert "The sum is 42." in shown
     # What our own tools said is none of the attempt.
     assert "list_skills" not in shown
-    assert setting.ours("harvest")["recorded"] == 0
+    assert read(setting, typed).n_unchanged == 1
+
+
+def read(setting: Setting, path: Path) -> SessionsRead:
+    with Workspace(setting.place / "store.db", project=setting.project) as workspace:
+        return read_sessions(workspace.store, workspace.place, [path])
 
 
 def test_a_session_begins_with_what_was_promoted_while_the_person_was_away(setting: Setting) -> None:

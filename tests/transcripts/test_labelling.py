@@ -17,7 +17,7 @@ REACTIONS = [
 SCORED = ("accepted", "rejected")
 
 
-def test_what_is_labelled_is_right_and_most_reactions_are(record_property: pytest.RecordProperty) -> None:
+def test_what_is_labelled_is_right_and_most_reactions_are() -> None:
     labelled = [(label_reaction(each["text"]), each["label"]) for each in REACTIONS]
     scored = [(found, true) for found, true in labelled if found in SCORED]
     due = [found == true for found, true in labelled if true in SCORED]
