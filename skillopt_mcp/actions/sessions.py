@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import re
+import subprocess
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -134,8 +135,11 @@ class SessionReader:
     def __init__(self, store: Store, place: Place) -> None:
         self._store, self._place = store, place
         self._episodes = store.table(Episodes)
-        self._finder = finder = _Finder(store.skills.list_listed() if store.is_made else [])
-        self.has_skills = not finder.is_empty
+        tracked = store.skills.list_listed() if store.is_made else []
+        for n, skill in enumerate(tracked):
+            with suppress(SkillOptError):
+                tracked[n] = place.skill(skill.path)  # as it is live now
+        self._finder, self.has_skills = _Finder(tracked), bool(tracked)
         self._problems: list[SessionProblem] = []
         self._skills: Counter[str] = Counter()
         self._labels: Counter[str] = Counter()
@@ -266,7 +270,7 @@ class SessionReader:
         if of_itself := recorded_itself(self._store, skill.id, done, new):
             attach_transcript(self._store, skill.id, of_itself, new)
             return
-        number, is_new, _ = trajectories.add_trajectory(skill.id, self._finder.live(skill, self._place), new)
+        number, is_new, _ = trajectories.add_trajectory(skill.id, skill.live_version, new)
         if not is_new and new.hard is not None:
             # It was recorded before the person said this; a score of theirs changes to a failure alone.
             _, before = trajectories.get_trajectory(number) or (0, None)
@@ -277,25 +281,26 @@ class SessionReader:
 
     def _is_kept(self, episode: SessionEpisode) -> bool:
         """Whether all that was written a week ago or longer stands in the last commit of its repository."""
-        written = []
-        for message in chain(episode.first.attempt.messages, episode.last.attempt.messages):
-            if message.role == TOOL_CALL and message.name in ("Edit", "Write"):
-                with suppress(ValueError):
-                    given = json.loads(message.content)
-                    written.append((str(given["file_path"]), str(given.get("new_string") or given["content"])))
+        folder, n_kept = Path(episode.first.folder), 0
         try:
             is_old = datetime.now(UTC) - datetime.fromisoformat(episode.first.said.at) > _WEEK
-            if not written or not is_old or self._n_looks > _MAX_LOOKS or not Path(episode.first.folder).is_dir():
+            if not is_old or not folder.is_dir():
                 return False
-            for name, text in written:
+            for message in chain(episode.first.attempt.messages, episode.last.attempt.messages):
+                if message.role != TOOL_CALL or message.name not in ("Edit", "Write"):
+                    continue
+                given = json.loads(message.content)
+                text, name = given.get("new_string") or given["content"], os.path.relpath(given["file_path"], folder)
                 self._n_looks += 1
-                shown = os.path.relpath(name, episode.first.folder)
-                done = run_git(Path(episode.first.folder), "cat-file", "blob", f"HEAD:./{shown}")
+                if self._n_looks > _MAX_LOOKS:
+                    return False
+                done = run_git(folder, "cat-file", "blob", f"HEAD:./{name}")
                 if done.returncode or text.strip().encode() not in done.stdout:
                     return False
-        except (OSError, ValueError, TypeError, KeyError):
+                n_kept += 1
+        except (OSError, ValueError, TypeError, KeyError, AttributeError, subprocess.SubprocessError):
             return False
-        return True
+        return n_kept > 0
 
     def _problem(self, path: Path, error: Exception) -> None:
         self._problems.append(SessionProblem(path=str(path), reason=shorten(str(error), REASON_BYTES)))
@@ -353,9 +358,7 @@ class _Finder:
         for skill in tracked:
             self._by_name.setdefault(skill.name, []).append(skill)
         self.newest = max((skill.id for skill in tracked), default=0)
-        self.is_empty = not tracked
         self._terms: dict[int, set[str]] = {}
-        self._live: dict[int, str] = {}
         for path, skill in self._by_path.items():
             with suppress(OSError):
                 front = frontmatter.read(Path(path).read_bytes())
@@ -366,20 +369,13 @@ class _Finder:
         found = [self._skill(use, folder) for use in uses]
         return list({skill.id: skill for skill in found if skill}.values())
 
-    def live(self, skill: Skill, place: Place) -> str:
-        """The live version of a skill, looked at once. Raises BadSkill."""
-        if skill.id not in self._live:
-            self._live[skill.id] = place.skill(skill.path).live_version
-        return self._live[skill.id]
-
     def find_missed(self, words: str) -> Skill | None:
         """The one tracked skill that words name, or that they share several words of its description with."""
-        terms = _terms(words)
-        about = [
-            skill
-            for skill in self._by_path.values()
-            if set(_terms(skill.name)) <= terms or len(terms & self._terms.get(skill.id, set())) >= _MIN_SHARED
-        ]
+        terms, about = _terms(words), list[Skill]()
+        for skill in self._by_path.values():
+            name = _terms(skill.name)
+            if (name and name <= terms) or len(terms & self._terms.get(skill.id, set())) >= _MIN_SHARED:
+                about.append(skill)
         return about[0] if len(about) == 1 else None
 
     def _skill(self, use: Use, folder: str) -> Skill | None:

@@ -209,6 +209,15 @@ def test_a_task_that_the_skill_should_have_opened_for_is_flagged_without_what_wa
     assert "secret plan" not in str(kept.messages)
 
 
+def test_a_skill_with_a_short_name_is_not_named_by_every_task(tracked: Workspace, place: Place) -> None:
+    other = place.skill.with_name("tdd")
+    other.mkdir()
+    (other / "SKILL.md").write_text("---\nname: tdd\ndescription: Tests first.\n---\n\n# Tests\n")
+    tracked.place.skill(str(other))
+    read(tracked, written(place, joined(claude_user("Say hello"), claude_said("Hello."), claude_user("no, in French"))))
+    assert [list(tracked.store.table(Episodes).list_episodes(each)) for each in (1, 2)] == [[], []]
+
+
 @pytest.mark.parametrize(
     ("command", "output", "label", "why"),
     [
