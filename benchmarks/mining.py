@@ -4,8 +4,9 @@
 
 200 sessions have the shapes of files that Claude Code 2.1.332 and Codex 0.171.0 wrote: corrections, retries, several
 skills, sub-agents, schedules, sessions without a person, work of our own, secrets. What the person says next comes
-from a file of labelled messages; `--reactions` takes another one, {"text", "label"} a line. The speed is that of
-reading alone, in one process, next to a loop of `json.loads` over the same files.
+from a file of labelled messages; `--reactions` takes another one, {"text", "label"} a line. `seconds_without_model` and
+`mb_per_s_planted` are those of these sessions, in which most tasks open a tracked skill; `mb_per_s` is that of as many
+in which a tenth do, as of a person with one skill tracked, next to a loop of `json.loads` over the same files.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from benchmarks.doors import parser, run, show
 
 REACTIONS = Path(__file__).parents[1] / "tests" / "reactions" / "reactions.jsonl"
 N_SESSIONS = 200
+FULL_PADDING = 100_000  # characters of prompts and schemas that a host writes with each turn
 SCORED = ("accepted", "rejected")
 SKILLS = {
     "changelog-writer": ("Write changelog entries for pull requests.", "Write a changelog entry for pull request {n}."),
@@ -36,6 +38,7 @@ SKILLS = {
     "release-notes": ("Draft release notes for customers.", "Draft the notes for release {n} that customers will get."),
     "": ("", "Rename the helper number {n} in the tooling folder and run everything."),
 }
+PLANTED, USUAL = [30, 25, 25, 20], [4, 3, 3, 90]  # how often a task is about each
 _WORDS = [
     "read",
     "file",
@@ -78,7 +81,10 @@ class Corpus:
 class Writer:
     """Writes sessions: their lines have the fields that the hosts write."""
 
-    def __init__(self, folder: Path, reactions: list[dict[str, str]], seed: int, n_padding: int) -> None:
+    def __init__(
+        self, folder: Path, reactions: list[dict[str, str]], seed: int, weights: list[int], n_padding: int
+    ) -> None:
+        self.weights = weights
         self.folder, self.chance, self.n_padding = folder, random.Random(seed), n_padding
         shuffled = list(reactions)
         self.chance.shuffle(shuffled)
@@ -119,7 +125,7 @@ class Writer:
 
     def _task(self, made: Claude | Codex, kind: str) -> None:
         self.n += 1
-        skill = self.chance.choices(list(SKILLS), [30, 25, 25, 20])[0]
+        skill = self.chance.choices(list(SKILLS), self.weights)[0]
         prompt = SKILLS[skill][1].format(n=10_000 + self.n)
         if self.chance.random() < 0.2:
             prompt += f" The token is {self.secret()}."
@@ -319,14 +325,16 @@ class Codex(Session):
         self.line("response_item", type="function_call_output", call_id=named["call_id"], output="taken")
 
 
-def make_corpus(folder: Path, reactions: list[dict[str, str]], seed: int, n_padding: int) -> Corpus:
+def make_corpus(
+    folder: Path, reactions: list[dict[str, str]], seed: int, n_padding: int, weights: list[int] = PLANTED
+) -> Corpus:
     """Write the skills and the sessions."""
     for name, (description, _) in SKILLS.items():
         if name:
             (folder / "skills" / name).mkdir(parents=True)
             text = f"---\nname: {name}\ndescription: {description}\n---\n\n# {name}\n\nBe brief.\n"
             (folder / "skills" / name / "SKILL.md").write_text(text)
-    writer = Writer(folder, reactions, seed, n_padding)
+    writer = Writer(folder, reactions, seed, weights, n_padding)
     for n in range(N_SESSIONS):
         writer.write(Codex if n % 3 == 2 else Claude)
     return writer.corpus
@@ -380,7 +388,12 @@ def measure(reactions: list[dict[str, str]], seed: int, n_padding: int) -> dict[
         for each in filter(None, SKILLS):
             run(store, "skills", "track", str(folder / "skills" / each))
         hosts = [folder / "claude", folder / "codex"]
-        bare = _child(_BARE, *hosts)
+        usual = folder / "usual"
+        make_corpus(usual, reactions, seed, FULL_PADDING, USUAL)
+        for each in filter(None, SKILLS):
+            run(usual / "store.db", "skills", "track", str(usual / "skills" / each))
+        bare = _child(_BARE, usual / "claude", usual / "codex")
+        usually = _child(_READ, usual / "store.db", usual, usual / "claude", usual / "codex")
         read = _child(_READ, store, folder, *hosts)
         again = _child(_READ, store, folder, *hosts)
         with sqlite3.connect(store) as opened:
@@ -401,7 +414,6 @@ def measure(reactions: list[dict[str, str]], seed: int, n_padding: int) -> dict[
     due = [where for where, each in persons.items() if each.skill and each.label.partition(" ")[0] in SCORED]
     with_skill = [where for where in found if where in persons]
     attributed = sum(found[where][0] == persons[where].skill for where in with_skill)
-    n_mb = read["n_bytes"] / 1e6
     return {
         "sessions": N_SESSIONS,
         "episodes": len(found),
@@ -411,10 +423,11 @@ def measure(reactions: list[dict[str, str]], seed: int, n_padding: int) -> dict[
         "cron_kept": sum(where in found for where in others),
         "leaks": leaks,
         "seconds_without_model": round(read["seconds"], 2),
-        "mb": round(n_mb, 1),
-        "mb_per_s": round(n_mb / read["seconds"], 1),
-        "mb_per_s_json_loads": round(n_mb / bare["seconds"], 1),
-        "rss_mb": round(read["rss"], 1),
+        "mb_per_s_planted": round(read["n_bytes"] / 1e6 / read["seconds"], 1),
+        "mb": round(usually["n_bytes"] / 1e6, 1),
+        "mb_per_s": round(usually["n_bytes"] / 1e6 / usually["seconds"], 1),
+        "mb_per_s_json_loads": round(usually["n_bytes"] / 1e6 / bare["seconds"], 1),
+        "rss_mb": round(max(read["rss"], usually["rss"]), 1),
         "read_again": again["n_bytes"],
     }
 
@@ -426,7 +439,7 @@ def main() -> None:
     flags.add_argument("--seed", type=int, default=1)
     options = flags.parse_args()
     reactions = [json.loads(line) for line in options.reactions.read_text("utf-8").splitlines() if line.strip()]
-    figures = measure(reactions, options.seed, 20_000 if options.short else 100_000)
+    figures = measure(reactions, options.seed, 20_000 if options.short else FULL_PADDING)
     show(figures, options.json, label_precision=".95", skill_attribution=".95", cron_kept="0", leaks="0", rss_mb="150")
 
 

@@ -316,6 +316,25 @@ def read_sessions(
     return reader.result()
 
 
+def read_host_sessions(
+    store: Store, place: Place, paths: Sequence[Path] = (), advance: Callable[[int, int], None] = lambda *_: None
+) -> SessionsRead:
+    """Read what is new in these files and folders, or in all that Claude Code and Codex keep; `advance` hears n of m.
+
+    What was found is in `Episodes.list_episodes`. Raises BadInput for a path that is neither a file nor a folder.
+    """
+    kept = session_folders(Path(os.path.expanduser("~")), os.environ)
+    files = session_files(paths or [folder for folder in kept if folder.is_dir()])
+    n_total, n_read = sum(path.stat().st_size for path in files), 0
+
+    def count(n_bytes: int) -> None:
+        nonlocal n_read
+        n_read += n_bytes
+        advance(n_read, n_total)
+
+    return read_sessions(store, place, files, count)
+
+
 def _digest_before(path: Path, offset: int) -> str:
     """The sha256 (hex) of the bytes before a place in a file."""
     with path.open("rb") as file:

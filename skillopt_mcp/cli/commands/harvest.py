@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Annotated
 
-from skillopt_mcp.actions.sessions import SessionsRead, read_sessions, session_files, session_folders
+from skillopt_mcp.actions.sessions import SessionsRead, read_host_sessions
 from skillopt_mcp.cli.command import Arg, Command, command
 from skillopt_mcp.cli.terminal import Terminal
 from skillopt_mcp.cli.watching import show_work
@@ -23,17 +22,10 @@ class Harvest(Command):
 
     def run(self, terminal: Terminal) -> SessionsRead:
         given = [Path(path).expanduser() for path in self.paths]
-        kept = session_folders(Path(os.path.expanduser("~")), os.environ)
-        files = session_files(given or [folder for folder in kept if folder.is_dir()])
-        n_total, n_read = sum(path.stat().st_size for path in files), 0
         with terminal.workspace() as workspace, show_work(terminal) as progress:
-
-            def advance(n_bytes: int) -> None:
-                nonlocal n_read
-                n_read += n_bytes
-                progress("reading sessions", n_read, n_total)
-
-            return read_sessions(workspace.store, workspace.place, files, advance)
+            return read_host_sessions(
+                workspace.store, workspace.place, given, lambda n, of: progress("reading sessions", n, of)
+            )
 
     def show(self, result: SessionsRead, terminal: Terminal) -> None:
         labels = ", ".join(f"{n:,} {label}" for label, n in result.episodes.items()) or "none"
