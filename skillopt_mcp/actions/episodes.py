@@ -22,6 +22,7 @@ class SessionEpisode:
     `rejected` is the turn whose answer they rejected first, with `correction`, their words; `last` is the turn of the
     last answer: the accepted one where that is the label. Where it is unknown, `rejected` and `correction` are the
     answer and the words that no rule understands, if there are any. `reason`: the words, or what else showed it.
+    `until` is the index of the last turn; what is said once it `is_closed` changes the answer no more.
     """
 
     first: SessionTurn
@@ -48,13 +49,6 @@ class SessionEpisode:
             self.rejected, self.correction = None, ""
         self.label, self.why, self.reason, self.is_closed = "accepted", why, words, True
 
-    def take(self, turn: SessionTurn) -> None:
-        """Take in what was done in a turn; `until` is the index of the last one."""
-        self.until = turn.index
-        if turn.marked:
-            self.uses |= dict.fromkeys(turn.attempt.uses)
-            self.recorded.append(turn.attempt.recorded)
-
 
 def group_turns(
     turns: Iterable[SessionTurn], side: Sequence[tuple[str, tuple[Use, ...]]] = ()
@@ -74,7 +68,10 @@ def group_turns(
         if not is_persons:
             continue
         episode = episode or SessionEpisode(turn, turn)
-        episode.take(turn)
+        episode.until = turn.index
+        if turn.marked:
+            episode.uses |= dict.fromkeys(turn.attempt.uses)
+            episode.recorded.append(turn.attempt.recorded)
         if not episode.is_closed:
             episode.last = turn
     if episode:

@@ -26,6 +26,9 @@ from skillopt_mcp.core.skills import MAIN_FILE
 # Hosts speak to the model in the person's name; they put what they say between such tags.
 _BY_THE_HOST = re.compile(r"\s*(?:<(?!command-)[a-z][a-z0-9_-]*>|Caveat: |# AGENTS\.md instructions)")
 _COMMAND = re.compile(r"<command-name>/?([^<]+)</command-name>")
+# Commands of the program itself, which no model reads.
+_LOCAL = re.findall(r"[\w-]+", """add-dir agents clear compact config context cost doctor exit export help hooks login
+logout mcp memory model output-style permissions plugin quit resume rewind status theme usage""")  # fmt: skip
 _ARGUMENTS = re.compile(r"<command-args>([^<]*)</command-args>", re.DOTALL)
 # However the JSON is spaced. What all of a pattern begins with is searched for as fast as plain bytes are.
 _MESSAGE = re.compile(rb'"type"\s*:\s*"(?:assistant|user)"')
@@ -114,6 +117,8 @@ class Claude:
         text = text_of(row.message.content)
         command = _COMMAND.search(text)
         if command:
+            if command[1].strip() in _LOCAL:
+                return None
             arguments = _ARGUMENTS.search(text)
             text = f"/{command[1]} {arguments[1] if arguments else ''}".strip()
         elif not text.strip() or _BY_THE_HOST.match(text) or text.startswith(_INTERRUPTED):

@@ -113,15 +113,25 @@ def test_what_teaches_nothing_is_not_kept_and_what_no_rule_understands_is_to_be_
     assert trajectory(tracked, 1).hard is None
 
 
+def test_commands_of_the_host_itself_are_no_words_of_the_person(tracked: Workspace, place: Place) -> None:
+    command = claude_user("<command-name>/model</command-name>\n<command-args>opus</command-args>")
+    read(tracked, written(place, joined(used(place), command, claude_user("no, round it to cents"))))
+    [episode] = episodes(tracked)
+    assert (episode.label, episode.rejected) == ("rejected", "The sum is 42.")
+
+
 def test_a_retry_and_a_next_step_belong_to_the_task_and_a_new_task_does_not(tracked: Workspace, place: Place) -> None:
     lines = joined(
         used(place), claude_user("ok, redo it"), claude_said("41"), claude_user("now add a note"), claude_said("Done."),
         claude_user("thanks"), claude_said("Welcome."),
         claude_user("Write a letter to the bank about the missing statement"), claude_said("Dear bank"),
-        claude_user("no, shorter than that"),
+        claude_user("no, shorter than that"), claude_said("Dear"),
+        claude_user("thanks. now close the books of all the suppliers"), claude_skill(str(place.skill)),
+        claude_said("7"), claude_user("perfect"),
     )  # fmt: skip
     read(tracked, written(place, lines))
-    [episode] = episodes(tracked)
+    episode, other = sorted(episodes(tracked), key=lambda each: each.index)
+    assert (other.prompt, other.answer) == ("thanks. now close the books of all the suppliers", "7")
     assert (episode.prompt, episode.label, episode.answer) == ("Close March", "accepted", "Done.")
 
 
@@ -162,7 +172,8 @@ def test_what_a_sub_agent_opened_belongs_to_the_task_in_which_it_began(tracked: 
     main = joined(
         at(1, [claude_user("Say hello"), claude_said("Hello.")]),
         at(3, [claude_user("Close the books of the month of March"), claude_said("42")]),
-        at(9, [claude_user("no, it has to be rounded")]),
+        at(9, [claude_user("no, it has to be rounded"), claude_said("41")]),
+        at(11, [claude_user("Write a letter to the bank about the missing statement"), claude_said("Dear bank")]),
     )
     path = written(place, main)
     (path.with_suffix("") / "subagents").mkdir(parents=True)
@@ -269,6 +280,8 @@ def test_a_second_reading_reads_what_is_new_from_the_last_task_on(tracked: Works
     # Another file in its place, and one that became shorter, are read from their beginning.
     path.unlink()
     path.write_bytes(b"".join([*joined(used(place, "Another one for the books of May"), claude_user("thanks")), *old]))
+    assert read(tracked, path).n_bytes == path.stat().st_size
+    path.write_bytes(b"".join([*joined(used(place, "And one for the books of June"), claude_user("thanks")), *old * 2]))
     assert read(tracked, path).n_bytes == path.stat().st_size
     path.write_bytes(b"".join(old[:7]))
     assert read(tracked, path).n_bytes == path.stat().st_size
