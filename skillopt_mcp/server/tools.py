@@ -99,8 +99,6 @@ class Tools:
         skill: SkillName,
         task: Annotated[str, Field(description="What was asked, a task's id, or the id of an unscored trajectory")],
         hard: Annotated[bool | None, Field(description="Did it succeed?")] = None,
-        accepted: Annotated[bool | None, Field(description="Did the user take it?")] = None,
-        correction: Annotated[str, Field(description="The user's words")] = "",
         soft: Annotated[float | None, Field(ge=0, le=1, description="Score, 0 to 1")] = None,
         reason: Annotated[str, Field(description="Why it succeeded or failed")] = "",
         answer: Annotated[str, Field(description="The final answer")] = "",
@@ -109,6 +107,8 @@ class Tools:
         index: Annotated[
             int | None, Field(ge=0, description="Place in the session; same session_id and index: stored once")
         ] = None,
+        accepted: Annotated[bool | None, Field(description="Did the user take it?")] = None,
+        correction: Annotated[str, Field(description="The user's words")] = "",
     ) -> Recorded:
         """Store what happened when a task was done with a skill. Do it after each such task, above all after a
         failure or a correction by the user: proposals learn from it. Tracks the skill on first sight."""

@@ -73,6 +73,7 @@ def tool_calls(place: Place, tools: Tools, secret: str) -> Iterator[Callable[[],
     yield lambda: tools.list_skills(secret)
     yield lambda: tools.record_trajectory(skill, f"do {secret}", False, None, f"it had {secret}", secret, [message],
                                           f"s-{secret}", 0)  # fmt: skip
+    yield lambda: tools.record_trajectory(skill, f"say {secret}", answer=secret, correction=f"no {secret}")
     yield lambda: tools.record_trajectory(skill, secret, True)
     yield lambda: tools.record_trajectory(f"/nowhere/{secret}", "t", True)
     yield lambda: tools.add_tasks(skill, rows)
