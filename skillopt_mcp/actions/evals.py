@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Literal
 
@@ -14,13 +14,17 @@ from skillopt_mcp.core.judging import Score
 from skillopt_mcp.core.tasks import NewTask, Split
 from skillopt_mcp.core.text import counted, quoted
 from skillopt_mcp.tasks.formats.cases import Case, EvalOptions, decode, read_evals
-from skillopt_mcp.tasks.formats.registry import read_rows, show_path
-from skillopt_mcp.tasks.formats.skillopt import parse_row
+from skillopt_mcp.tasks.formats.registry import join_names, list_suffixes, read_rows, show_path
+from skillopt_mcp.tasks.formats.skillopt import parse_row, read_data_set
 from skillopt_mcp.tasks.judges.judging import leaves, score
 from skillopt_mcp.tasks.judges.kinds.rubric import Rubric
 from skillopt_mcp.tasks.splits import default_name
+from skillopt_mcp.training.settings.reading import SplitPlan
 
+Plan = SplitPlan | EvalOptions
+AS_THEY_ARE = EvalOptions()
 _SHOWN = 3
+ANSWERED, LABELLED = '{"case": id, "answer": text}', '{"case": id, "answer": text, "passes": true or false}'
 
 
 class CaseRead(BaseModel):
@@ -111,12 +115,38 @@ def read_cases(path: Path, how: EvalOptions) -> tuple[list[NewTask], EvalsRead] 
     )  # fmt: skip
 
 
+def read_file(path: Path, how: Plan) -> tuple[list[object], EvalsRead | None]:
+    """The rows of a file or folder, and what was read of it where it holds another tool's evals. Raises BadInput."""
+    if isinstance(how, SplitPlan):
+        return read_data_set(path, has_splits=how.mode == "split_dir"), None
+    if found := read_cases(path, how):
+        return list(found[0]), found[1]
+    if path.is_dir():
+        raise BadInput(
+            f"{show_path(path)} is a folder without evals of a known format: name their file, "
+            f"or a {join_names(list_suffixes())} file of tasks"
+        )
+    return read_data_set(path), None
+
+
 class Tried(BaseModel):
     """What the judge of a case says of an answer; None where a model, a program or events would have to judge."""
 
     case: str
     passes: bool | None
     why: str
+
+
+def read_answers(path: Path, names: Collection[str], *, has_labels: bool = False) -> Iterator[tuple[str, str, bool]]:
+    """Read {"case": id, "answer": text} a line, with labels also {"passes": bool}. Raises BadInput naming the row."""
+    rows = decode(path)
+    for n, row in enumerate(rows if isinstance(rows, list) else [rows], 1):
+        given = row if isinstance(row, dict) else {}
+        name, answer, passes = str(given.get("case", given.get("task"))), given.get("answer"), given.get("passes")
+        if name not in names or not isinstance(answer, str) or (has_labels and not isinstance(passes, bool)):
+            shape, known = LABELLED if has_labels else ANSWERED, ", ".join(map(quoted, list(names)[:_SHOWN]))
+            raise BadInput(f"{show_path(path)} row {n} is no {shape} of a case there, such as {known}")
+        yield name, answer, passes is True
 
 
 def try_answers(path: Path, answers: Path, how: EvalOptions) -> list[Tried]:
@@ -131,15 +161,9 @@ def try_answers(path: Path, answers: Path, how: EvalOptions) -> list[Tried]:
     tasks = [] if evals else [parse_row(row) for row in read_rows(path)]
     cases = {each.id: each for each in evals.cases} if evals else {}
     cases |= {name: Case(name, task.prompt, task.judge) for task in tasks for name in [task.name or default_name(task)]}
-    rows, found = decode(answers), list[Tried]()
-    for n, row in enumerate(rows if isinstance(rows, list) else [rows], 1):
-        name, answer = (row.get("case"), row.get("answer")) if isinstance(row, dict) else (None, None)
-        if str(name) not in cases or not isinstance(answer, str):
-            known = ", ".join(map(quoted, list(cases)[:_SHOWN]))
-            raise BadInput(
-                f'{show_path(answers)} row {n} is no {{"case": id, "answer": text}} of a case there, such as {known}'
-            )
-        case = cases[str(name)]
+    found = list[Tried]()
+    for name, answer, _ in read_answers(answers, cases):
+        case = cases[name]
         outcome = score(case.judge, answer) if case.judge else None
         why = [outcome.reason] if outcome else ["no grader of it is left"]
         why += [f"not looked at: {each.what}: {each.why}" for each in case.lost]

@@ -11,7 +11,7 @@ from secrets import token_hex
 
 from pydantic import BaseModel
 
-from skillopt_mcp.actions.evals import Tried, read_cases
+from skillopt_mcp.actions.evals import LABELLED, Plan, Tried, read_answers, read_file
 from skillopt_mcp.actions.tasks import parse_rows
 from skillopt_mcp.backends.base import Backend
 from skillopt_mcp.backends.wrappers import judges_for
@@ -22,9 +22,6 @@ from skillopt_mcp.core.judging import Score
 from skillopt_mcp.core.skills import Skill
 from skillopt_mcp.core.tasks import Task
 from skillopt_mcp.store.opening import Store
-from skillopt_mcp.tasks.formats.cases import EvalOptions, decode
-from skillopt_mcp.tasks.formats.registry import show_path
-from skillopt_mcp.tasks.formats.skillopt import read_data_set
 from skillopt_mcp.tasks.judges.judging import judge_all, leaves, n_votes
 from skillopt_mcp.tasks.splits import default_name
 from skillopt_mcp.training.settings.reading import SplitPlan
@@ -33,7 +30,6 @@ from skillopt_mcp.workspace.models import Models
 from skillopt_mcp.workspace.place import Place
 
 _MOST_RECORDED = 1_000
-_SHAPE = '{"case": id, "answer": text, "passes": true or false}'
 Labelled = Sequence[tuple[Attempted, bool]]
 
 
@@ -52,10 +48,9 @@ class JudgeAgreement(BaseModel):
     disagreements: list[Tried]
 
 
-def read_tasks(store: Store, place: Place, path: Path, how: SplitPlan | EvalOptions) -> list[Task]:
+def read_tasks(store: Store, place: Place, path: Path, how: Plan) -> list[Task]:
     """The tasks of a file that can be used; of another tool's case what is left of it. Raises BadInput."""
-    found = None if isinstance(how, SplitPlan) else read_cases(path, replace(how, partial=True))
-    rows = found[0] if found else read_data_set(path, has_splits=path.is_dir())
+    rows, _ = read_file(path, how if isinstance(how, SplitPlan) else replace(how, partial=True))
     new = parse_rows(rows, store if store.path.exists() else None, place.secrets).tasks.values()
     return [
         Task(0, 0, default_name(each), each.prompt, each.judge, "train", each.digest, files=each.files) for each in new
@@ -69,13 +64,8 @@ def list_labelled(store: Store, skill: Skill | None, tasks: Sequence[Task], answ
     where they differ, the first counts. Raises BadInput where there is none, or a row of the file is of no task.
     """
     labels = dict[tuple[str, str], bool]()
-    rows = decode(answers) if answers else []
-    names = {task.name for task in tasks}
-    for n, row in enumerate(rows if isinstance(rows, list) else [rows], 1):
-        given = row if isinstance(row, dict) else {}
-        name, answer, passes = str(given.get("case", given.get("task"))), given.get("answer"), given.get("passes")
-        if name not in names or not isinstance(answer, str) or not isinstance(passes, bool):
-            raise BadInput(f"{answers and show_path(answers)} row {n} is no {_SHAPE} of a task there")
+    names = dict.fromkeys(task.name for task in tasks)
+    for name, answer, passes in read_answers(answers, names, has_labels=True) if answers else ():
         labels.setdefault((name, answer), passes)
     named = {task.prompt.strip(): task.name for task in tasks}
     for id in store.trajectories.recent_trajectories(skill.id, _MOST_RECORDED) if skill else ():
@@ -95,7 +85,9 @@ def list_labelled(store: Store, skill: Skill | None, tasks: Sequence[Task], answ
             draw = hashlib.sha256(answer.encode("utf-8", "replace")).hexdigest()[:12]
             found.append((Attempted(task, answer, (), f"check/{task.digest[:12]}/{draw}"), passes))
     if not found:
-        raise BadInput(f"no labelled answer of a task that a model judges: give some with --answers FILE, as {_SHAPE}")
+        raise BadInput(
+            f"no labelled answer of a task that a model judges: give some with --answers FILE, as {LABELLED}"
+        )
     return found
 
 

@@ -9,11 +9,10 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from pydantic import BaseModel, ConfigDict
 
-from skillopt_mcp.actions.evals import EvalsRead, read_cases
+from skillopt_mcp.actions.evals import AS_THEY_ARE, EvalsRead, Plan, read_file
 from skillopt_mcp.core import limits
 from skillopt_mcp.core.advice import ENOUGH_SCORED, advise, advise_review
 from skillopt_mcp.core.errors import BackendError, BadInput, NotFound, Refused
@@ -22,15 +21,12 @@ from skillopt_mcp.core.notes import Note
 from skillopt_mcp.core.redacting import KnownSecrets, redact
 from skillopt_mcp.core.results import Rejected, Result, TasksAdded
 from skillopt_mcp.core.skills import Skill, SplitCounts
-from skillopt_mcp.core.tasks import NewTask, Split, Task
+from skillopt_mcp.core.tasks import SHAPE, NewTask, Split, Task
 from skillopt_mcp.core.text import quoted, storable
 from skillopt_mcp.store.opening import Store
 from skillopt_mcp.tasks.environments.base import Environment
 from skillopt_mcp.tasks.environments.registry import check_left, find_unknown_environments, list_tasks
-from skillopt_mcp.tasks.formats.cases import EvalOptions
-from skillopt_mcp.tasks.formats.registry import join_names, list_suffixes, show_path
-from skillopt_mcp.tasks.formats.rows import SHAPE
-from skillopt_mcp.tasks.formats.skillopt import parse_row, read_data_set
+from skillopt_mcp.tasks.formats.skillopt import parse_row
 from skillopt_mcp.tasks.judges.checking import TaskFinding, check_tasks, check_usable, find_asked_in_train
 from skillopt_mcp.tasks.splits import (
     DEFAULT_SHARES,
@@ -47,16 +43,12 @@ from skillopt_mcp.workspace.linting import folder_named, folder_of
 from skillopt_mcp.workspace.place import Place
 from skillopt_mcp.workspace.skill_folders import handle, quote_handle, read_skill
 
-if TYPE_CHECKING:
-    pass
-
 ENOUGH_HELD_OUT = 30
 REASON_BYTES = 350
 REASON_CHARACTERS = 500
 MAX_CHECKED = 2_000
 """So many tasks at most are checked as they are added: more would take too long."""
 IDS_SHOWN = 10
-_AS_THEY_ARE = EvalOptions()
 
 
 # Rows
@@ -120,17 +112,15 @@ def add_tasks(
     return _add(store, place, skill, list(tasks or ()))
 
 
-def add_file(
-    store: Store, place: Place, skill: str, path: Path, how: SplitPlan | EvalOptions = _AS_THEY_ARE
-) -> TasksAdded:
+def add_file(store: Store, place: Place, skill: str, path: Path, how: Plan = AS_THEY_ARE) -> TasksAdded:
     """Add the tasks of a file (JSON list, JSON lines, CSV), of another tool's evals, or by a plan those of a data set.
 
     Raises BadInput when the file or folder cannot be read, or no case of the evals is kept; then nothing is added.
     """
-    rows, evals = _read_file(path, how)
+    rows, evals = read_file(path, how)
     if evals and not rows:
         why = evals.refused or next((f"{each.id}: {each.describe_lost()}" for each in evals.cases), "there is no case")
-        raise BadInput(f"{show_path(path)} ({evals.format}): nothing was added: {shorten(why, REASON_BYTES)}")
+        raise BadInput(f"{quoted(str(path), 350)} ({evals.format}): nothing was added: {shorten(why, REASON_BYTES)}")
     if evals and evals.format == "trigger" and store.is_made:  # its ids may be those of the cases next to it
         others = {task.name: task.digest for task in store.tasks.list_in_use(place.skill(skill).id)}
         for at, task in enumerate(rows):
@@ -138,20 +128,6 @@ def add_file(
                 rows[at] = replace(task, name=f"trigger-{task.name}")
     added = _add(store, place, skill, rows, how if isinstance(how, SplitPlan) else None)
     return added.model_copy(update={"evals": evals.describe(path.name)}) if evals else added
-
-
-def _read_file(path: Path, how: SplitPlan | EvalOptions) -> tuple[list[object], EvalsRead | None]:
-    """The rows of a file or folder, and what was read of it where it holds another tool's evals."""
-    if isinstance(how, SplitPlan):
-        return read_data_set(path, has_splits=how.mode == "split_dir"), None
-    if found := read_cases(path, how):
-        return list(found[0]), found[1]
-    if path.is_dir():
-        raise BadInput(
-            f"{show_path(path)} is a folder without evals of a known format: name their file, "
-            f"or a {join_names(list_suffixes())} file of tasks"
-        )
-    return read_data_set(path), None
 
 
 def _add(store: Store, place: Place, skill: str, rows: Sequence[object], splits: SplitPlan | None = None) -> TasksAdded:
@@ -313,14 +289,12 @@ class Checked(BaseModel):
     evals: EvalsRead | None = None
 
 
-def check_file(
-    store: Store, place: Place, skill: str, path: Path, how: SplitPlan | EvalOptions = _AS_THEY_ARE
-) -> Checked:
+def check_file(store: Store, place: Place, skill: str, path: Path, how: Plan = AS_THEY_ARE) -> Checked:
     """What adding would reject of a file, or of a data set by its plan, and what `check_stored` would find then.
 
     Nothing is stored: neither a store nor a tracked skill is made. Raises BadInput, NotFound, BadSkill.
     """
-    rows, evals = _read_file(path, how)
+    rows, evals = read_file(path, how)
     if evals and not rows:
         return Checked(n_tasks=0, problems=[], notes=[], evals=evals)
     made = store if store.path.exists() else None

@@ -13,6 +13,7 @@ from skillopt_mcp.core.text import quoted, without_hidden
 
 Split = Literal["train", "val", "test"]
 SPLITS: tuple[Split, ...] = get_args(Split)
+SHAPE = "{prompt, judge: {kind, ...}, id?, split?, group?, tags?, files?}"
 QUESTION = "Question: "
 QUESTION_ENDING = "Reply with the answer alone, in as few words as it takes."
 """What the prompts of questions out of data sets have in common: where the question begins, and how it ends."""

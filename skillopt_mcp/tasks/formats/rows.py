@@ -9,12 +9,11 @@ from typing import Any, cast
 from skillopt_mcp.core import limits
 from skillopt_mcp.core.errors import BadInput
 from skillopt_mcp.core.judging import judge_json
-from skillopt_mcp.core.tasks import SPLITS, NewTask, Split, Task, TaskFile
+from skillopt_mcp.core.tasks import SHAPE, SPLITS, NewTask, Split, Task, TaskFile
 from skillopt_mcp.core.text import escaped, quoted, storable
 from skillopt_mcp.tasks.judges.judging import parse_judge
 
 _FIELDS = ("prompt", "judge", "id", "split", "group", "tags", "files")
-SHAPE = "{prompt, judge: {kind, ...}, id?, split?, group?, tags?, files?}"
 
 
 def parse_task(value: object) -> NewTask:
