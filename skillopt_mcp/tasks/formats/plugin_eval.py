@@ -22,7 +22,7 @@ from skillopt_mcp.core.errors import BadInput
 from skillopt_mcp.core.judging import Judge
 from skillopt_mcp.core.tasks import Task
 from skillopt_mcp.core.text import quoted
-from skillopt_mcp.tasks.formats.cases import Case, EvalOptions, Evals, Loss, eval_format
+from skillopt_mcp.tasks.formats.cases import Case, EvalOptions, Evals, Loss, Reason, eval_format
 from skillopt_mcp.tasks.formats.registry import read_text
 from skillopt_mcp.tasks.judges.javascript import BadPattern
 from skillopt_mcp.tasks.judges.judging import parse_judge
@@ -54,6 +54,7 @@ _GRADERS: dict[str, dict[str, object]] = {
     "llm": {"criteria": str, "focus": _TARGET},
     "baseline": {"criteria": str, "baseline_file": str},
 }
+_OPENED = ("tool_used", "Skill")
 _ALL_GRADERS = {"type": str, "name": str, "weight": float, "arm": "with-only|both"}
 _NEEDED = {"name", "pattern", "tool", "before", "after", "path", "criteria", "baseline_file"}
 _BODY = {"regex": "pattern", "llm": "criteria", "baseline": "criteria"}
@@ -69,30 +70,22 @@ _Yaml12.add_constructor("tag:yaml.org,2002:timestamp", SafeConstructor.construct
 
 def _find_cases(path: Path) -> Iterator[Path]:
     """The folders of cases: all below a folder `evals`, which may be a part of the path, none inside of another."""
-    if path.name in _FILES:
-        path = path.parent
-    seen, n_entries, root = set[Path](), 0, path.resolve()
+    path = path.parent if path.name in _FILES else path
+    root, seen, n_entries = path.resolve(), set[Path](), 0
     # A prompt.md of its own may be anything.
-    is_case = any((path / name).exists() for name in ("case.yaml", "graders"))
-    waiting = [(path, "evals" in root.parts or is_case, 0)]
-    while waiting and n_entries < _MAX_ENTRIES:
-        folder, inside, depth = waiting.pop()
-        try:
-            real = folder.resolve()
-            if real in seen or not real.is_relative_to(root):
-                continue
-            seen.add(real)
-            with os.scandir(folder) as listing:
-                entries = sorted(listing, key=lambda each: each.name, reverse=True)
-            n_entries += len(entries)
-            if inside and any(each.name in _FILES and each.is_file() for each in entries):
-                yield folder
-            elif depth < _MAX_DEPTH:
-                names = [each.name for each in entries if each.name[0] != "." and each.name not in _SKIPPED]
-                folders = {each.name for each in entries if each.is_dir()}
-                waiting += [(folder / name, inside or name == "evals", depth + 1) for name in names if name in folders]
-        except (OSError, RuntimeError):
-            continue
+    is_inside = "evals" in root.parts or any((path / name).exists() for name in ("case.yaml", "graders"))
+    for base, folders, names in os.walk(path, followlinks=True):
+        folder, real = Path(base), Path(os.path.realpath(base))
+        inner, n_entries = folder.relative_to(path).parts, n_entries + len(folders) + len(names)
+        is_own = real.is_relative_to(root) and real not in seen
+        is_case = is_own and (is_inside or "evals" in inner) and any((folder / name).is_file() for name in _FILES)
+        if is_case:
+            yield folder
+        if n_entries >= _MAX_ENTRIES:
+            return
+        seen.add(real)
+        goes_on = is_own and not is_case and len(inner) < _MAX_DEPTH
+        folders[:] = sorted(name for name in folders if goes_on and name[0] != "." and name not in _SKIPPED)
 
 
 def _detect(path: Path, value: object) -> bool:
@@ -107,10 +100,8 @@ def write_plugin_eval(tasks: Sequence[Task], path: Path) -> dict[Path, str]:
     root = path if "evals" in path.absolute().parts else path / "evals"
     written, taken = dict[Path, str](), set(_SKIPPED)
     for task in tasks:
-        parts = [(task.judge, 1.0)]
-        if isinstance(task.judge, All):
-            parts = [(each, 1.0) for each in task.judge.judges]
-        elif isinstance(task.judge, Weighted) and task.judge.threshold == 1:
+        parts = [(each, 1.0) for each in (task.judge.judges if isinstance(task.judge, All) else [task.judge])]
+        if isinstance(task.judge, Weighted) and task.judge.threshold == 1:
             parts = [(each.judge, each.weight) for each in task.judge.judges]
         rows = list[dict[str, Any]]()
         for at, (judge, weight) in enumerate(parts, 1):
@@ -164,12 +155,12 @@ def read_plugin_eval(path: Path, value: object, how: EvalOptions) -> Evals:
         with suppress(BadInput, ValueError, RecursionError):
             rows = _read_list(json.loads(read_text(newest)), "cases") if newest else []
         for row in rows:
-            own = [n for n, case in enumerate(cases) if case.id == row.get("name")]
-            own = [n for n in own if len(own) == 1 or str(row.get("dir")).endswith(ids[n])]
             runs = _read_list(row.get("arms"), "with")
             scored = sum(not run.get("error") and isinstance(run.get("score"), int | float) for run in runs)
-            if own:
-                results[ids[own[0]]] = {"attempts": len(runs), "scored": scored, "not_scored": len(runs) - scored}
+            for case, folder, id in zip(cases, folders, ids, strict=True):
+                is_own = names[case.id] < 2 or f"/{row.get('dir')}".endswith(f"/{_label(folder)}")
+                if case.id == row.get("name") and is_own:
+                    results[id] = {"attempts": len(runs), "scored": scored, "not_scored": len(runs) - scored}
     return Evals("plugin-eval", [replace(case, id=name) for case, name in zip(cases, ids, strict=True)], results)
 
 
@@ -194,40 +185,32 @@ def _read_case(folder: Path, how: EvalOptions) -> Case:
         reason = Loss("case", "says nothing" if str(error) == "no grader" else "cannot be expressed", str(error))
         return Case(str(spec["name"]), prompt if isinstance(prompt, str) else "", lost=(reason,))
     lost, parts = list[Loss](), list[dict[str, Any]]()
-    context, execution, graders = spec.get("context", {}), spec["execution"], spec["graders"]
-    if context.get("scaffold_script"):
-        lost.append(Loss("context.scaffold_script", "runs code", "it makes the folder that the case works in"))
-    lost += [
-        Loss(f"context.{key}", "needs files", "the case goes on from it")
-        for key in ("history_file", "add_dirs") if context.get(key)
-    ]  # fmt: skip
-    lost += [
-        Loss(key, "cannot be expressed", "it is set for the owner's runs alone", decides=False)
-        for key in ("env", "append_system_prompt", "plugins") if {**execution, **spec}.get(key)
-    ]  # fmt: skip
-    shown = [
-        each.get("arm") == "with-only"
-        or ("arm" not in each and (each["type"], each.get("tool")) == ("tool_used", "Skill"))
-        for each in graders
-    ]
-    for grader, is_shown in zip(graders, shown, strict=True):
-        # Where all are indicators, they are the score.
+    execution, graders = spec["execution"], spec["graders"]
+    for key in _CONTEXT:
+        if spec.get("context", {}).get(key):
+            reason: Reason = "runs code" if key == "scaffold_script" else "needs files"
+            lost.append(Loss(f"context.{key}", reason, "the case goes on from it"))
+    for key in ("env", "append_system_prompt", "plugins"):
+        if {**execution, **spec}.get(key):
+            lost.append(Loss(key, "cannot be expressed", "it is set for the owner's runs alone", decides=False))
+    # Indicators are not scored, but where all are some, they are the score.
+    arms = [each.get("arm", "with-only" if (each["type"], each.get("tool")) == _OPENED else "both") for each in graders]
+    for grader, arm in zip(graders, arms, strict=True):
         judge = _read_grader(grader, how)
-        if is_shown and not all(shown):
-            lost.append(
-                Loss(grader["name"], "says nothing", "an indicator: its owner does not score it", decides=False)
-            )
+        if arm == "with-only" and "both" in arms:
+            why = "an indicator: its owner does not score it"
+            lost.append(Loss(grader["name"], "says nothing", why, decides=False))
         elif isinstance(judge, Loss):
             lost.append(judge)
         else:
             parts.append({"judge": judge.model_dump(), "weight": grader.get("weight", 1)})
     found: Judge | None = None
-    if parts:
-        try:
+    try:
+        if parts:
             one = parts[0]["judge"] if len(parts) == 1 else {"kind": "weighted", "judges": parts, "threshold": 1.0}
             found = parse_judge(one)
-        except BadInput as error:
-            lost.append(Loss("graders", "cannot be expressed", str(error)))
+    except BadInput as error:
+        lost.append(Loss("graders", "cannot be expressed", str(error)))
     return Case(spec["name"], execution["prompt"], found, tags=tuple(spec.get("tags", ())), lost=tuple(lost))
 
 
@@ -277,27 +260,24 @@ def _split_points(text: str) -> list[str]:
 
 def _load(folder: Path, spec: dict[str, Any]) -> None:
     """Fill in the case of `case.yaml`, of `prompt.md` and `graders/*.md`, or of all, as its owner merges them."""
-    label, name = _label(folder), folder.name
+    label = _label(folder)
     own = _parse_yaml(_read(folder, "case.yaml"), f"{label}/case.yaml")
-    own = {"schema_version": "1.1", "name": name} if own is None else own
+    own = {"schema_version": "1.1", "name": folder.name} if own is None else own
     front, body = _split_front_matter(folder, "prompt.md")
-    front = front or {}
+    front, prompt = front or {}, {"prompt": body.strip()} if body.strip() else {}
+    execution = own["execution"] if isinstance(own.get("execution"), dict) else {}
     spec |= own | {key: front[key] for key in front if key in _TOP}
-    execution = own.get("execution") if isinstance(own.get("execution"), dict) else {}
-    execution = (execution or {}) | {key: front[key] for key in front if key in _EXECUTION}
-    spec["execution"] = execution | ({"prompt": body.strip()} if body.strip() else {})
+    spec["execution"] = {**execution, **{key: front[key] for key in front if key in _EXECUTION}, **prompt}
     if unknown := [key for key in front if key == "prompt" or key not in {*_TOP, *_EXECUTION}]:
         raise BadInput(f"unknown key {unknown[0]} in {label}/prompt.md")
-    graders: list[Any] = list(own["graders"]) if isinstance(own.get("graders"), list) else []
-    places = [f"{label}/case.yaml"] * len(graders)
+    own_graders = own["graders"] if isinstance(own.get("graders"), list) else []
+    graders: list[tuple[Any, str]] = [(row, f"{label}/case.yaml") for row in own_graders]
     for place in sorted((folder / "graders").glob("*.md"))[: _MAX_GRADERS + 1]:
         row, body = _split_front_matter(folder, f"graders/{place.name}")
         if row is not None:
-            row = {"name": place.stem, **row}
-            if body.strip() and (key := _BODY.get(str(row.get("type")))):
-                row.setdefault(key, body.strip())
-            graders.append(row)
-            places.append(f"{label}/graders/{place.name}")
+            key = _BODY.get(str(row.get("type")))
+            body_row = {key: body.strip()} if key and body.strip() else {}
+            graders.append(({"name": place.stem, **body_row, **row}, f"{label}/graders/{place.name}"))
     for value, shape in ((spec, _TOP), (spec["execution"], _EXECUTION), (spec.get("context", {}), _CONTEXT)):
         _check(value, {**shape, ...: object}, label)
     version = re.match(r"\d+", str(spec.get("schema_version")))
@@ -307,19 +287,19 @@ def _load(folder: Path, spec: dict[str, Any]) -> None:
         raise BadInput(f"no prompt in {label}")
     if not graders:
         raise BadInput("no grader")
-    for row, where in zip(graders, places, strict=True):
+    for row, where in graders:
         kind = str(row.get("type")) if isinstance(row, dict) else ""
         if kind not in _GRADERS or len(graders) > _MAX_GRADERS:
             raise BadInput(f"no type of a grader in {where}, or more than {_MAX_GRADERS} graders")
         _check(row, {**_ALL_GRADERS, **_GRADERS[kind]}, where)
         if missing := [key for key in ("name", *_GRADERS[kind]) if key in _NEEDED and key not in row]:
             raise BadInput(f"no {missing[0]} in {where}")
-    if twice := [each for each, n in Counter(row["name"] for row in graders).items() if n > 1]:
+    if twice := [each for each, n in Counter(row["name"] for row, _ in graders).items() if n > 1]:
         raise BadInput(f"two graders named {quoted(twice[0])} in {label}")
-    texts = [spec["execution"]["prompt"], *(str(row.get("criteria")) for row in graders)]
+    spec["graders"] = [row for row, _ in graders]
+    texts = [spec["execution"]["prompt"], *(str(row.get("criteria")) for row, _ in graders)]
     if re.search("TODO: describe what (?:the agent should do|a successful response looks like)", "\n".join(texts)):
         raise BadInput(f"{label} is a blank template with its TODO")
-    spec["graders"] = graders
 
 
 def _read(folder: Path, name: str) -> str:
