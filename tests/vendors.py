@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
@@ -13,6 +13,7 @@ class Vendor(ThreadingHTTPServer):
     """A model that is never right; an answer that is to have fewer tokens than `needs` is cut off."""
 
     needs, answer = 0, "no"
+    reply: Callable[[str], str] | None = None  # in place of `answer`, by what was asked
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
@@ -37,7 +38,9 @@ class _Handler(BaseHTTPRequestHandler):
             return
         self.server.asked.append(json.dumps(request["messages"]))
         ending = "length" if request.get("max_tokens", 1000) < self.server.needs else "stop"
-        choice = {"index": 0, "finish_reason": ending, "message": {"role": "assistant", "content": self.server.answer}}
+        reply = self.server.reply
+        said = reply(request["messages"][-1]["content"]) if reply else self.server.answer
+        choice = {"index": 0, "finish_reason": ending, "message": {"role": "assistant", "content": said}}
         usage = {"prompt_tokens": 100, "completion_tokens": 10, "total_tokens": 110}
         body = {"id": "c", "object": "chat.completion", "created": 1, "model": "m", "choices": [choice], "usage": usage}
         content = json.dumps(body).encode()

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import JsonValue
 
+from skillopt_mcp.actions.mining import advance_mining, plan_job
 from skillopt_mcp.actions.promotion_tests import evaluate_candidate
 from skillopt_mcp.actions.proposals import advance_proposal
 from skillopt_mcp.core.candidates import candidate_id
 from skillopt_mcp.core.errors import BadInput, Busy, NotFound, SkillOptError
 from skillopt_mcp.core.next_step import NextStep
 from skillopt_mcp.core.notes import describe_note
-from skillopt_mcp.core.results import Evaluated, Proposed, Submitted
+from skillopt_mcp.core.results import Evaluated, Proposed, Submitted, TasksAdded
 from skillopt_mcp.core.text import quoted
 from skillopt_mcp.store.opening import Store
 from skillopt_mcp.workspace.answers import shorten
@@ -24,7 +25,7 @@ from skillopt_mcp.workspace.models import Models
 from skillopt_mcp.workspace.place import Place
 from skillopt_mcp.workspace.skill_folders import known
 
-_PROPOSAL = "r-"
+_PROPOSAL, _MINING = "r-", "m-"
 
 
 def submit_work(
@@ -85,7 +86,7 @@ def submit_work(
 def _advance(store: Store, models: Models, place: Place, job: str, wait: Wait) -> Submitted:
     """Where a job stands, advanced as far as its backends answer: work, its result, or why it stopped."""
     again = dict[str, JsonValue](job_id=job)
-    outcome: Evaluated | Proposed
+    outcome: Evaluated | Proposed | TasksAdded
     try:
         if job.startswith(_PROPOSAL):
             run_id = known(job)
@@ -96,6 +97,8 @@ def _advance(store: Store, models: Models, place: Place, job: str, wait: Wait) -
             if run is None or run.kind != "proposal":
                 raise NotFound(f"unknown job {quoted(run_id)}: use the job_id that came with the work")
             outcome = advance_proposal(store, models, place, run, wait)
+        elif job.startswith(_MINING):
+            outcome = advance_mining(store, models, place, plan_job(store, place, known(job)), wait)
         else:
             outcome = evaluate_candidate(store, models, place, _candidate_of_job(store, known(job)), wait)
     except Busy as error:
@@ -113,13 +116,16 @@ def _advance(store: Store, models: Models, place: Place, job: str, wait: Wait) -
             estimate=outcome.estimate, next_step=outcome.next_step,
             notes=[each if isinstance(each, str) else describe_note(each) for each in outcome.notes],
         )  # fmt: skip
-    result = {"evaluated": outcome} if isinstance(outcome, Evaluated) else {"proposed": outcome}
+    field = {Evaluated: "evaluated", Proposed: "proposed", TasksAdded: "added"}[type(outcome)]
+    result: dict[str, Any] = {field: outcome}
     return Submitted(status="done", job_id=job, receipts=[], next_step=outcome.next_step, **result)
 
 
 def _after_stop(store: Store, job: str) -> NextStep:
     """What to do about a stopped job: go on with it, or make another proposal where the file has changed."""
     go_on = NextStep(action="submit_work", arguments={"job_id": job}, why="correct what `reason` says first")
+    if job.startswith(_MINING):
+        return go_on
     if job.startswith(_PROPOSAL):
         run = store.runs.get_run(job)
         skill = store.skills.get_skill(run.skill_id)

@@ -27,7 +27,7 @@ ALSO = " + "
 """What joins the names of several models that served one answer."""
 Role = Literal["target", "optimizer", "judge"]
 Stage = Literal[
-    "rollout", "reflect", "merge", "budget", "rank", "rewrite", "slow_update", "meta_skill", "judge", "check",
+    "rollout", "reflect", "merge", "budget", "rank", "rewrite", "slow_update", "meta_skill", "judge", "check", "draft",
 ]  # fmt: skip
 Fault = Literal[
     "rate_limit", "overloaded", "timeout", "connection", "server", "auth", "model_not_found", "context_too_long",
@@ -82,6 +82,9 @@ class Question:
     "merge", "merge_suggestions": a patch or suggestions with {"merged_from": [[1, 2]]}; "merge_rewrites": with [1, 2]
     "budget"       {"n": 2}                 "rank"        {"ranking": [2, 1]}
     "slow_update"  {"guidance": "..."}      "meta_skill"  {"notes": "..."}
+    "draft"        {"tasks": [{"number": 1, "unfit": "", "prompt": "...", "files": [], "kind": "exact",
+                   "expected": ["..."], "accepted": "...", "rejected": "...", "tag": "..."}]}
+    "label"        {"labels": [{"number": 1, "label": "accepted", "rejected" or "unknown"}]}
     "rubric"       {"reasoning": "...", "grade": "none", "little", "half", "most" or "all"}
     "points"       {"points": [{"point": 1, "quote": "...", "absence": false, "holds": true}]}
     """

@@ -227,6 +227,49 @@ class PointsReply(_Reply):
     points: Annotated[list[PointReply], After(lambda points: sorted(points, key=lambda each: each.point))]
 
 
+class DraftedFile(_Reply):
+    """A file that a drafted task brings along."""
+
+    path: str
+    content: str
+
+
+class DraftedTask(_Reply):
+    """A task for the subject of this number: what is asked, and the kind of judge with what it expects.
+
+    `unfit` says why there is none; `accepted` and `rejected` are answers that the judge has to pass and to fail.
+    """
+
+    number: int
+    unfit: str = ""
+    prompt: str = ""
+    files: list[DraftedFile] = Field(default_factory=list)
+    kind: str = ""
+    expected: list[str] = Field(default_factory=list)
+    accepted: str = ""
+    rejected: str = ""
+    tag: str = ""
+
+
+class DraftReply(_Reply):
+    """Tasks that a model drafted, one for each subject that it was shown."""
+
+    tasks: list[DraftedTask]
+
+
+class EpisodeLabel(_Reply):
+    """What became of the episode of this number."""
+
+    number: int
+    label: Literal["accepted", "rejected", "unknown"]
+
+
+class LabelReply(_Reply):
+    """What a model makes of episodes that no rule could label."""
+
+    labels: list[EpisodeLabel]
+
+
 class CheckReply(_Reply):
     """How a registered command ended: its exit code, or the limit that it was ended at; never neither.
 
@@ -248,4 +291,5 @@ SCHEMAS: dict[str, type[BaseModel]] = {
     **PROPOSALS,
     "budget": BudgetReply, "rank": RankReply, "slow_update": SlowUpdateReply, "meta_skill": MetaSkillReply,
     "rubric": RubricReply, "points": PointsReply, "check": CheckReply,
+    "draft": DraftReply, "label": LabelReply,
 }  # fmt: skip

@@ -43,40 +43,6 @@ class Recorded(Result):
         return self.outcome not in ("recorded", "scored", "corrected")
 
 
-class Rejected(BaseModel):
-    """A task that was not added: its place in the list and why."""
-
-    index: int
-    reason: str
-
-
-class TasksAdded(Result):
-    """`splits` counts all tasks of the skill after the call; `rejected` are the first of `n_rejected`.
-
-    `evals`: what was read of another tool's evals, in one sentence.
-    """
-
-    skill: str
-    added: int
-    duplicates: int
-    rejected: list[Rejected]
-    splits: SplitCounts
-    n_rejected: int = 0
-    notes: list[Note] = Field(default_factory=list)
-    evals: str = ""
-
-
-class EditOutcome(BaseModel):
-    """What became of one edit, in the order given."""
-
-    index: int
-    op: str
-    path: str
-    status: Literal["applied", "unmatched"]
-    reason: str | None = None
-    detail: str = ""
-
-
 class Wave(BaseModel):
     """Work that is handed out at once: `count` folders in `dir`, named by numbers from 1 on, each for one fresh agent.
 
@@ -106,6 +72,48 @@ class WorkEstimate(BaseModel):
         counts = [("target", self.attempts), ("judge", self.judgements), ("optimizer", self.questions)]
         own = [each for role, each in counts if role in self.by_host]
         return sum(each[0] for each in own), sum(each[1] for each in own)
+
+
+class Rejected(BaseModel):
+    """A task that was not added: its place in the list and why."""
+
+    index: int
+    reason: str
+
+
+class TasksAdded(Result):
+    """`splits` counts all tasks of the skill after the call; `rejected` are the first of `n_rejected`.
+
+    `evals`: what was read of another tool's evals, in one sentence. Of tasks that were drafted, `drafted` counts those
+    of each tag, and `dropped` says why others were not kept; with status work there is `work` to do before, part of the
+    job `job_id`.
+    """
+
+    skill: str
+    added: int
+    duplicates: int
+    rejected: list[Rejected]
+    splits: SplitCounts
+    n_rejected: int = 0
+    notes: list[Note] = Field(default_factory=list)
+    evals: str = ""
+    status: Literal["done", "work", "running"] = "done"
+    drafted: dict[str, int] = Field(default_factory=dict)
+    dropped: list[str] = Field(default_factory=list)
+    estimate: WorkEstimate | None = None
+    job_id: str = ""
+    work: Wave | None = None
+
+
+class EditOutcome(BaseModel):
+    """What became of one edit, in the order given."""
+
+    index: int
+    op: str
+    path: str
+    status: Literal["applied", "unmatched"]
+    reason: str | None = None
+    detail: str = ""
 
 
 class Proposed(Result):
@@ -302,6 +310,7 @@ class Submitted(Result):
     estimate: WorkEstimate | None = None
     proposed: Proposed | None = None
     evaluated: Evaluated | None = None
+    added: TasksAdded | None = None
     notes: list[str] = Field(default_factory=list)
     reason: str = ""
 

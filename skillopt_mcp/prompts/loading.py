@@ -126,11 +126,11 @@ def _find_overrides(folder: Path) -> dict[str, Path]:
     except OSError as error:
         raise BadInput(f"prompts folder '{folder}' cannot be read: {error.strerror}; name a folder") from error
     for name, path in paths.items():
-        if name not in known and name in ("rubric", "points"):
+        if name not in known and name in ("rubric", "points", "draft", "label"):
             if _read_lines(path) != _read_lines(_FOLDER / path.name):
                 raise BadInput(
-                    f"'{path}' is not the shipped one, and no run can have its own: judges compare by it, "
-                    "the same for every skill; take the file out, or leave it as it was"
+                    f"'{path}' is not the shipped one, and no run can have its own: it is the same for every skill; "
+                    "take the file out, or leave it as it was"
                 )
         elif name not in known:
             near = difflib.get_close_matches(name, known, n=1, cutoff=0.0)

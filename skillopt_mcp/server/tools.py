@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import fields, is_dataclass, replace
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from mcp.server.mcpserver.tools import Tool
 from mcp_types import ToolAnnotations
@@ -133,11 +133,19 @@ class Tools:
         skill: SkillName,
         tasks: Tasks = None,
         file: Annotated[str, Field(description="Path, JSON or JSONL, or evals of other tools")] = "",
+        source: Annotated[Literal["", "skill", "sessions", "repo"], Field(description="Draft them from this")] = "",
     ) -> TasksAdded:
-        """Add tasks with judges, given here or in a file. They decide whether an edit helps: test tasks are
-        held out, so 30 or more of them give a verdict sooner. Duplicates are skipped."""
+        """Add tasks with judges, given here, in a file, or drafted by a backend or as work. They decide whether an edit
+        helps: test tasks are held out, so 30 or more of them give a verdict sooner. Duplicates are skipped."""
         from skillopt_mcp.actions.tasks import add_tasks
 
+        if source and not tasks and not file:
+            from skillopt_mcp.actions.mining import advance_mining, plan_mining
+
+            plan = plan_mining(self._workspace.store, self._workspace.place, skill, source)
+            return advance_mining(
+                self._workspace.store, self._workspace.models, self._workspace.place, plan, self._wait()
+            )
         return add_tasks(self._workspace.store, self._workspace.place, skill, tasks, file or None)
 
     def propose_edits(

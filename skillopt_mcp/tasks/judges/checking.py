@@ -62,23 +62,23 @@ def _judge_problems(spec: Judge, prompt: str) -> Iterator[tuple[Problem, str]]:
     """Yield what is wrong with a task's judge, by what it makes of answers that say nothing or all."""
     if spec.is_form_only():
         yield "shape_only", SHAPE_ONLY
-    if not _by_answer_alone(spec):
+    if not decides_by_answer(spec):
         return
-    if _passes(spec, ""):
+    if passes(spec, ""):
         yield "passes_empty", "an empty answer passes: the judge expects too little"
-    elif _passes(spec, prompt):
+    elif passes(spec, prompt):
         yield "passes_parrot", "the prompt itself passes as an answer"
     references = spec.references()
-    if references and not any(_passes(spec, answer) for answer in references):
+    if references and not any(passes(spec, answer) for answer in references):
         yield "fails_reference", f"what the judge itself expects does not pass, such as {quoted(references[-1])}"
 
 
-def _by_answer_alone(spec: Judge) -> bool:
+def decides_by_answer(spec: Judge) -> bool:
     """Whether no judge needs a model, a program or a recorded message."""
     return all(leaf.needs_answer_only for leaf in leaves(spec))
 
 
-def _passes(spec: Judge, answer: str) -> bool:
+def passes(spec: Judge, answer: str) -> bool:
     outcome = score(spec, answer)
     return isinstance(outcome, Score) and outcome.hard
 
@@ -177,7 +177,7 @@ def _layers(
     """What is compared of tasks: their words, the same weighed by how rare they are, and what is expected."""
     expected = list[Hashable]()
     for spec in (task.judge for task in tasks):
-        answers = spec.references() if _by_answer_alone(spec) else []
+        answers = spec.references() if decides_by_answer(spec) else []
         expected.append(tuple(map(on_one_line, answers)) or judge_json(spec))
     n_with = Counter(expected)
     least = [_NEAR_WITH_ANSWER if n_with[each] <= _FEW else NEAR for each in expected]
@@ -198,10 +198,10 @@ def _collision(task: Task, other: Task, problem: Literal["duplicate", "near_dupl
 
 def _agree(first: Judge, second: Judge) -> bool:
     """Whether what answers one task answers another one that asks nearly the same."""
-    if not (_by_answer_alone(first) and _by_answer_alone(second)):
+    if not (decides_by_answer(first) and decides_by_answer(second)):
         return False
     ways = (first, second), (second, first)
-    return any(_passes(judge, answer) for judge, other in ways for answer in other.references())
+    return any(passes(judge, answer) for judge, other in ways for answer in other.references())
 
 
 NEAR = 0.85

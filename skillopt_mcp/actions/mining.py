@@ -1,0 +1,205 @@
+"""Mining: tasks that a model drafts from a skill's text, complaints and sessions, and that wait for a person."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from skillopt_mcp.backends.asking import Outstanding
+from skillopt_mcp.backends.base import Backend
+from skillopt_mcp.core.advice import advise_review
+from skillopt_mcp.core.calls import LOST, Ask, Call, Reply, Role
+from skillopt_mcp.core.errors import BadInput, NotFound, Outage
+from skillopt_mcp.core.mining import SOURCES, Draft, Episode, Source
+from skillopt_mcp.core.next_step import NextStep
+from skillopt_mcp.core.notes import Note
+from skillopt_mcp.core.results import TasksAdded, Wave, WorkEstimate
+from skillopt_mcp.core.skills import Skill, SplitCounts
+from skillopt_mcp.core.text import quoted, storable
+from skillopt_mcp.store.opening import Store
+from skillopt_mcp.tasks.drafts import Subject, plan_subjects
+from skillopt_mcp.tasks.splits import DEFAULT_SHARES
+from skillopt_mcp.training.progress import Notify, silent
+from skillopt_mcp.training.stages.draft import (
+    DraftingTerms,
+    count_questions,
+    draft_tasks,
+    label_episodes,
+    make_subjects,
+)
+from skillopt_mcp.workspace.answers import shorten
+from skillopt_mcp.workspace.costs import default_tokens
+from skillopt_mcp.workspace.host_work import hand_out, withdraw
+from skillopt_mcp.workspace.jobs import Wait
+from skillopt_mcp.workspace.models import Models
+from skillopt_mcp.workspace.place import Place
+from skillopt_mcp.workspace.skill_folders import handle
+
+DEFAULT_TASKS, MAX_TASKS = 24, 60
+_MAX_DROPPED, _DROPPED_BYTES = 20, 240
+_MAX_LABELLED = 32
+
+
+@dataclass(frozen=True, slots=True)
+class MiningPlan:
+    """What a mining asks: `rules` are about the skill's text and complaints; the labels of `unknown` are asked first.
+
+    `scope` is what its calls are kept under: the same material is asked once, whoever goes on with it.
+    """
+
+    skill: Skill
+    source: Source
+    n_tasks: int
+    rules: Sequence[Subject]
+    episodes: Sequence[Episode] = ()
+    unknown: Sequence[Episode] = ()
+
+    @property
+    def scope(self) -> str:
+        """The id of the job."""
+        asked = [self.n_tasks, self.rules, [(each.session, each.index, each.label) for each in self.episodes]]
+        digest = hashlib.sha256(repr((self.skill.live_version, asked, len(self.unknown))).encode()).hexdigest()
+        return f"m-{self.skill.id}-{self.source}-{digest[:8]}"
+
+    @property
+    def n_questions(self) -> int:
+        """How many questions it asks at most."""
+        n = min(self.n_tasks, len(self.rules) + len(make_subjects(self.episodes)) + len(self.unknown))
+        return count_questions(n, len(self.unknown))
+
+
+def plan_mining(
+    store: Store, place: Place, name: str, source: Source, n_tasks: int = DEFAULT_TASKS,
+    complaints: Sequence[str] = (), episodes: Sequence[Episode] = (),
+) -> MiningPlan:  # fmt: skip
+    """Plan what is drafted of a skill. Raises BadInput where there is nothing to draft from."""
+    if not 1 <= n_tasks <= MAX_TASKS:
+        raise BadInput(f"--tasks must be 1-{MAX_TASKS}, got {n_tasks}")
+    skill = place.skill(name)
+    said = [place.redactor.text(storable(" ".join(each.split()))) for each in complaints if each.strip()]
+    text = store.skills.get_files(skill.id, skill.live_version).main.decode("utf-8", "replace")
+    found = list(episodes)[: 4 * MAX_TASKS]
+    n_sessions = min(n_tasks, len(make_subjects(found)))
+    # What no words follow, no model can label.
+    unknown = [each for each in found if each.label == "unknown" and each.correction and each.answer]
+    unknown = unknown[: min(_MAX_LABELLED, n_tasks - n_sessions)]
+    rules = plan_subjects(text, said, n_tasks - n_sessions) if source == "skill" or said else []
+    if not rules and not n_sessions and not unknown:
+        what = "no rule stands in its text" if source == "skill" else "no session with an answer that can be judged"
+        raise BadInput(f"nothing to draft tasks of '{skill.name}' from: {what}; say what goes wrong: --complaint TEXT")
+    return MiningPlan(skill, source, n_tasks, rules, found, unknown)
+
+
+def plan_job(store: Store, place: Place, job: str) -> MiningPlan:
+    """The plan of a job that was handed out, by what there is now. Raises NotFound."""
+    _, skill_id, source, *_ = [*job.split("-"), "", ""]
+    if not skill_id.isdecimal() or source not in SOURCES or job.count("-") < 3:
+        raise NotFound(f"there is no job {quoted(job)}: use the job_id that came with the work")
+    skill = store.skills.get_skill(int(skill_id))
+    return plan_mining(store, place, skill.path, source)
+
+
+def mine_tasks(store: Store, models: Models, place: Place, plan: MiningPlan, made: Sequence[Draft] = ()) -> TasksAdded:
+    """Draft tasks and add them, with those `made` without a model. Raises CapReached, Outage, BackendError."""
+    outcome = _work(store, models, place, plan, silent)
+    if isinstance(outcome, Outstanding):
+        raise BadInput("a host answers through the tools of a server alone: name another optimizer")
+    return _add_drafts(store, place, plan, [*made, *outcome[0]], outcome[1])
+
+
+def advance_mining(store: Store, models: Models, place: Place, plan: MiningPlan, wait: Wait) -> TasksAdded:
+    """Where a mining stands, advanced as far as the optimizer answers: its tasks, `running`, or `work` for a host."""
+    scope = plan.scope
+    job = wait.jobs.attach(scope, functools.partial(_work, store, models, place, plan), wait.notify)
+    if not job.wait(wait.seconds):
+        step = NextStep(action="submit_work", arguments={"job_id": scope}, why="it is still running")
+        return _describe(store, plan, "running", step)
+    wait.jobs.drop(scope, job)
+    outcome = job.result.result()
+    if not isinstance(outcome, Outstanding):
+        withdraw(store, place, scope)
+        return _add_drafts(store, place, plan, *outcome)
+    if wait.capacity is None and not store.leases.list_of(scope):
+        questions = (len(outcome.calls), plan.n_questions)
+        estimate = WorkEstimate(questions=questions, tokens_each=default_tokens("host"), by_host=["optimizer"])
+        why = f"takes up to {plan.n_questions} agent runs: ask the user first"
+        step = NextStep(action="submit_work", arguments={"job_id": scope}, why=why)
+        return _describe(store, plan, "work", step).model_copy(update={"estimate": estimate})
+    work, next_step = hand_out(store, models, place, scope, outcome, wait.capacity)
+    return _describe(store, plan, "work" if work else "running", next_step, work)
+
+
+def _work(
+    store: Store, models: Models, place: Place, plan: MiningPlan, notify: Notify
+) -> tuple[list[Draft], list[str]] | Outstanding:
+    registered = [each.name for each in store.commands.list_commands() if not each.unattended]
+    text = store.skills.get_files(plan.skill.id, plan.skill.live_version).main.decode("utf-8", "replace")
+    terms = DraftingTerms(text, store.tasks.list_tasks(plan.skill.id), registered, place.secrets)
+    lost = dict[int, Reply]()
+
+    def draft(ask: Ask) -> tuple[list[Draft], list[str]]:
+        def noting(calls: Sequence[Call], /) -> list[Reply]:
+            replies = ask(calls)
+            lost.update({each.id: each for each in replies if each.fault in LOST})
+            return replies
+
+        labelled = {(each.session, each.index): each for each in label_episodes(noting, plan.unknown)}
+        episodes = [labelled.get((each.session, each.index), each) for each in plan.episodes]
+        subjects = [*make_subjects(episodes)[: plan.n_tasks], *plan.rules][: plan.n_tasks]
+        tags = {each.tag: None for each in plan.rules or plan_subjects(text, (), MAX_TASKS)}
+        return draft_tasks(noting, terms, subjects, list(tags))
+
+    backends: dict[Role, Backend] = {"optimizer": models.backend("optimizer")}
+    models.check_caps(backends)
+    outcome = models.ask_or_wait(plan.scope, backends, draft)
+    if lost:
+        # What a vendor's failure cost is asked again next time.
+        store.calls.forget(plan.scope, list(lost), ())
+        if isinstance(outcome, tuple) and not outcome[0]:
+            why = next(iter(lost.values())).text.strip().rstrip(".")
+            raise Outage(f"no draft came, the last answer was lost: {why}. Fix that and repeat: nothing is asked twice")
+    return outcome
+
+
+def _add_drafts(
+    store: Store, place: Place, plan: MiningPlan, drafts: Sequence[Draft], dropped: Sequence[str]
+) -> TasksAdded:
+    """Store drafts with what they were made from, without secrets; they wait, whoever had them drafted."""
+    hide = place.redactor.text
+    clean = [
+        Draft(each.task, each.source, hide(storable(each.origin)), hide(storable(each.accepted)),
+              hide(storable(each.rejected)), hide(storable(each.correction)))
+        for each in drafts
+    ]  # fmt: skip
+    placed = store.tasks.add_tasks(plan.skill.id, clean, DEFAULT_SHARES, waits=True)
+    tags, why = Counter[str](), [hide(storable(each)) for each in dropped]
+    for draft, each in zip(clean, placed, strict=True):
+        tags.update(draft.task.tags[:1] if each.is_new else ())
+        why += [f"{draft.origin}: {each.fault}"] if each.fault else []
+    n_waiting = sum(task.waits for task in store.tasks.list_in_use(plan.skill.id))
+    step = advise_review(handle(store, plan.skill), n_waiting) if n_waiting else None
+    return _describe(store, plan, "done", step).model_copy(
+        update={
+            "added": sum(tags.values()),
+            "duplicates": sum(each.is_duplicate for each in placed),
+            "drafted": dict(tags),
+            "n_rejected": len(why),
+            "dropped": [shorten(each, _DROPPED_BYTES) for each in why[:_MAX_DROPPED]],
+            "notes": [Note(code="waiting", numbers={"n": n_waiting})] if n_waiting else [],
+        }
+    )
+
+
+def _describe(
+    store: Store, plan: MiningPlan, status: Literal["done", "work", "running"], step: NextStep | None,
+    work: Wave | None = None,
+) -> TasksAdded:  # fmt: skip
+    splits = SplitCounts(**store.tasks.count_tasks(plan.skill.id))
+    return TasksAdded(
+        skill=plan.skill.name, added=0, duplicates=0, rejected=[], splits=splits, status=status, next_step=step,
+        work=work, job_id=plan.scope,
+    )  # fmt: skip

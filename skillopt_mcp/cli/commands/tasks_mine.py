@@ -1,0 +1,76 @@
+"""Tasks mine: have tasks drafted from a skill's text, what a person says, their sessions and a repository."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated, Any
+
+from skillopt_mcp.actions.mining import DEFAULT_TASKS, mine_tasks, plan_mining
+from skillopt_mcp.cli.command import OPTIMIZER, SKILL, Arg, Flag, command
+from skillopt_mcp.cli.spending import Planned, Spending, require_backends
+from skillopt_mcp.cli.terminal import Terminal
+from skillopt_mcp.core.notes import describe_note
+from skillopt_mcp.core.results import TasksAdded
+from skillopt_mcp.core.text import counted, escaped
+
+_QUESTIONS = (
+    "What goes wrong with this skill (Enter for nothing)?",
+    "An example: what did you ask for?",
+    "What should the answer have been?",
+    "What else goes wrong?",
+    "What must an answer never do?",
+)
+
+
+@command("tasks mine", example="tasks mine my-skill --complaint 'forgets the ticket number'")
+class MineTasks(Spending):
+    """Have tasks drafted from the skill's text and your complaints, and checked by machine; they wait for your look."""
+
+    skill: Annotated[str, Arg(SKILL)]
+    complaint: Annotated[list[str], Flag("what goes wrong; at a terminal you are asked (may be repeated)", "TEXT")]
+    tasks: Annotated[int, Flag("how many to draft")] = DEFAULT_TASKS
+    optimizer: Annotated[str | None, Flag(f"drafts them, for instance {OPTIMIZER}", "BACKEND:MODEL")] = None
+
+    def run(self, terminal: Terminal) -> TasksAdded | Planned:
+        require_backends(optimizer=self.optimizer)
+        with terminal.workspace(optimizer=self.optimizer, caps=self.caps) as workspace:
+            store, models, place = workspace.store, workspace.models, workspace.place
+            self.name_models(terminal, models)
+            complaints = self.complaint or self._ask_person(terminal)
+            plan = plan_mining(store, place, self.skill, "skill", self.tasks, complaints)
+            text = f"{counted(min(self.tasks, len(plan.rules)), 'task')}: at most {plan.n_questions} optimizer calls."
+            return self.agree(terminal, workspace, {"optimizer": plan.n_questions}, text) or mine_tasks(
+                store, models, place, plan
+            )
+
+    def _ask_person(self, terminal: Terminal) -> list[str]:
+        """What a person at a terminal says goes wrong, by at most five questions; nobody else is asked."""
+        if not terminal.is_interactive or terminal.is_json or self.dry_run:
+            return []
+        said = list[str]()
+        for question in _QUESTIONS:
+            sys.stderr.write(f"{escaped(question)} ")
+            sys.stderr.flush()
+            said.append(sys.stdin.readline().strip())
+            if not said[0]:
+                return []
+        first = ". ".join(filter(None, (said[0], said[1] and f"Asked: {said[1]}", said[2] and f"Right: {said[2]}")))
+        return [first, *filter(None, said[3:])]
+
+    def show(self, result: TasksAdded | Planned, terminal: Terminal) -> None:
+        if isinstance(result, Planned):
+            result.show(terminal)
+            return
+        for reason in result.dropped:
+            terminal.note(f"dropped: {reason}")
+        if more := result.n_rejected - len(result.dropped):
+            terminal.note(f"dropped: and {more} more")
+        for tag, n in result.drafted.items():
+            terminal.say(f"    {tag}: {n}")
+        same = f", {result.duplicates} there already" if result.duplicates else ""
+        terminal.say(f"{counted(result.added, 'task')} drafted{same}, {result.n_rejected} dropped.")
+        for note in result.notes:
+            terminal.note(f"note: {describe_note(note)}")
+
+    def exit_code(self, result: Any) -> int:
+        return int(isinstance(result, TasksAdded) and not result.added + result.duplicates)

@@ -1,0 +1,178 @@
+"""Tasks that a model drafts at the terminal: checked by machine, asked once, and waiting for a person."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from console import Cli, Place, parsed
+
+from skillopt_mcp.store.pool import Pool
+from tests.drafting import COMPLAINT, RULES, Drafted, Drafter, make_skill
+from tests.vendors import Vendor, vending
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    return Place(make_skill(tmp_path / "skills" / "ship-notes"), tmp_path / "store.db")
+
+
+@pytest.fixture
+def vendor(monkeypatch: pytest.MonkeyPatch) -> Iterator[Vendor]:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-none")
+    with vending() as lent:
+        lent.reply = Drafter()
+        yield lent
+
+
+def mine(cli: Cli, place: Place, vendor: Vendor, *options: object) -> dict[str, object]:
+    command = ("tasks", "mine", place.skill_path, "--optimizer", vendor.spec(), "--yes", "--json")
+    done = cli(*command, *options, store=place.store_path)
+    return parsed(done) if done.returncode == 0 else json.loads(done.stdout)
+
+
+def rows(place: Place, sql: str) -> list[tuple[object, ...]]:
+    with closing(Pool(place.store_path)) as pool:
+        return pool.rows(sql)
+
+
+def test_each_rule_and_complaint_gets_tasks_that_wait_and_nothing_is_asked_twice(
+    cli: Cli, place: Place, vendor: Vendor
+) -> None:
+    found = mine(cli, place, vendor, "--complaint", COMPLAINT, "--tasks", "24")
+    assert (found["status"], found["added"], found["dropped"]) == ("done", 24, [])
+    assert found["drafted"] == {
+        "forgets-thank-contributors": 6, "begin-line-breaking": 6, "name-ticket-each": 6, "write-sums-money": 6,
+    }  # fmt: skip
+    assert len(vendor.asked) == 8
+    assert found["next_step"]["action"] == "tasks review"
+    assert rows(place, "select count(*), sum(waits), max(split) from task") == [(24, 24, "train")]
+    kept = rows(place, "select source, origin, accepted <> '', rejected <> '', correction from draft group by origin")
+    assert kept == [
+        ("skill", each, 1, 1, "") for each in sorted([f"complaint: {COMPLAINT}", *(f"rule: {each}" for each in RULES)])
+    ]
+    again = mine(cli, place, vendor, "--complaint", COMPLAINT, "--tasks", "24")
+    assert (again["added"], again["duplicates"], len(vendor.asked)) == (0, 24, 8)
+
+
+SECRET = "ghp_" + "a1B2c3D4e5" * 3 + "F6g7H8"
+HOSTILE: dict[str, tuple[Drafted, str]] = {
+    "its key is in the prompt": (
+        {"kind": "exact", "prompt": "BREAKING or a fix? One word.", "expected": ["BREAKING"], "accepted": "BREAKING"},
+        "stands in the prompt",
+    ),
+    "its key is in a file": (
+        {"files": [{"path": "notes.txt", "content": "BREAKING: the pump moved"}], "expected": ["BREAKING: the pump"],
+         "accepted": "BREAKING: the pump"}, "stands in the prompt or in a file",
+    ),
+    "all pass": ({"kind": "regex", "expected": [".*"]}, "an empty answer passes"),
+    "nearly all pass": ({"kind": "regex", "expected": ["\\w"]}, "stands in the prompt"),
+    "its answer fails": ({"expected": ["never said"]}, "fails the `accepted` answer"),
+    "it has no answer": ({"accepted": " "}, "`accepted` is empty"),
+    "only one case passes": (
+        {"kind": "regex", "expected": ["Harbor gone"], "accepted": "Harbor gone"}, "the `accepted` answer in capitals",
+    ),
+    "only the bare key passes": (
+        {"kind": "regex", "expected": ["^BREAKING: pump$"], "accepted": "BREAKING: pump"}, "answer after a sentence",
+    ),
+    "a wrong answer passes": ({"rejected": "Well, BREAKING: pump", "expected": ["BREAKING: pump"],
+                               "accepted": "BREAKING: pump"}, "passes the `rejected` answer"),
+    "it has no wrong answer": ({"rejected": ""}, "`rejected` is empty"),
+    "a program": ({"kind": "command", "expected": ["rm"]}, "rm"),
+    "script": ({"kind": "javascript", "expected": ["true"]}, "unknown kind"),
+    "a host's file": ({"files": [{"path": "CLAUDE.md", "content": "obey"}]}, "would set up the host"),
+    "a file elsewhere": ({"files": [{"path": "../x", "content": "x"}]}, "must be relative"),
+    "a broken pattern": ({"kind": "regex", "expected": ["("]}, "does not compile"),
+    "no JSON": ({"kind": "json", "expected": ["{"]}, "is no JSON object"),
+    "another's key": ({"expected": ["BREAKING"], "accepted": "BREAKING"}, "another task expects passes"),
+    "no prompt": ({"prompt": " "}, "prompt must be a text"),
+    "nothing expected": ({"expected": ["", " "]}, "`expected` is empty"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_draft_that_fails_a_check_is_asked_again_once_with_the_reason_then_dropped_and_named(
+    cli: Cli, place: Place, vendor: Vendor, name: str
+) -> None:
+    given, reason = HOSTILE[name]
+    others = {"expected": ["BREAKING CHANGE 7"], "accepted": "BREAKING CHANGE 7"} if name == "another's key" else {}
+
+    def spoil(task: Drafted, text: str) -> Drafted:
+        return {**task, **(given if RULES[0] in text else others if RULES[1] in text else {})}
+
+    vendor.reply = drafter = Drafter(spoil)
+    found = mine(cli, place, vendor, "--tasks", "3")
+    assert (found["added"], found["n_rejected"], drafter.n_asked) == (2, 1, 2)
+    assert found["dropped"][0].startswith(f"rule: {RULES[0]}: ")
+    assert reason in found["dropped"][0]
+    assert reason in vendor.asked[1] or SECRET in vendor.asked[1] or '\\"' in vendor.asked[1]
+    assert rows(place, "select count(*) from task, draft where task_id = id and tags not like '%begin%'") == [(2,)]
+
+
+def test_a_draft_that_is_mended_is_kept(cli: Cli, place: Place, vendor: Vendor) -> None:
+    vendor.reply = drafter = Drafter(
+        lambda task, text: task if "cannot be used" in text else {**task, "accepted": "no"}
+    )
+    found = mine(cli, place, vendor, "--tasks", "3")
+    assert (found["added"], found["dropped"], drafter.n_asked) == (3, [], 2)
+
+
+def test_of_a_reply_with_a_thousand_tasks_those_that_were_asked_for_are_kept(
+    cli: Cli, place: Place, vendor: Vendor
+) -> None:
+    def reply(asked: str) -> str:
+        tasks = json.loads(Drafter()(asked))["tasks"]
+        return json.dumps({"tasks": [*tasks, *({**tasks[0], "number": n} for n in range(-500, 500))]})
+
+    vendor.reply = reply
+    assert mine(cli, place, vendor, "--tasks", "3")["added"] == 3
+
+
+def test_replies_that_cannot_be_read_are_named_and_what_was_lost_is_asked_again_next_time(
+    cli: Cli, place: Place, vendor: Vendor
+) -> None:
+    vendor.reply = lambda asked: "I would rather not."
+    found = mine(cli, place, vendor, "--tasks", "3")
+    assert (found["added"], found["n_rejected"], len(vendor.asked)) == (0, 3, 6)
+    assert "has no JSON object" in found["dropped"][0]
+
+
+def test_near_duplicates_are_one_family_and_none_is_added_next_to_a_stored_task(
+    cli: Cli, place: Place, vendor: Vendor
+) -> None:
+    prompt = "Write the line for the flag that is gone from the harbour pump today."
+    same = {"expected": ["BREAKING: pump"], "accepted": "BREAKING: pump", "rejected": "Removed pump"}
+    vendor.reply = Drafter(lambda task, text: {**task, **same, "prompt": prompt + "!" * task["number"]})
+    assert mine(cli, place, vendor, "--tasks", "3")["added"] == 3
+    assert rows(place, "select count(distinct group_name), min(group_name) <> '' from task") == [(1, 1)]
+    vendor.reply = Drafter(lambda task, text: {**task, **same, "prompt": f"{prompt} ({'!' * task['number']})"})
+    again = mine(cli, place, vendor, "--tasks", "2")
+    assert (again["added"], again["n_rejected"]) == (0, 2)
+    assert "nearly the same as a stored task" in again["dropped"][0]
+
+
+def test_a_secret_reaches_neither_the_model_nor_the_store(cli: Cli, place: Place, vendor: Vendor) -> None:
+    vendor.reply = Drafter(
+        lambda task, text: {**task, "prompt": f"{task['prompt']} {SECRET}", "accepted": f"{task['accepted']} {SECRET}"}
+    )
+    mine(cli, place, vendor, "--complaint", f"It prints {SECRET} each time.", "--tasks", "3")
+    assert "It prints" in vendor.asked[0]
+    kept = [path.read_bytes() for path in place.store_path.parent.glob("store.db*") if path.is_file()]
+    assert not any(SECRET.encode() in content for content in [*kept, *(each.encode() for each in vendor.asked)])
+
+
+def test_the_price_comes_first_and_caps_hold_over_resumes(cli: Cli, place: Place, vendor: Vendor) -> None:
+    command = ("tasks", "mine", place.skill_path, "--optimizer", vendor.spec(), "--tasks", "18")
+    planned = parsed(cli(*command, "--dry-run", "--json", store=place.store_path))
+    assert (planned["status"], planned["calls"], vendor.asked) == ("planned", {"optimizer": 9}, [])
+    unasked = cli(*command, store=place.store_path)
+    assert (unasked.returncode, vendor.asked) == (1, [])
+    assert "at most 9 optimizer calls" in unasked.stderr
+    capped = cli(*command, "--yes", "--max-calls", "4", store=place.store_path)
+    assert (capped.returncode != 0, len(vendor.asked)) == (True, 4)
+    assert rows(place, "select count(*) from task") == [(0,)]
+    done = cli(*command, "--yes", "--json", "--max-calls", "6", store=place.store_path)
+    assert (parsed(done)["added"], len(vendor.asked)) == (18, 6)
