@@ -67,7 +67,7 @@ class Drafter:
         facts = {
             RULES[0]: (f"The flag for the {thing} is gone. Write its line.", ["BREAKING:", thing], "Removed"),
             RULES[1]: (f"Write the line of ticket {7000 + self._n}: a faster {thing}.", [f"[{7000 + self._n}]"], "("),
-            RULES[2]: (f"The {thing} costs {self._n} euros now. Write its line.", [f"{self._n} €"], "€"),
+            RULES[2]: (f"The {thing} costs {500 + self._n} euros now. Write its line.", [f"{500 + self._n} €"], "€"),
         }  # fmt: skip
         found = next((facts[rule] for rule in RULES if rule in text), None)
         prompt, expected, wrong = found or (f"Thank Ada for the {thing}.", ["thanks to Ada", thing], "Done")

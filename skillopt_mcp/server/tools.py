@@ -11,6 +11,7 @@ from mcp_types import ToolAnnotations
 from pydantic import BaseModel, Field, WithJsonSchema
 
 from skillopt_mcp.core.candidates import Consent
+from skillopt_mcp.core.errors import BadInput
 from skillopt_mcp.core.next_step import NextStep
 from skillopt_mcp.core.results import Evaluated, Promoted, Proposed, Recorded, SkillList, Submitted, TasksAdded
 from skillopt_mcp.reports.details import Inspected
@@ -139,9 +140,11 @@ class Tools:
         helps: test tasks are held out, so 30 or more of them give a verdict sooner. Duplicates are skipped."""
         from skillopt_mcp.actions.tasks import add_tasks
 
-        if source and not tasks and not file:
+        if source:
             from skillopt_mcp.actions.mining import advance_mining, plan_mining
 
+            if tasks is not None or file:
+                raise BadInput("give one of tasks, file and source")
             plan = plan_mining(self._workspace.store, self._workspace.place, skill, source)
             return advance_mining(
                 self._workspace.store, self._workspace.models, self._workspace.place, plan, self._wait()

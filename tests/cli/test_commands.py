@@ -85,7 +85,7 @@ def test_every_command_has_help_with_an_example(name: str, capsys: pytest.Captur
 def test_help_and_version_are_on_stdout(cli: Cli) -> None:
     assert cli("--version").stdout == f"skillopt-mcp {__version__}\n"
     assert [name for name in describe_commands() if name not in cli().stdout] == []
-    assert cli("tasks", "--help").stdout.count("\n  tasks ") == 10
+    assert cli("tasks", "--help").stdout.count("\n  tasks ") == 11
 
 
 def test_a_dropped_file_is_a_command(tmp_path: Path) -> None:

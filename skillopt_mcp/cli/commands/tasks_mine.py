@@ -24,7 +24,7 @@ _QUESTIONS = (
 
 @command("tasks mine", example="tasks mine my-skill --complaint 'forgets the ticket number'")
 class MineTasks(Spending):
-    """Have tasks drafted from the skill's text and your complaints, and checked by machine; they wait for your look."""
+    """Have tasks drafted from a skill's text, your complaints and sessions, and checked by machine."""
 
     skill: Annotated[str, Arg(SKILL)]
     complaint: Annotated[list[str], Flag("what goes wrong; at a terminal you are asked (may be repeated)", "TEXT")]
