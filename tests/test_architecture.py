@@ -21,6 +21,7 @@ PURE = (
     "documents/",
     "gates/",
     "tasks/splits.py",
+    "tasks/drafts.py",
     "training/stages/",
     "actions/transcripts.py",
     "actions/labelling.py",
