@@ -5,8 +5,9 @@ from __future__ import annotations
 import functools
 import hashlib
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Literal
 
 from skillopt_mcp.backends.asking import Outstanding
@@ -40,67 +41,76 @@ from skillopt_mcp.workspace.place import Place
 from skillopt_mcp.workspace.skill_folders import handle
 
 DEFAULT_TASKS, MAX_TASKS = 24, 60
+MAX_EPISODES = 240
 _MAX_DROPPED, _DROPPED_BYTES = 20, 240
-_MAX_LABELLED = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Mining:
+    """What tasks are drafted from, and how many: rules and complaints (skill), and sessions, which come first."""
+
+    sources: tuple[Source, ...] = ("skill",)
+    n_tasks: int = DEFAULT_TASKS
+    complaints: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class MiningPlan:
-    """What a mining asks: `rules` are about the skill's text and complaints; the labels of `unknown` are asked first.
+    """What a mining asks about; the labels of `unknown` episodes are asked first.
 
     `scope` is what its calls are kept under: the same material is asked once, whoever goes on with it.
     """
 
     skill: Skill
-    source: Source
-    n_tasks: int
+    mining: Mining
     rules: Sequence[Subject]
-    episodes: Sequence[Episode] = ()
-    unknown: Sequence[Episode] = ()
+    episodes: Sequence[Episode]
+    unknown: Sequence[Episode]
 
     @property
     def scope(self) -> str:
         """The id of the job."""
-        asked = [self.n_tasks, self.rules, [(each.session, each.index, each.label) for each in self.episodes]]
-        digest = hashlib.sha256(repr((self.skill.live_version, asked, len(self.unknown))).encode()).hexdigest()
-        return f"m-{self.skill.id}-{self.source}-{digest[:8]}"
+        asked = [(each.session, each.index, each.label) for each in (*self.episodes, *self.unknown)]
+        digest = hashlib.sha256(repr((self.skill.live_version, self.mining, self.rules, asked)).encode()).hexdigest()
+        return f"m-{self.skill.id}-{self.mining.sources[-1]}-{digest[:8]}"
 
     @property
     def n_questions(self) -> int:
         """How many questions it asks at most."""
-        n = min(self.n_tasks, len(self.rules) + len(make_subjects(self.episodes)) + len(self.unknown))
-        return count_questions(n, len(self.unknown))
+        n_subjects = len(self.rules) + len(make_subjects(self.episodes)) + len(self.unknown)
+        return count_questions(min(self.mining.n_tasks, n_subjects), len(self.unknown))
 
 
 def plan_mining(
-    store: Store, place: Place, name: str, source: Source, n_tasks: int = DEFAULT_TASKS,
-    complaints: Sequence[str] = (), episodes: Sequence[Episode] = (),
+    store: Store, place: Place, name: str, mining: Mining, episodes: Iterable[Episode] = ()
 ) -> MiningPlan:  # fmt: skip
     """Plan what is drafted of a skill. Raises BadInput where there is nothing to draft from."""
-    if not 1 <= n_tasks <= MAX_TASKS:
-        raise BadInput(f"--tasks must be 1-{MAX_TASKS}, got {n_tasks}")
+    if not 1 <= mining.n_tasks <= MAX_TASKS:
+        raise BadInput(f"--tasks must be 1-{MAX_TASKS}, got {mining.n_tasks}")
     skill = place.skill(name)
-    said = [place.redactor.text(storable(" ".join(each.split()))) for each in complaints if each.strip()]
-    text = store.skills.get_files(skill.id, skill.live_version).main.decode("utf-8", "replace")
-    found = list(episodes)[: 4 * MAX_TASKS]
-    n_sessions = min(n_tasks, len(make_subjects(found)))
+    said = [place.redactor.text(storable(" ".join(each.split()))) for each in mining.complaints if each.strip()]
+    found = list(islice(episodes, MAX_EPISODES))
+    n_left = mining.n_tasks - min(mining.n_tasks, len(make_subjects(found)))
     # What no words follow, no model can label.
-    unknown = [each for each in found if each.label == "unknown" and each.correction and each.answer]
-    unknown = unknown[: min(_MAX_LABELLED, n_tasks - n_sessions)]
-    rules = plan_subjects(text, said, n_tasks - n_sessions) if source == "skill" or said else []
-    if not rules and not n_sessions and not unknown:
-        what = "no rule stands in its text" if source == "skill" else "no session with an answer that can be judged"
+    unknown = [each for each in found if each.label == "unknown" and each.correction and each.answer][:n_left]
+    text = _read_text(store, skill) if "skill" in mining.sources else ""
+    rules = plan_subjects(text, said, n_left) if n_left else []
+    if not rules and not unknown and n_left == mining.n_tasks:
+        what = "no rule stands in its text" if "skill" in mining.sources else "no session holds an answer to judge"
         raise BadInput(f"nothing to draft tasks of '{skill.name}' from: {what}; say what goes wrong: --complaint TEXT")
-    return MiningPlan(skill, source, n_tasks, rules, found, unknown)
+    return MiningPlan(skill, mining, rules, found, unknown)
 
 
 def plan_job(store: Store, place: Place, job: str) -> MiningPlan:
     """The plan of a job that was handed out, by what there is now. Raises NotFound."""
-    _, skill_id, source, *_ = [*job.split("-"), "", ""]
-    if not skill_id.isdecimal() or source not in SOURCES or job.count("-") < 3:
+    parts = job.split("-")
+    if len(parts) != 4 or not parts[1].isdecimal() or parts[2] not in SOURCES:
         raise NotFound(f"there is no job {quoted(job)}: use the job_id that came with the work")
-    skill = store.skills.get_skill(int(skill_id))
-    return plan_mining(store, place, skill.path, source)
+    return plan_mining(store, place, store.skills.get_skill(int(parts[1])).path, Mining((parts[2],)))
+
+
+def _read_text(store: Store, skill: Skill) -> str:
+    return store.skills.get_files(skill.id, skill.live_version).main.decode("utf-8", "replace")
 
 
 def mine_tasks(store: Store, models: Models, place: Place, plan: MiningPlan, made: Sequence[Draft] = ()) -> TasksAdded:
@@ -137,7 +147,7 @@ def _work(
     store: Store, models: Models, place: Place, plan: MiningPlan, notify: Notify
 ) -> tuple[list[Draft], list[str]] | Outstanding:
     registered = [each.name for each in store.commands.list_commands() if not each.unattended]
-    text = store.skills.get_files(plan.skill.id, plan.skill.live_version).main.decode("utf-8", "replace")
+    text = _read_text(store, plan.skill)
     terms = DraftingTerms(text, store.tasks.list_tasks(plan.skill.id), registered, place.secrets)
     lost = dict[int, Reply]()
 
@@ -149,7 +159,7 @@ def _work(
 
         labelled = {(each.session, each.index): each for each in label_episodes(noting, plan.unknown)}
         episodes = [labelled.get((each.session, each.index), each) for each in plan.episodes]
-        subjects = [*make_subjects(episodes)[: plan.n_tasks], *plan.rules][: plan.n_tasks]
+        subjects = [*make_subjects(episodes), *plan.rules][: plan.mining.n_tasks]
         tags = {each.tag: None for each in plan.rules or plan_subjects(text, (), MAX_TASKS)}
         return draft_tasks(noting, terms, subjects, list(tags))
 

@@ -141,11 +141,11 @@ class Tools:
         from skillopt_mcp.actions.tasks import add_tasks
 
         if source:
-            from skillopt_mcp.actions.mining import advance_mining, plan_mining
+            from skillopt_mcp.actions.mining import Mining, advance_mining, plan_mining
 
             if tasks is not None or file:
                 raise BadInput("give one of tasks, file and source")
-            plan = plan_mining(self._workspace.store, self._workspace.place, skill, source)
+            plan = plan_mining(self._workspace.store, self._workspace.place, skill, Mining((source,)))
             return advance_mining(
                 self._workspace.store, self._workspace.models, self._workspace.place, plan, self._wait()
             )

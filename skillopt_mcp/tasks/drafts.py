@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from itertools import islice
 
 from skillopt_mcp.core.errors import BadInput
-from skillopt_mcp.core.judging import Judge
 from skillopt_mcp.core.mining import Draft, Source
 from skillopt_mcp.core.redacting import KnownSecrets
 from skillopt_mcp.core.replies import DraftedTask
@@ -20,9 +19,8 @@ from skillopt_mcp.documents.markdown import fenced_code
 from skillopt_mcp.tasks.formats.rows import parse_task
 from skillopt_mcp.tasks.judges.base import on_one_line, quoted
 from skillopt_mcp.tasks.judges.checking import check_usable, decides_by_answer, families, passes
-from skillopt_mcp.tasks.judges.judging import leaves
 from skillopt_mcp.tasks.judges.kinds.final_answer import FinalAnswer
-from skillopt_mcp.tasks.judges.kinds.json_value import Json
+from skillopt_mcp.tasks.judges.kinds.json_value import Json, found_values
 from skillopt_mcp.tasks.splits import default_name
 
 MAX_PER_SUBJECT = 6
@@ -33,6 +31,11 @@ _ITEM = re.compile(r"[-*+]\s+|\d{1,9}[.)]\s+")
 _WORD = re.compile(r"[^\W_]{4,}")
 _TAG_WORDS = 3
 _MAX_ORIGIN = 200
+# By the kind that a model names: the judge, and its field for what is expected.
+_JUDGES = {
+    "exact": ("final_answer", "expected"), "contains": ("contains", "expected"), "json": ("json", "fields"),
+    "regex": ("regex", "pattern"), "command": ("command", "name"), "rubric": ("rubric", "points"),
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,30 +109,25 @@ def plan_subjects(text: str, complaints: Sequence[str], n_tasks: int) -> list[Su
 def make_draft(drafted: DraftedTask, subject: Subject, tags: Collection[str]) -> Draft:
     """The draft of a model's reply on a subject. Raises BadInput where it is no task."""
     kind, expected = drafted.kind.strip().lower(), [each for each in drafted.expected if each.strip()]
-    if not expected:
-        raise BadInput("`expected` is empty")
-    judge: dict[str, object]
-    match kind:
-        case "exact":
-            judge = {"kind": "final_answer", "expected": expected}
-        case "contains":
-            judge = {"kind": "contains", "expected": expected}
-        case "json":
-            try:
-                judge = {"kind": "json", "fields": json.loads(expected[0])}
-            except (ValueError, RecursionError) as error:
-                raise BadInput("`expected` of a json judge is no JSON object of paths and values") from error
-        case "regex":
-            judge = {"kind": "regex", "pattern": expected[0]}
-        case "command":
-            judge = {"kind": "command", "name": expected[0]}
-        case "rubric":
-            judge = {"kind": "rubric", "points": expected}
-        case _:
-            raise BadInput(f"unknown kind {quoted(kind)}; use exact, contains, json, regex, command or rubric")
+    if kind not in _JUDGES or not expected:
+        why = (
+            "`expected` is empty"
+            if kind in _JUDGES
+            else f"unknown kind {quoted(kind)}; use one of {', '.join(_JUDGES)}"
+        )
+        raise BadInput(why)
+    name, field = _JUDGES[kind]
+    value: object = expected if field in ("expected", "points") else expected[0]
+    if field == "fields":
+        try:
+            value = json.loads(expected[0])
+        except (ValueError, RecursionError) as error:
+            raise BadInput("`expected` of a json judge is no JSON object of paths and values") from error
     tag = subject.tag or (drafted.tag if drafted.tag in tags else subject.source)
-    files = {file.path: file.content for file in drafted.files}
-    task = parse_task({"prompt": drafted.prompt, "judge": judge, "tags": [tag], "files": files})
+    task = parse_task({
+        "prompt": drafted.prompt, "judge": {"kind": name, field: value}, "tags": [tag],
+        "files": {file.path: file.content for file in drafted.files},
+    })  # fmt: skip
     # Of a session, what the person took or rejected is known; else the model says it.
     accepted = drafted.accepted if drafted.accepted.strip() else subject.accepted
     rejected = subject.rejected or ("" if subject.source == "sessions" else drafted.rejected)
@@ -150,58 +148,41 @@ def find_faults(
         others = {key for other, theirs in keys.items() if other != n for key in theirs} - keys[n]
         try:
             check_usable(draft.task, registered, secrets)
+            found[n] = _find_fault(draft, known.get(n, ""), others) if decides_by_answer(draft.task.judge) else ""
         except BadInput as error:
             found[n] = str(error)
-        else:
-            if fault := _find_fault(draft, known.get(n, ""), others):
-                found[n] = fault
-    return found
+    return {n: fault for n, fault in found.items() if fault}
 
 
 def _find_fault(draft: Draft, known: str, others: Iterable[str]) -> str:
     task, judge, accepted = draft.task, draft.task.judge, draft.accepted.strip()
     shown = [task.prompt, *(file.content for file in task.files)]
-    if not decides_by_answer(judge):
-        return ""
-    if judge.is_form_only():
-        return "only the form of an answer is judged"
-    if passes(judge, ""):
-        return "an empty answer passes"
-    if any(passes(judge, text) for text in [*shown, "\n".join(shown)]) or _is_shown(judge, "\n".join(shown)):
+    line = on_one_line("\n".join(shown))
+    short = map(on_one_line, judge.texts) if isinstance(judge, FinalAnswer) else ()
+    if judge.is_form_only() or passes(judge, ""):
+        return "an empty answer passes" if passes(judge, "") else "only the form of an answer is judged"
+    if any(passes(judge, text) for text in [*shown, "\n".join(shown)]) or any(
+        re.search(rf"(?<!\w){re.escape(key)}(?!\w)", line) for key in short
+    ):
         return "what is expected stands in the prompt or in a file"
-    if not accepted or not passes(judge, accepted):
-        return "the judge fails the `accepted` answer" if accepted else "`accepted` is empty"
+    # What says the same in other words.
+    reworded = {"": accepted, " after a sentence": f"Here is the answer:\n\n{accepted}"}
+    if isinstance(judge, Json):
+        for value in found_values(accepted):
+            reworded[" in another layout"] = json.dumps(value, indent=3)
+            reworded[" in a code fence"] = f"```json\n{json.dumps(value)}\n```"
+    else:
+        reworded |= {" in capitals": accepted.upper(), " with a point after it": f"{accepted.rstrip('.')}."}
+    for what, text in reworded.items():
+        if not (accepted and passes(judge, text)):
+            return f"the judge fails the `accepted` answer{what}" if accepted else "`accepted` is empty"
     if known and not passes(judge, known):
         return "the judge fails the answer that the person accepted"
-    for what, text in _reword(judge, accepted):
-        if not passes(judge, text):
-            return f"the judge fails the `accepted` answer {what}"
+    if draft.source == "skill" and not draft.rejected.strip():
+        return "`rejected` is empty"
     if draft.rejected and passes(judge, draft.rejected):
         return "the judge passes the `rejected` answer"
-    if draft.rejected == "" and draft.source == "skill":
-        return "`rejected` is empty"
     return "what another task expects passes" if any(passes(judge, key) for key in others) else ""
-
-
-def _is_shown(judge: Judge, text: str) -> bool:
-    """Whether one of the short answers that a judge expects stands in a text, as words of its own."""
-    keys = [key for leaf in leaves(judge) if isinstance(leaf, FinalAnswer) for key in leaf.texts]
-    line = on_one_line(text)
-    return any(re.search(rf"(?<!\w){re.escape(on_one_line(key))}(?!\w)", line) for key in keys)
-
-
-def _reword(judge: Judge, answer: str) -> Iterable[tuple[str, str]]:
-    """An answer in other words, which say the same: of JSON in another layout, of others in capitals, with a point."""
-    yield "after a sentence", f"Here is the answer:\n\n{answer}"
-    if any(isinstance(leaf, Json) for leaf in leaves(judge)):
-        yield "in a code fence", f"```json\n{answer}\n```\n" if "```" not in answer else answer
-        try:
-            yield "in another layout", json.dumps(json.loads(answer), indent=3)
-        except ValueError:
-            return
-    else:
-        yield "in capitals", answer.upper()
-        yield "with a point after it", answer.rstrip(".") + "."
 
 
 def group_variants(drafts: Mapping[int, Draft], stored: Sequence[Task]) -> tuple[dict[int, Draft], dict[int, str]]:

@@ -112,6 +112,25 @@ def test_a_draft_that_fails_a_check_is_asked_again_once_with_the_reason_then_dro
     assert rows(place, "select count(*) from task, draft where task_id = id and tags not like '%begin%'") == [(2,)]
 
 
+GOOD: dict[str, Drafted] = {
+    "exact": {"kind": "exact", "prompt": "Which mark? Say it alone.", "expected": ["BREAKING"], "accepted": "BREAKING",
+              "rejected": "none"},
+    "json": {"kind": "JSON", "expected": ['{"line.mark": "BREAKING", "line.n": 7}'],
+             "accepted": '```json\n{"line": {"mark": "BREAKING", "n": 7}}\n```', "rejected": '{"line": {"n": 7}}'},
+    "regex": {"kind": "regex", "expected": ["(?im)^- breaking: ", "more"], "accepted": "- BREAKING: pump gone"},
+    "rubric": {"kind": "rubric", "expected": ["Says that it breaks."], "rejected": ""},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", GOOD)
+def test_a_task_of_each_kind_passes_the_checks(cli: Cli, place: Place, vendor: Vendor, kind: str) -> None:
+    vendor.reply = Drafter(lambda task, text: {**task, **(GOOD[kind] if RULES[0] in text else {})})
+    found = mine(cli, place, vendor, "--tasks", "3")
+    assert (found["added"], found["dropped"]) == (3, [])
+    judged = {"exact": "final_answer"}.get(kind, kind)
+    assert rows(place, "select count(*) from task where json_extract(judge, '$.kind') = '" + judged + "'") == [(1,)]
+
+
 def test_a_draft_that_is_mended_is_kept(cli: Cli, place: Place, vendor: Vendor) -> None:
     vendor.reply = drafter = Drafter(
         lambda task, text: task if "cannot be used" in text else {**task, "accepted": "no"}

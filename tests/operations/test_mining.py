@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from skillopt_mcp.actions.mining import mine_tasks, plan_mining
+from skillopt_mcp.actions.mining import Mining, mine_tasks, plan_mining
 from skillopt_mcp.backends.base import BackendFault
 from skillopt_mcp.backends.scripted import Scripted
 from skillopt_mcp.core.calls import Call, Question
@@ -60,7 +60,7 @@ class Miner:
             return answer(call.request)
 
         with Workspace(self.folder / "store.db", optimizer=Scripted(reply)) as workspace:
-            plan = plan_mining(workspace.store, workspace.place, str(self.skill), "sessions", episodes=episodes)
+            plan = plan_mining(workspace.store, workspace.place, str(self.skill), Mining(("sessions",)), episodes)
             return mine_tasks(workspace.store, workspace.models, workspace.place, plan)
 
 
@@ -118,7 +118,7 @@ def test_labels_that_no_rule_gives_are_asked_for_in_one_question_and_kept(miner:
 
 
 def test_sessions_that_teach_nothing_are_said(miner: Miner) -> None:
-    with pytest.raises(BadInput, match="no session with an answer"):
+    with pytest.raises(BadInput, match="no session holds an answer"):
         miner.mine(asking(DRAFT), replace(EPISODE, label="unknown", correction="", rejected=""))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import Annotated, Any
 
-from skillopt_mcp.actions.mining import DEFAULT_TASKS, mine_tasks, plan_mining
+from skillopt_mcp.actions.mining import DEFAULT_TASKS, Mining, mine_tasks, plan_mining
 from skillopt_mcp.cli.command import OPTIMIZER, SKILL, Arg, Flag, command
 from skillopt_mcp.cli.spending import Planned, Spending, require_backends
 from skillopt_mcp.cli.terminal import Terminal
@@ -37,7 +37,7 @@ class MineTasks(Spending):
             store, models, place = workspace.store, workspace.models, workspace.place
             self.name_models(terminal, models)
             complaints = self.complaint or self._ask_person(terminal)
-            plan = plan_mining(store, place, self.skill, "skill", self.tasks, complaints)
+            plan = plan_mining(store, place, self.skill, Mining(n_tasks=self.tasks, complaints=complaints))
             text = f"{counted(min(self.tasks, len(plan.rules)), 'task')}: at most {plan.n_questions} optimizer calls."
             return self.agree(terminal, workspace, {"optimizer": plan.n_questions}, text) or mine_tasks(
                 store, models, place, plan

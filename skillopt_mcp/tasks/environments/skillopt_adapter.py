@@ -93,7 +93,7 @@ class Adapter(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Episode:
+class EnvironmentEpisode:
     """One task of an adapter: an item of its data, or, for a simulator, the seed that the task is built from."""
 
     split: Split
@@ -188,7 +188,7 @@ class SkillOptEnvironment:
         self._is_set_up = True
 
     @cached_property
-    def _episodes(self) -> dict[str, Episode]:
+    def _episodes(self) -> dict[str, EnvironmentEpisode]:
         """Return every task by the name that it is stored under."""
         self._set_up()
         found = [episode for split in SPLITS for episode in self._episodes_of(split)]
@@ -197,7 +197,7 @@ class SkillOptEnvironment:
             raise BadInput(f"{self.name} has two items of one id in a split: give each an id of its own")
         return episodes
 
-    def _episodes_of(self, split: Split) -> list[Episode]:
+    def _episodes_of(self, split: Split) -> list[EnvironmentEpisode]:
         loader = self._adapter.get_dataloader()
         items = getattr(loader, "get_split_items", None)
         if items is not None:
@@ -213,7 +213,7 @@ class SkillOptEnvironment:
         if isinstance(built, Sequence) and built and all(isinstance(each, Mapping) and "id" in each for each in built):
             return [_make_episode(split, item) for item in built]
         first = seed + 1 + SPLITS.index(split) * 1_000_000
-        return [Episode(split, str(each), seed=each) for each in range(first, first + n)]
+        return [EnvironmentEpisode(split, str(each), seed=each) for each in range(first, first + n)]
 
     def _list_given(self, value: object, method: str) -> list[object]:
         """What a method of the adapter gave as a list. Raises BadInput when it is none."""
@@ -262,10 +262,10 @@ def _import_class(where: str) -> type:
     return made
 
 
-def _make_episode(split: Split, item: object) -> Episode:
+def _make_episode(split: Split, item: object) -> EnvironmentEpisode:
     if not isinstance(item, Mapping) or item.get("id") in (None, ""):
         raise BadInput(f"an item of the {split} split has no id: SkillOpt's environments need one")
-    return Episode(split, str(item["id"]), item)
+    return EnvironmentEpisode(split, str(item["id"]), item)
 
 
 def _parse_count(value: object, name: str) -> int:
