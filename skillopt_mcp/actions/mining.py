@@ -24,7 +24,7 @@ from skillopt_mcp.core.text import quoted, storable
 from skillopt_mcp.store.opening import Store
 from skillopt_mcp.tasks.drafts import Subject, plan_subjects
 from skillopt_mcp.tasks.splits import DEFAULT_SHARES
-from skillopt_mcp.training.progress import Notify, silent
+from skillopt_mcp.training.progress import Notify
 from skillopt_mcp.training.stages.draft import (
     DraftingTerms,
     count_questions,
@@ -89,10 +89,11 @@ def plan_mining(
         raise BadInput(f"--tasks must be 1-{MAX_TASKS}, got {mining.n_tasks}")
     skill = place.skill(name)
     said = [place.redactor.text(storable(" ".join(each.split()))) for each in mining.complaints if each.strip()]
-    found = list(islice(episodes, MAX_EPISODES))
+    known = list(islice(episodes, MAX_EPISODES))
+    found = [each for each in known if each.label != "unknown"]
     n_left = mining.n_tasks - min(mining.n_tasks, len(make_subjects(found)))
     # What no words follow, no model can label.
-    unknown = [each for each in found if each.label == "unknown" and each.correction and each.answer][:n_left]
+    unknown = [each for each in known if each not in found and each.correction and each.answer][:n_left]
     text = _read_text(store, skill) if "skill" in mining.sources else ""
     rules = plan_subjects(text, said, n_left) if n_left else []
     if not rules and not unknown and n_left == mining.n_tasks:
@@ -113,16 +114,11 @@ def _read_text(store: Store, skill: Skill) -> str:
     return store.skills.get_files(skill.id, skill.live_version).main.decode("utf-8", "replace")
 
 
-def mine_tasks(store: Store, models: Models, place: Place, plan: MiningPlan, made: Sequence[Draft] = ()) -> TasksAdded:
-    """Draft tasks and add them, with those `made` without a model. Raises CapReached, Outage, BackendError."""
-    outcome = _work(store, models, place, plan, silent)
-    if isinstance(outcome, Outstanding):
-        raise BadInput("a host answers through the tools of a server alone: name another optimizer")
-    return _add_drafts(store, place, plan, [*made, *outcome[0]], outcome[1])
-
-
 def advance_mining(store: Store, models: Models, place: Place, plan: MiningPlan, wait: Wait) -> TasksAdded:
-    """Where a mining stands, advanced as far as the optimizer answers: its tasks, `running`, or `work` for a host."""
+    """Where a mining stands, advanced as far as the optimizer answers: its tasks, `running`, or `work` for a host.
+
+    Raises CapReached, Outage, BackendError: what was answered is kept.
+    """
     scope = plan.scope
     job = wait.jobs.attach(scope, functools.partial(_work, store, models, place, plan), wait.notify)
     if not job.wait(wait.seconds):
@@ -134,8 +130,8 @@ def advance_mining(store: Store, models: Models, place: Place, plan: MiningPlan,
         withdraw(store, place, scope)
         return _add_drafts(store, place, plan, *outcome)
     if wait.capacity is None and not store.leases.list_of(scope):
-        questions = (len(outcome.calls), plan.n_questions)
-        estimate = WorkEstimate(questions=questions, tokens_each=default_tokens("host"), by_host=["optimizer"])
+        asked, tokens = (len(outcome.calls), plan.n_questions), default_tokens("host")
+        estimate = WorkEstimate(questions=asked, tokens_each=tokens, by_host=["optimizer"])
         why = f"takes up to {plan.n_questions} agent runs: ask the user first"
         step = NextStep(action="submit_work", arguments={"job_id": scope}, why=why)
         return _describe(store, plan, "work", step).model_copy(update={"estimate": estimate})
@@ -146,10 +142,10 @@ def advance_mining(store: Store, models: Models, place: Place, plan: MiningPlan,
 def _work(
     store: Store, models: Models, place: Place, plan: MiningPlan, notify: Notify
 ) -> tuple[list[Draft], list[str]] | Outstanding:
-    registered = [each.name for each in store.commands.list_commands() if not each.unattended]
-    text = _read_text(store, plan.skill)
-    terms = DraftingTerms(text, store.tasks.list_tasks(plan.skill.id), registered, place.secrets)
-    lost = dict[int, Reply]()
+    programs = [each.name for each in store.commands.list_commands() if not each.unattended]
+    text, n_tasks, lost = _read_text(store, plan.skill), plan.mining.n_tasks, dict[int, Reply]()
+    terms = DraftingTerms(text, store.tasks.list_tasks(plan.skill.id), programs, place.secrets)
+    tags = dict.fromkeys(each.tag for each in plan.rules or plan_subjects(text, (), MAX_TASKS))
 
     def draft(ask: Ask) -> tuple[list[Draft], list[str]]:
         def noting(calls: Sequence[Call], /) -> list[Reply]:
@@ -157,11 +153,8 @@ def _work(
             lost.update({each.id: each for each in replies if each.fault in LOST})
             return replies
 
-        labelled = {(each.session, each.index): each for each in label_episodes(noting, plan.unknown)}
-        episodes = [labelled.get((each.session, each.index), each) for each in plan.episodes]
-        subjects = [*make_subjects(episodes), *plan.rules][: plan.mining.n_tasks]
-        tags = {each.tag: None for each in plan.rules or plan_subjects(text, (), MAX_TASKS)}
-        return draft_tasks(noting, terms, subjects, list(tags))
+        episodes = [*plan.episodes, *label_episodes(noting, plan.unknown)]
+        return draft_tasks(noting, terms, [*make_subjects(episodes), *plan.rules][:n_tasks], list(tags))
 
     backends: dict[Role, Backend] = {"optimizer": models.backend("optimizer")}
     models.check_caps(backends)
@@ -179,29 +172,22 @@ def _add_drafts(
     store: Store, place: Place, plan: MiningPlan, drafts: Sequence[Draft], dropped: Sequence[str]
 ) -> TasksAdded:
     """Store drafts with what they were made from, without secrets; they wait, whoever had them drafted."""
-    hide = place.redactor.text
-    clean = [
-        Draft(each.task, each.source, hide(storable(each.origin)), hide(storable(each.accepted)),
-              hide(storable(each.rejected)), hide(storable(each.correction)))
-        for each in drafts
-    ]  # fmt: skip
+    clean = []
+    for each in drafts:
+        texts = map(storable, (each.origin, each.accepted, each.rejected, each.correction))
+        clean.append(Draft(each.task, each.source, *place.redactor.texts(list(texts))))
     placed = store.tasks.add_tasks(plan.skill.id, clean, DEFAULT_SHARES, waits=True)
-    tags, why = Counter[str](), [hide(storable(each)) for each in dropped]
-    for draft, each in zip(clean, placed, strict=True):
-        tags.update(draft.task.tags[:1] if each.is_new else ())
-        why += [f"{draft.origin}: {each.fault}"] if each.fault else []
+    new = [draft for draft, each in zip(clean, placed, strict=True) if each.is_new]
+    why = place.redactor.texts(list(map(storable, dropped)))
+    why += [f"{draft.origin}: {each.fault}" for draft, each in zip(clean, placed, strict=True) if each.fault]
     n_waiting = sum(task.waits for task in store.tasks.list_in_use(plan.skill.id))
     step = advise_review(handle(store, plan.skill), n_waiting) if n_waiting else None
-    return _describe(store, plan, "done", step).model_copy(
-        update={
-            "added": sum(tags.values()),
-            "duplicates": sum(each.is_duplicate for each in placed),
-            "drafted": dict(tags),
-            "n_rejected": len(why),
-            "dropped": [shorten(each, _DROPPED_BYTES) for each in why[:_MAX_DROPPED]],
-            "notes": [Note(code="waiting", numbers={"n": n_waiting})] if n_waiting else [],
-        }
-    )
+    return _describe(store, plan, "done", step).model_copy(update={
+        "added": len(new), "duplicates": sum(each.is_duplicate for each in placed), "n_rejected": len(why),
+        "drafted": dict(Counter(draft.task.tags[0] for draft in new)),
+        "dropped": [shorten(each, _DROPPED_BYTES) for each in why[:_MAX_DROPPED]],
+        "notes": [Note(code="waiting", numbers={"n": n_waiting})] if n_waiting else [],
+    })  # fmt: skip
 
 
 def _describe(

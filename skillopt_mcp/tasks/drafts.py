@@ -26,8 +26,9 @@ from skillopt_mcp.tasks.splits import default_name
 MAX_PER_SUBJECT = 6
 SPREAD = 3  # tasks of one tag, of which one is for training
 _MIN_WORDS = 4
-_HEADING = re.compile(r"#{1,6}\s+(.*?)\s*#*$")
-_ITEM = re.compile(r"[-*+]\s+|\d{1,9}[.)]\s+")
+_HEADING = re.compile(r"^#{1,6}[ \t]+(.*?)[ \t]*#*$", re.MULTILINE)
+_ITEM = re.compile(r"^\s*(?:[-*+]|\d{1,9}[.)])\s+", re.MULTILINE)
+_BREAK = re.compile(r"\n\s*\n|\n(?=(?:[-*+]|\d{1,9}[.)])\s)")
 _WORD = re.compile(r"[^\W_]{4,}")
 _TAG_WORDS = 3
 _MAX_ORIGIN = 200
@@ -60,29 +61,14 @@ def list_rules(text: str) -> list[tuple[str, str]]:
     content = body_of(text).encode("utf-8", "surrogatepass")
     for block in reversed(fenced_code(content, 0)):
         content = content[: block.start] + b"\n" + content[block.end :]
-    heading, found = "", list[tuple[str, str]]()
-    lines = list[str]()
-
-    def end() -> None:
-        rule = " ".join(lines)
-        if len(rule.split()) >= _MIN_WORDS and not rule.endswith(":"):
-            found.append((heading, rule))
-        lines.clear()
-
-    for raw in content.decode("utf-8", "replace").splitlines():
-        line = raw.strip()
-        if (item := _ITEM.match(line)) and not raw[:1].isspace():
-            end()
-            line = line[item.end() :]
-        if marked := _HEADING.match(line):
-            end()
+    heading, found = "", dict[tuple[str, str], None]()
+    for part in _BREAK.split(_HEADING.sub(r"\n\n\g<0>\n\n", content.decode("utf-8", "replace"))):
+        rule = " ".join(_ITEM.sub("", part).split())
+        if marked := _HEADING.fullmatch(part.strip()):
             heading = marked[1]
-        elif line:
-            lines.append(line)
-        else:
-            end()
-    end()
-    return list(dict.fromkeys(found))
+        elif len(rule.split()) >= _MIN_WORDS and not rule.endswith(":"):
+            found[heading, rule] = None
+    return list(found)
 
 
 def plan_subjects(text: str, complaints: Sequence[str], n_tasks: int) -> list[Subject]:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
 import pytest
-from console import Cli, Place, parsed
+from console import Cli, Place, parsed, run_at_a_terminal
 
 from skillopt_mcp.store.pool import Pool
 from tests.drafting import COMPLAINT, RULES, Drafted, Drafter, make_skill
@@ -195,3 +196,22 @@ def test_the_price_comes_first_and_caps_hold_over_resumes(cli: Cli, place: Place
     assert rows(place, "select count(*) from task") == [(0,)]
     done = cli(*command, "--yes", "--json", "--max-calls", "6", store=place.store_path)
     assert (parsed(done)["added"], len(vendor.asked)) == (18, 6)
+
+
+def test_a_person_at_a_terminal_is_asked_five_questions_at_most(place: Place, vendor: Vendor) -> None:
+    command = ["--store", str(place.store_path), "tasks", "mine", str(place.skill_path), "--tasks", "5", "--yes"]
+    command += ["--optimizer", vendor.spec()]
+
+    def answer(text: str) -> tuple[int, str]:
+        return run_at_a_terminal(command, Path.cwd(), dict(os.environ), text, question="(Enter for nothing)?")
+
+    said = ("It never thanks", "Write the line for the pump", "Thanks to Ada", "It shouts", "swear")
+    code, screen = answer("\n".join(said))
+    assert (code, screen.count("? "), "5 tasks drafted" in screen) == (0, 5, True)
+    origins = [row[0] for row in rows(place, "select distinct origin from draft where origin like 'complaint%'")]
+    assert origins == [
+        "complaint: It never thanks. Asked: Write the line for the pump. Right: Thanks to Ada",
+        "complaint: It shouts", "complaint: An answer must never: swear",
+    ]  # fmt: skip
+    code, screen = answer("")
+    assert (code, screen.count("? ")) == (0, 1)

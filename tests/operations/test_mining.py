@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from skillopt_mcp.actions.mining import Mining, mine_tasks, plan_mining
+from skillopt_mcp.actions.mining import Mining, advance_mining, plan_mining
 from skillopt_mcp.backends.base import BackendFault
 from skillopt_mcp.backends.scripted import Scripted
 from skillopt_mcp.core.calls import Call, Question
@@ -18,6 +18,7 @@ from skillopt_mcp.core.errors import BadInput, Outage
 from skillopt_mcp.core.mining import Episode
 from skillopt_mcp.core.results import TasksAdded
 from skillopt_mcp.tasks.judges.judging import score
+from skillopt_mcp.workspace.jobs import Wait
 from skillopt_mcp.workspace.workspace import Workspace
 from tests.drafting import make_skill
 
@@ -61,7 +62,7 @@ class Miner:
 
         with Workspace(self.folder / "store.db", optimizer=Scripted(reply)) as workspace:
             plan = plan_mining(workspace.store, workspace.place, str(self.skill), Mining(("sessions",)), episodes)
-            return mine_tasks(workspace.store, workspace.models, workspace.place, plan)
+            return advance_mining(workspace.store, workspace.models, workspace.place, plan, Wait())
 
 
 @pytest.fixture

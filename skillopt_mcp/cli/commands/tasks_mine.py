@@ -5,13 +5,14 @@ from __future__ import annotations
 import sys
 from typing import Annotated, Any
 
-from skillopt_mcp.actions.mining import DEFAULT_TASKS, Mining, mine_tasks, plan_mining
+from skillopt_mcp.actions.mining import DEFAULT_TASKS, Mining, advance_mining, plan_mining
 from skillopt_mcp.cli.command import OPTIMIZER, SKILL, Arg, Flag, command
 from skillopt_mcp.cli.spending import Planned, Spending, require_backends
 from skillopt_mcp.cli.terminal import Terminal
 from skillopt_mcp.core.notes import describe_note
 from skillopt_mcp.core.results import TasksAdded
 from skillopt_mcp.core.text import counted, escaped
+from skillopt_mcp.workspace.jobs import Wait
 
 _QUESTIONS = (
     "What goes wrong with this skill (Enter for nothing)?",
@@ -39,8 +40,8 @@ class MineTasks(Spending):
             complaints = self.complaint or self._ask_person(terminal)
             plan = plan_mining(store, place, self.skill, Mining(n_tasks=self.tasks, complaints=complaints))
             text = f"{counted(min(self.tasks, len(plan.rules)), 'task')}: at most {plan.n_questions} optimizer calls."
-            return self.agree(terminal, workspace, {"optimizer": plan.n_questions}, text) or mine_tasks(
-                store, models, place, plan
+            return self.agree(terminal, workspace, {"optimizer": plan.n_questions}, text) or advance_mining(
+                store, models, place, plan, Wait()
             )
 
     def _ask_person(self, terminal: Terminal) -> list[str]:
@@ -55,7 +56,7 @@ class MineTasks(Spending):
             if not said[0]:
                 return []
         first = ". ".join(filter(None, (said[0], said[1] and f"Asked: {said[1]}", said[2] and f"Right: {said[2]}")))
-        return [first, *filter(None, said[3:])]
+        return [first, *filter(None, (said[3], said[4] and f"An answer must never: {said[4]}"))]
 
     def show(self, result: TasksAdded | Planned, terminal: Terminal) -> None:
         if isinstance(result, Planned):
