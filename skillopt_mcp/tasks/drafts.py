@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from itertools import islice
 
 from skillopt_mcp.core.errors import BadInput
+from skillopt_mcp.core.judging import Judge
 from skillopt_mcp.core.mining import Draft, Source
 from skillopt_mcp.core.redacting import KnownSecrets
 from skillopt_mcp.core.replies import DraftedTask
@@ -143,13 +144,9 @@ def find_faults(
 def _find_fault(draft: Draft, known: str, others: Iterable[str]) -> str:
     task, judge, accepted = draft.task, draft.task.judge, draft.accepted.strip()
     shown = [task.prompt, *(file.content for file in task.files)]
-    line = on_one_line("\n".join(shown))
-    short = map(on_one_line, judge.texts) if isinstance(judge, FinalAnswer) else ()
     if judge.is_form_only() or passes(judge, ""):
         return "an empty answer passes" if passes(judge, "") else "only the form of an answer is judged"
-    if any(passes(judge, text) for text in [*shown, "\n".join(shown)]) or any(
-        re.search(rf"(?<!\w){re.escape(key)}(?!\w)", line) for key in short
-    ):
+    if any(passes(judge, text) for text in [*shown, "\n".join(shown)]) or is_shown(judge, "\n".join(shown)):
         return "what is expected stands in the prompt or in a file"
     # What says the same in other words.
     reworded = {"": accepted, " after a sentence": f"Here is the answer:\n\n{accepted}"}
@@ -169,6 +166,12 @@ def _find_fault(draft: Draft, known: str, others: Iterable[str]) -> str:
     if draft.rejected and passes(judge, draft.rejected):
         return "the judge passes the `rejected` answer"
     return "what another task expects passes" if any(passes(judge, key) for key in others) else ""
+
+
+def is_shown(judge: Judge, text: str) -> bool:
+    """Whether a short answer that a judge expects stands in a text, as words of its own."""
+    keys, line = judge.texts if isinstance(judge, FinalAnswer) else (), on_one_line(text)
+    return any(re.search(rf"(?<!\w){re.escape(on_one_line(key))}(?!\w)", line) for key in keys)
 
 
 def group_variants(drafts: Mapping[int, Draft], stored: Sequence[Task]) -> tuple[dict[int, Draft], dict[int, str]]:
