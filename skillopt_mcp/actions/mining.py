@@ -5,11 +5,14 @@ from __future__ import annotations
 import functools
 import hashlib
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Literal
 
+from pydantic import JsonValue
+
+from skillopt_mcp.actions.sessions import read_host_sessions
 from skillopt_mcp.backends.asking import Outstanding
 from skillopt_mcp.backends.base import Backend
 from skillopt_mcp.core.advice import advise_review
@@ -21,6 +24,7 @@ from skillopt_mcp.core.notes import Note
 from skillopt_mcp.core.results import TasksAdded, Wave, WorkEstimate
 from skillopt_mcp.core.skills import Skill, SplitCounts
 from skillopt_mcp.core.text import quoted, storable
+from skillopt_mcp.store.episodes import Episodes
 from skillopt_mcp.store.opening import Store
 from skillopt_mcp.tasks.drafts import Subject, plan_subjects
 from skillopt_mcp.tasks.splits import DEFAULT_SHARES
@@ -31,6 +35,7 @@ from skillopt_mcp.training.stages.draft import (
     draft_tasks,
     label_episodes,
     make_subjects,
+    origin_of,
 )
 from skillopt_mcp.workspace.answers import shorten
 from skillopt_mcp.workspace.costs import default_tokens
@@ -41,7 +46,7 @@ from skillopt_mcp.workspace.place import Place
 from skillopt_mcp.workspace.skill_folders import handle
 
 DEFAULT_TASKS, MAX_TASKS = 24, 60
-MAX_EPISODES = 240
+_Drafted = tuple[list[Draft], list[str], list[Episode]]
 _MAX_DROPPED, _DROPPED_BYTES = 20, 240
 
 
@@ -52,6 +57,7 @@ class Mining:
     sources: tuple[Source, ...] = ("skill",)
     n_tasks: int = DEFAULT_TASKS
     complaints: Sequence[str] = ()
+    since: str = ""  # the earliest time of an episode
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,25 +87,33 @@ class MiningPlan:
         return count_questions(min(self.mining.n_tasks, n_subjects), len(self.unknown))
 
 
-def plan_mining(
-    store: Store, place: Place, name: str, mining: Mining, episodes: Iterable[Episode] = ()
-) -> MiningPlan:  # fmt: skip
+def plan_mining(store: Store, place: Place, name: str, mining: Mining) -> MiningPlan:
     """Plan what is drafted of a skill. Raises BadInput where there is nothing to draft from."""
     if not 1 <= mining.n_tasks <= MAX_TASKS:
         raise BadInput(f"--tasks must be 1-{MAX_TASKS}, got {mining.n_tasks}")
     skill = place.skill(name)
     said = [place.redactor.text(storable(" ".join(each.split()))) for each in mining.complaints if each.strip()]
-    known = list(islice(episodes, MAX_EPISODES))
-    found = [each for each in known if each.label != "unknown"]
-    n_left = mining.n_tasks - min(mining.n_tasks, len(make_subjects(found)))
-    # What no words follow, no model can label.
-    unknown = [each for each in known if each not in found and each.correction and each.answer][:n_left]
+    known = list[Episode]()
+    if "sessions" in mining.sources:
+        drafted = {each.origin for each in store.tasks.list_drafts(skill.id).values()}
+        found = store.table(Episodes).list_episodes(skill.id, mining.since)
+        # What has neither a label nor words to ask about teaches nothing.
+        usable = (
+            each for each in found
+            if each.answer and (each.label != "unknown" or (each.correction and each.why != "asked"))
+        )  # fmt: skip
+        newest = islice((each for each in usable if origin_of(each) not in drafted), mining.n_tasks)
+        # The oldest first, so that new ones change no question that was asked.
+        known = sorted(newest, key=lambda each: (each.at, each.session, each.index))
+    unknown = [each for each in known if each.label == "unknown"]
+    episodes = [each for each in known if each.label != "unknown"]
     text = _read_text(store, skill) if "skill" in mining.sources else ""
+    n_left = mining.n_tasks - len(make_subjects(episodes))
     rules = plan_subjects(text, said, n_left) if n_left else []
     if not rules and not unknown and n_left == mining.n_tasks:
-        what = "no rule stands in its text" if "skill" in mining.sources else "no session holds an answer to judge"
+        what = "no rule stands in its text" if text else "no session that is not drafted yet has an answer to judge"
         raise BadInput(f"nothing to draft tasks of '{skill.name}' from: {what}; say what goes wrong: --complaint TEXT")
-    return MiningPlan(skill, mining, rules, found, unknown)
+    return MiningPlan(skill, mining, rules, episodes, unknown)
 
 
 def plan_job(store: Store, place: Place, job: str) -> MiningPlan:
@@ -112,6 +126,20 @@ def plan_job(store: Store, place: Place, job: str) -> MiningPlan:
 
 def _read_text(store: Store, skill: Skill) -> str:
     return store.skills.get_files(skill.id, skill.live_version).main.decode("utf-8", "replace")
+
+
+def mine_source(store: Store, models: Models, place: Place, name: str, source: Source, wait: Wait) -> TasksAdded:
+    """`advance_mining` on one source; of sessions what is new is read before. Raises what planning raises."""
+    if source == "sessions":
+        skill = place.skill(name)
+        job = wait.jobs.attach("sessions", lambda notify: read_host_sessions(store, place), wait.notify)
+        if not job.wait(wait.seconds):
+            arguments: dict[str, JsonValue] = {"skill": handle(store, skill), "source": source}
+            step = NextStep(action="add_tasks", arguments=arguments, why="the sessions are still being read")
+            return _describe(store, MiningPlan(skill, Mining((source,)), (), (), ()), "running", step)
+        wait.jobs.drop("sessions", job)
+        job.result.result()
+    return advance_mining(store, models, place, plan_mining(store, place, name, Mining((source,))), wait)
 
 
 def advance_mining(store: Store, models: Models, place: Place, plan: MiningPlan, wait: Wait) -> TasksAdded:
@@ -139,22 +167,21 @@ def advance_mining(store: Store, models: Models, place: Place, plan: MiningPlan,
     return _describe(store, plan, "work" if work else "running", next_step, work)
 
 
-def _work(
-    store: Store, models: Models, place: Place, plan: MiningPlan, notify: Notify
-) -> tuple[list[Draft], list[str]] | Outstanding:
+def _work(store: Store, models: Models, place: Place, plan: MiningPlan, notify: Notify) -> _Drafted | Outstanding:
     programs = [each.name for each in store.commands.list_commands() if not each.unattended]
     text, n_tasks, lost = _read_text(store, plan.skill), plan.mining.n_tasks, dict[int, Reply]()
     terms = DraftingTerms(text, store.tasks.list_tasks(plan.skill.id), programs, place.secrets)
     tags = dict.fromkeys(each.tag for each in plan.rules or plan_subjects(text, (), MAX_TASKS))
 
-    def draft(ask: Ask) -> tuple[list[Draft], list[str]]:
+    def draft(ask: Ask) -> _Drafted:
         def noting(calls: Sequence[Call], /) -> list[Reply]:
             replies = ask(calls)
             lost.update({each.id: each for each in replies if each.fault in LOST})
             return replies
 
-        episodes = [*plan.episodes, *label_episodes(noting, plan.unknown)]
-        return draft_tasks(noting, terms, [*make_subjects(episodes), *plan.rules][:n_tasks], list(tags))
+        labelled = label_episodes(noting, plan.unknown)
+        subjects = [*make_subjects([*plan.episodes, *labelled]), *plan.rules][:n_tasks]
+        return *draft_tasks(noting, terms, subjects, list(tags)), labelled
 
     backends: dict[Role, Backend] = {"optimizer": models.backend("optimizer")}
     models.check_caps(backends)
@@ -169,13 +196,15 @@ def _work(
 
 
 def _add_drafts(
-    store: Store, place: Place, plan: MiningPlan, drafts: Sequence[Draft], dropped: Sequence[str]
-) -> TasksAdded:
+    store: Store, place: Place, plan: MiningPlan, drafts: Sequence[Draft], dropped: Sequence[str],
+    labelled: Sequence[Episode],
+) -> TasksAdded:  # fmt: skip
     """Store drafts with what they were made from, without secrets; they wait, whoever had them drafted."""
     clean = []
     for each in drafts:
         texts = map(storable, (each.origin, each.accepted, each.rejected, each.correction))
         clean.append(Draft(each.task, each.source, *place.redactor.texts(list(texts))))
+    store.table(Episodes).store_labels(plan.skill.id, labelled)
     placed = store.tasks.add_tasks(plan.skill.id, clean, DEFAULT_SHARES, waits=True)
     new = [draft for draft, each in zip(clean, placed, strict=True) if each.is_new]
     why = place.redactor.texts(list(map(storable, dropped)))

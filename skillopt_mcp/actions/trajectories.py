@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
+import shlex
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -66,6 +67,7 @@ def record_trajectory(store: Store, place: Place, skill: str, recording: Recordi
     new = checked(recording, place.redactor, place.session)
     tracked, trajectories = place.skill(skill), store.trajectories
     outcome: RecordOutcome
+    is_corrected = False
     if _RECORDED.fullmatch(recording.task):
         trajectory_id = recording.task
         outcome, n_new = _score(store, tracked, trajectory_id, new)
@@ -74,7 +76,8 @@ def record_trajectory(store: Store, place: Place, skill: str, recording: Recordi
         trajectory_id = f"trajectory:{number}"
         is_erased = not is_new and store.table(Erasing).find_erased([number])
         outcome = "recorded" if is_new else "erased" if is_erased else "duplicate"
-        if is_new and (recording.correction or "").strip():
+        is_corrected = is_new and bool((recording.correction or "").strip())
+        if is_corrected:
             # A task can be made of it, as of one that was found in a session.
             [_, kept] = trajectories.get_trajectory(number) or (0, None)
             session, index = new.session_id or place.session, number if new.position is None else new.position
@@ -88,9 +91,14 @@ def record_trajectory(store: Store, place: Place, skill: str, recording: Recordi
         version=short(tracked.live_version),
         n_new=n_new,
         outcome=outcome,
-        next_step=_next_step(
-            store, tracked, n_new, trajectory_id if outcome == "recorded" and new.hard is None else ""
-        ),
+        next_step=NextStep(
+            action="add_tasks",
+            arguments={"skill": handle(store, tracked), "source": "sessions"},
+            why="a task can be drafted of the correction",
+            command=shlex.join(["skillopt-mcp", "tasks", "mine", handle(store, tracked), "--sessions"]),
+        )
+        if is_corrected
+        else _next_step(store, tracked, n_new, trajectory_id if outcome == "recorded" and new.hard is None else ""),
     )
 
 

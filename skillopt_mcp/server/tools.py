@@ -134,20 +134,19 @@ class Tools:
         skill: SkillName,
         tasks: Tasks = None,
         file: Annotated[str, Field(description="Path, JSON or JSONL, or evals of other tools")] = "",
-        source: Annotated[Literal["", "skill", "sessions", "repo"], Field(description="Draft them from this")] = "",
+        source: Annotated[Literal["", "skill", "sessions"], Field(description="Draft them from this")] = "",
     ) -> TasksAdded:
         """Add tasks with judges, given here, in a file, or drafted by a backend or as work. They decide whether an edit
         helps: test tasks are held out, so 30 or more of them give a verdict sooner. Duplicates are skipped."""
         from skillopt_mcp.actions.tasks import add_tasks
 
         if source:
-            from skillopt_mcp.actions.mining import Mining, advance_mining, plan_mining
+            from skillopt_mcp.actions.mining import mine_source
 
             if tasks is not None or file:
                 raise BadInput("give one of tasks, file and source")
-            plan = plan_mining(self._workspace.store, self._workspace.place, skill, Mining((source,)))
-            return advance_mining(
-                self._workspace.store, self._workspace.models, self._workspace.place, plan, self._wait()
+            return mine_source(
+                self._workspace.store, self._workspace.models, self._workspace.place, skill, source, self._wait()
             )
         return add_tasks(self._workspace.store, self._workspace.place, skill, tasks, file or None)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from skillopt_mcp.core.mining import Episode
@@ -63,6 +63,16 @@ class Episodes:
             [skill_id, since],
         )
         return (Episode(*row) for row in rows)
+
+    def store_labels(self, skill_id: int, episodes: Iterable[Episode]) -> None:
+        """Keep what a model said of episodes that no rule could label; it is not asked again."""
+        with self._pool.write(evidence=True) as connection:
+            for each in episodes:
+                connection.execute(
+                    "update episode set label = ?, why = 'asked', rejected = ?, correction = ?"
+                    " where skill_id = ? and session = ? and position = ?",
+                    [each.label, each.rejected, each.correction, skill_id, each.session, each.index],
+                )
 
     def find_file(self, path: str) -> SessionFile | None:
         """How far a file was read, None where it was not."""

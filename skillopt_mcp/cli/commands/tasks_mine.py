@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import sys
+from argparse import ArgumentParser
+from pathlib import Path
 from typing import Annotated, Any
 
 from skillopt_mcp.actions.mining import DEFAULT_TASKS, Mining, advance_mining, plan_mining
+from skillopt_mcp.actions.sessions import read_host_sessions
 from skillopt_mcp.cli.command import OPTIMIZER, SKILL, Arg, Flag, command
 from skillopt_mcp.cli.spending import Planned, Spending, require_backends
 from skillopt_mcp.cli.terminal import Terminal
+from skillopt_mcp.cli.watching import show_work
+from skillopt_mcp.core.mining import Source
 from skillopt_mcp.core.notes import describe_note
 from skillopt_mcp.core.results import TasksAdded
 from skillopt_mcp.core.text import counted, escaped
@@ -29,8 +34,15 @@ class MineTasks(Spending):
 
     skill: Annotated[str, Arg(SKILL)]
     complaint: Annotated[list[str], Flag("what goes wrong; at a terminal you are asked (may be repeated)", "TEXT")]
+    sessions: list[str] | None = None
+    since: Annotated[str, Flag("only sessions from then on, such as 2026-11-01", "DATE")] = ""
     tasks: Annotated[int, Flag("how many to draft")] = DEFAULT_TASKS
     optimizer: Annotated[str | None, Flag(f"drafts them, for instance {OPTIMIZER}", "BACKEND:MODEL")] = None
+
+    @classmethod
+    def declare(cls, parser: ArgumentParser) -> None:
+        text = "what you asked and corrected in sessions of Claude Code and Codex; PATH: transcripts, or their folders"
+        parser.add_argument("--sessions", nargs="*", metavar="PATH", help=text)
 
     def run(self, terminal: Terminal) -> TasksAdded | Planned:
         require_backends(optimizer=self.optimizer)
@@ -38,8 +50,17 @@ class MineTasks(Spending):
             store, models, place = workspace.store, workspace.models, workspace.place
             self.name_models(terminal, models)
             complaints = self.complaint or self._ask_person(terminal)
-            plan = plan_mining(store, place, self.skill, Mining(n_tasks=self.tasks, complaints=complaints))
-            text = f"{counted(min(self.tasks, len(plan.rules)), 'task')}: at most {plan.n_questions} optimizer calls."
+            sources: tuple[Source, ...] = ("skill",)
+            if self.sessions is not None:
+                sources = ("skill", "sessions")
+                place.skill(self.skill)  # of tracked skills alone
+                with show_work(terminal) as progress:
+                    paths = [Path(each).expanduser() for each in self.sessions]
+                    read = read_host_sessions(store, place, paths, lambda n, of: progress("reading sessions", n, of))
+                for problem in read.problems:
+                    terminal.note(f"error: {problem.path}: {problem.reason}")
+            plan = plan_mining(store, place, self.skill, Mining(sources, self.tasks, complaints, self.since))
+            text = f"At most {counted(self.tasks, 'task')}, by at most {plan.n_questions} optimizer calls."
             return self.agree(terminal, workspace, {"optimizer": plan.n_questions}, text) or advance_mining(
                 store, models, place, plan, Wait()
             )

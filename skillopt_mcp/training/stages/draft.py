@@ -58,6 +58,11 @@ def label_episodes(ask: Ask, episodes: Sequence[Episode]) -> list[Episode]:
     return labelled
 
 
+def origin_of(episode: Episode) -> str:
+    """Where a task is from that was drafted about an episode."""
+    return f"{episode.session}#{episode.index}"
+
+
 def make_subjects(episodes: Sequence[Episode]) -> list[Subject]:
     """What is drafted about episodes: those with a correction first, then those whose answer was accepted."""
     taught = [each for each in episodes if each.label != "unknown" and each.correction]
@@ -69,7 +74,7 @@ def make_subjects(episodes: Sequence[Episode]) -> list[Subject]:
                  ("correction", each.correction))  # fmt: skip
         shown = "\n\n".join(fence(cut_middle(text, _SHOWN), name) for name, text in texts if text)
         known = (accepted, each.rejected, each.correction)
-        found.append(Subject("sessions", f"{each.session}#{each.index}", shown, "", *known))
+        found.append(Subject("sessions", origin_of(each), shown, "", *known))
     return found
 
 
