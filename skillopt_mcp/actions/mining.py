@@ -204,7 +204,7 @@ def _add_drafts(
     for each in drafts:
         texts = map(storable, (each.origin, each.accepted, each.rejected, each.correction))
         clean.append(Draft(each.task, each.source, *place.redactor.texts(list(texts))))
-    store.table(Episodes).store_labels(plan.skill.id, labelled)
+    store.table(Episodes).store_labels(plan.skill.id, (each for each in labelled if each.why == "asked"))
     placed = store.tasks.add_tasks(plan.skill.id, clean, DEFAULT_SHARES, waits=True)
     new = [draft for draft, each in zip(clean, placed, strict=True) if each.is_new]
     why = place.redactor.texts(list(map(storable, dropped)))

@@ -38,7 +38,7 @@ def count_questions(n_subjects: int, n_unknown: int = 0) -> int:
 
 
 def label_episodes(ask: Ask, episodes: Sequence[Episode]) -> list[Episode]:
-    """The episodes with the labels that a model gives them; those that it cannot label are left as they are."""
+    """The episodes with the labels that a model gives them; what it does not say is left as it is."""
     chunks = [episodes[at : at + _LABELS_PER_QUESTION] for at in range(0, len(episodes), _LABELS_PER_QUESTION)]
     calls = []
     for chunk in chunks:
@@ -50,7 +50,7 @@ def label_episodes(ask: Ask, episodes: Sequence[Episode]) -> list[Episode]:
     labelled = list(episodes)
     for n, parsed in enumerate(ask_parsed(ask, calls, LabelReply)):
         for said in parsed.value.labels if parsed.value else ():
-            if 1 <= said.number <= len(chunks[n]) and said.label != "unknown":
+            if 1 <= said.number <= len(chunks[n]):
                 at = n * _LABELS_PER_QUESTION + said.number - 1
                 labelled[at] = replace(episodes[at], label=said.label, why="asked")
                 if said.label == "accepted":
