@@ -13,6 +13,7 @@ from console import Cli, Place, parsed, run_at_a_terminal
 
 from skillopt_mcp.store.pool import Pool
 from tests.drafting import COMPLAINT, RULES, Drafted, Drafter, make_skill
+from tests.session_lines import claude_said, claude_skill, claude_user, joined
 from tests.vendors import Vendor, vending
 
 
@@ -215,3 +216,32 @@ def test_a_person_at_a_terminal_is_asked_five_questions_at_most(place: Place, ve
     ]  # fmt: skip
     code, screen = answer("")
     assert (code, screen.count("? ")) == (0, 1)
+
+
+def test_corrections_of_sessions_come_first_and_each_is_drafted_once(
+    cli: Cli, place: Place, vendor: Vendor, tmp_path: Path
+) -> None:
+    said = (
+        claude_user("Write the line for the harbour lantern flag that is gone"), claude_skill(str(place.skill_path)),
+        claude_said("- Removed the flag"), claude_user("no, that is wrong: it has to begin with BREAKING"),
+        claude_said("- BREAKING: removed the flag"), claude_user("perfect, thanks"),
+    )  # fmt: skip
+    session = tmp_path / "sessions" / "one.jsonl"
+    session.parent.mkdir()
+    session.write_bytes(b"".join(joined(*said)))
+
+    def spoil(task: Drafted, text: str) -> Drafted:
+        known = {"expected": ["BREAKING: removed the flag"], "accepted": "BREAKING: removed the flag", "rejected": ""}
+        return {**task, **known, "prompt": "The lantern flag goes. Write."} if "lantern flag that" in text else task
+
+    vendor.reply = Drafter(spoil)
+    found = mine(cli, place, vendor, "--sessions", session.parent, "--tasks", "4")
+    assert (found["added"], found["dropped"], len(vendor.asked)) == (4, [], 2)
+    [kept] = rows(place, "select origin, accepted, rejected, correction from draft where source = 'sessions'")
+    assert kept == (
+        "one#0", "BREAKING: removed the flag", "- Removed the flag", "no, that is wrong: it has to begin with BREAKING"
+    )  # fmt: skip
+    mine(cli, place, vendor, "--sessions", session.parent, "--tasks", "3")
+    assert not any("lantern flag that" in asked for asked in vendor.asked[2:])
+    early = mine(cli, place, vendor, "--sessions", session.parent, "--since", "2099-01-01", "--tasks", "3")
+    assert early["added"] + early["duplicates"] == 3

@@ -116,3 +116,20 @@ def test_nothing_to_draft_from_is_said(tmp_path: Path, skill: Path) -> None:
     assert "no session" in said[0]
     assert "there is no job" in said[1]
     assert "give one of tasks, file and source" in said[3]
+
+
+def test_the_next_step_of_a_correction_is_to_draft_its_task(tmp_path: Path, skill: Path) -> None:
+    async def ask(client: Client) -> list[dict[str, Any]]:
+        said = {"skill": str(skill), "task": "Write the line.", "answer": "- Gone", "correction": "say BREAKING"}
+        recorded = (await client.call_tool("record_trajectory", said)).structured_content
+        step = recorded["next_step"]
+        work = (await client.call_tool(step["action"], step["arguments"])).structured_content
+        again = (await client.call_tool("submit_work", work["next_step"]["arguments"])).structured_content
+        return [recorded, work, again]
+
+    with serving(tmp_path) as server:
+        recorded, work, again = connected(server, ask)
+        assert (recorded["next_step"]["action"], work["status"]) == ("add_tasks", "work")
+        assert recorded["next_step"]["command"].startswith("skillopt-mcp tasks mine ")
+        [item] = items_of(again["work"])
+        assert "say BREAKING" in (Path(item.folder) / "WORK.md").read_text()
