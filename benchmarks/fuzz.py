@@ -2,8 +2,8 @@
 
     python benchmarks/fuzz.py [--seconds N] [--seed N] [--short] [--only TARGET ...] [--json]
 
-Documents are read by `check`, transcripts by `harvest --dry-run`, tool inputs by a server. An input may be refused; a
-traceback, an unknown exit code, or a server that ends is a crash.
+Documents are read by `check`, transcripts by `tasks mine --sessions --dry-run`, tool inputs by a server. An input may
+be refused; a traceback, an unknown exit code, or a server that ends is a crash.
 """
 
 from __future__ import annotations
@@ -55,8 +55,9 @@ _NAMED: dict[str, tuple[str, ...]] = {"op": _OPS, "kind": _JUDGES, "split": ("tr
 _LINES = (
     '{"type":"user","cwd":"/p","message":{"role":"user","content":"do it"}}',
     '{"type":"assistant","message":{"role":"assistant","content":[{"type":"text","text":"done"}]}}',
-    '{"type":"assistant","message":{"role":"assistant","content":[{"type":"tool_use","id":"t","name":"Skill","input":{"skill":"s"}}]}}',
+    '{"type":"assistant","message":{"role":"assistant","content":[{"type":"tool_use","id":"t","name":"Skill","input":{"skill":"ledger-clerk"}}]}}',
     '{"type":"user","message":{"role":"user","content":[{"type":"tool_result","tool_use_id":"t","content":"x"}]}}',
+    '{"type":"user","cwd":"/p","message":{"role":"user","content":"no, round it to cents"}}',
     '{"type":"session_meta","payload":{"id":"x","cwd":"/p"}}',
     '{"type":"event_msg","payload":{"type":"item_completed","item":{"type":"UserMessage","content":[{"type":"text","text":"do"}]}}}',
     '{"type":"response_item","payload":{"type":"function_call","name":"exec_command","arguments":"{}","call_id":"c"}}',
@@ -99,7 +100,8 @@ class Doors:
             for n in range(N_AT_ONCE):
                 lines = [_damaged(chance, line.encode()) for line in chance.choices(_LINES, k=chance.randint(1, 12))]
                 (Path(folder) / f"{n}.jsonl").write_bytes(b"\n".join(lines) + b"\n")
-            self._run("harvest", folder, "--dry-run")
+            backend = f"simulated:honest,seed={SEED}"
+            self._run("tasks", "mine", str(self.skill), "--sessions", folder, "--dry-run", "--optimizer", backend)
         return N_AT_ONCE
 
     def tool_inputs(self, chance: Random) -> int:

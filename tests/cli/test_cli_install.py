@@ -145,19 +145,24 @@ def test_a_hook_with_json_prints_one_object_whatever_happens(
     assert set(printed(ended)) == {"error"}
 
 
-def test_harvest_of_the_hosts_own_folders(make_place: Callable[..., Place], home: Path, cli: Cli) -> None:
+def test_mining_reads_the_sessions_in_the_hosts_own_folders(
+    make_place: Callable[..., Place], home: Path, cli: Cli
+) -> None:
     place = make_place()
     folder = home / ".claude/projects/-home-me"
     folder.mkdir(parents=True)
     lines = joined(
-        claude_user("Close March"), claude_skill(str(place.skill_path)), claude_said("42"), claude_user("thanks")
+        claude_user("Close March"), claude_skill(str(place.skill_path)), claude_said("42"), claude_user("no, to cents")
     )
     (folder / "s1.jsonl").write_bytes(b"".join(lines))
-    assert cli("harvest", store=place.store_path).stdout.startswith(
-        "New tasks: 1 accepted (1 session read, 0 unchanged"
-    )
-    assert cli("harvest", store=place.store_path).stdout.startswith("New tasks: none (0 sessions read, 1 unchanged")
-    assert cli("harvest", home / "nowhere", store=place.store_path).returncode == 1
+    (folder / "notes.jsonl").write_text("# My notes\n")
+    mine = ("tasks", "mine", "ledger-clerk", "--optimizer", "simulated:honest", "--dry-run", "--sessions")
+    done = cli(*mine, store=place.store_path)
+    assert "notes.jsonl: not a transcript of Claude Code or Codex" in done.stderr
+    shown = cli("show", "trajectory:1", store=place.store_path).stdout
+    assert "Close March" in shown
+    assert "no, to cents" in shown
+    assert cli(*mine, home / "nowhere", store=place.store_path).returncode == 1
 
 
 def answered(home: Path, meanwhile: str) -> str:

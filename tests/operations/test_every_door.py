@@ -133,7 +133,7 @@ def command_lines(place: Place, secret: str) -> Iterator[list[str]]:
     yield ["skills", "permit", secret, "--yes"]
     yield ["skills", "move", secret, secret]
     yield ["skills"]
-    yield ["harvest", str(session)]
+    yield ["tasks", "mine", skill, "--sessions", str(session), "--dry-run", "--optimizer", "simulated:honest"]
     yield ["check", secret]
     yield ["replay", skill, "--config", str(folder / "config.yaml"), "--yes"]
     yield ["replay", skill, "--target", f"simulated:honest,{secret}", "--yes"]

@@ -90,7 +90,7 @@ class Track(Command):
 
     def show(self, result: dict[str, Any], terminal: Terminal) -> None:
         terminal.say(f"{result['skill']} is tracked, at {result['path']}.")
-        terminal.note("The capture hooks record from now on; past sessions: skillopt-mcp harvest")
+        terminal.note("The capture hooks record from now on; past sessions: skillopt-mcp tasks mine SKILL --sessions")
 
 
 @command("skills permit", example="skills permit my-skill")
