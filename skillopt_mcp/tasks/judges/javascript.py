@@ -12,10 +12,8 @@ import re
 import unicodedata
 from bisect import bisect_right
 from collections.abc import Iterable
-from dataclasses import dataclass
 from functools import lru_cache
 from itertools import groupby
-from typing import Any
 
 import re2
 
@@ -31,7 +29,7 @@ _SPACES: Ranges = (
     (9, 13), (32, 32), (0xA0, 0xA0), (0x1680, 0x1680), (0x2000, 0x200A), (0x2028, 0x2029), (0x202F, 0x202F),
     (0x205F, 0x205F), (0x3000, 0x3000), (0xFEFF, 0xFEFF),
 )  # fmt: skip
-_CONTROLS = {"f": 12, "n": 10, "r": 13, "t": 9, "v": 11}
+_CONTROLS = {"b": 8, "f": 12, "n": 10, "r": 13, "t": 9, "v": 11}
 _MOVED, _UNITS = 0x102000, "[\u017f\u212a\ud800-\udfff\U00010000-\U0010ffff]"
 _PARTS = (
     (0, 0x17E, 0), (0x17F, 0x17F, _MOVED), (0x180, 0x2129, 0), (0x212A, 0x212A, _MOVED), (0x212B, 0xD7FF, 0),
@@ -52,15 +50,52 @@ class NoEqualPattern(BadInput):
     """The pattern uses what has no equal in RE2; the message names it."""
 
 
-@dataclass(frozen=True, slots=True)
 class JavaScriptPattern:
-    """A pattern that matches what JavaScript's does; made by `compile_javascript`."""
+    """A pattern that matches what JavaScript's does: read by ECMAScript's grammar with its annex B, written for RE2.
 
-    program: Any
-    flags: str
-    needs_cases: bool
-    needs_words: bool
-    is_countable: bool
+    `compile_javascript` makes it. `is_countable`: matches of nothing are counted as JavaScript counts them.
+    """
+
+    def __init__(self, pattern: str, flags: str) -> None:
+        if len(set(flags)) < len(flags) or set(flags) - set("dgimsuvy") or {"u", "v"} <= set(flags):
+            raise BadPattern(f"no flags of a regular expression: {flags}")
+        if "v" in flags:
+            raise NoEqualPattern("flag v")
+        if len(pattern) > MAX_PATTERN_CHARS:
+            raise NoEqualPattern(f"a pattern of more than {MAX_PATTERN_CHARS:,} characters")
+        self.flags, self.is_unicode = flags, "u" in flags
+        units = pattern.encode("utf-16-le", "surrogatepass")
+        self.text = (
+            units.decode("utf-16-le", "surrogatepass")
+            if self.is_unicode
+            else "".join(chr(int.from_bytes(units[n : n + 2], "little")) for n in range(0, len(units), 2))
+        )
+        groups = [match for match in _GROUPS.finditer(self.text) if match[1] or match[2]]
+        self.n_groups, self.has_names = len(groups), any(match[2] for match in groups)
+        self.at, self.names, self.lost = 0, list[str](), list[str]()
+        self.needs_cases, self.needs_words, self.is_countable = "i" in flags, False, True
+        self.last = 0x10FFFF if self.is_unicode else 0xFFFF
+        folded = self.is_unicode and "i" in flags
+        self.words = _merge([*_WORDS, (0x17F, 0x17F), (0x212A, 0x212A)]) if folded else _WORDS
+        try:
+            body, _ = self.disjunction()
+        except RecursionError as error:
+            raise NoEqualPattern("groups nested too deep") from error
+        if self.at < len(self.text):
+            raise BadPattern("unmatched )")
+        if len(set(self.names)) < len(self.names):
+            self.lost.append("groups of one name")
+        if self.lost:
+            raise NoEqualPattern(", ".join(dict.fromkeys(self.lost)))
+        options = re2.Options()
+        options.log_errors = False
+        before = "" if "y" in flags else f"{_UNIT_OF_LINES if 'm' in flags else _ANY}*?"
+        try:
+            self.program = re2.compile(f"{before}({body})", options)
+        except re2.error as error:
+            raise NoEqualPattern("a pattern this large, or repetitions of more than 1,000 in all") from error
+        if self.program.programsize > _MAX_PROGRAM:
+            raise NoEqualPattern("a pattern this large")
 
     def search(self, text: str) -> bool:
         """Whether the pattern is found in the whole text. Raises BadInput for a text of which that is not certain."""
@@ -97,68 +132,6 @@ class JavaScriptPattern:
         if "m" in self.flags:
             text = re.sub("[\n\r\u2028\u2029]", "\n\\g<0>\n", text)
         return text.encode()
-
-
-def _move(match: re.Match[str]) -> str:
-    units = match[0].encode("utf-16-be", "surrogatepass")
-    return "".join(chr(int.from_bytes(units[n : n + 2], "big") + _MOVED) for n in range(0, len(units), 2))
-
-
-@lru_cache(maxsize=256)
-def compile_javascript(pattern: str, flags: str = "") -> JavaScriptPattern:
-    """Compile `new RegExp(pattern, flags)`. Raises BadPattern where JavaScript does, else NoEqualPattern."""
-    if len(set(flags)) < len(flags) or set(flags) - set("dgimsuvy") or {"u", "v"} <= set(flags):
-        raise BadPattern(f"no flags of a regular expression: {flags}")
-    if "v" in flags:
-        raise NoEqualPattern("flag v")
-    if len(pattern) > MAX_PATTERN_CHARS:
-        raise NoEqualPattern(f"a pattern of more than {MAX_PATTERN_CHARS:,} characters")
-    parser = _PatternReader(pattern, flags)
-    try:
-        body = parser.parse()
-    except RecursionError as error:
-        raise NoEqualPattern("groups nested too deep") from error
-    if parser.lost:
-        raise NoEqualPattern(", ".join(dict.fromkeys(parser.lost)))
-    options = re2.Options()
-    options.log_errors = False
-    before = "" if "y" in flags else f"{_UNIT_OF_LINES if 'm' in flags else _ANY}*?"
-    try:
-        program = re2.compile(f"{before}({body})", options)
-    except re2.error as error:
-        raise NoEqualPattern("a pattern this large, or repetitions of more than 1,000 in all") from error
-    if program.programsize > _MAX_PROGRAM:
-        raise NoEqualPattern("a pattern this large")
-    return JavaScriptPattern(program, flags, parser.needs_cases, parser.needs_words, parser.is_countable)
-
-
-class _PatternReader:
-    """Reads a pattern by the grammar of ECMAScript with its annex B, and writes it for RE2."""
-
-    def __init__(self, pattern: str, flags: str) -> None:
-        self.flags = flags
-        self.is_unicode = "u" in flags
-        units = pattern.encode("utf-16-le", "surrogatepass")
-        self.text = (
-            units.decode("utf-16-le", "surrogatepass")
-            if self.is_unicode
-            else "".join(chr(int.from_bytes(units[n : n + 2], "little")) for n in range(0, len(units), 2))
-        )
-        groups = [match for match in _GROUPS.finditer(self.text) if match[1] or match[2]]
-        self.n_groups, self.has_names = len(groups), any(match[2] for match in groups)
-        self.at, self.names, self.lost = 0, list[str](), list[str]()
-        self.needs_cases, self.needs_words, self.is_countable = "i" in flags, False, True
-        self.last = 0x10FFFF if self.is_unicode else 0xFFFF
-        folded = self.is_unicode and "i" in flags
-        self.words = _merge([*_WORDS, (0x17F, 0x17F), (0x212A, 0x212A)]) if folded else _WORDS
-
-    def parse(self) -> str:
-        body, _ = self.disjunction()
-        if self.at < len(self.text):
-            raise BadPattern("unmatched )")
-        if len(set(self.names)) < len(self.names):
-            self.lost.append("groups of one name")
-        return body
 
     def take(self, expected: str) -> bool:
         found = self.text.startswith(expected, self.at)
@@ -297,45 +270,38 @@ class _PatternReader:
         """What an escape stands for, whose backslash is taken, and whether it is one character."""
         if self.at >= len(self.text):
             raise BadPattern("\\ at the end of the pattern")
-        char = self.text[self.at]
-        self.at += 1
-        if char in "dDwWsS":
-            ranges = {"d": _DIGITS, "w": self.words, "s": _SPACES}[char.lower()]
-            return (ranges if char.islower() else self.negate(ranges)), False
-        if char in "pP" and self.is_unicode:
+        if found := self.match("[dDwWsS]"):
+            ranges = {"d": _DIGITS, "w": self.words, "s": _SPACES}[found[0].lower()]
+            return (ranges if found[0].islower() else self.negate(ranges)), False
+        if self.is_unicode and (kind := self.match("[pP]")):
             if not (found := self.match(r"\{(?:(?:gc|General_Category)=)?([\w=]+)\}")):
                 raise BadPattern("invalid property of Unicode")
             ranges, self.needs_cases = _find_category(found[1]), True
             if not ranges:
                 self.lost.append(rf"\p{{{found[1]}}}")
-            return (ranges if char == "p" else self.negate(ranges)), False
-        if char in "xu" and (found := self.match(r"[0-9A-Fa-f]{2}" if char == "x" else r"[0-9A-Fa-f]{4}")):
-            code = int(found[0], 16)
+            return (ranges if kind[0] == "p" else self.negate(ranges)), False
+        if found := self.match("x([0-9A-Fa-f]{2})|u([0-9A-Fa-f]{4})"):
+            code = int(found[1] or found[2], 16)
             if self.is_unicode and 0xD800 <= code < 0xDC00 and (low := self.match(r"\\u([dD][c-fC-F][0-9A-Fa-f]{2})")):
                 code = 0x10000 + (code - 0xD800) * 0x400 + int(low[1], 16) - 0xDC00
-        elif char == "u" and self.is_unicode and (found := self.match(r"\{0*([0-9A-Fa-f]{1,6})\}")):
+        elif self.is_unicode and (found := self.match(r"u\{0*([0-9A-Fa-f]{1,6})\}")):
             code = int(found[1], 16)
             if code > self.last:
                 raise BadPattern("no such code point")
-        elif char == "c" and (found := self.match("[A-Za-z0-9_]" if in_class and not self.is_unicode else "[A-Za-z]")):
-            code = ord(found[0]) % 32
-        elif char == "c" and not self.is_unicode:
-            self.at, code = self.at - 1, 92
-        elif char == "0" and not re.compile("[0-9]").match(self.text, self.at):
-            code = 0
-        elif char in "01234567" and not self.is_unicode:
-            self.at -= 1
-            found = self.match("[0-3][0-7]{0,2}|[4-7][0-7]?")
-            code = int(found[0], 8) if found else 0
-        elif char in _CONTROLS:
-            code = _CONTROLS[char]
-        elif char == "b" and in_class:
-            code = 8
-        elif self.is_unicode and char not in "^$\\.*+?()[]{}|/" and not (in_class and char == "-"):
-            raise BadPattern(f"invalid escape \\{char}")
-        elif char == "k" and self.has_names:
-            raise BadPattern("invalid escape \\k")
+        elif found := self.match("c([A-Za-z0-9_])" if in_class and not self.is_unicode else "c([A-Za-z])"):
+            code = ord(found[1]) % 32
+        elif not self.is_unicode and self.text.startswith("c", self.at):
+            code = 92  # the backslash itself: the c is read next
+        elif found := self.match("0(?![0-9])" if self.is_unicode else "[0-3][0-7]{0,2}|[4-7][0-7]?"):
+            code = int(found[0], 8)
+        elif found := self.match("[bfnrtv]"):
+            code = _CONTROLS[found[0]]
         else:
+            char = self.text[self.at]
+            self.at += 1
+            is_syntax = char in "^$\\.*+?()[]{}|/" or (in_class and char == "-")
+            if (self.is_unicode and not is_syntax) or (char == "k" and self.has_names):
+                raise BadPattern(f"invalid escape \\{char}")
             code = ord(char)
         return ((code, code),), True
 
@@ -359,6 +325,17 @@ class _PatternReader:
         if len(others) < len(ranges) and "m" not in self.flags:
             return f"[^{_write(others)}]" if others else _ANY
         return f"[{_write(ranges)}]" if ranges else _NOTHING
+
+
+@lru_cache(maxsize=256)
+def compile_javascript(pattern: str, flags: str = "") -> JavaScriptPattern:
+    """Compile `new RegExp(pattern, flags)`. Raises BadPattern where JavaScript does, else NoEqualPattern."""
+    return JavaScriptPattern(pattern, flags)
+
+
+def _move(match: re.Match[str]) -> str:
+    units = match[0].encode("utf-16-be", "surrogatepass")
+    return "".join(chr(int.from_bytes(units[n : n + 2], "big") + _MOVED) for n in range(0, len(units), 2))
 
 
 def _write(ranges: Ranges) -> str:
