@@ -76,40 +76,34 @@ def _write(tasks: Sequence[Task], path: Path) -> dict[Path, str]:
         try:
             if task.files or prompt.startswith(("file://", "package:")) or not _is_literal(prompt, {"prompt": ""}):
                 raise ValueError("its files, or a prompt that is a template")
-            test = {"description": task.name, "vars": {"prompt": prompt}, "assert": _write_judge(task.judge)}
+            tests.append({"description": task.name, "vars": {"prompt": prompt}, **_write_judge(task.judge)})
         except ValueError as error:
             raise BadInput(f"task {quoted(task.name)} cannot be written for promptfoo: {error}") from error
-        tests.append(test | _write_threshold(task.judge))
     text = json.dumps({"prompts": ["{{prompt}}"], "providers": ["echo"], "tests": tests}, ensure_ascii=False, indent=2)
     # JSON is YAML, but for characters that YAML does not print.
     text = re.sub("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]", lambda match: f"\\u{ord(match[0]):04x}", text)
     return {path if path.suffix in _DATA else path / _CONFIGS[2]: text + "\n"}
 
 
-def _write_judge(judge: Judge) -> list[dict[str, Any]]:
-    """The assertions that read back as a judge. Raises ValueError."""
-    found = list[dict[str, Any]]()
+def _write_judge(judge: Judge) -> dict[str, Any]:
+    """The `assert` and `threshold` that read back as a judge. Raises ValueError."""
+    found, limit = list[dict[str, Any]](), None
     if isinstance(judge, Assertion):
         found = [{"type": judge.type, "value": judge.value}]
     elif isinstance(judge, Rubric) and judge.points:
         found = [{"type": _RUBRICS[0], "value": point} for point in judge.points]
     elif isinstance(judge, AssertionSet):
+        limit = judge.threshold
         for part in judge.judges:
             inner = _write_judge(part.judge)
-            if isinstance(part.judge, AssertionSet):
-                inner = [{"type": "assert-set", "assert": inner} | _write_threshold(part.judge)]
-            found += inner if part.weight == len(inner) else [{**each, "weight": part.weight} for each in inner]
+            items = [{"type": "assert-set", **inner}] if isinstance(part.judge, AssertionSet) else inner["assert"]
+            found += items if part.weight == len(items) else [{**each, "weight": part.weight} for each in items]
     else:
         raise ValueError(f"its judge {judge.kind!r} is not one of promptfoo's")
     texts = [text for each in found for text in _list(each.get("value")) if isinstance(text, str)]
     if any(_OPEN.search(text) or text.startswith(("file://", "package:")) for text in texts):
         raise ValueError("its judge holds what promptfoo takes for a template or a file")
-    return found
-
-
-def _write_threshold(judge: Judge) -> dict[str, float]:
-    is_set = isinstance(judge, AssertionSet) and judge.threshold is not None
-    return {"threshold": judge.threshold} if is_set else {}  # type: ignore[attr-defined]
+    return {"assert": found} if limit is None else {"assert": found, "threshold": limit}
 
 
 @eval_format("promptfoo", tuple(f"{folder}{name}" for folder in ("", "evals/") for name in _CONFIGS), _detect, _write)
@@ -316,6 +310,9 @@ class _Reader:
         odd = [name for name in everything if name == "providerOutput" or name.startswith("config:")]
         odd += [f"vars {each['vars']}" for each in (default, test) if isinstance(each.get("vars"), str | list)]
         whole += [Loss(name, "cannot be expressed") for name in odd]
+        if whole:
+            why = f"it comes behind {whole[0].what}"
+            whole += [Loss(show_value(_mapping(each).get("type")), whole[0].reason, why) for each in asserts]
 
         variables = {**_mapping(default.get("vars")), **_mapping(test.get("vars"))}
         values = list[list[Any]]()
@@ -335,30 +332,26 @@ class _Reader:
             raise BadInput(f"{show_path(self.path)}: the variables of a test make {n_cases:,} cases: use fewer")
         name = show_value(test["description"]) if test.get("description") is not None else ""
         for combination in product(*values):
-            found, lost = self.read_variables(dict(zip(variables, combination, strict=True))), list(whole)
-            judge = self.make_set(asserts, limits[0] if limits else None, found, lost) if not whole else None
+            found = self.read_variables(dict(zip(variables, combination, strict=True)))
+            judge, lost = (None, whole) if whole else self.make_set(asserts, next(iter(limits), None), found)
             if isinstance(judge, AssertionSet) and len(judge.judges) == 1 and judge.threshold is None:
                 judge = judge.judges[0].judge if judge.judges[0].weight else judge
-            behind = [show_value(_mapping(each).get("type")) for each in asserts if whole]
-            lost += [Loss(kind, whole[0].reason, f"it comes behind {whole[0].what}") for kind in behind]
-            lost += [] if asserts else [Loss("assert", "says nothing", "the test has none")]
+            lost = lost if asserts else [*lost, Loss("assert", "says nothing", "the test has none")]
             for raw, _ in prompts:
-                text = raw
-                if isinstance(raw, str):
-                    text = self.make_prompt(f"{options.get('prefix') or ''}{raw}{options.get('suffix') or ''}", found)
+                framed = f"{options.get('prefix') or ''}{raw}{options.get('suffix') or ''}"
+                text = raw if isinstance(raw, Loss) else self.make_prompt(framed, found)
                 if isinstance(text, Loss):
                     yield Case(name, "", judge, lost=(*lost, text))
                 else:
-                    self.spend(len(text) // 50)
                     yield Case(name, text, judge, lost=tuple(lost))
 
     def read_variables(self, variables: dict[str, Any]) -> dict[str, Any]:
         """The variables with those of files read, and those that name others filled in."""
         for name, value in variables.items():
-            text = value
-            if isinstance(value, str) and (value.startswith("package:") or _CODE.search(value)):
-                text = Loss(value, "runs code") if value.startswith(("file://", "package:")) else value
-            elif isinstance(value, str) and value.startswith("file://"):
+            text, is_file = value, isinstance(value, str) and value.startswith(("file://", "package:"))
+            if is_file and (value.startswith("package:") or _CODE.search(value)):
+                text = Loss(value, "runs code")
+            elif is_file:
                 text = self.read(value[7:])
                 if isinstance(text, str) and value.endswith((".yaml", ".yml")):
                     text = json.dumps(self.load(value[7:]), ensure_ascii=False, separators=(",", ":"))
@@ -426,22 +419,27 @@ class _Reader:
         elif text.lstrip().startswith("- role:"):
             return Loss("prompt", "cannot be expressed", "a chat as YAML in a text")
         rest = text.replace(_TESTED, "").strip() if _TESTED in text else text
+        self.spend(len(rest) // 50)
         why = "it is empty" if rest == text else "nothing is left of it without the text under test"
         return rest if rest.strip() else Loss("prompt", "cannot be expressed", why)
 
     def make_set(
-        self, items: Sequence[Any], threshold: object, variables: Mapping[str, Any], lost: list[Loss]
-    ) -> Judge | None:
-        """The judge of assertions; those that have none go to `lost`."""
-        parts, n_before = list[AssertionPart](), len(lost)
+        self, items: Sequence[Any], threshold: object, variables: Mapping[str, Any]
+    ) -> tuple[Judge | None, list[Loss]]:
+        """The judge of assertions, and those that have none."""
+        parts, lost, limit = list[AssertionPart](), list[Loss](), float(threshold) if _is_number(threshold) else None
         for item in map(_mapping, items):
-            kind, weight = show_value(item.get("type")), item.get("weight", 1)
+            kind, weight, inner = show_value(item.get("type")), item.get("weight", 1), _list(item.get("assert"))
             made: Judge | Loss | None
-            inner = [_mapping(each).get("type") for each in _list(item.get("assert"))]
-            if not _is_number(weight) or weight < 0 or "assert-set" in inner:
+            if (
+                not _is_number(weight)
+                or weight < 0
+                or any(_mapping(each).get("type") == "assert-set" for each in inner)
+            ):
                 made = Loss(kind, "cannot be expressed", "its weight is no number of 0 or more, or a set is in a set")
             elif kind == "assert-set":
-                made = self.make_set(_list(item.get("assert")), item.get("threshold"), variables, lost)
+                made, lost_inside = self.make_set(inner, item.get("threshold"), variables)
+                lost += lost_inside
             else:
                 made = self.make_judge(kind, item, variables)
             if isinstance(made, Loss):
@@ -454,10 +452,9 @@ class _Reader:
         if len(points) > 1 and len("\n".join(points)) <= MAX_RUBRIC_CHARS:
             parts[parts.index(rubrics[0])] = AssertionPart(judge=Rubric(points=points), weight=len(points))
             parts = [part for part in parts if not any(part is each for each in rubrics)]
-        limit = float(threshold) if _is_number(threshold) else None
         if limit is not None:  # a mean has all of them
-            lost[n_before:] = [replace(each, decides=True) for each in lost[n_before:]]
-        return AssertionSet(judges=parts, threshold=limit) if parts else None
+            lost = [replace(each, decides=True) for each in lost]
+        return AssertionSet(judges=parts, threshold=limit) if parts else None, lost
 
     def make_judge(self, kind: str, item: Mapping[str, Any], variables: Mapping[str, Any]) -> Judge | Loss:
         """The judge of one assertion."""
@@ -472,14 +469,12 @@ class _Reader:
             return replace(lost, what=kind, detail=": ".join(filter(None, [lost.what, lost.detail])))
         value = values if isinstance(given, list) else values[0]
         try:
-            judge: Judge
+            if base.endswith("-json") and isinstance(value, str) and value:
+                value = next(iter(parse_json(value)), value)
+            judge: Judge = Assertion(type=kind, value=value)
             if kind in _RUBRICS:
                 judge = Rubric(points=[value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)])
-            else:
-                if base.endswith("-json") and isinstance(value, str) and value:
-                    value = next(iter(parse_json(value)), value)
-                judge = Assertion(type=kind, value=value)
-            if given is None and "value" not in item and not base.endswith("-json"):
+            if "value" not in item and not base.endswith("-json"):
                 raise BadInput("it has no value")
             judge.check()
         except BadInput as error:
