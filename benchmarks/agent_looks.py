@@ -41,7 +41,7 @@ SEALED = {
 OTHERS = {
     "demo", "install", "rollback", "serve", "skills add-root", "skills forget",
     "skills move", "skills permit", "skills revoke", "skills track", "store erase", "store restore", "tasks add",
-    "tasks judges add", "tasks judges remove", "tasks remove", "tasks try", "uninstall",
+    "tasks judges add", "tasks judges remove", "tasks mine", "tasks remove", "tasks try", "uninstall",
 }  # fmt: skip
 
 
