@@ -142,7 +142,7 @@ def _add(store: Store, place: Place, skill: str, rows: Sequence[object], splits:
         # An agent waits for the answer, and programs take their time.
         found = _find_problems(None if place.is_agents else store, in_use, names, skill)
         notes = _as_notes((each.problem, each.task) for each in found)
-    return added.model_copy(update={"notes": [*added.notes, *notes, *_note_spread(in_use)]})
+    return added.model_copy(update={"notes": [*added.notes, *notes, *note_spread(in_use)]})
 
 
 def _insert(store: Store, place: Place, skill: str, plan: TaskPlan) -> TasksAdded:
@@ -353,14 +353,14 @@ def check_stored(store: Store, place: Place, skill: str) -> Checked:
 
 def _note_few(tasks: Sequence[Task]) -> list[Note]:
     counts = Counter(task.split for task in tasks)
-    notes = _note_spread(tasks) if counts["train"] and counts["test"] else []
+    notes = note_spread(tasks) if counts["train"] and counts["test"] else []
     if counts["test"] >= ENOUGH_HELD_OUT and counts["train"]:
         return notes
     numbers: dict[str, float] = {"train": counts["train"], "n": counts["test"], "enough": ENOUGH_HELD_OUT}
     return [*notes, Note(code="few_held_out", numbers=numbers)]
 
 
-def _note_spread(tasks: Sequence[Task]) -> list[Note]:
+def note_spread(tasks: Sequence[Task]) -> list[Note]:
     """The tags that could not be spread: those without a train task, and those without a held-out one."""
     in_use = [task for task in tasks if not task.waits]
     train = {tag for task in in_use if task.split == "train" for tag in task.tags}
@@ -440,14 +440,6 @@ def describe_near_train(store: Store, skill_id: int, held_out: Sequence[Task]) -
 @lru_cache(maxsize=4)
 def _near_train(known_tasks: _Tasks) -> frozenset[int]:
     return find_asked_in_train(known_tasks.tasks)
-
-
-# Reviewing
-
-
-def unseen_tasks(store: Store, place: Place, skill: str) -> list[Task]:
-    """Return the tasks in use that no person has looked at, in the order in which they were added."""
-    return [task for task in store.tasks.list_in_use(place.find_kept(skill).id) if not task.looked_at]
 
 
 # Removing

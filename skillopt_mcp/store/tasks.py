@@ -12,11 +12,12 @@ from typing import NamedTuple
 from pydantic_core import to_json
 
 from skillopt_mcp.core.commands import Limits, RegisteredCommand
+from skillopt_mcp.core.errors import BadInput
 from skillopt_mcp.core.judging import Judge, judge_json, judge_of
 from skillopt_mcp.core.mining import Draft
 from skillopt_mcp.core.tasks import SPLITS, NewTask, Split, Task, TaskFile
 from skillopt_mcp.store.events import append, now
-from skillopt_mcp.store.pool import Pool, Row
+from skillopt_mcp.store.pool import Connection, Pool, Row
 from skillopt_mcp.tasks.splits import Placed, StoredTask, default_name, files_json, place_tasks
 
 _ASKED, _GIVEN = (f"trim({text}, char(9, 10, 11, 12, 13, 32))" for text in ("prompt", "?2"))
@@ -40,19 +41,24 @@ class Tasks:
 
     def add_tasks(
         self, skill_id: int, given: Sequence[NewTask | Draft], shares: Mapping[Split, float],
-        *, login: str | None = None, waits: bool = False,
+        *, login: str | None = None, waits: bool = False, corrects: int | None = None,
     ) -> list[Placed]:  # fmt: skip
         """Store the tasks that can be added, and return where each of them went, in order.
 
         Given by a person, whose `login` it is, they are marked as looked at, and so are those that are there already:
         where these waited, their split is drawn now. Others' tasks may have to wait for that in train (`waits`). With
-        the task of a draft is kept what it was made from.
+        the task of a draft is kept what it was made from. The task of the id that one `corrects` is taken out of use
+        in the same step; where the new one cannot be added, nothing is stored, and BadInput raised.
         """
         tasks = [each.task if isinstance(each, Draft) else each for each in given]
         programs, at, marked = self._programs(), now(), list[tuple[int, str, str]]()
         with self._pool.write() as connection:
+            if corrects is not None and not _retire(connection, skill_id, corrects, "corrected"):
+                raise BadInput("it was removed meanwhile: nothing was stored")
             rows = connection.execute(_PLACED, [skill_id]).fetchall()
             placed = place_tasks(tasks, [StoredTask(*row) for row in rows], shares, waits=waits)
+            if corrects is not None and not placed[0].is_new:
+                raise BadInput(placed[0].fault or "another task is the same: drop this one")
             for source, task, each in zip(given, tasks, placed, strict=True):
                 task_id = None if each.fault else each.same
                 if each.is_new:
@@ -196,20 +202,8 @@ class Retirements:
 
     def retire(self, skill_id: int, task_ids: Iterable[int], reason: str) -> list[int]:
         """Take tasks of a skill out of use, and return which were in use; the names of these are free from then on."""
-        retired = list[int]()
         with self._pool.write() as connection:
-            for task_id in task_ids:
-                added = connection.execute(
-                    "insert into retirement(task_id, name, reason) select id, name, ? from task"
-                    " where id = ? and skill_id = ? on conflict do nothing",
-                    [reason, task_id, skill_id],
-                ).rowcount
-                if added:
-                    # A name longer than any that can be given is free, and so is the one it had.
-                    [digest] = connection.execute("select digest from task where id = ?", [task_id]).fetchone()
-                    connection.execute("update task set name = ? where id = ?", [f"retired {digest * 4}", task_id])
-                    retired.append(task_id)
-        return retired
+            return [task_id for task_id in task_ids if _retire(connection, skill_id, task_id, reason)]
 
     def list_retired(self, skill_id: int) -> dict[int, Retirement]:
         """How tasks of a skill were taken out of use, by task id, in the order in which they were."""
@@ -219,6 +213,20 @@ class Retirements:
             [skill_id],
         )
         return {row[0]: Retirement(*row[1:]) for row in rows}
+
+
+def _retire(connection: Connection, skill_id: int, task_id: int, reason: str) -> bool:
+    """Take a task out of use, in the caller's transaction; whether it was in use."""
+    added = connection.execute(
+        "insert into retirement(task_id, name, reason) select id, name, ? from task"
+        " where id = ? and skill_id = ? on conflict do nothing",
+        [reason, task_id, skill_id],
+    ).rowcount
+    if added:
+        # A name longer than any that can be given is free, and so is the one it had.
+        [digest] = connection.execute("select digest from task where id = ?", [task_id]).fetchone()
+        connection.execute("update task set name = ? where id = ?", [f"retired {digest * 4}", task_id])
+    return bool(added)
 
 
 _COMMAND = "select name, argv, sha256, limits, reads, unconfined, created_at, unattended from command"

@@ -22,17 +22,15 @@ from skillopt_mcp.actions.tasks import (
     check_stored,
     remove_tasks,
     review_removal,
-    unseen_tasks,
 )
 from skillopt_mcp.admin.backup import write_new, write_over
 from skillopt_mcp.cli.command import DRY_RUN, SKILL, YES, Arg, Capped, Command, Flag, WrongUsage, command
 from skillopt_mcp.cli.terminal import Terminal
 from skillopt_mcp.core.budgets import NO_CAPS
-from skillopt_mcp.core.errors import BadInput, BadSkill, NotFound, Refused
-from skillopt_mcp.core.judging import judge_json
+from skillopt_mcp.core.errors import BadInput, BadSkill, NotFound
 from skillopt_mcp.core.notes import describe_note
 from skillopt_mcp.core.results import TasksAdded
-from skillopt_mcp.core.tasks import SPLITS, NewTask, Task
+from skillopt_mcp.core.tasks import SPLITS
 from skillopt_mcp.core.text import counted
 from skillopt_mcp.tasks.formats.cases import EVAL_FORMATS, EvalOptions
 from skillopt_mcp.tasks.formats.registry import FORMATS, join_names, read_rows, write_rows
@@ -40,7 +38,6 @@ from skillopt_mcp.tasks.formats.rows import make_row
 from skillopt_mcp.tasks.judges.checking import Problem
 from skillopt_mcp.tasks.judges.judging import kinds, n_votes
 from skillopt_mcp.tasks.judges.kinds.combined import Partial
-from skillopt_mcp.tasks.splits import DEFAULT_SHARES
 from skillopt_mcp.training.settings.reading import SplitPlan, split_plan
 from skillopt_mcp.workspace.linting import folder_of
 from skillopt_mcp.workspace.workspace import Workspace
@@ -330,59 +327,6 @@ class TryTasks(Command):
         for each in result["results"]:
             word = {True: "passes", False: "fails", None: "not judged"}[each.passes]
             terminal.say(f"{each.case}: {word}: {each.why}")
-
-
-@command("tasks review", example="tasks review my-skill", needs_store=True, is_persons=True)
-class ReviewTasks(Command):
-    """Look at the tasks that no person has looked at: keep, drop or skip each. Those that waited in train are split."""
-
-    skill: Annotated[str, Arg(SKILL)]
-
-    def run(self, terminal: Terminal) -> dict[str, Any]:
-        if not terminal.is_interactive:
-            raise Refused("'tasks review' needs a terminal to show the tasks at: run it in one")
-        counts = dict.fromkeys(("kept", "dropped", "left"), 0)
-        with terminal.workspace() as workspace:
-            left = unseen_tasks(workspace.store, workspace.place, self.skill)
-            while left:
-                task, answer = left[0], ""
-                together = [each for each in left if each.created_at == task.created_at]
-                waits = ", waits for a look" if task.waits else ""
-                terminal.say(f"\n{task.name} ({task.split}{waits}); {len(left)} left", "bold")
-                shown = [task.prompt, *(f"File {file.path}:\n{file.content}" for file in task.files)]
-                for line in "\n".join([*shown, f"Judge: {judge_json(task.judge)}"]).splitlines():
-                    terminal.say(line)
-                if task.group:
-                    terminal.say(f"Group: {task.group}")
-                while answer not in ("k", "d", "s", "a", "q"):
-                    sys.stderr.write(f"[k]eep, [d]rop, [s]kip, keep [a]ll {len(together)} added with it, [q]uit? ")
-                    sys.stderr.flush()
-                    answer = (sys.stdin.readline() or "q").strip().lower()[:1]
-                if answer == "q":
-                    break
-                done = together if answer == "a" else [task]
-                left = [each for each in left if each not in done]
-                if answer == "d":
-                    counts["dropped"] += len(
-                        remove_tasks(workspace.store, workspace.place, self.skill, [task.name], "dropped").removed
-                    )
-                elif answer != "s":
-                    counts["kept"] += self._keep(workspace, done, terminal)
-            counts["left"] = len(unseen_tasks(workspace.store, workspace.place, self.skill))
-            splits = workspace.store.tasks.count_tasks(workspace.place.find_kept(self.skill).id)
-        return {"skill": self.skill, **counts, "splits": splits}
-
-    def _keep(self, workspace: Workspace, tasks: list[Task], terminal: Terminal) -> int:
-        new = [NewTask(task.prompt, task.judge, task.name, None, task.tags, task.files, task.group) for task in tasks]
-        skill_id, login = tasks[0].skill_id, workspace.place.login
-        placed = workspace.store.tasks.add_tasks(skill_id, new, DEFAULT_SHARES, login=login)
-        for task, each in zip(tasks, placed, strict=True):
-            terminal.note(f"error: {task.name}: {each.fault}" if each.fault else f"{task.name}: kept, in {each.split}.")
-        return sum(not each.fault for each in placed)
-
-    def show(self, result: dict[str, Any], terminal: Terminal) -> None:
-        shares = ", ".join(f"{n} {split}" for split, n in result["splits"].items())
-        terminal.say(f"{result['kept']} kept, {result['dropped']} dropped, {result['left']} not looked at; {shares}.")
 
 
 @command(
