@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from skillopt_mcp.actions.next_steps import advise_skill
 from skillopt_mcp.backends.arrivals import check_arrivals
 from skillopt_mcp.core.calls import Ask, Role, Rollout
 from skillopt_mcp.core.errors import BadInput
-from skillopt_mcp.core.evidence import Trial, Triggering
+from skillopt_mcp.core.evidence import EvidenceKind, Trial, Triggering
 from skillopt_mcp.core.notes import Note, note_copies, note_unanswered
 from skillopt_mcp.core.results import Baseline, BaselineTask, cut_prompt
 from skillopt_mcp.core.skills import Skill, short
@@ -66,7 +66,27 @@ def measure_baseline(store: Store, models: Models, place: Place, name: str, atte
     notes = [*note_unanswered(store.calls.count_faults(scope)), *note_copies(made)]
     if n_in_part := sum(isinstance(task.judge, Partial) for task in tasks):
         notes.append(Note(code="judged_in_part", numbers={"n": n_in_part}))
-    scores = store.tests.scores_in_baseline(scope)
+    made_of = (skill.live_version, store.tests.scores_in_baseline(scope))
+    found = _describe(store, skill, tasks, kind_of_test(store, scope, evidence_of(backends)), *made_of)
+    return found.model_copy(
+        update={"attempts": attempts, "triggering": Triggering.count(openings), "notes": notes,
+                "next_step": advise_skill(store, skill)}
+    )  # fmt: skip
+
+
+def last_baseline(store: Store, skill: Skill) -> Baseline | None:
+    """The newest baseline of a skill as it is stored, of whichever version; None before the first."""
+    baselines = list(store.tests.list_baselines(skill.id).values())
+    if not baselines:
+        return None
+    version, _, scores = baselines[-1]
+    return _describe(store, skill, store.tasks.list_by_id(scores), "own", version, scores)
+
+
+def _describe(
+    store: Store, skill: Skill, tasks: Sequence[Task], kind: EvidenceKind, version: str,
+    scores: Mapping[int, Sequence[float]],
+) -> Baseline:  # fmt: skip
     rows = [
         BaselineTask(
             task=task.name,
@@ -85,14 +105,11 @@ def measure_baseline(store: Store, models: Models, place: Place, name: str, atte
     ]  # fmt: skip
     return Baseline(
         skill=skill.name,
-        version=short(skill.live_version),
-        attempts=attempts,
-        evidence=kind_of_test(store, scope, evidence_of(backends)),
+        version=short(version),
+        attempts=max((row.of for row in rows), default=0),
+        evidence=kind,
         tasks=rows,
         uncovered=dict(Counter(task.tags[0] if task.tags else "" for task in failing).most_common()),
-        triggering=Triggering.count(openings),
-        notes=notes,
-        next_step=advise_skill(store, skill),
     )
 
 

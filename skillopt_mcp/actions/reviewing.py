@@ -112,8 +112,8 @@ def read_correction(store: Store, place: Place, card: ReviewCard, text: str) -> 
     check_usable(task, registered, place.secrets)
     draft, fault = None, ""
     if card.draft:
-        clean = {name: place.redactor.text(storable(each)) for name, each in answers.items()}
-        draft = replace(card.draft, task=task, **clean)
+        accepted, rejected, correction = (place.redactor.text(storable(each)) for each in answers.values())
+        draft = replace(card.draft, task=task, accepted=accepted, rejected=rejected, correction=correction)
         fault = find_faults({0: draft}, {}, registered, place.secrets).get(0, "")
     made = replace(
         card.task, name=task.name or card.task.name, prompt=task.prompt, judge=task.judge, tags=task.tags,

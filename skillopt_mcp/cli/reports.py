@@ -39,6 +39,7 @@ def show_report(
 def show_baseline(terminal: Terminal, baseline: Baseline, *, simulated: bool) -> None:
     """Print how many tasks of each tag are solved, which fail, and what train tasks miss."""
     label, n = " (SIMULATION)" if simulated else "", counted(baseline.attempts, "attempt")
+    terminal.say(f"{baseline.headline}{label}.", "bold")
     terminal.say(
         f"Baseline of {baseline.skill}, version {baseline.version}{label}: {n} at each of {len(baseline.tasks)} tasks."
     )
@@ -56,12 +57,8 @@ def show_baseline(terminal: Terminal, baseline: Baseline, *, simulated: bool) ->
         terminal.table(("passed", "", "prompt"), rows)
     if baseline.triggering:
         terminal.say(f"Opened as the tasks ask: {baseline.triggering.text}.")
-    if baseline.uncovered:
-        some = ", ".join(f"`{tag}`" if tag else "those without a tag" for tag in baseline.uncovered)
-        terminal.say(
-            f"{counted(sum(baseline.uncovered.values()), 'failing held-out task')} without a train task of their tag: "
-            f"no edit can be learned from these. Add some of {some} to train."
-        )
+    if baseline.failing:
+        terminal.say(f"{baseline.failing[:1].upper()}{baseline.failing[1:]}.")
     for note in baseline.notes:
         terminal.note(f"note: {describe_note(note)}.")
 

@@ -40,8 +40,8 @@ _TEXTS = {
     "near_duplicate": "{n} of the tasks have nearly the prompt of another one" + _IDS,
     "near_train_tasks": "{n} of {of} held-out tasks have nearly the prompt of a train task",
     "never_opened": "the skill was opened in no attempt: nothing was compared",
-    "no_held_out_of_tag": "{n} tags have no held-out task: no test shows a gain in {ids}",
-    "no_train_of_tag": "{n} tags have no train task: no edit is learned for {ids}",
+    "no_held_out_of_tag": "no held-out task of {tags}: add one, or no test shows a gain in it",
+    "no_train_of_tag": "no train task of {tags}: add one, or no edit is learned for it",
     "passes_empty": "the judges of {n} of the tasks pass an empty answer" + _IDS,
     "passes_parrot": "the judges of {n} of the tasks pass the prompt as an answer" + _IDS,
     "program": "the judge programs of {n} of the tasks cannot be run, or pass an empty answer or the prompt" + _IDS,
@@ -116,4 +116,5 @@ def describe_note(note: Note) -> str:
     ids = ", ".join(note.ids)
     if note.code not in _TEXTS:
         return f"{note.code}: {', '.join([*(f'{name} {value}' for name, value in numbers.items()), *note.ids])}"
-    return _TEXTS[note.code].format(ids=ids, advice=note.advice, **numbers)
+    tags = ", ".join(f"`{each}`" for each in note.ids)
+    return _TEXTS[note.code].format(ids=ids, tags=tags, advice=note.advice, **numbers)

@@ -281,6 +281,23 @@ class Baseline(Result):
     triggering: Triggering | None = None
     notes: list[Note] = Field(default_factory=list)
 
+    @property
+    def headline(self) -> str:
+        """How many of its tasks are solved, by tag, too: "changelog: 13 of 24 solved; hotfix 1/4, ordinary 12/20"."""
+        tags = dict[str, list[bool]]()
+        for each in self.tasks:
+            tags.setdefault(each.tag, []).append(each.outcome == "solved")
+        by_tag = ", ".join(f"{tag or 'no tag'} {sum(solved)}/{len(solved)}" for tag, solved in sorted(tags.items()))
+        n = sum(map(sum, tags.values()))
+        return f"{self.skill}: {n} of {len(self.tasks)} solved{f'; {by_tag}' if by_tag else ''}"
+
+    @property
+    def failing(self) -> str:
+        """Of how many failing held-out tasks no edit can be learned, and what to add; "" for none."""
+        n, some = sum(self.uncovered.values()), ", ".join(f"`{tag or 'no tag'}`" for tag in self.uncovered)
+        one = f"this {n} failing held-out task has" if n == 1 else f"these {n} failing held-out tasks have"
+        return f"{one} no train task like {'it' if n == 1 else 'them'}: no train task of {some}: add one" if n else ""
+
     def for_agents(self) -> Baseline:
         """Return it with the train tasks alone."""
         shown = [each for each in self.tasks if not each.held_out]
@@ -358,6 +375,29 @@ class History(Result):
     rows: list[HistoryRow]
     retired: list[str] = Field(default_factory=list, description="Tasks that a person took out of use, newest first")
     declined: list[str] = Field(default_factory=list, description="Changes that a person said no to, newest first")
+
+
+class SeriesPoint(BaseModel):
+    """How well a version did: the share of `n` held-out tasks that it solved, with its 95 % interval (Wilson).
+
+    A `baseline` of a skill without held-out tasks is of all. `models` are those that answered, where they are known.
+    """
+
+    at: str
+    kind: Literal["baseline", "promotion"]
+    version: str
+    n: int
+    solved: float
+    low: float
+    high: float
+    models: list[str]
+
+    def __str__(self) -> str:
+        models = f", by {', '.join(self.models)}" if self.models else ""
+        return (
+            f"{self.at[:16]}  {self.kind:<9}  {self.version}  {100 * self.solved:.0f} of 100 "
+            f"({100 * self.low:.0f} to {100 * self.high:.0f}), {self.n} tasks{models}"
+        )
 
 
 class StepRow(BaseModel):

@@ -5,23 +5,28 @@ What `is_sealed` is for a host, whose agent may see it: nothing of held-out task
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from html import escape
 from statistics import fmean
 
+from skillopt_mcp.actions.baselines import last_baseline
 from skillopt_mcp.actions.promotions.promoting import choose_unproven, next_step
+from skillopt_mcp.actions.reviewing import list_cards
+from skillopt_mcp.actions.tasks import note_spread
 from skillopt_mcp.core.candidates import Candidate, Consent
 from skillopt_mcp.core.evidence import TestReport
 from skillopt_mcp.core.next_step import NextStep
-from skillopt_mcp.core.results import HistoryRow, UnitRow
+from skillopt_mcp.core.notes import describe_note
+from skillopt_mcp.core.results import Baseline, HistoryRow, SeriesPoint, UnitRow
 from skillopt_mcp.core.runs import Run
 from skillopt_mcp.core.skills import Skill, SkillRow, short
 from skillopt_mcp.core.text import shown, truncate_middle
 from skillopt_mcp.documents.diffs import unified_diff
 from skillopt_mcp.gates.promotion import Reading
 from skillopt_mcp.gates.verdicts import by_change
-from skillopt_mcp.reports.history import history
+from skillopt_mcp.reports.history import history, series
 from skillopt_mcp.reports.inspecting import describe_sources, find_meant, gather_test, latest_decision, visible_verdict
 from skillopt_mcp.reports.listing import skill_row, skill_rows
 from skillopt_mcp.reports.run_report import KEPT, RunFacts, gather_run
@@ -33,10 +38,12 @@ from skillopt_mcp.workspace.costs import UsedRow, account, describe_price, used_
 from skillopt_mcp.workspace.evidence import kind_of, shown_origin
 from skillopt_mcp.workspace.place import Place
 from skillopt_mcp.workspace.runs import resume_step
+from skillopt_mcp.workspace.skill_folders import known
 
 MAX_BYTES = 900_000
 """Of prompts, answers and diffs on a page: what is beyond is left out, and the page says so."""
 MAX_TASKS, MAX_LINES = 300, 2_000
+SECTIONS = ("verdict", "series", "review", "tasks", "diff", "curve", "spend")
 _TEXT, _LINE = 4_000, 600
 
 
@@ -99,6 +106,16 @@ class Facts:
     steps: tuple[NextStep, ...] = ()
     undo: NextStep | None = None
     versions: dict[str, str] = field(default_factory=dict)
+    is_skill: bool = False
+    baseline: Baseline | None = None
+    series: tuple[SeriesPoint, ...] = ()
+    gaps: tuple[str, ...] = ()
+    cards: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = ()
+
+    @property
+    def sections(self) -> list[str]:
+        """The parts of its page, in their order."""
+        return [each for each in SECTIONS if self.is_skill or each not in ("series", "review")]
 
     @property
     def by_tag(self) -> list[tuple[str, int, float, float]]:
@@ -129,6 +146,7 @@ def gather(store: Store, place: Place, name: str, texts: TextBudget | None = Non
     if tested:
         served += store.ledger.list_served(tested.id)
         spend += account(store, tested.id).table if tested.id not in {each.test for each in spend} else []
+    is_skill = not is_sealed and not re.fullmatch("[trc]-[0-9a-f]{12}", known(name))
     past, steps = history(store, place, skill.path), list[NextStep | None]()
     if not is_running:
         steps = [resume_step(store, run) if run else None]
@@ -156,7 +174,21 @@ def gather(store: Store, place: Place, name: str, texts: TextBudget | None = Non
         steps=tuple(filter(None, steps)),
         undo=past.next_step,
         versions=_versions(skill, candidate, row, run),
+        is_skill=is_skill,
+        baseline=last_baseline(store, skill) if is_skill else None,
+        series=tuple(series(store, skill)) if is_skill else (),
+        gaps=tuple(map(describe_note, note_spread(store.tasks.list_in_use(skill.id)))) if is_skill else (),
+        cards=tuple(_cards(store, place, skill, texts)) if is_skill else (),
     )  # fmt: skip
+
+
+def _cards(
+    store: Store, place: Place, skill: Skill, texts: TextBudget
+) -> Iterator[tuple[str, tuple[tuple[str, str], ...]]]:
+    """The tasks to look at, by id, the first ones; what a page has no space for is named."""
+    for card in list_cards(store, place, skill.path)[:MAX_TASKS]:
+        shown = ((title, texts.take(text) or "(left out of this page)") for title, text in card.sections)
+        yield card.task.name, tuple(shown)
 
 
 def _path(store: Store, row: TestRow) -> tuple[tuple[int, ...], ...]:

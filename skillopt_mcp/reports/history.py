@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+from statistics import fmean
+from typing import Literal
+
 from pydantic import JsonValue
 
+from skillopt_mcp.core.candidates import GATE
 from skillopt_mcp.core.evidence import ACCEPTED
 from skillopt_mcp.core.next_step import NextStep
-from skillopt_mcp.core.results import History, HistoryRow
+from skillopt_mcp.core.results import History, HistoryRow, SeriesPoint
 from skillopt_mcp.core.skills import Skill, short
 from skillopt_mcp.documents.diffs import unified_diff
+from skillopt_mcp.reports.inspecting import gather_test
 from skillopt_mcp.reports.listing import skill_row
+from skillopt_mcp.reports.run_report import wilson
 from skillopt_mcp.store.decisions import Refusals
 from skillopt_mcp.store.opening import Store
 from skillopt_mcp.workspace.place import Place
 from skillopt_mcp.workspace.skill_folders import handle
+
+_Z95 = 1.96
 
 
 def history(store: Store, place: Place, skill: str) -> History:
@@ -44,6 +52,34 @@ def history(store: Store, place: Place, skill: str) -> History:
         skill=tracked.name, rows=rows, retired=retired[::-1], declined=declined,
         next_step=_undo(store, place, tracked, rows[0]) if rows else None,
     )  # fmt: skip
+
+
+def series(store: Store, skill: Skill) -> list[SeriesPoint]:
+    """How well each baseline and each promoted version of a skill did, the oldest first; for a person alone."""
+    points = list[SeriesPoint]()
+
+    def add(kind: Literal["baseline", "promotion"], at: str, version: str, solved: float, n: int, scope: str) -> None:
+        if interval := wilson(solved, n, _Z95):
+            models = [each.name for each in store.ledger.list_served(scope) if each.role == "target"]
+            low, high = interval
+            points.append(
+                SeriesPoint(
+                    at=at, kind=kind, version=short(version), n=n, solved=solved, low=low, high=high, models=models
+                )
+            )
+
+    for scope, (version, at, scores) in store.tests.list_baselines(skill.id).items():
+        held = [task.id for task in store.tasks.list_by_id(scores) if task.split != "train"] or [*scores]
+        add("baseline", at, version, fmean(fmean(scores[id]) for id in held), len(held), scope)
+    for each in store.promotions.list_promotions(skill.id):
+        decided = store.decisions.latest(skill.id, GATE, each.from_version, each.to_version)
+        row = store.tests.find(decided.scope) if decided and each.kind == "promote" else None
+        report = gather_test(store, row).report if row else None
+        if row and report and report.solved:
+            units = report.units
+            n = units.better + units.same + units.worse
+            add("promotion", each.created_at, each.to_version, report.solved.after, n, row.id)
+    return sorted(points, key=lambda point: point.at)
 
 
 def _undo(store: Store, place: Place, skill: Skill, last: HistoryRow) -> NextStep:

@@ -27,7 +27,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from skillopt_mcp.core.errors import BadInput, SkillOptError
 from skillopt_mcp.reports.facts import gather, gather_skills
-from skillopt_mcp.reports.rendering import SECTIONS, html_page, html_part
+from skillopt_mcp.reports.rendering import html_page, html_part
 from skillopt_mcp.store.opening import Store
 from skillopt_mcp.workspace.place import Place
 
@@ -98,7 +98,7 @@ def live_app(store: Store, place: Place, store_path: str | None) -> Starlette:
         if path.startswith("/report/"):
             facts = gather(store, place, unquote(path.removeprefix("/report/")))
             values = {"each": facts, "prefix": "", "level": 2, "store": store_path}
-            return {f"{name}-part": html_part(name, **values) for name in SECTIONS}
+            return {f"{name}-part": html_part(name, **values) for name in facts.sections}
         return {"skills": html_part("skills", skills=gather_skills(store, place), store=store_path, is_live=True)}
 
     def skills(_: Request) -> Response:

@@ -20,6 +20,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from skillopt_mcp import __version__
+from skillopt_mcp.core.next_step import NextStep
 from skillopt_mcp.core.results import GROUPS, cut_prompt
 from skillopt_mcp.core.text import shown
 from skillopt_mcp.gates.verdicts import CLAIMS, LABELS, caveats, describe, explain, label
@@ -29,7 +30,6 @@ from skillopt_mcp.workspace.costs import price_cell
 
 _TEMPLATES = Path(__file__).with_name("templates")
 Script = Literal["", "live", "app"]
-SECTIONS = ("verdict", "tasks", "diff", "curve", "spend")
 WIDTH, HEIGHT = 640, 220
 _LEFT, _TOP, _BOTTOM = 34, 8, 20
 _MANY = 60
@@ -68,10 +68,11 @@ def markdown(facts: Sequence[Facts]) -> str:
 
 def _common() -> dict[str, Any]:
     return {
-        "sections": SECTIONS, "version": __version__, "label": label, "describe": describe, "caveats": caveats,
+        "version": __version__, "label": label, "describe": describe, "caveats": caveats,
         "explain": explain, "claims": CLAIMS, "labels": LABELS, "curve_of": curve, "evidence_of": evidence,
         "price_cell": price_cell, "fence": _fence, "max_tasks": MAX_TASKS,
-        "groups": GROUPS, "cut_prompt": cut_prompt,
+        "groups": GROUPS, "cut_prompt": cut_prompt, 
+        "command": lambda action, store, **given: NextStep(action, given).as_command(store),
     }  # fmt: skip
 
 

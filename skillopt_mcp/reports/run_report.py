@@ -12,7 +12,6 @@ from typing import Literal
 from pydantic import Field, JsonValue
 
 from skillopt_mcp.core.budgets import FREE_STAGE, NO_CAPS, describe_most
-from skillopt_mcp.core.evidence import Mean
 from skillopt_mcp.core.next_step import NextStep
 from skillopt_mcp.core.results import Proposed, Replayed, Result
 from skillopt_mcp.core.runs import Run, RunKind, StepRecord
@@ -148,17 +147,18 @@ def _explain_steps(store: Store, run: Run, records: Sequence[StepRecord]) -> lis
         outcome: Outcome = "unchanged" if record.verdict == "no_change" else "rejected"
         if record.verdict in KEPT:
             outcome = "held" if findings else "kept"
-        interval = wilson(record.candidate, record.val) if record.candidate is not None else None
+        n_val = record.val.n if record.val and record.candidate is not None else 0
+        interval = wilson(record.candidate or 0.0, n_val)
         steps.append(StepFacts(record, outcome, "; ".join(why), interval))
     return steps
 
 
-def wilson(score: float, mean: Mean | None) -> tuple[float, float] | None:
-    """Return the 90 % interval (Wilson) of a score on as many tasks; it is too wide for soft ones."""
-    if mean is None or not mean.n:
+def wilson(score: float, n: int, z: float = _Z90) -> tuple[float, float] | None:
+    """The interval (Wilson; 90 %, unless `z` is another) of a score on n tasks; it is too wide for soft ones."""
+    if not n:
         return None
-    n, z2 = mean.n, _Z90**2
-    middle, half = score + z2 / (2 * n), _Z90 * math.sqrt(score * (1 - score) / n + z2 / (4 * n * n))
+    z2 = z**2
+    middle, half = score + z2 / (2 * n), z * math.sqrt(score * (1 - score) / n + z2 / (4 * n * n))
     return (middle - half) / (1 + z2 / n), (middle + half) / (1 + z2 / n)
 
 

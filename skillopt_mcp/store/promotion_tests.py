@@ -216,6 +216,22 @@ class PromotionTests:
             found.setdefault(task_id, []).append(float(score))
         return found
 
+    def list_baselines(self, skill_id: int) -> dict[str, tuple[str, str, dict[int, list[float]]]]:
+        """The baselines of a skill by their scopes, the oldest first: version, last answer's time, passes by task."""
+        rows = self._pool.rows(
+            "select c.scope, t.version_id, strftime('%Y-%m-%dT%H:%M:%SZ', r.answered_at, 'unixepoch'), t.task_id,"
+            " t.hard from call c join reply r on r.call_id = c.id join trial t on t.call_id = c.id join task k"
+            " on k.id = t.task_id where c.scope >= 'b-' and c.scope < 'b.' and k.skill_id = ? and t.hard is not null"
+            " order by r.answered_at, t.id",
+            [skill_id],
+        )
+        found: dict[str, tuple[str, str, dict[int, list[float]]]] = {}
+        for scope, version, at, task_id, passed in rows:
+            scores = found[scope][2] if scope in found else {}
+            scores.setdefault(task_id, []).append(float(passed))
+            found[scope] = (version, at, scores)
+        return dict(sorted(found.items(), key=lambda each: each[1][1]))
+
     def add_baseline(self, trials: Sequence[Trial]) -> None:
         """Store the attempts of a baseline; one that is there stays as it is."""
         with self._pool.write() as connection:

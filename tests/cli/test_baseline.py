@@ -84,9 +84,36 @@ def test_it_says_what_is_solved_and_which_failing_tasks_no_train_task_is_like(me
     assert found["uncovered"] == {"priority": 2}
     assert found["attempts"] == 1
     screen = measure("--baseline").stdout
-    assert "2 failing held-out tasks" in screen
-    assert "`priority`" in screen
+    assert screen.splitlines()[0].endswith(": 9 of 20 solved; priority 0/2, queue 9/9, tone 0/9 (SIMULATION).")
+    assert (
+        "These 2 failing held-out tasks have no train task like them: no train task of `priority`: add one." in screen
+    )
     assert count_calls(place) == len(found["tasks"]), "the second one asked nothing"
+
+
+def test_its_page_says_it_by_tag_and_a_later_one_joins_the_series(
+    measure, place: Place, cli: Cli, tmp_path: Path
+) -> None:
+    page = Path(measure("--baseline").stdout.partition("Report: ")[2].strip())
+    text = page.read_text()
+    assert "9 of 20 solved; priority 0/2, queue 9/9, tone 0/9." in text
+    row = '<td>held out<td class="n">{}<td class="n">0<td class="n">{}'
+    assert row.format(6, 0) in text
+    assert row.format(0, 6) in text
+    assert "no train task of `priority`: add one" in text
+    [first] = parsed(cli("show", place.skill_path, "--json", store=place.store_path))["series"]
+    assert (first["kind"], first["n"], first["solved"]) == ("baseline", 14, pytest.approx(6 / 14))
+    # Wilson's interval of 6 of 14, as in the tables.
+    assert (first["low"], first["high"]) == (pytest.approx(0.2138, abs=1e-3), pytest.approx(0.6741, abs=1e-3))
+    place.main.write_text(place.main.read_text() + "\nName the tone.\n")
+    (tmp_path / "target.json").write_text(json.dumps({"rollout": [f"tone {n % N_EACH}" for n in range(99)]}))
+    assert measure("--baseline").returncode == 0
+    both = parsed(cli("show", place.skill_path, "--json", store=place.store_path))["series"]
+    assert [both[0], len({each["version"] for each in both})] == [first, 2]
+    lines = cli("show", place.skill_path, store=place.store_path).stdout
+    assert f"baseline   {first['version']}  43 of 100 (21 to 67), 14 tasks" in lines
+    assert "no train task of `priority`: add one" in lines
+    assert "series" in parsed(cli("show", place.skill_path, "--json", store=place.store_path))
 
 
 def test_three_attempts_add_to_one_and_feed_the_forecast_and_the_pilot_of_a_test(
@@ -155,3 +182,10 @@ def test_a_number_of_attempts_that_cannot_be_is_refused(measure, n: int) -> None
     refused = measure("--baseline", n)
     assert refused.returncode == 1
     assert "1 to 8" in refused.stderr
+
+
+def test_an_agent_is_not_shown_the_series(measure, place: Place, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    measure("--baseline")
+    monkeypatch.setenv("CLAUDECODE", "1")
+    assert parsed(cli("show", place.skill_path, "--json", store=place.store_path))["series"] == []
+    assert "of 100" not in cli("show", place.skill_path, store=place.store_path).stdout

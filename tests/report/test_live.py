@@ -117,7 +117,7 @@ def test_what_was_sent_is_not_sent_again(live: Live) -> None:
     cookie = {"Cookie": str(live.ask(live.path).headers["set-cookie"]).partition(";")[0]}
     events = "/events?path=/report/ledger-clerk"
     first = live.ask(events, **cookie).text
-    assert first.count("\ndata: ") + first.startswith("data: ") == 5
+    assert first.count("\ndata: ") + first.startswith("data: ") == 7
     last = first.partition("id: ")[2].partition("\n")[0]
     assert "data: " not in live.ask(events, **cookie, **{"Last-Event-ID": last}).text
 

@@ -204,7 +204,8 @@ class Evaluate(Sending):
         if isinstance(result, Planned | BrokenOff):
             return result.show(terminal)
         if isinstance(result, Baseline):
-            return show_baseline(terminal, result, simulated=bool(self._label))
+            show_baseline(terminal, result, simulated=bool(self._label))
+            return show_page(terminal, self.subject)
         if isinstance(result, Proposed):
             return _show_rebased(result, terminal)
         if result.test:

@@ -9,18 +9,20 @@ from pathlib import Path
 from statistics import fmean
 from typing import Annotated, Any
 
+from skillopt_mcp.actions.tasks import note_spread
 from skillopt_mcp.cli.command import Arg, Command, Flag, WrongUsage, command
 from skillopt_mcp.cli.commands.skills import show_away
 from skillopt_mcp.cli.terminal import Terminal
 from skillopt_mcp.core.candidates import Consent
 from skillopt_mcp.core.next_step import NextStep
+from skillopt_mcp.core.notes import describe_note
 from skillopt_mcp.core.results import cut_prompt
 from skillopt_mcp.core.skills import SkillRow
 from skillopt_mcp.core.text import counted
 from skillopt_mcp.gates.verdicts import by_change
 from skillopt_mcp.reports.details import PromotionTest
 from skillopt_mcp.reports.export import export_run, export_version
-from skillopt_mcp.reports.history import history
+from skillopt_mcp.reports.history import history, series
 from skillopt_mcp.reports.inspecting import SHOWN
 from skillopt_mcp.reports.lookup import look_up
 from skillopt_mcp.reports.run_report import RunFacts, RunList, RunRow, describe_run, figures_of, list_runs
@@ -68,7 +70,13 @@ class Show(Command):
                 )
                 if terminal.is_watched:
                     workspace.store.promotions.note_seen(workspace.place.find_kept(self.id).id)
+                skill = workspace.place.find_kept(self.id)
+                # Of held-out tasks, so that a person alone sees it.
+                self._series = [] if terminal.is_agents else series(workspace.store, skill)
+                self._gaps = note_spread(workspace.store.tasks.list_in_use(skill.id))
                 found |= {
+                    "series": [each.model_dump(mode="json") for each in self._series],
+                    "notes": [each.model_dump(mode="json") for each in self._gaps],
                     "history": self._past.model_dump(mode="json"),
                     "runs": self._runs.model_dump(mode="json")["runs"],
                 }
@@ -116,6 +124,12 @@ class Show(Command):
                     terminal.say(f"declined: {line}")
                 for line in self._past.retired:
                     terminal.say(f"removed: {line}")
+                if self._series:
+                    terminal.say("solved of held-out tasks, with 95 % intervals:", "bold")
+                for point in self._series:
+                    terminal.say(str(point))
+                for note in self._gaps:
+                    terminal.say(f"{describe_note(note)}.")
                 self._show_runs(self._runs, terminal)
             terminal.next(result["next_step"])
             if result["kind"] == "run" and self._test:
