@@ -52,11 +52,13 @@ MAX_NOTES = 8
 
 
 def propose_from_evidence(
-    store: Store, models: Models, place: Place, skill: str, rollouts: int = 0, wait: Wait | None = None
-) -> Proposed:
+    store: Store, models: Models, place: Place, skill: str, rollouts: int = 0, wait: Wait | None = None, *,
+    preferences: str = "",
+) -> Proposed:  # fmt: skip
     """Return the candidate that reflection makes of a skill's newest trajectories, `running`, or `work` for a host.
 
     With `rollouts`, so many train tasks are attempted first. A proposal that was begun on the same version goes on.
+    A person's `preferences` are shown to reflection.
     A host gets the estimate before any work. Raises BadInput when there is nothing to learn from, BackendError when no
     optimizer is set, Refused where git left a conflict in the skill.
     """
@@ -69,7 +71,8 @@ def propose_from_evidence(
         why = models.describe_left_out(tracked.id) or "add tasks, or leave out rollouts"
         raise BadInput(f"'{tracked.name}' has no train task: {why}")
     possible = min(rollouts, n_train)
-    run = _find_unfinished(store, models, place, tracked, possible) or _begin_proposal(store, models, tracked, possible)
+    run = _find_unfinished(store, models, place, tracked, possible)
+    run = run or _begin_proposal(store, models, tracked, possible, preferences)
     return advance_proposal(store, models, place, run, wait or Wait())
 
 
@@ -130,7 +133,7 @@ def _find_unfinished(store: Store, models: Models, place: Place, skill: Skill, r
     return None
 
 
-def _begin_proposal(store: Store, models: Models, skill: Skill, rollouts: int) -> Run:
+def _begin_proposal(store: Store, models: Models, skill: Skill, rollouts: int, preferences: str) -> Run:
     _, n_new = store.trajectories.count_trajectories(skill.id)
     sessions = store.trajectories.recent_trajectories(skill.id, min(MAX_SESSIONS, max(n_new, MIN_SESSIONS)))
     earlier = store.runs.list_runs(skill.id)
@@ -145,7 +148,9 @@ def _begin_proposal(store: Store, models: Models, skill: Skill, rollouts: int) -
         raise BadInput(f"no scored attempts of '{skill.name}' are recorded: record some, or pass rollouts")
     backends = models.backends_for(tasks, "optimizer")
     models.check_caps(backends)
-    config = Config(epochs=1, batch=max(1, len(tasks)), sessions=len(sessions), max_edits=MAX_EDITS)
+    config = Config(
+        epochs=1, batch=max(1, len(tasks)), sessions=len(sessions), max_edits=MAX_EDITS, preferences=preferences
+    )
     draft = replace(
         draft_run(skill, config, tasks, sessions),
         **Names.of(backends)._asdict(),

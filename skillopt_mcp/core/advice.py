@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 MIN_TRAIN, MIN_HELD_OUT = 1, 8
 ROLLOUTS = 8  # attempts to learn from in one proposal: a minibatch of SkillOpt's reflection
+WAITS = "a proven edit waits"
 WORSE_LIVE = "the live text solves fewer tasks"
 ENOUGH_SCORED = 3  # new scored sessions that a proposal can learn from without rollouts
 
@@ -70,9 +71,9 @@ def advise_rebase(candidate_id: str) -> NextStep:
 
 def advise_promotion(candidate_id: str, n_findings: int = 0, *, is_simulated: bool = False) -> NextStep:
     """The promotion of an accepted candidate; a person has to look at findings of the guard, and take a simulation."""
-    step = NextStep(action="promote_skill", arguments={"candidate_id": candidate_id}, why="accepted")
+    step = NextStep(action="promote_skill", arguments={"candidate_id": candidate_id}, why=WAITS)
     if n_findings:
-        step = replace(step, why=f"accepted; {counted(n_findings, 'guard finding')} for a person to look at")
+        step = replace(step, why=f"{WAITS}; {counted(n_findings, 'guard finding')} for a person to look at")
     flag = " --simulated" * is_simulated
     return replace(step, command=f"{step.as_command()}{flag}") if flag or n_findings else step
 

@@ -11,22 +11,18 @@ from dataclasses import dataclass, field
 from html import escape
 from statistics import fmean
 
-from skillopt_mcp.actions.baselines import last_baseline
 from skillopt_mcp.actions.promotions.promoting import choose_unproven, next_step
-from skillopt_mcp.actions.reviewing import list_cards
-from skillopt_mcp.actions.tasks import note_spread
 from skillopt_mcp.core.candidates import Candidate, Consent
 from skillopt_mcp.core.evidence import TestReport
 from skillopt_mcp.core.next_step import NextStep
-from skillopt_mcp.core.notes import describe_note
-from skillopt_mcp.core.results import Baseline, HistoryRow, SeriesPoint, UnitRow
+from skillopt_mcp.core.results import HistoryRow, UnitRow
 from skillopt_mcp.core.runs import Run
 from skillopt_mcp.core.skills import Skill, SkillRow, short
 from skillopt_mcp.core.text import shown, truncate_middle
 from skillopt_mcp.documents.diffs import unified_diff
 from skillopt_mcp.gates.promotion import Reading
 from skillopt_mcp.gates.verdicts import by_change
-from skillopt_mcp.reports.history import history, series
+from skillopt_mcp.reports.history import SkillPage, gather_page, history
 from skillopt_mcp.reports.inspecting import describe_sources, find_meant, gather_test, latest_decision, visible_verdict
 from skillopt_mcp.reports.listing import skill_row, skill_rows
 from skillopt_mcp.reports.run_report import KEPT, RunFacts, gather_run
@@ -106,16 +102,12 @@ class Facts:
     steps: tuple[NextStep, ...] = ()
     undo: NextStep | None = None
     versions: dict[str, str] = field(default_factory=dict)
-    is_skill: bool = False
-    baseline: Baseline | None = None
-    series: tuple[SeriesPoint, ...] = ()
-    gaps: tuple[str, ...] = ()
-    cards: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = ()
+    own: SkillPage | None = None
 
     @property
     def sections(self) -> list[str]:
         """The parts of its page, in their order."""
-        return [each for each in SECTIONS if self.is_skill or each not in ("series", "review")]
+        return [each for each in SECTIONS if self.own or each not in ("series", "review")]
 
     @property
     def by_tag(self) -> list[tuple[str, int, float, float]]:
@@ -174,21 +166,8 @@ def gather(store: Store, place: Place, name: str, texts: TextBudget | None = Non
         steps=tuple(filter(None, steps)),
         undo=past.next_step,
         versions=_versions(skill, candidate, row, run),
-        is_skill=is_skill,
-        baseline=last_baseline(store, skill) if is_skill else None,
-        series=tuple(series(store, skill)) if is_skill else (),
-        gaps=tuple(map(describe_note, note_spread(store.tasks.list_in_use(skill.id)))) if is_skill else (),
-        cards=tuple(_cards(store, place, skill, texts)) if is_skill else (),
+        own=gather_page(store, place, skill, texts.take) if is_skill else None,
     )  # fmt: skip
-
-
-def _cards(
-    store: Store, place: Place, skill: Skill, texts: TextBudget
-) -> Iterator[tuple[str, tuple[tuple[str, str], ...]]]:
-    """The tasks to look at, by id, the first ones; what a page has no space for is named."""
-    for card in list_cards(store, place, skill.path)[:MAX_TASKS]:
-        shown = ((title, texts.take(text) or "(left out of this page)") for title, text in card.sections)
-        yield card.task.name, tuple(shown)
 
 
 def _path(store: Store, row: TestRow) -> tuple[tuple[int, ...], ...]:

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from statistics import fmean
 from typing import Literal
 
 from pydantic import JsonValue
 
+from skillopt_mcp.actions.baselines import last_baseline
+from skillopt_mcp.actions.reviewing import list_cards
+from skillopt_mcp.actions.tasks import note_spread
 from skillopt_mcp.core.candidates import GATE
 from skillopt_mcp.core.evidence import ACCEPTED
 from skillopt_mcp.core.next_step import NextStep
-from skillopt_mcp.core.results import History, HistoryRow, SeriesPoint
+from skillopt_mcp.core.notes import describe_note
+from skillopt_mcp.core.results import Baseline, History, HistoryRow, SeriesPoint
 from skillopt_mcp.core.skills import Skill, short
 from skillopt_mcp.documents.diffs import unified_diff
 from skillopt_mcp.reports.inspecting import gather_test
@@ -22,6 +28,7 @@ from skillopt_mcp.workspace.place import Place
 from skillopt_mcp.workspace.skill_folders import handle
 
 _Z95 = 1.96
+_MAX_CARDS = 200
 
 
 def history(store: Store, place: Place, skill: str) -> History:
@@ -80,6 +87,29 @@ def series(store: Store, skill: Skill) -> list[SeriesPoint]:
             n = units.better + units.same + units.worse
             add("promotion", each.created_at, each.to_version, report.solved.after, n, row.id)
     return sorted(points, key=lambda point: point.at)
+
+
+@dataclass(frozen=True, slots=True)
+class SkillPage:
+    """What the page on a skill has besides: how good it is, what its tasks lack, and those to look at, by id."""
+
+    baseline: Baseline | None
+    series: list[SeriesPoint]
+    gaps: list[str]
+    cards: list[tuple[str, list[tuple[str, str]]]]
+
+
+def gather_page(store: Store, place: Place, skill: Skill, take: Callable[[str], str | None]) -> SkillPage:
+    """What the page on a skill has for a person; `take` cuts a text to what the page has space for."""
+    return SkillPage(
+        last_baseline(store, skill),
+        series(store, skill),
+        [describe_note(each) for each in note_spread(store.tasks.list_in_use(skill.id))],
+        [
+            (card.task.name, [(title, take(text) or "(left out of this page)") for title, text in card.sections])
+            for card in list_cards(store, place, skill.path)[:_MAX_CARDS]
+        ],
+    )
 
 
 def _undo(store: Store, place: Place, skill: Skill, last: HistoryRow) -> NextStep:

@@ -189,6 +189,15 @@ def promoted_away(store: Store) -> dict[str, PromotedAway]:
     return {name: away for name, away in found.items() if away}
 
 
+def list_waiting(store: Store) -> list[tuple[str, str]]:
+    """The skills whose next step is a promotion, each with the command; their folders are not looked at."""
+    skills = {skill.id: skill for skill in store.skills.list_listed()}
+    steps = {skills[id]: advise(state) for id, state in skill_states(store, list(skills)).items()}
+    return [
+        (handle(store, skill), step.as_command()) for skill, step in steps.items() if step.action == "promote_skill"
+    ]
+
+
 def _away(store: Store, skill: Skill, changes: Sequence[Promotion]) -> PromotedAway | None:
     """What a permission alone promoted, all that no person has seen; None where there is none, or not now."""
     is_promoted = any(each.kind == "promote" for each in changes)

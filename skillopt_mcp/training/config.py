@@ -81,6 +81,9 @@ class Config(BaseModel):
         default="mixed", description="Pairs that a slow update looks at: all, the changed or the unchanged ones"
     )
     meta_skill: bool = Field(default=True, description="From epoch 2 on, write notes for the optimizer, kept over runs")
+    preferences: str = Field(
+        default="", max_length=2_000, description="What a person wants of edits, in words, shown to reflection"
+    )
     skill_aware: bool = Field(default=False, description="Separate defects (edits) from lapses (notes in the appendix)")
     appendix_source: NotesFrom = Field(default="both", description="Whose analysts write notes: both, failure_only")
     appendix_limit: int = Field(

@@ -75,6 +75,8 @@ class Turn:
             history = render_history(records, store.runs.list_rejected(plan.run_id, MAX_REJECTED), plan.discarded)
         if plan.config.meta_skill:
             notes = store.runs.latest_note(plan.run_id, step.epoch) or plan.note
+        if plan.config.preferences:
+            notes = f"What the person wants of edits: {plan.config.preferences}\n\n{notes}".strip()
         return Brief(plan.prompts, step.budget, step.draw, plan.config.update_mode, notes, history, self.state.other)
 
     def left_out(self) -> list[Patch]:

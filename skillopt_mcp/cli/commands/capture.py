@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from skillopt_mcp.actions.hook_events import START, may_record, parse_event
 from skillopt_mcp.cli.command import Command, command
 from skillopt_mcp.cli.terminal import Terminal
+from skillopt_mcp.core.advice import WAITS
 from skillopt_mcp.core.errors import SkillOptError
 from skillopt_mcp.core.limits import MIB
 
@@ -33,14 +34,17 @@ class Capture(Command):
                 if not terminal.store_path.exists():
                     return {}
                 # What Claude Code and Codex show the person, and give the model: what was promoted without them.
-                from skillopt_mcp.reports.listing import promoted_away  # noqa: PLC0415
+                from skillopt_mcp.reports.listing import list_waiting, promoted_away  # noqa: PLC0415
 
                 with terminal.workspace() as workspace:
                     away = [
                         f"skillopt-mcp: {name} was {each.note}. Show it: `{each.diff}`. Undo it: `{each.undo}`."
                         for name, each in promoted_away(workspace.store).items()
                     ]
-                text = "\n".join(away[:_MAX_SHOWN])
+                    proven = [
+                        f"skillopt-mcp: {name}: {WAITS}: `{step}`." for name, step in list_waiting(workspace.store)
+                    ]
+                text = "\n".join([*away[:_MAX_SHOWN], *proven[:_MAX_SHOWN]])
                 output = {"hookEventName": START, "additionalContext": f"Tell the user:\n{text}"}
                 return {"systemMessage": text, "hookSpecificOutput": output} if text else {}
             if may_record(terminal.store_path, event):

@@ -13,6 +13,7 @@ from typing import Annotated, Any, get_args
 from pydantic import JsonValue
 
 from skillopt_mcp.actions.estimates import estimate_rest, estimate_run, run_gaps
+from skillopt_mcp.actions.nightly import Night
 from skillopt_mcp.actions.replay import TOPPED, replay
 from skillopt_mcp.actions.runs import (
     begin,
@@ -25,6 +26,7 @@ from skillopt_mcp.actions.runs import (
     with_memory,
 )
 from skillopt_mcp.cli.command import OPTIMIZER, TARGET, Arg, Flag, WrongUsage, command
+from skillopt_mcp.cli.nights import Scheduled, run_nightly, show_night
 from skillopt_mcp.cli.preparing import Prepared, add_environment_tasks, flag_of, prepare
 from skillopt_mcp.cli.reports import show_page, show_report
 from skillopt_mcp.cli.spending import (
@@ -76,7 +78,7 @@ class Replay(Sending):
     """Train a skill offline on its stored tasks."""
 
     epilog = _EXIT_CODES
-    skill: Annotated[str, Arg("a skill's name, or the path of its folder; with --resume also a run, r-...")]
+    skill: Annotated[str, Arg("a skill's name, or the path of its folder; with --resume also a run, r-...")] = ""
     optimizer: Annotated[str | None, Flag(f"writes the edits, for instance {OPTIMIZER}", "BACKEND:MODEL")] = None
     env: Annotated[str | None, Flag("an environment: its tasks are added, e.g. qa:FOLDER", "NAME[:OPTIONS]")] = None
     config: Annotated[str | None, Flag("settings in YAML, SkillOpt's own files too", "FILE")] = None
@@ -88,6 +90,11 @@ class Replay(Sending):
     allow_changed: Annotated[
         bool, Flag("with --resume: also where other versions of agents answer now; its versions are measured again")
     ] = False
+    nightly: Annotated[
+        bool, Flag("for SKILL, else each skill: an edit from what was recorded, and its test; nothing is promoted")
+    ] = False
+    install: Annotated[bool, Flag("with --nightly: show the line of your crontab that does it, and write it")] = False
+    uninstall: Annotated[bool, Flag("with --nightly: take that line out again")] = False
     given: dict[str, object] = field(default_factory=dict)
 
     @classmethod
@@ -106,10 +113,18 @@ class Replay(Sending):
             elif choices := tuple(_choices(setting.annotation)):
                 group.add_argument(f"--{flag_of(name)}", choices=choices, **options)
             else:
-                kind = float if setting.annotation is float else int
-                group.add_argument(f"--{flag_of(name)}", type=kind, metavar="N", **options)
+                kinds: dict[object, type] = {float: float, str: str}
+                metavar = "TEXT" if setting.annotation is str else "N"
+                kind = kinds.get(setting.annotation, int)
+                group.add_argument(f"--{flag_of(name)}", type=kind, metavar=metavar, **options)
 
-    def run(self, terminal: Terminal) -> Replayed | Planned | BrokenOff:
+    def run(self, terminal: Terminal) -> Replayed | Planned | BrokenOff | Night | Scheduled:
+        if (self.install or self.uninstall) and not self.nightly:
+            raise WrongUsage("--install and --uninstall need --nightly")
+        if self.nightly:
+            return run_nightly(self, terminal)
+        if not self.skill:
+            raise WrongUsage("replay needs a SKILL, or --nightly")
         if self.allow_changed and not self.resume:
             raise WrongUsage("--allow-changed needs --resume")
         return self._resumed(terminal) if self.resume else self._new(terminal)
@@ -272,6 +287,8 @@ class Replay(Sending):
     def show(self, result: Any, terminal: Terminal) -> None:
         if isinstance(result, Planned | BrokenOff):
             return result.show(terminal)
+        if isinstance(result, Night | Scheduled):
+            return show_night(result, terminal)
         tokens = counted(result.tokens_in + result.tokens_out, "token")
         terminal.say(
             f"Run {result.run_id} finished: {counted(len(result.steps), 'step')}, {counted(result.n_calls, 'call')}"
@@ -300,6 +317,8 @@ class Replay(Sending):
         return None
 
     def exit_code(self, result: Any) -> int:
+        if isinstance(result, Night):
+            return int(result.status == "stopped")
         return result.exit_code if isinstance(result, BrokenOff) else 0
 
 
