@@ -7,24 +7,36 @@ import shlex
 import shutil
 import subprocess
 import sys
-from dataclasses import asdict
-from typing import TYPE_CHECKING, Literal
+from dataclasses import asdict, dataclass, field
+from typing import Annotated, Literal
 
 from pydantic import BaseModel
 
 from skillopt_mcp.actions.nightly import Night, plan_night, run_night
-from skillopt_mcp.cli.command import WrongUsage
-from skillopt_mcp.cli.spending import asks_real_models, require_backends
+from skillopt_mcp.cli.command import OPTIMIZER, Arg, Flag, WrongUsage
+from skillopt_mcp.cli.spending import Sending, asks_real_models, require_backends
 from skillopt_mcp.cli.terminal import Terminal
 from skillopt_mcp.core.budgets import LOGIN_CAPS, NO_CAPS
 from skillopt_mcp.core.errors import BadInput
 
-if TYPE_CHECKING:
-    from skillopt_mcp.cli.commands.replay import Replay
-
 _AT = "17 3 * * *"
 _MAX_LINE = 990  # some cron cut at 1,000 characters
 _HOSTS = ("claude", "codex", "node")
+
+
+@dataclass(kw_only=True)
+class Nightly(Sending):
+    """What the command has besides that can work at night."""
+
+    skill: Annotated[str, Arg("a skill's name, or the path of its folder; with --resume also a run, r-...")] = ""
+    nightly: Annotated[
+        bool, Flag("for SKILL, else each skill: an edit from what was recorded, and its test; nothing is promoted")
+    ] = False
+    install: Annotated[bool, Flag("with --nightly: show the line of your crontab that does it, and write it")] = False
+    uninstall: Annotated[bool, Flag("with --nightly: take that line out again")] = False
+    optimizer: Annotated[str | None, Flag(f"writes the edits, for instance {OPTIMIZER}", "BACKEND:MODEL")] = None
+    set: Annotated[tuple[str, ...], Flag("a setting, for instance train.batch_size=20", "KEY=VALUE")] = ()
+    given: dict[str, object] = field(default_factory=dict)
 
 
 class Scheduled(BaseModel):
@@ -34,7 +46,7 @@ class Scheduled(BaseModel):
     line: str
 
 
-def run_nightly(command: Replay, terminal: Terminal) -> Night | Scheduled:
+def run_nightly(command: Nightly, terminal: Terminal) -> Night | Scheduled:
     """Do tonight's work, or change the crontab. Raises WrongUsage, Refused, BadInput, Busy."""
     strange = [name for name in ("env", "config", "prompts", "out", "memory", "resume") if getattr(command, name)]
     strange += ["set"] * bool(command.set) + [name for name in command.given if name != "preferences"]
@@ -96,7 +108,7 @@ def _mark(terminal: Terminal, skill: str) -> str:
     return f"# skillopt-mcp nightly {shlex.quote(skill)} {shlex.quote(store)}".replace("%", r"\%")
 
 
-def _write_line(command: Replay, terminal: Terminal, skill: str, caps: str) -> str:
+def _write_line(command: Nightly, terminal: Terminal, skill: str, caps: str) -> str:
     """The line of a crontab, without any variable of this shell but the folders of the programs that it needs."""
     found = [os.path.dirname(path) for name in _HOSTS if (path := shutil.which(name))]
     path = ":".join(dict.fromkeys([*found, "/usr/local/bin", "/usr/bin", "/bin"]))

@@ -151,7 +151,7 @@ def allowed(field: FieldInfo) -> str:
     if choices:
         return ", ".join(choices)
     bounds = {name: getattr(each, name) for each in field.metadata for name in _BOUNDS if hasattr(each, name)}
-    said = "a number" if kind is float else "a whole number"
+    said = "a text" if kind is str else "a number" if kind is float else "a whole number"
     return " ".join([said, *(f"{_BOUNDS[name]} {bound:,}" for name, bound in bounds.items())])
 
 

@@ -39,7 +39,11 @@ def test_it_has_the_series_and_the_cards_and_does_nothing(chromium: Any, tmp_pat
         commands = [shlex.split(each) for each in card.locator(".cmd").all_inner_texts()]
         for verb, words in zip(("keep", "drop"), commands, strict=True):
             found: Any = parse(words[1:])
-            assert (found.store, found.command.skill, getattr(found.command, verb)) == (store, str(Path(skill).parent), ["a 'task'"])
+            assert (found.store, found.command.skill, getattr(found.command, verb)) == (
+                store,
+                str(Path(skill).parent),
+                ["a 'task'"],
+            )
         chart = page.locator("#series svg")
         assert chart.locator("path.kept").count() == 1
         rows = page.locator("#series tbody tr").all_inner_texts()

@@ -6,7 +6,6 @@ import argparse
 import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import field
 from pathlib import Path
 from typing import Annotated, Any, get_args
 
@@ -25,14 +24,13 @@ from skillopt_mcp.actions.runs import (
     unfinished_run,
     with_memory,
 )
-from skillopt_mcp.cli.command import OPTIMIZER, TARGET, Arg, Flag, WrongUsage, command
-from skillopt_mcp.cli.nights import Scheduled, run_nightly, show_night
+from skillopt_mcp.cli.command import OPTIMIZER, TARGET, Flag, WrongUsage, command
+from skillopt_mcp.cli.nights import Nightly, Scheduled, run_nightly, show_night
 from skillopt_mcp.cli.preparing import Prepared, add_environment_tasks, flag_of, prepare
 from skillopt_mcp.cli.reports import show_page, show_report
 from skillopt_mcp.cli.spending import (
     BrokenOff,
     Planned,
-    Sending,
     advise_real_target,
     asks_real_models,
     describe_calls,
@@ -74,15 +72,12 @@ class PlannedRun(Planned):
 
 
 @command("replay", example=f"replay my-skill --target {TARGET} --optimizer {OPTIMIZER}")
-class Replay(Sending):
+class Replay(Nightly):
     """Train a skill offline on its stored tasks."""
 
     epilog = _EXIT_CODES
-    skill: Annotated[str, Arg("a skill's name, or the path of its folder; with --resume also a run, r-...")] = ""
-    optimizer: Annotated[str | None, Flag(f"writes the edits, for instance {OPTIMIZER}", "BACKEND:MODEL")] = None
     env: Annotated[str | None, Flag("an environment: its tasks are added, e.g. qa:FOLDER", "NAME[:OPTIONS]")] = None
     config: Annotated[str | None, Flag("settings in YAML, SkillOpt's own files too", "FILE")] = None
-    set: Annotated[tuple[str, ...], Flag("a setting, for instance train.batch_size=20", "KEY=VALUE")] = ()
     prompts: Annotated[str | None, Flag("a folder of NAME.md in the place of the shipped prompts", "DIR")] = None
     out: Annotated[str | None, Flag("write the run there: best_skill.md, versions, history", "DIR")] = None
     memory: Annotated[str | None, Flag("a CLAUDE.md or AGENTS.md to train with the skill", "PATH")] = None
@@ -90,12 +85,6 @@ class Replay(Sending):
     allow_changed: Annotated[
         bool, Flag("with --resume: also where other versions of agents answer now; its versions are measured again")
     ] = False
-    nightly: Annotated[
-        bool, Flag("for SKILL, else each skill: an edit from what was recorded, and its test; nothing is promoted")
-    ] = False
-    install: Annotated[bool, Flag("with --nightly: show the line of your crontab that does it, and write it")] = False
-    uninstall: Annotated[bool, Flag("with --nightly: take that line out again")] = False
-    given: dict[str, object] = field(default_factory=dict)
 
     @classmethod
     def declare(cls, parser: argparse.ArgumentParser) -> None:
