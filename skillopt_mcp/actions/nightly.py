@@ -44,6 +44,11 @@ class Night(Result):
     status: Literal["finished", "stopped", "planned"]
     skills: list[NightRow]
 
+    @property
+    def exit_code(self) -> int:
+        """1 where it stopped."""
+        return int(self.status == "stopped")
+
 
 def plan_night(store: Store, skills: Sequence[Skill]) -> Night:
     """What a night would begin with; nothing is asked."""

@@ -12,7 +12,6 @@ from typing import Annotated, Any, get_args
 from pydantic import JsonValue
 
 from skillopt_mcp.actions.estimates import estimate_rest, estimate_run, run_gaps
-from skillopt_mcp.actions.nightly import Night
 from skillopt_mcp.actions.replay import TOPPED, replay
 from skillopt_mcp.actions.runs import (
     begin,
@@ -25,7 +24,7 @@ from skillopt_mcp.actions.runs import (
     with_memory,
 )
 from skillopt_mcp.cli.command import OPTIMIZER, TARGET, Flag, WrongUsage, command
-from skillopt_mcp.cli.nights import Nightly, Scheduled, run_nightly, show_night
+from skillopt_mcp.cli.nights import Nightly, run_nightly, show_night
 from skillopt_mcp.cli.preparing import Prepared, add_environment_tasks, flag_of, prepare
 from skillopt_mcp.cli.reports import show_page, show_report
 from skillopt_mcp.cli.spending import (
@@ -107,7 +106,7 @@ class Replay(Nightly):
                 kind = kinds.get(setting.annotation, int)
                 group.add_argument(f"--{flag_of(name)}", type=kind, metavar=metavar, **options)
 
-    def run(self, terminal: Terminal) -> Replayed | Planned | BrokenOff | Night | Scheduled:
+    def run(self, terminal: Terminal) -> Any:
         if (self.install or self.uninstall) and not self.nightly:
             raise WrongUsage("--install and --uninstall need --nightly")
         if self.nightly:
@@ -276,7 +275,7 @@ class Replay(Nightly):
     def show(self, result: Any, terminal: Terminal) -> None:
         if isinstance(result, Planned | BrokenOff):
             return result.show(terminal)
-        if isinstance(result, Night | Scheduled):
+        if self.nightly:
             return show_night(result, terminal)
         tokens = counted(result.tokens_in + result.tokens_out, "token")
         terminal.say(
@@ -306,9 +305,7 @@ class Replay(Nightly):
         return None
 
     def exit_code(self, result: Any) -> int:
-        if isinstance(result, Night):
-            return int(result.status == "stopped")
-        return result.exit_code if isinstance(result, BrokenOff) else 0
+        return int(getattr(result, "exit_code", 0))
 
 
 class _Keep(argparse.Action):
