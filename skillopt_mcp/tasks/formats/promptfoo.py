@@ -325,8 +325,7 @@ class _Reader:
         allowed = test.get("prompts", default.get("prompts"))
         if isinstance(allowed, list):
             starts = tuple(each[:-1] if each.endswith("*") else f"{each}:" for each in map(str, allowed))
-            wanted = ([name in allowed or str(name).startswith(starts) for name in names] for _, names in prompts)
-            prompts = [each for each, matches in zip(prompts, wanted, strict=True) if any(matches)]
+            prompts = [each for each in prompts if any(n in allowed or str(n).startswith(starts) for n in each[1])]
         n_cases = prod(map(len, values)) * len(prompts)
         if n_cases > MAX_CASES:
             raise BadInput(f"{show_path(self.path)}: the variables of a test make {n_cases:,} cases: use fewer")

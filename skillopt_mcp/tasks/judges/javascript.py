@@ -64,12 +64,7 @@ class JavaScriptPattern:
         if len(pattern) > MAX_PATTERN_CHARS:
             raise NoEqualPattern(f"a pattern of more than {MAX_PATTERN_CHARS:,} characters")
         self.flags, self.is_unicode = flags, "u" in flags
-        units = pattern.encode("utf-16-le", "surrogatepass")
-        self.text = (
-            units.decode("utf-16-le", "surrogatepass")
-            if self.is_unicode
-            else "".join(chr(int.from_bytes(units[n : n + 2], "little")) for n in range(0, len(units), 2))
-        )
+        self.text = _join_pairs(pattern) if self.is_unicode else "".join(map(chr, _split_units(pattern)))
         groups = [match for match in _GROUPS.finditer(self.text) if match[1] or match[2]]
         self.n_groups, self.has_names = len(groups), any(match[2] for match in groups)
         self.at, self.names, self.lost = 0, list[str](), list[str]()
@@ -116,19 +111,19 @@ class JavaScriptPattern:
     def _encode(self, text: str) -> bytes:
         """The text as the program reads it."""
         if not text.isascii():
-            is_unicode = "u" in self.flags
-            if is_unicode:
-                text = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
+            if self.is_unicode:
+                text = _join_pairs(text)
             characters = set(text)
-            if is_unicode and max(characters) >= "\U00102000":
+            if self.is_unicode and max(characters) >= "\U00102000":
                 raise BadInput("the text holds characters for private use above U+101FFF")
             if self.needs_words and not characters.isdisjoint("\u017f\u212a"):
                 raise BadInput("the text holds U+017F or U+212A, which \\b takes for letters under i and u")
             # U+0295 went from one category to another.
             vague = {each for each in characters if each == "\u0295" or unicodedata.category(each) == "Cn"}
-            if self.needs_cases and min(vague, default="\U0010ffff") <= ("\U0010fffe" if is_unicode else "\uffff"):
+            if self.needs_cases and min(vague, default="\U0010ffff") <= ("\U0010fffe" if self.is_unicode else "\uffff"):
                 raise BadInput("the text holds characters that are not the same in all versions of Unicode")
-            text = re.sub("[\u017f\u212a\ud800-\udfff]" if is_unicode else _UNITS, _move, text)
+            moved = "[\u017f\u212a\ud800-\udfff]" if self.is_unicode else _UNITS
+            text = re.sub(moved, lambda found: "".join(chr(unit + _MOVED) for unit in _split_units(found[0])), text)
         if "m" in self.flags:
             text = re.sub("[\n\r\u2028\u2029]", "\n\\g<0>\n", text)
         return text.encode()
@@ -333,9 +328,15 @@ def compile_javascript(pattern: str, flags: str = "") -> JavaScriptPattern:
     return JavaScriptPattern(pattern, flags)
 
 
-def _move(match: re.Match[str]) -> str:
-    units = match[0].encode("utf-16-be", "surrogatepass")
-    return "".join(chr(int.from_bytes(units[n : n + 2], "big") + _MOVED) for n in range(0, len(units), 2))
+def _split_units(text: str) -> list[int]:
+    """The UTF-16 units of a text."""
+    data = text.encode("utf-16-le", "surrogatepass")
+    return [int.from_bytes(data[n : n + 2], "little") for n in range(0, len(data), 2)]
+
+
+def _join_pairs(text: str) -> str:
+    """The text with each pair of surrogates made one character."""
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
 
 
 def _write(ranges: Ranges) -> str:

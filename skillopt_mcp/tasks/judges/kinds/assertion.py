@@ -15,7 +15,7 @@ from skillopt_mcp.core.errors import BadInput
 from skillopt_mcp.core.judging import AnyJudge, Attempt, Combined, Judge, Outcome, Score, Unscored, judge
 from skillopt_mcp.tasks.judges.base import QUOTED, quoted
 from skillopt_mcp.tasks.judges.javascript import compile_javascript
-from skillopt_mcp.tasks.judges.kinds.json_value import check_values
+from skillopt_mcp.tasks.judges.kinds.json_value import KEYWORDS, check_values
 
 BLANKS = "\t\n\v\f\r \xa0\u1680\u2028\u2029\u202f\u205f\u3000\ufeff" + "".join(map(chr, range(0x2000, 0x200B)))
 """What JavaScript trims and splits at."""
@@ -27,10 +27,9 @@ _FIELD = re.compile(rf'[{BLANKS},]*+(?:"((?:\\["\\]|""|[^"])*+)"[{BLANKS}]*+(?=,
 # What ajv and jsonschema understand alike, in time linear in the answer. The values of these are schemas.
 _SCHEMAS = frozenset({"additionalProperties", "items", "not", "if", "then", "else"})
 _GROUPS = frozenset({"allOf", "anyOf", "oneOf"})
-_KEYWORDS = _SCHEMAS | _GROUPS | {
-    "$comment", "title", "description", "default", "examples", "type", "enum", "const", "properties", "required",
-    "minProperties", "maxProperties", "minItems", "maxItems", "minimum", "maximum", "exclusiveMinimum",
-    "exclusiveMaximum", "minLength", "maxLength",
+_KEYWORDS = KEYWORDS - {
+    "$schema", "propertyNames", "dependentRequired", "prefixItems", "contains", "minContains", "maxContains",
+    "multipleOf", "pattern",
 }  # fmt: skip
 _DRAFTS = ("http://json-schema.org/draft-07/schema#", "http://json-schema.org/draft-07/schema")
 # Names that every object of JavaScript has.
@@ -39,7 +38,6 @@ _INHERITED = frozenset({
     "toString", "valueOf",
 })  # fmt: skip
 _MAX_JSON, _MAX_OBJECTS = 100_000, 10_000
-Number = Annotated[float, Field(allow_inf_nan=False)]
 
 
 @judge("assertion", of_evals=True)
@@ -124,28 +122,25 @@ class Assertion(Judge):
 
     def check(self) -> None:
         """Raise BadInput where promptfoo would report an error for every answer, or means what is not known here."""
-        value, is_number = self.value, isinstance(self.value, int | float) and not isinstance(self.value, bool)
         if self.base not in TYPES:
             raise BadInput(f"assertion judge: unknown type {quoted(self.type)}; use one of {', '.join(sorted(TYPES))}")
+        value = self.value
         check_values("assertion", value)
-        is_text, bounds = isinstance(value, str) and value != "", list[Any]()
-        match self.base:
-            case "contains" | "icontains":
-                is_good = is_text or is_number
-            case "starts-with" | "regex":
-                is_good = is_text
-            case "is-json" | "contains-json":
-                is_good = value is None or isinstance(value, dict)
-            case "word-count" if isinstance(value, dict):
-                bounds = [value[name] for name in ("min", "max") if name in value]
-                is_good = bool(bounds) and all(type(each) in (int, float) for each in bounds)
-                is_good = is_good and bounds == sorted(bounds)
-            case "word-count":
-                is_good = is_number or (
-                    isinstance(value, str) and bool(re.fullmatch(r"\s*[0-9]{1,9}(\.[0-9]+)?\s*", value))
-                )
-            case _:
-                is_good = self.base == "equals" or isinstance(value, list) or is_text
+        is_text, is_number = isinstance(value, str) and value != "", type(value) in (int, float)
+        mapping: dict[str, Any] = value if isinstance(value, dict) else {}
+        bounds = [mapping[name] for name in ("min", "max") if name in mapping]
+        is_good = {
+            "contains": is_text or is_number,
+            "icontains": is_text or is_number,
+            "starts-with": is_text,
+            "regex": is_text,
+            **dict.fromkeys(_JSON, value is None or isinstance(value, dict)),
+            **dict.fromkeys(_LISTS, is_text or isinstance(value, list)),
+        }.get(self.base, True)
+        if self.base == "word-count" and bounds:
+            is_good = all(type(each) in (int, float) for each in bounds) and bounds == sorted(bounds)
+        elif self.base == "word-count":
+            is_good = is_number or re.fullmatch(r"\s*[0-9]{1,9}(\.[0-9]+)?\s*", str(value)) is not None
         if not is_good:
             raise BadInput(
                 f"{self.type} with the value {json.dumps(value)[:80]} is an error in promptfoo, or unknown here"
@@ -183,7 +178,7 @@ class AssertionSet(Combined):
     """
 
     judges: list[AssertionPart] = Field(min_length=1, description="[{judge, weight}]")
-    threshold: Number | None = None
+    threshold: Annotated[float, Field(allow_inf_nan=False)] | None = None
 
     def parts(self) -> Sequence[Judge]:
         return [part.judge for part in self.judges]
