@@ -110,7 +110,7 @@ def plan_mining(store: Store, place: Place, name: str, mining: Mining) -> Mining
     text = _read_text(store, skill) if "skill" in mining.sources else ""
     n_left = mining.n_tasks - len(make_subjects(episodes))
     rules = plan_subjects(text, said, n_left) if n_left else []
-    if not rules and not unknown and n_left == mining.n_tasks:
+    if mining.sources != ("repo",) and not rules and not unknown and n_left == mining.n_tasks:
         what = "no rule stands in its text" if text else "no session that is not drafted yet has an answer to judge"
         raise BadInput(f"nothing to draft tasks of '{skill.name}' from: {what}; say what goes wrong: --complaint TEXT")
     return MiningPlan(skill, mining, rules, episodes, unknown)
@@ -156,7 +156,7 @@ def advance_mining(store: Store, models: Models, place: Place, plan: MiningPlan,
     outcome = job.result.result()
     if not isinstance(outcome, Outstanding):
         withdraw(store, place, scope)
-        return _add_drafts(store, place, plan, *outcome)
+        return add_drafts(store, place, plan, *outcome)
     if wait.capacity is None and not store.leases.list_of(scope):
         asked, tokens = (len(outcome.calls), plan.n_questions), default_tokens("host")
         estimate = WorkEstimate(questions=asked, tokens_each=tokens, by_host=["optimizer"])
@@ -195,7 +195,7 @@ def _work(store: Store, models: Models, place: Place, plan: MiningPlan, notify: 
     return outcome
 
 
-def _add_drafts(
+def add_drafts(
     store: Store, place: Place, plan: MiningPlan, drafts: Sequence[Draft], dropped: Sequence[str],
     labelled: Sequence[Episode],
 ) -> TasksAdded:  # fmt: skip

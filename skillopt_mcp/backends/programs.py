@@ -27,7 +27,7 @@ from skillopt_mcp.core.calls import Call, Question, Reply, Usage
 from skillopt_mcp.core.commands import NAME, Limits, RegisteredCommand
 from skillopt_mcp.core.errors import BackendError, BadInput
 from skillopt_mcp.core.evidence import Attempted
-from skillopt_mcp.core.judging import Attempt, Score
+from skillopt_mcp.core.judging import Attempt, Outcome, Score
 from skillopt_mcp.core.replies import CheckReply
 from skillopt_mcp.core.tasks import Task
 from skillopt_mcp.store.opening import Store
@@ -431,6 +431,18 @@ def trivial_programs(store: Store, tasks: Iterable[Task]) -> Iterator[tuple[str,
         judges.command(name)
     answers = [(task, answer) for task in tried for answer in ("", task.prompt)]
     attempts = [Attempted(task, answer, (), f"check/{n}") for n, (task, answer) in enumerate(answers)]
+    outcomes = run_programs(judges, attempts)
+    for task, empty, parrot in zip(tried, outcomes[::2], outcomes[1::2], strict=True):
+        if not isinstance(empty, Score):
+            yield task.name, empty.reason
+        elif empty.hard:
+            yield task.name, "an empty answer passes: the program expects too little"
+        elif isinstance(parrot, Score) and parrot.hard:
+            yield task.name, "the prompt itself passes as an answer"
+
+
+def run_programs(judges: CommandRunner, attempts: Sequence[Attempted]) -> list[Outcome]:
+    """The outcomes of attempts that programs judge, run now and not kept. Raises BackendError where one cannot be."""
 
     async def ask(calls: Sequence[Call]) -> list[Reply]:
         free = asyncio.Semaphore(_MOST_AT_ONCE)
@@ -441,11 +453,4 @@ def trivial_programs(store: Store, tasks: Iterable[Task]) -> Iterator[tuple[str,
 
         return list(await asyncio.gather(*map(one, calls)))
 
-    outcomes = judge_all(lambda calls: asyncio.run(ask(calls)), attempts)
-    for task, empty, parrot in zip(tried, outcomes[::2], outcomes[1::2], strict=True):
-        if not isinstance(empty, Score):
-            yield task.name, empty.reason
-        elif empty.hard:
-            yield task.name, "an empty answer passes: the program expects too little"
-        elif isinstance(parrot, Score) and parrot.hard:
-            yield task.name, "the prompt itself passes as an answer"
+    return judge_all(lambda calls: asyncio.run(ask(calls)), attempts)

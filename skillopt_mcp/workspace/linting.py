@@ -367,9 +367,11 @@ def _list_named(folder: Path) -> list[Path]:
     return named
 
 
-# A look takes no lock of the checkout's index, and starts no monitor. Filters that the user's own configuration defines
-# run all the same: git has to read files as it would commit them to compare them.
-_GIT = ("git", "--no-optional-locks", "-c", "core.fsmonitor=false")
+# A look takes no lock of the checkout's index, starts no monitor and no hook, and fetches nothing, as a partial clone
+# would. Filters that the user's own configuration defines run all the same where files of the working tree are looked
+# at: git has to read them as it would commit them to compare them.
+_GIT = ("git", "--no-optional-locks", "--no-pager", "-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null")
+_GIT_ENVIRON = {"LC_ALL": "C", "GIT_ALLOW_PROTOCOL": "none", "GIT_NO_LAZY_FETCH": "1", "GIT_TERMINAL_PROMPT": "0"}
 _SECONDS = 60.0
 _OF_ANOTHER = re.compile("dubious ownership in repository at '(.+)'")
 _NO_CHECKOUT = "not a git repository"
@@ -454,12 +456,12 @@ def _ask_git(folder: Path, base: str, *arguments: str) -> str:
     return os.fsdecode(done.stdout)
 
 
-def run_git(folder: Path, *arguments: str) -> subprocess.CompletedProcess[bytes]:
-    """How a command of git ends in a folder. Raises OSError where there is no git."""
+def run_git(folder: Path, *arguments: str, stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
+    """How a command of git ends in a folder. Raises OSError where there is no git, TimeoutExpired after a minute."""
     command = [*_GIT, "-C", str(folder), *arguments]
-    # Its reasons are looked at: they come in one language.
-    environ = {**os.environ, "LC_ALL": "C"}
-    return subprocess.run(command, capture_output=True, timeout=_SECONDS, check=False, env=environ)
+    # Its reasons are looked at: they come in one language. What a hook or a shell sets for git means another folder.
+    environ = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")} | _GIT_ENVIRON
+    return subprocess.run(command, input=stdin, capture_output=True, timeout=_SECONDS, check=False, env=environ)
 
 
 _FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK

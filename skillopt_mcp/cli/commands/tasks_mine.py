@@ -7,9 +7,10 @@ from argparse import ArgumentParser
 from pathlib import Path
 from typing import Annotated, Any
 
+from skillopt_mcp.actions.commits import mine_commits
 from skillopt_mcp.actions.mining import DEFAULT_TASKS, Mining, advance_mining, plan_mining
 from skillopt_mcp.actions.sessions import read_host_sessions
-from skillopt_mcp.cli.command import OPTIMIZER, SKILL, Arg, Flag, command
+from skillopt_mcp.cli.command import OPTIMIZER, SKILL, Arg, Flag, WrongUsage, command
 from skillopt_mcp.cli.spending import Planned, Spending, require_backends
 from skillopt_mcp.cli.terminal import Terminal
 from skillopt_mcp.cli.watching import show_work
@@ -30,12 +31,14 @@ _QUESTIONS = (
 
 @command("tasks mine", example="tasks mine my-skill --complaint 'forgets the ticket number'")
 class MineTasks(Spending):
-    """Have tasks drafted from a skill's text, your complaints and sessions, and checked by machine."""
+    """Have tasks drafted from a skill's text, your complaints, sessions and commits, and checked by machine."""
 
     skill: Annotated[str, Arg(SKILL)]
     complaint: Annotated[list[str], Flag("what goes wrong; at a terminal you are asked (may be repeated)", "TEXT")]
     sessions: list[str] | None = None
-    since: Annotated[str, Flag("only sessions from then on, such as 2026-11-01", "DATE")] = ""
+    repo: Annotated[str | None, Flag("the commits of a git repository instead, without a model", "PATH")] = None
+    program: Annotated[str, Flag("with --repo: the registered judge program that runs tests of commits", "NAME")] = ""
+    since: Annotated[str, Flag("only sessions or commits from then on, such as 2026-11-01", "DATE")] = ""
     tasks: Annotated[int, Flag("how many to draft")] = DEFAULT_TASKS
     optimizer: Annotated[str | None, Flag(f"drafts them, for instance {OPTIMIZER}", "BACKEND:MODEL")] = None
 
@@ -45,6 +48,10 @@ class MineTasks(Spending):
         parser.add_argument("--sessions", nargs="*", metavar="PATH", help=text)
 
     def run(self, terminal: Terminal) -> TasksAdded | Planned:
+        if self.repo is not None:
+            return self._mine_commits(terminal, self.repo)
+        if self.program:
+            raise WrongUsage("--program runs tests of commits: give --repo, too")
         require_backends(optimizer=self.optimizer)
         with terminal.workspace(optimizer=self.optimizer, caps=self.caps) as workspace:
             store, models, place = workspace.store, workspace.models, workspace.place
@@ -64,6 +71,21 @@ class MineTasks(Spending):
             return self.agree(terminal, workspace, {"optimizer": plan.n_questions}, text) or advance_mining(
                 store, models, place, plan, Wait()
             )
+
+    def _mine_commits(self, terminal: Terminal, repository: str) -> TasksAdded | Planned:
+        if self.complaint or self.sessions is not None or self.optimizer:
+            raise WrongUsage("--repo asks no model: give --complaint, --sessions and --optimizer without it")
+        with terminal.workspace() as workspace:
+            store, place = workspace.store, workspace.place
+            plan = plan_mining(store, place, self.skill, Mining(("repo",), self.tasks, (), self.since))
+            text = f"At most {counted(self.tasks, 'task')} out of the commits of {repository}, by no call."
+            if planned := self.agree(terminal, workspace, {}, text):
+                return planned
+            if self.program:
+                terminal.require_consent("tasks mine --repo --program")
+                question = f"Run the tests of its commits by '{self.program}', as a judge is run?"
+                terminal.ask(question, yes=self.yes, declined="No test was run, and no task added.")
+            return mine_commits(store, place, plan, Path(repository).expanduser(), self.program)
 
     def _ask_person(self, terminal: Terminal) -> list[str]:
         """What a person at a terminal says goes wrong, by at most five questions; nobody else is asked."""
