@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from typing import Any, get_args
 
@@ -16,8 +17,8 @@ from skillopt_mcp.core.tasks import TaskFile
 from skillopt_mcp.core.text import quoted, storable
 from skillopt_mcp.tasks.formats.cases import Case, EvalOptions, Evals, Loss, eval_format, read_case_file
 from skillopt_mcp.tasks.formats.registry import show_path
-from skillopt_mcp.tasks.judges.javascript import BadPattern
-from skillopt_mcp.tasks.judges.kinds.agent_output import AgentOutput, OutputGrader
+from skillopt_mcp.tasks.judges.judging import parse_judge
+from skillopt_mcp.tasks.judges.kinds.agent_output import OutputGrader
 from skillopt_mcp.tasks.judges.kinds.combined import All, Weighted, WeightedJudge
 from skillopt_mcp.tasks.judges.kinds.rubric import Rubric
 
@@ -75,23 +76,16 @@ def _read_rubric(rubric: object, lost: list[Loss]) -> list[Judge]:
     return [Rubric(points=list(map(storable, points)))] if points else []
 
 
-def _make_output_grader(
-    kind: str, value: object, lost: list[Loss], *, case_sensitive: bool = False
-) -> AgentOutput | None:
-    """The judge of a grader of the output, or None where it is lost."""
-    if isinstance(value, bool | float) or (value is not None and not isinstance(value, str | int)):
-        lost.append(Loss(kind, "cannot be expressed", "its value is no text: put it in quotes"))
-        return None
-    judge = AgentOutput(grader=kind, value=storable(str(value or "")), case_sensitive=case_sensitive)  # type: ignore[arg-type]
+def _make_output_grader(kind: str, value: object, lost: list[Loss], *, case_sensitive: bool = False) -> list[Judge]:
+    """The judge of a grader of the output, or none where it is lost."""
     try:
-        judge.check()
-    except BadPattern as error:
-        lost.append(Loss(kind, "cannot be expressed", f"its owner refuses the pattern, too: {error}"))
+        if isinstance(value, bool) or not isinstance(value, str | int | None):
+            raise BadInput("its value is no text: put it in quotes")
+        own = {"grader": kind, "value": storable(str(value or "")), "case_sensitive": case_sensitive}
+        return [parse_judge({"kind": "agent_output", **own})]
     except BadInput as error:
         lost.append(Loss(kind, "cannot be expressed", str(error)))
-    else:
-        return judge
-    return None
+        return []
 
 
 def _read_assertions(assertions: object, where: str, lost: list[Loss]) -> Iterator[Judge]:
@@ -100,11 +94,11 @@ def _read_assertions(assertions: object, where: str, lost: list[Loss]) -> Iterat
         if kind in ("file_exists", "file_not_exists", "file_contains", "file_not_contains"):
             lost.append(Loss(str(kind), "needs files"))
         elif kind in get_args(OutputGrader) and "_" in str(kind):
-            value = each.get("pattern" if str(kind).endswith("matches") else "value")
+            field = "pattern" if str(kind).endswith("matches") else "value"
+            value = each.get(field) if kind != "exit_success" else ""
             if kind != "exit_success" and not str(value or "").strip():
-                raise BadInput(f"{where}: {kind} has no {'pattern' if str(kind).endswith('matches') else 'value'}")
-            if judge := _make_output_grader(str(kind), value if kind != "exit_success" else "", lost):
-                yield judge
+                raise BadInput(f"{where}: {kind} has no {field}")
+            yield from _make_output_grader(str(kind), value, lost)
         else:
             raise BadInput(f"{where}: unknown assertion type {quoted(str(kind))}")
 
@@ -126,8 +120,7 @@ def _read_graders(row: Mapping[str, Any], scoring: object, lost: list[Loss]) -> 
                 if config.get("negate") is True and "-not-" not in kind:
                     kind = kind.replace("output-", "output-not-")
                 is_sensitive = config.get("case_sensitive") is True
-                judge = _make_output_grader(kind, value, found, case_sensitive=is_sensitive)
-                judges += [judge] if judge else []
+                judges += _make_output_grader(kind, value, found, case_sensitive=is_sensitive)
         elif kind in ("prompt", "panel"):
             points = _read_rubric(row.get("rubric"), found)
             judges += points
@@ -157,8 +150,7 @@ def _read_setup(path: Path, setup: object, lost: list[Loss]) -> Iterator[TaskFil
     lost += [Loss("commands", "runs code")] if setup.get("commands") else []
     others = set(map(str, setup)) - {"commands", "files", "skills", "copy_test_files"}
     lost += [Loss(f"environment.{name}", "cannot be expressed") for name in sorted(others) if setup.get(name)]
-    skill = path.parent.parent
-    named = setup.get("files")
+    skill, named = path.parent.parent, setup.get("files")
     wanted = [each for each in named if isinstance(each, Mapping)] if isinstance(named, list) else []
     if setup.get("copy_test_files") is True:
         wanted = [{"path": name, "src": name} for name in _list_files(path.parent) if name != path.name] + wanted
@@ -185,7 +177,5 @@ def _read_setup(path: Path, setup: object, lost: list[Loss]) -> Iterator[TaskFil
 
 def _list_files(folder: Path) -> list[str]:
     """The files below a folder, as many as a skill may have."""
-    found: Iterable[str] = (
-        os.path.relpath(os.path.join(base, name), folder) for base, _, names in os.walk(folder) for name in names
-    )
-    return sorted(name for name, _ in zip(found, range(limits.SKILL_FILES), strict=False))
+    found = (os.path.relpath(os.path.join(base, name), folder) for base, _, names in os.walk(folder) for name in names)
+    return sorted(islice(found, limits.SKILL_FILES))

@@ -7,8 +7,10 @@ import io
 import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
 from hashlib import sha256
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any
 
 from skillopt_mcp.core.errors import BadInput
@@ -102,15 +104,14 @@ def _read_sample(path: Path, row: Mapping[str, Any], scorer: str, *, several: bo
     elif not any(each.strip() for each in ([target] if isinstance(target, str) else target)):
         lost.append(Loss(scorer, "says nothing", "the sample has no target"))
     else:
-        judge = Scorer(scorer=scorer, target=target)
-        if name == "choice":
-            judge = Scorer(scorer=scorer, target=target, choices=choices, multiple=several)
+        asks: dict[str, Any] = {"choices": choices, "multiple": several} if name == "choice" else {}
         try:
+            judge = Scorer(scorer=scorer, target=target, **asks)
             judge.check()
         except BadInput as error:
             judge = None
             lost.append(Loss(scorer, "cannot be expressed", str(error)))
-        if name == "choice":
+        if asks:
             before, after = _frame_question(choices, multiple=several)
             prompt = f"{before}{prompt}{after}"
         elif choices:
@@ -120,8 +121,7 @@ def _read_sample(path: Path, row: Mapping[str, Any], scorer: str, *, several: bo
     if row.get("sandbox"):
         lost.append(Loss("sandbox", "runs code", "it says where the sample's tools run", decides=False))
     files = _read_files(path.parent, row.get("files"), lost)
-    content = json.dumps(row, sort_keys=True, default=str)
-    own = row.get("id")
+    own, content = row.get("id"), json.dumps(row, sort_keys=True, default=str)
     name = f"case-{sha256(content.encode()).hexdigest()[:8]}" if own in (None, "") else str(own)
     return Case(name, f"{head}{prompt}", judge, files, lost=tuple(lost), asked=f"{head}{asked}")
 
@@ -181,17 +181,14 @@ def _read_files(root: Path, value: object, lost: list[Loss]) -> tuple[TaskFile, 
         if not isinstance(content, str) or content.startswith(("data:", "http://", "https://", "s3://")):
             lost.append(Loss(str(name), "needs files", "its content is not in the data set"))
             continue
-        if PurePosixPath(name).is_absolute() or {"", ".", "..", "~"} & set(name.split("/")) or "\\" in name:
+        if {"", ".", "..", "~"} & set(name.split("/")) or "\\" in name:
             lost.append(Loss(name, "needs files", "its path leads out of the working folder"))
             continue
         found: TaskFile | Loss | None = TaskFile(storable(name), storable(content))
-        try:
-            is_path = bool(content) and (root / content).exists()
-        except (OSError, ValueError):
-            is_path = False  # a text, too long for a path
-        if is_path:
-            read = read_case_file(root, content)
-            found = TaskFile(storable(name), read.content) if isinstance(read, TaskFile) else read
+        with suppress(OSError, ValueError):  # of a text that is too long for a path
+            if content and (root / content).exists():
+                read = read_case_file(root, content)
+                found = replace(read, path=storable(name)) if isinstance(read, TaskFile) else read
         if isinstance(found, Loss):
             lost.append(found)
         elif found:

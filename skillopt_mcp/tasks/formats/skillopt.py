@@ -15,7 +15,6 @@ from skillopt_mcp.core.errors import BadInput
 from skillopt_mcp.core.tasks import QUESTION, QUESTION_ENDING, SPLITS, NewTask, Split, Task
 from skillopt_mcp.core.text import quoted, storable
 from skillopt_mcp.tasks.formats.cases import Case, EvalOptions, Evals, Loss, decode, eval_format
-from skillopt_mcp.tasks.formats.csv_rows import read_csv
 from skillopt_mcp.tasks.formats.json_rows import Repeated
 from skillopt_mcp.tasks.formats.registry import list_suffixes, read_rows, show_path
 from skillopt_mcp.tasks.formats.rows import parse_group, parse_task
@@ -74,10 +73,8 @@ def read_splits(folder: Path) -> dict[Split, list[object]]:
         raise BadInput(f"{show_path(folder)} has no '{missing[0]}': a folder of splits holds train, val and test")
     rows = dict[Split, list[object]]()
     for split in SPLITS:
-        files = [places[split]]
-        if files[0].is_dir():
-            inside = _list_entries(files[0])
-            files = [each for each in inside if each.suffix in list_suffixes() and not each.name.startswith(".")]
+        inside = _list_entries(places[split]) if places[split].is_dir() else [places[split]]
+        files = [each for each in inside if each.suffix in list_suffixes() and not each.name.startswith(".")]
         if not files:
             raise BadInput(f"{show_path(places[split])} holds no rows: put a {', '.join(list_suffixes())} file into it")
         rows[split] = [row for each in files for row in read_rows(each)]
@@ -203,24 +200,22 @@ def read_data_set(path: Path, *, has_splits: bool = False) -> list[object]:
     return found
 
 
-def _find_rows(folder: Path, split: Split) -> list[object]:
+def _find_rows(folder: Path, split: Split) -> list[dict[str, Any]]:
     """The rows that SkillOpt loads of a split: of the first JSON file by name, else CSV. Raises BadInput."""
-    files = [path for path in _list_entries(folder / split) if path.suffix in (".json", ".csv")]
-    files.sort(key=lambda path: (path.suffix == ".csv", path.name))
+    entries = _list_entries(folder / split)
+    files = [path for suffix in (".json", ".csv") for path in entries if path.suffix == suffix]
     if not files:
         raise BadInput(f"{show_path(folder / split)} holds no rows: put a .json file into it")
-    rows = decode(files[0])
-    if isinstance(rows, str):
-        rows = read_csv(rows, show_path(files[0]))
+    rows = decode(files[0]) if files[0].suffix == ".json" else read_rows(files[0])
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
         raise BadInput(f"{show_path(files[0])} must be a list of objects")
-    return rows
+    return cast(list[dict[str, Any]], rows)
 
 
 def _detect(path: Path, value: object) -> bool:
     for split in SPLITS if value is None and path.is_dir() else ():
         with suppress(BadInput):
-            for row in cast(list[dict[str, Any]], _find_rows(path, split))[:1]:
+            for row in _find_rows(path, split)[:1]:
                 return not {"question", "instruction", "gamefile", "mcq"}.isdisjoint(row)
     return False
 
@@ -249,22 +244,18 @@ def write_splits(tasks: Sequence[Task], path: Path) -> dict[Path, str]:
 @eval_format("skillopt", (".",), _detect, write_splits)
 def read_skillopt(path: Path, _value: object, _how: EvalOptions) -> Evals:
     """Read SkillOpt's splits. A row that is there twice is one case; SkillOpt needs ids, which are made here."""
-    cases, seen = list[Case](), set[str]()
-    for split in SPLITS:
-        for row in cast(list[dict[str, Any]], _find_rows(path, split)):
-            if (content := json.dumps([split, row], sort_keys=True)) in seen:
-                continue
-            seen.add(content)
-            if isinstance(row.get("mcq"), Mapping):
-                row = row | row["mcq"]
-            own = next((str(row[name]) for name in ("id", "uid", "questionId") if row.get(name) not in (None, "")), "")
-            prompt = str(row.get("question") or row.get("instruction") or row.get("gamefile") or "")
-            needed = [each for name, each in _NEEDS.items() if row.get(name) or (name in prompt and name[-1] == ":")]
-            case = Case(own, prompt, split=split, lost=tuple(needed))
-            try:
-                task = parse_question({name: row[name] for name in _FIELDS & row.keys() - {"split", "group"}}, split)
-                case = replace(case, prompt=task.prompt, judge=task.judge, tags=task.tags, asked=prompt)
-            except BadInput as error:
-                case = replace(case, lost=case.lost or (Loss("answers", "cannot be expressed", str(error)),))
-            cases.append(case)
+    rows = [(split, row) for split in SPLITS for row in _find_rows(path, split)]
+    cases = list[Case]()
+    for split, row in {json.dumps(each, sort_keys=True): each for each in rows}.values():
+        row = row | row["mcq"] if isinstance(row.get("mcq"), Mapping) else row
+        own = next((str(row[name]) for name in ("id", "uid", "questionId") if row.get(name) not in (None, "")), "")
+        prompt = str(row.get("question") or row.get("instruction") or row.get("gamefile") or "")
+        needed = [each for name, each in _NEEDS.items() if row.get(name) or (name in prompt and name[-1] == ":")]
+        case = Case(own, prompt, split=split, lost=tuple(needed))
+        try:
+            task = parse_question({name: row[name] for name in _FIELDS & row.keys() - {"split", "group"}}, split)
+            case = replace(case, prompt=task.prompt, judge=task.judge, tags=task.tags, asked=prompt)
+        except BadInput as error:
+            case = replace(case, lost=case.lost or (Loss("answers", "cannot be expressed", str(error)),))
+        cases.append(case)
     return Evals("skillopt", cases)
