@@ -159,8 +159,8 @@ def try_answers(path: Path, answers: Path, how: EvalOptions) -> list[Tried]:
     if evals and evals.refused:
         raise BadInput(evals.refused)
     tasks = [] if evals else [parse_row(row) for row in read_rows(path)]
-    cases = {each.id: each for each in evals.cases} if evals else {}
-    cases |= {name: Case(name, task.prompt, task.judge) for task in tasks for name in [task.name or default_name(task)]}
+    own = evals.cases if evals else [Case(default_name(task), task.prompt, task.judge) for task in tasks]
+    cases = {each.id: each for each in own}
     found = list[Tried]()
     for name, answer, _ in read_answers(answers, cases):
         case = cases[name]

@@ -23,7 +23,7 @@ from skillopt_mcp.core.skills import Skill
 from skillopt_mcp.core.tasks import Task
 from skillopt_mcp.store.opening import Store
 from skillopt_mcp.tasks.judges.judging import judge_all, leaves, n_votes
-from skillopt_mcp.tasks.splits import default_name
+from skillopt_mcp.tasks.splits import make_unstored
 from skillopt_mcp.training.settings.reading import SplitPlan
 from skillopt_mcp.workspace.costs import used_by
 from skillopt_mcp.workspace.models import Models
@@ -52,9 +52,7 @@ def read_tasks(store: Store, place: Place, path: Path, how: Plan) -> list[Task]:
     """The tasks of a file that can be used; of another tool's case what is left of it. Raises BadInput."""
     rows, _ = read_file(path, how if isinstance(how, SplitPlan) else replace(how, partial=True))
     new = parse_rows(rows, store if store.path.exists() else None, place.secrets).tasks.values()
-    return [
-        Task(0, 0, default_name(each), each.prompt, each.judge, "train", each.digest, files=each.files) for each in new
-    ]
+    return [make_unstored(0, each, "train") for each in new]
 
 
 def list_labelled(store: Store, skill: Skill | None, tasks: Sequence[Task], answers: Path | None) -> Labelled:

@@ -11,13 +11,13 @@ from typing import Any
 
 from skillopt_mcp.actions.evals import EvalsRead, read_cases
 from skillopt_mcp.core.errors import BadInput
-from skillopt_mcp.core.tasks import NewTask, Task
+from skillopt_mcp.core.tasks import NewTask
 from skillopt_mcp.core.text import counted
 from skillopt_mcp.gates.power import foresee_first_test
 from skillopt_mcp.gates.promotion import MIN_UNITS
 from skillopt_mcp.tasks.formats.cases import EVAL_FORMATS, EvalOptions
 from skillopt_mcp.tasks.judges.checking import families
-from skillopt_mcp.tasks.splits import DEFAULT_SHARES, default_name, place_tasks
+from skillopt_mcp.tasks.splits import DEFAULT_SHARES, make_unstored, place_tasks
 
 _MAX_TASKS = 2_000
 """So many tasks of a skill are put into families: more would take too long."""
@@ -50,12 +50,8 @@ def read_suites(folders: Sequence[Path], whole: Collection[Path]) -> dict[str, A
             "refused": read.refused or "",
         })  # fmt: skip
     placed = place_tasks(tasks[:_MAX_TASKS], [], DEFAULT_SHARES)
-    stored = [
-        Task(n, 0, default_name(task), task.prompt, task.judge, each.split, task.digest, task.tags, task.files,
-             task.group)
-        for n, (task, each) in enumerate(zip(tasks, placed, strict=False))
-        if each.is_new
-    ]  # fmt: skip
+    pairs = enumerate(zip(tasks, placed, strict=False))
+    stored = [make_unstored(n, task, each.split) for n, (task, each) in pairs if each.is_new]
     held = families([task for task in stored if task.split == "test"])
     evals = {
         "files": files, "cases": sum(each["cases"] for each in files), "kept": len(tasks),
@@ -70,13 +66,12 @@ def read_suites(folders: Sequence[Path], whole: Collection[Path]) -> dict[str, A
 def describe_suites(evals: Mapping[str, Any]) -> str:
     """What evals can show, in a sentence."""
     graders, held = evals["graders"], evals["held_out"]
-    points = [(graders.get("model"), "by a model"), (graders.get("machine"), "by machine"),
-              (sum(graders["lost"].values()), "lost")]  # fmt: skip
-    shown = ", ".join(f"{n} {how}" for n, how in points if n) or "no grader"
+    n_of = {"by a model": graders.get("model"), "by machine": graders.get("machine"),
+            "lost": sum(graders["lost"].values())}  # fmt: skip
+    shown = ", ".join(f"{n} {how}" for how, n in n_of.items() if n) or "no grader"
     units = counted(evals["units"], "unit")
     read = f"{counted(evals['cases'], 'case')}, {evals['kept']} kept ({shown}), {units}, {held} held out"
     if not held:
         return f"{read}: nothing can be shown"
-    scope = "on these cases " if evals["on_these_cases"] else ""
-    gain = f"{scope}a gain of {evals['smallest_change']:.0%}"
+    gain = f"{'on these cases ' * evals['on_these_cases']}a gain of {evals['smallest_change']:.0%}"
     return f"{read}: {gain} shows in half of the tests, in about {evals['runs']} runs"

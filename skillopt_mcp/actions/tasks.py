@@ -32,8 +32,8 @@ from skillopt_mcp.tasks.splits import (
     DEFAULT_SHARES,
     Placed,
     StoredTask,
-    default_name,
     files_json,
+    make_unstored,
     place_tasks,
     shuffle,
 )
@@ -320,10 +320,8 @@ def check_file(store: Store, place: Place, skill: str, path: Path, how: Plan = A
     positions: dict[str, int] = {}
     for position, task in plan.tasks.items():
         if placed[position].is_new:
-            name, split = default_name(task), placed[position].split
-            facts = (name, task.prompt, task.judge, split, task.digest, task.tags, task.files, task.group)
-            in_use.append(Task(-1 - position, 0, *facts))
-            names[task.digest] = name
+            in_use.append(make_unstored(-1 - position, task, placed[position].split))
+            names[task.digest] = in_use[-1].name
         positions.setdefault(names[task.digest], position)
     found = list(plan.rejected.items())
     findings = _find_problems(made, in_use, positions, skill)

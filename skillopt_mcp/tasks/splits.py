@@ -132,6 +132,12 @@ def default_name(task: NewTask) -> str:
     return task.name or f"task-{task.digest[:8]}"
 
 
+def make_unstored(id: int, task: NewTask, split: Split) -> Task:
+    """A task as it would be stored, of no skill yet."""
+    facts = (task.prompt, task.judge, split, task.digest, task.tags, task.files, task.group)
+    return Task(id, 0, default_name(task), *facts)
+
+
 def files_json(task: NewTask | Task) -> str:
     """Return the files of a task as the store keeps them."""
     return json.dumps([[file.path, file.content] for file in task.files])

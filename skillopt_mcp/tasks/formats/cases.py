@@ -108,6 +108,11 @@ class Evals:
     refused: str = ""
 
 
+_Detect = Callable[[Path, object], bool]
+_Read = Callable[[Path, Any, EvalOptions], Evals]
+_Write = Callable[[Sequence[Task], Path], dict[Path, str]]
+
+
 @dataclass(frozen=True, slots=True)
 class EvalFormat:
     """A format of evals: where its file stands in a folder ("." is the folder itself), what detects, reads, writes it.
@@ -117,23 +122,20 @@ class EvalFormat:
 
     name: str
     places: tuple[str, ...]
-    detect: Callable[[Path, object], bool]
-    read: Callable[[Path, Any, EvalOptions], Evals]
-    write: Callable[[Sequence[Task], Path], dict[Path, str]] | None
+    detect: _Detect
+    read: _Read
+    write: _Write | None
 
 
 EVAL_FORMATS: list[EvalFormat] = []
 
 
 def eval_format(
-    name: str,
-    places: tuple[str, ...],
-    detect: Callable[[Path, object], bool],
-    write: Callable[[Sequence[Task], Path], dict[Path, str]] | None = None,
-) -> Callable[[Callable[[Path, Any, EvalOptions], Evals]], Callable[[Path, Any, EvalOptions], Evals]]:
+    name: str, places: tuple[str, ...], detect: _Detect, write: _Write | None = None
+) -> Callable[[_Read], _Read]:
     """Register the decorated function as what reads a format of evals; it raises BadInput naming place and ids."""
 
-    def register(read: Callable[[Path, Any, EvalOptions], Evals]) -> Callable[[Path, Any, EvalOptions], Evals]:
+    def register(read: _Read) -> _Read:
         EVAL_FORMATS.append(EvalFormat(name, places, detect, read, write))
         return read
 

@@ -38,9 +38,7 @@ class ToolCalled(Judge):
             return _UNKNOWN
         named = [message for message in attempt.messages if message.role == TOOL_CALL and message.name == self.name]
         try:
-            n_calls = sum(
-                _has(each.content, self.arguments) and _matches(each, self.name, self.input_match) for each in named
-            )
+            n_calls = sum(_matches(each, self.name, self.input_match, self.arguments) for each in named)
         except BadInput as error:
             return Unscored(str(error))
         reason = f"{quoted(self.name)} called {n_calls} times as wanted, {len(named)} in all"
@@ -86,7 +84,7 @@ class ToolOrder(Judge):
         calls = [message for message in attempt.messages if message.role == TOOL_CALL]
         try:
             first, second = (
-                next((n for n, each in enumerate(calls) if _matches(each, wanted.tool, wanted.input_match)), None)
+                next((n for n, each in enumerate(calls) if _matches(each, wanted.tool, wanted.input_match, {})), None)
                 for wanted in (self.before, self.after)
             )
         except BadInput as error:
@@ -100,25 +98,18 @@ class ToolOrder(Judge):
             compile_javascript(wanted.input_match)
 
 
-def _matches(call: RecordedMessage, tool: str, pattern: str) -> bool:
-    """Whether a call is one of the tool, and the pattern is found in its input, as JSON.stringify writes it."""
+def _matches(call: RecordedMessage, tool: str, pattern: str, wanted: dict[str, JsonValue]) -> bool:
+    """Whether a call is one of the tool with all the arguments that are wanted, and the pattern is found in its input.
+
+    The input is searched as JSON.stringify writes it.
+    """
     if call.name != tool:
         return False
     try:
-        text = json.dumps(json.loads(call.content), ensure_ascii=False, separators=(",", ":"))
+        given = json.loads(call.content)
+        text = json.dumps(given, ensure_ascii=False, separators=(",", ":"))
     except (ValueError, RecursionError):
-        text = call.content
-    return compile_javascript(pattern).search(text)
-
-
-def _has(content: str, wanted: dict[str, JsonValue]) -> bool:
-    """Return whether recorded arguments (a JSON object) hold all that are wanted."""
-    if not wanted:
-        return True
-    try:
-        given = json.loads(content)
-    except (ValueError, RecursionError):
-        return False
-    if not isinstance(given, dict):
-        return False
-    return all(name in given and equal_values(given[name], value, _TOLERANCE) for name, value in wanted.items())
+        given, text = None, call.content
+    own = given if isinstance(given, dict) else {}
+    has_all = all(name in own and equal_values(own[name], value, _TOLERANCE) for name, value in wanted.items())
+    return has_all and compile_javascript(pattern).search(text)
