@@ -65,15 +65,15 @@ def test_results_that_lie_beside_are_counted_and_cases_in_no_evals_are_none(cli:
 
 def test_results_of_two_cases_of_one_name_are_each_its_own(tmp_path: Path) -> None:
     """A case at the top has the last part of the other's path."""
-    for folder in ("x", "group/x"):
+    for folder in ("x", "z/x"):
         shutil.copytree(SAMPLES / "groups" / "evals" / "de" / "hello", tmp_path / "evals" / folder)
-    runs = {"evals/group/x": [{"score": 1.0}, {"score": 0.0}], "evals/x": [{"error": "stopped", "score": 0.0}]}
+    runs = {"evals/z/x": [{"score": 1.0}, {"score": 0.0}], "evals/x": [{"error": "stopped", "score": 0.0}]}
     rows = [{"name": "x", "dir": folder, "arms": {"with": each, "without": []}} for folder, each in runs.items()]
     write(tmp_path / "evals" / "results" / "1", {"aggregate-result.json": json.dumps({"cases": rows})})
     evals = read_evals(tmp_path, EvalOptions())
     assert evals
     assert evals.results == {
-        "group/x": {"attempts": 2, "scored": 2, "not_scored": 0}, "x": {"attempts": 1, "scored": 0, "not_scored": 1},
+        "z/x": {"attempts": 2, "scored": 2, "not_scored": 0}, "x": {"attempts": 1, "scored": 0, "not_scored": 1},
     }  # fmt: skip
 
 
