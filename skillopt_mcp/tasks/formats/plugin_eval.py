@@ -188,8 +188,8 @@ def _read_case(folder: Path, how: EvalOptions) -> Case:
     execution, graders = spec["execution"], spec["graders"]
     for key in _CONTEXT:
         if spec.get("context", {}).get(key):
-            reason: Reason = "runs code" if key == "scaffold_script" else "needs files"
-            lost.append(Loss(f"context.{key}", reason, "the case goes on from it"))
+            needed: Reason = "runs code" if key == "scaffold_script" else "needs files"
+            lost.append(Loss(f"context.{key}", needed, "the case goes on from it"))
     for key in ("env", "append_system_prompt", "plugins"):
         if {**execution, **spec}.get(key):
             lost.append(Loss(key, "cannot be expressed", "it is set for the owner's runs alone", decides=False))
