@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 import sqlite3
 import subprocess
 import sys
@@ -21,9 +22,15 @@ import uuid
 from dataclasses import dataclass, field
 from itertools import cycle
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from benchmarks.doors import parser, run, show
+from skillopt_mcp.actions.mining import Mining, advance_mining, plan_mining
+from skillopt_mcp.backends.scripted import Scripted
+from skillopt_mcp.core.calls import Call, Question
+from skillopt_mcp.tasks.judges.checking import passes
+from skillopt_mcp.workspace.jobs import Wait
+from skillopt_mcp.workspace.workspace import Workspace
 
 REACTIONS = Path(__file__).parents[1] / "tests" / "reactions" / "reactions.jsonl"
 N_SESSIONS = 200
@@ -379,6 +386,60 @@ def _child(code: str, *arguments: object) -> dict[str, Any]:
     return dict(json.loads(done.stdout))
 
 
+MARKS = ("{new}", "{gone}", "{fast}", "{safe}", "{cost}", "{look}", "{data}", "{team}")
+ERRORS = ("passes all", "names its key", "knows one wording", "fails its own answer")
+_SITUATION = re.compile(r"^## Subject (\d+): a rule.*?mark (\{\w+\})", re.MULTILINE | re.DOTALL)
+
+
+def measure_drafting(seed: int) -> dict[str, float]:
+    """Have 24 tasks drafted of eight rules by a drafter that errs in a third of its drafts, each time in one of ERRORS.
+
+    One reply in 20 cannot be read. One draft in 50 expects a wrong mark and takes its own answer for right: no machine can see that. `key_right` is the
+    share of the tasks whose judge passes a right answer that the drafter never gave, `negatives_rejected` that of wrong
+    answers (no mark, another's, nothing) that fail.
+    """
+    chance, known = random.Random(seed), dict[str, tuple[str, str]]()
+
+    def draft(call: Call) -> str:
+        tasks = []
+        for number, mark in _SITUATION.findall(cast(Question, call.request).evidence):
+            thing = f"{''.join(chance.sample('bdfklmnprst', 6))} pump {len(known) + 100}"
+            error = chance.choice(ERRORS) if chance.random() < 1 / 3 else ""
+            key = chance.choice(MARKS) if chance.random() < 0.02 else mark
+            prompt = f"Write the line on the {thing}." + f" It ends with {key}." * (error == "names its key")
+            known[prompt] = (thing, mark)
+            answer = f"- The {thing} is done {key}"
+            kind, expected = ("regex", [f"^{re.escape(answer)}$"]) if error == "knows one wording" else (
+                "contains", [thing, key])  # fmt: skip
+            if error == "passes all":
+                kind, expected = "regex", [".*"]
+            accepted = "- done" if error == "fails its own answer" else answer
+            tasks.append({"number": int(number), "prompt": prompt, "kind": kind, "expected": expected,
+                          "accepted": accepted, "rejected": f"- The {thing} is done"})  # fmt: skip
+        return "?" if chance.random() < 0.05 else json.dumps({"tasks": tasks})
+
+    with tempfile.TemporaryDirectory() as name:
+        skill = Path(name, "skills", "line-marks")
+        skill.mkdir(parents=True)
+        rules = "\n".join(f"- End each line of kind {n} with the mark {mark}." for n, mark in enumerate(MARKS))
+        (skill / "SKILL.md").write_text(f"---\nname: line-marks\ndescription: Lines.\n---\n{rules}\n")
+        optimizer = Scripted(draft)
+        with Workspace(Path(name, "store.db"), optimizer=optimizer) as lent:
+            plan = plan_mining(lent.store, lent.place, str(skill), Mining())
+            advance_mining(lent.store, lent.models, lent.place, plan, Wait())
+            tasks = lent.store.tasks.list_in_use(plan.skill.id)
+    right, wrong = 0, 0
+    for task in tasks:
+        thing, mark = known[task.prompt]
+        right += passes(task.judge, f"Here it is: {thing} works again {mark}")
+        others = [f"{thing} {MARKS[MARKS.index(mark) - 1]}", f"{thing} works again", ""]
+        wrong += sum(not passes(task.judge, each) for each in others)
+    return {
+        "tasks_drafted": len(tasks), "key_right": round(right / len(tasks), 3),
+        "negatives_rejected": round(wrong / len(tasks) / 3, 3), "model_calls": optimizer.n_calls,
+    }  # fmt: skip
+
+
 def measure(reactions: list[dict[str, str]], seed: int, n_padding: int) -> dict[str, float]:
     """Plant, read twice, and compare what was found with what was planted."""
     with tempfile.TemporaryDirectory() as name:
@@ -429,6 +490,7 @@ def measure(reactions: list[dict[str, str]], seed: int, n_padding: int) -> dict[
         "mb_per_s_json_loads": round(usually["n_bytes"] / 1e6 / bare["seconds"], 1),
         "rss_mb": round(max(read["rss"], usually["rss"]), 1),
         "read_again": again["n_bytes"],
+        **measure_drafting(seed),
     }
 
 
