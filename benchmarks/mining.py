@@ -394,9 +394,9 @@ _SITUATION = re.compile(r"^## Subject (\d+): a rule.*?mark (\{\w+\})", re.MULTIL
 def measure_drafting(seed: int) -> dict[str, float]:
     """Have 24 tasks drafted of eight rules by a drafter that errs in a third of its drafts, each time in one of ERRORS.
 
-    One reply in 20 cannot be read. One draft in 50 expects a wrong mark and takes its own answer for right: no machine can see that. `key_right` is the
-    share of the tasks whose judge passes a right answer that the drafter never gave, `negatives_rejected` that of wrong
-    answers (no mark, another's, nothing) that fail.
+    One reply in 20 cannot be read. One draft in 50 expects a wrong mark and takes its own answer for right: no machine
+    can see that. `key_right` is the share of the tasks whose judge passes a right answer that the drafter never gave,
+    `negatives_rejected` that of wrong answers (no mark, another's, nothing) that fail.
     """
     chance, known = random.Random(seed), dict[str, tuple[str, str]]()
 
