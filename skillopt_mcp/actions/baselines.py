@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from skillopt_mcp.actions.next_steps import advise_skill
 from skillopt_mcp.backends.arrivals import check_arrivals
 from skillopt_mcp.core.calls import Ask, Role, Rollout
 from skillopt_mcp.core.errors import BadInput
-from skillopt_mcp.core.evidence import EvidenceKind, Trial, Triggering
+from skillopt_mcp.core.evidence import Trial, Triggering
 from skillopt_mcp.core.notes import Note, note_copies, note_unanswered
-from skillopt_mcp.core.results import Baseline, BaselineTask, cut_prompt
+from skillopt_mcp.core.results import Baseline
 from skillopt_mcp.core.skills import Skill, short
 from skillopt_mcp.core.tasks import Task
 from skillopt_mcp.gates.promotion import MAX_PASSES
@@ -66,51 +65,12 @@ def measure_baseline(store: Store, models: Models, place: Place, name: str, atte
     notes = [*note_unanswered(store.calls.count_faults(scope)), *note_copies(made)]
     if n_in_part := sum(isinstance(task.judge, Partial) for task in tasks):
         notes.append(Note(code="judged_in_part", numbers={"n": n_in_part}))
-    made_of = (skill.live_version, store.tests.scores_in_baseline(scope))
-    found = _describe(store, skill, tasks, kind_of_test(store, scope, evidence_of(backends)), *made_of)
+    kind = kind_of_test(store, scope, evidence_of(backends))
+    found = Baseline.of(skill.name, short(skill.live_version), tasks, store.tests.scores_in_baseline(scope), kind)
     return found.model_copy(
         update={"attempts": attempts, "triggering": Triggering.count(openings), "notes": notes,
                 "next_step": advise_skill(store, skill)}
     )  # fmt: skip
-
-
-def last_baseline(store: Store, skill: Skill) -> Baseline | None:
-    """The newest baseline of a skill as it is stored, of whichever version; None before the first."""
-    baselines = list(store.tests.list_baselines(skill.id).values())
-    if not baselines:
-        return None
-    version, _, scores = baselines[-1]
-    return _describe(store, skill, store.tasks.list_by_id(scores), "own", version, scores)
-
-
-def _describe(
-    store: Store, skill: Skill, tasks: Sequence[Task], kind: EvidenceKind, version: str,
-    scores: Mapping[int, Sequence[float]],
-) -> Baseline:  # fmt: skip
-    rows = [
-        BaselineTask(
-            task=task.name,
-            tag=task.tags[0] if task.tags else "",
-            prompt=cut_prompt(task.prompt),
-            held_out=task.split != "train",
-            passed=sum(map(round, scores.get(task.id, ()))),
-            of=len(scores.get(task.id, ())),
-        )
-        for task in tasks
-    ]
-    covered = {tag for task in tasks if task.split == "train" for tag in task.tags or ("",)}
-    failing = [
-        task for task, row in zip(tasks, rows, strict=True)
-        if row.held_out and row.outcome == "failing" and covered.isdisjoint(task.tags or ("",))
-    ]  # fmt: skip
-    return Baseline(
-        skill=skill.name,
-        version=short(version),
-        attempts=max((row.of for row in rows), default=0),
-        evidence=kind,
-        tasks=rows,
-        uncovered=dict(Counter(task.tags[0] if task.tags else "" for task in failing).most_common()),
-    )
 
 
 def _place_baseline(

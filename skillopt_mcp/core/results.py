@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from statistics import fmean
-from typing import Literal
+from typing import Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -11,6 +13,7 @@ from skillopt_mcp.core.evidence import EvidenceKind, Metric, TestReport, Trigger
 from skillopt_mcp.core.next_step import NextStep
 from skillopt_mcp.core.notes import Note
 from skillopt_mcp.core.skills import SkillRow, SplitCounts
+from skillopt_mcp.core.tasks import Task
 
 
 class Result(BaseModel):
@@ -280,6 +283,32 @@ class Baseline(Result):
     uncovered: dict[str, int] = Field(default_factory=dict)
     triggering: Triggering | None = None
     notes: list[Note] = Field(default_factory=list)
+
+    @classmethod
+    def of(
+        cls, skill: str, version: str, tasks: Sequence[Task], scores: Mapping[int, Sequence[float]], kind: EvidenceKind
+    ) -> Self:
+        """A baseline of these tasks, by the passes of each."""
+        rows = [
+            BaselineTask(
+                task=task.name,
+                tag=task.tags[0] if task.tags else "",
+                prompt=cut_prompt(task.prompt),
+                held_out=task.split != "train",
+                passed=sum(map(round, scores.get(task.id, ()))),
+                of=len(scores.get(task.id, ())),
+            )
+            for task in tasks
+        ]
+        covered = {tag for task in tasks if task.split == "train" for tag in task.tags or ("",)}
+        failing = [
+            row.tag for task, row in zip(tasks, rows, strict=True)
+            if row.held_out and row.outcome == "failing" and covered.isdisjoint(task.tags or ("",))
+        ]  # fmt: skip
+        return cls(
+            skill=skill, version=version, attempts=max((row.of for row in rows), default=0), evidence=kind,
+            tasks=rows, uncovered=dict(Counter(failing).most_common()),
+        )  # fmt: skip
 
     @property
     def headline(self) -> str:

@@ -9,9 +9,6 @@ from typing import Literal
 
 from pydantic import JsonValue
 
-from skillopt_mcp.actions.baselines import last_baseline
-from skillopt_mcp.actions.reviewing import list_cards
-from skillopt_mcp.actions.tasks import note_spread
 from skillopt_mcp.core.candidates import GATE
 from skillopt_mcp.core.evidence import ACCEPTED
 from skillopt_mcp.core.next_step import NextStep
@@ -101,8 +98,15 @@ class SkillPage:
 
 def gather_page(store: Store, place: Place, skill: Skill, take: Callable[[str], str | None]) -> SkillPage:
     """What the page on a skill has for a person; `take` cuts a text to what the page has space for."""
+    # What shows a history or a difference loads none of these.
+    from skillopt_mcp.actions.reviewing import list_cards  # noqa: PLC0415
+    from skillopt_mcp.actions.tasks import note_spread  # noqa: PLC0415
+
+    last, baseline = [*store.tests.list_baselines(skill.id).values()][-1:], None
+    for version, _, scores in last:
+        baseline = Baseline.of(skill.name, short(version), store.tasks.list_by_id(scores), scores, "own")
     return SkillPage(
-        last_baseline(store, skill),
+        baseline,
         series(store, skill),
         [describe_note(each) for each in note_spread(store.tasks.list_in_use(skill.id))],
         [

@@ -38,7 +38,7 @@ def test_json_is_one_object_and_nothing_else(demo, cli) -> None:
         ("show", candidate): {"id", "kind", "text", "next_step", "candidate"},
         ("show", run): {"id", "kind", "text", "next_step", "steps", "answering", "run"},
         ("diff", "ledger-clerk"): {"skill", "diff"},
-        ("show", "ledger-clerk"): {"id", "kind", "text", "next_step", "skill", "history", "runs"},
+        ("show", "ledger-clerk"): {"id", "kind", "text", "next_step", "skill", "history", "runs", "series", "notes"},
         ("show",): {"runs", "tests", "next_step"},
         ("tasks", "list", "ledger-clerk"): {"skill", "splits", "tasks"},
         ("tasks", "export", "ledger-clerk"): {"skill", "tasks"},
