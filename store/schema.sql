@@ -223,6 +223,11 @@ create table episode (
 
 create trigger erased_takes_its_episode after insert on erased
 begin
+    update draft set accepted = '', rejected = '', correction = '' where source = 'sessions' and exists (
+        select 1 from trajectory t join task on task.skill_id = t.skill_id join episode e
+            on e.skill_id = t.skill_id and e.session = t.session_id and t.position between e.position and e.last_position
+        where t.id = new.trajectory_id and task.id = draft.task_id and draft.origin = e.session || '#' || e.position
+    );
     delete from episode where id in (
         select e.id from episode e join trajectory t on t.skill_id = e.skill_id and t.session_id = e.session
         where t.id = new.trajectory_id and t.position between e.position and e.last_position
