@@ -15,7 +15,7 @@ from itertools import pairwise
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
-from skillopt_mcp.actions.mining import MiningPlan, add_drafts
+from skillopt_mcp.actions.mining import Mining, MiningPlan, add_drafts, plan_mining
 from skillopt_mcp.backends.programs import CommandRunner, run_programs
 from skillopt_mcp.core.commands import RegisteredCommand
 from skillopt_mcp.core.errors import BadInput
@@ -90,6 +90,13 @@ def mine_commits(store: Store, place: Place, plan: MiningPlan, repository: Path,
     return add_drafts(store, place, plan, list(grouped.values()), dropped, ())
 
 
+def mine_own_repository(store: Store, place: Place, name: str) -> TasksAdded:
+    """`mine_commits` of the repository that a skill lies in; no test is run."""
+    plan = plan_mining(store, place, name, Mining(("repo",)))
+    path = Path(plan.skill.path)
+    return mine_commits(store, place, plan, path if path.is_dir() else path.parent, "")
+
+
 def read_commits(
     repository: Path, skill_text: str, since: str, limit: int, program: RegisteredCommand | None = None
 ) -> Iterator[Draft | str]:
@@ -99,6 +106,8 @@ def read_commits(
     has to fail the parent, and to pass the commit. Raises BadInput where git cannot read the repository, BackendError
     where the program cannot be run.
     """
+    # Paths of commits are those from the root.
+    repository /= _ask(repository, "rev-parse", "--show-cdup").decode().strip()
     if _ask(repository, "rev-parse", "--is-shallow-repository").strip() == b"true":
         yield "the clone is shallow: what came before is not read (git fetch --unshallow brings it)"
     try:  # git itself takes any words for a date

@@ -134,7 +134,7 @@ class Tools:
         skill: SkillName,
         tasks: Tasks = None,
         file: Annotated[str, Field(description="Path, JSON or JSONL, or evals of other tools")] = "",
-        source: Annotated[Literal["", "skill", "sessions"], Field(description="Draft them from this")] = "",
+        source: Annotated[Literal["", "skill", "sessions", "repo"], Field(description="Draft them from this")] = "",
     ) -> TasksAdded:
         """Add tasks with judges, given here, in a file, or drafted by a backend or as work. They decide whether an edit
         helps: test tasks are held out, so 30 or more of them give a verdict sooner. Duplicates are skipped."""
@@ -145,6 +145,10 @@ class Tools:
 
             if tasks is not None or file:
                 raise BadInput("give one of tasks, file and source")
+            if source == "repo":
+                from skillopt_mcp.actions.commits import mine_own_repository
+
+                return mine_own_repository(self._workspace.store, self._workspace.place, skill)
             return mine_source(
                 self._workspace.store, self._workspace.models, self._workspace.place, skill, source, self._wait()
             )

@@ -13,6 +13,7 @@ from mcp import Client
 from tool_calls import connected
 
 from benchmarks.host_agent import items_of
+from benchmarks.repositories import make_repositories
 from skillopt_mcp.server.app import Services, SkillOptServer
 from skillopt_mcp.server.tools import tools_over
 from skillopt_mcp.workspace.workspace import Workspace
@@ -133,3 +134,18 @@ def test_the_next_step_of_a_correction_is_to_draft_its_task(tmp_path: Path, skil
         assert recorded["next_step"]["command"].startswith("skillopt-mcp tasks mine ")
         [item] = items_of(again["work"])
         assert "say BREAKING" in (Path(item.folder) / "WORK.md").read_text()
+
+
+def test_the_commits_of_the_skills_repository_become_tasks_without_work(tmp_path: Path, skill: Path) -> None:
+    made = make_repositories(tmp_path / "made")["releases"]
+    (made / ".git").rename(tmp_path / "project" / ".git")
+
+    async def ask(client: Client) -> Any:
+        return (await client.call_tool("add_tasks", {"skill": "ship-notes", "source": "repo"})).structured_content
+
+    (skill / "SKILL.md").write_text((skill / "SKILL.md").read_text().replace("```", ""))
+    with serving(tmp_path) as server:
+        answer = connected(server, ask)
+    assert answer["dropped"] == []
+    assert (answer["status"], answer["added"], answer["drafted"]) == ("done", 4, {"release": 4})
+    assert "basket_5" not in json.dumps(answer)
