@@ -11,7 +11,7 @@ import pytest
 
 from skillopt_mcp.backends.programs import register_command
 from skillopt_mcp.cli.main import main
-from skillopt_mcp.core import judging
+from skillopt_mcp.tasks.judges import judging
 from skillopt_mcp.workspace.workspace import Workspace
 from tests.fake_host import make_host
 
