@@ -158,7 +158,7 @@ def test_a_link_out_of_the_plugin_is_not_followed(tmp_path: Path) -> None:
     (tmp_path / "p/evals/loop").symlink_to(tmp_path / "p/evals")
     for case in read(tmp_path / "p").values():
         assert "the secret" not in repr(case)
-        assert "outside of the plugin" in case.lost[0].why
+        assert "outside of" in case.lost[0].why
 
 
 _KEYS = [

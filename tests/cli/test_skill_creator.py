@@ -48,8 +48,8 @@ def read(path: Path) -> Evals:
 @given(VALUES)
 def test_whatever_a_file_holds_its_cases_are_read_or_it_is_refused(value: object) -> None:
     with tempfile.TemporaryDirectory() as folder:
-        place = put(Path(folder), "evals/evals.json", value)
-        put(Path(folder), "evals/benchmark.json", value)
+        place = put(Path(folder), "evals/evals.json", json.dumps(value))
+        put(Path(folder), "evals/benchmark.json", json.dumps(value))
         found = read_evals(place, EvalOptions())
         for case in found.cases if found else ():
             assert case.id
@@ -61,7 +61,8 @@ def test_whatever_a_file_holds_its_cases_are_read_or_it_is_refused(value: object
 def test_files_are_found_from_the_skill_the_cases_and_the_repository_and_nowhere_else(tmp_path: Path) -> None:
     skill = tmp_path / "repo" / "skills" / "changelog"
     put(skill, "SKILL.md", "---\nname: changelog\n---\n")
-    put(skill, "templates/own.md", "part of the skill")
+    put(skill, "templates/own.md", "of the skill's folder")
+    put(skill, "scripts/run.sh", "part of the skill")
     put(skill, "evals/files/a.txt", "a")
     put(tmp_path / "repo", "shared/b.txt", "b")
     put(tmp_path / "repo", ".env", "KEY=1")
@@ -69,7 +70,8 @@ def test_files_are_found_from_the_skill_the_cases_and_the_repository_and_nowhere
     (skill / "evals" / "link.txt").symlink_to(tmp_path / "outside.txt")
     named = {
         "evals/files/a.txt": "a", "files/a.txt": "a", "skills/changelog/evals/files/a.txt": "a", "shared/b.txt": "b",
-        "templates/own.md": None, "SKILL.md": None, "skills/changelog/SKILL.md": None, "references/gone.md": None,
+        "templates/own.md": "of the skill's folder", "SKILL.md": None, "skills/changelog/SKILL.md": None,
+        "references/gone.md": None, "scripts/run.sh": None,
         ".env": "lost", "../../../outside.txt": "lost", "evals/link.txt": "lost", str(tmp_path / "outside.txt"): "lost",
     }  # fmt: skip
     rows = [{"id": path, "prompt": "p", "files": [path], "assertions": ["x"]} for path in named]
@@ -77,18 +79,6 @@ def test_files_are_found_from_the_skill_the_cases_and_the_repository_and_nowhere
     cases = read(put(skill, "evals/evals.json", {"evals": rows}).parent.parent).cases
     found = {case.id: "lost" if case.lost else next((file.content for file in case.files), None) for case in cases}
     assert found == named
-
-
-@pytest.mark.parametrize(
-    ("place", "is_found"), [("skills/one", True), ("tools/one", False), (".claude/skills/one", False), ("one", False)]
-)
-def test_without_git_a_repository_is_what_holds_a_folder_of_skills(tmp_path: Path, place: str, is_found: bool) -> None:
-    put(tmp_path, "repo/data.txt", "d")
-    put(tmp_path, "repo/.claude/data.txt", "settings")
-    rows = [{"id": 1, "prompt": "p", "files": ["data.txt"], "assertions": ["x"]}]
-    put(tmp_path, f"repo/{place}/SKILL.md", "---\nname: one\n---\n")
-    [case] = read(put(tmp_path, f"repo/{place}/evals/evals.json", rows)).cases
-    assert ([file.content for file in case.files], bool(case.lost)) == (["d"] * is_found, not is_found)
 
 
 def test_earlier_results_are_counted_in_the_workspace_next_to_the_skill(tmp_path: Path) -> None:

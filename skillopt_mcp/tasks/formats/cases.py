@@ -128,6 +128,7 @@ class EvalFormat:
 
 
 EVAL_FORMATS: list[EvalFormat] = []
+_OF_SKILL = (MAIN_FILE, "references", "scripts", "assets")
 
 
 def eval_format(
@@ -217,26 +218,46 @@ def decode(path: Path) -> object:
     return text
 
 
-def read_case_file(root: Path, path: str, tested: Sequence[str] = ()) -> TaskFile | Loss | None:
-    """Read a file that a case names from `root`. None for one of the skill itself, which the tested text replaces.
+def find_root(near: Path) -> Path | None:
+    """The folder out of which no file of the evals in `near` may lie: their repository, plugin, skill, or `near`.
 
-    `tested`: the folders that are the skill's, where not all are but those of evals.
+    None where that would be the home folder, or one above it.
     """
-    place = Path(os.path.normpath(root / path))
+    near, home = near.resolve(), Path(os.path.expanduser("~")).resolve()
+    above = [each for each in (near, *near.parents) if not home.is_relative_to(each)]
+    marked = (each for mark in (".git", ".claude-plugin", MAIN_FILE) for each in above if (each / mark).exists())
+    return next(marked, near if above else None)
+
+
+def find_fault(place: Path, near: Path) -> str:
+    """Why a file may not be read for the evals in `near`, wherever its links lead; "" where it may. Raises OSError."""
+    real, root = place.resolve(), find_root(near)
+    if not (root and real.is_relative_to(root)):
+        return f"it lies outside of {show_path(root or near)}"
+    is_hidden = any(part.startswith(".") and part != ".." for part in Path(os.path.relpath(real, near.resolve())).parts)
+    return "it is hidden" if is_hidden else ""
+
+
+def read_case_file(base: Path, path: str, near: Path) -> TaskFile | Loss | None:
+    """Read a file that a case in the folder `near` names by its path from `base`.
+
+    None for one of the skill itself, which the tested text replaces.
+    """
+    place = Path(os.path.normpath(base / path))
     try:
-        real, inside = place.resolve(), root.resolve()
-        if not (place.is_relative_to(root) and real.is_relative_to(inside)):
-            return Loss(path, "needs files", f"it lies outside of {show_path(root)}")
-        parents = [each for each in real.parents if each.is_relative_to(inside) and (each / MAIN_FILE).is_file()]
-        top = real.relative_to(parents[0]).parts[0] if parents else "evals"
-        if top in tested if tested else top not in ("evals", "tests"):
+        fault = "" if place.is_relative_to(base) else f"it lies outside of {show_path(base)}"
+        if fault := fault or find_fault(place, near):
+            return Loss(path, "needs files", fault)
+        real = place.resolve()
+        skill = next((each for each in real.parents if (each / MAIN_FILE).is_file()), None)
+        if skill and real.relative_to(skill).parts[0] in _OF_SKILL:
             return None
         if not real.is_file():
             return Loss(path, "needs files", "it is not there" if not real.exists() else "it is no file")
         if real.stat().st_size > limits.FILE_BYTES:
             return Loss(path, "needs files", f"it has more than {limits.FILE_BYTES:,} bytes")
         content = real.read_bytes()
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RuntimeError) as error:
         return Loss(path, "needs files", f"it cannot be read ({type(error).__name__})")
     if not is_text(content):
         return Loss(path, "needs files", "it is no text")

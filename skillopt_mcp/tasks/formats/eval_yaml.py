@@ -168,7 +168,7 @@ def _read_setup(path: Path, setup: object, lost: list[Loss]) -> Iterator[TaskFil
         else:
             is_folder = ".." not in source.split("/") and "\0" not in source and (root / source).is_dir()
             for name in _list_files(root / source) if is_folder else [""]:
-                found = read_case_file(root, os.path.join(source, name) if name else source)
+                found = read_case_file(root, os.path.join(source, name) if name else source, path.parent)
                 if isinstance(found, Loss):
                     lost.append(found)
                 elif found:

@@ -187,7 +187,7 @@ def _read_files(root: Path, value: object, lost: list[Loss]) -> tuple[TaskFile, 
         found: TaskFile | Loss | None = TaskFile(storable(name), storable(content))
         with suppress(OSError, ValueError):  # of a text that is too long for a path
             if content and (root / content).exists():
-                read = read_case_file(root, content)
+                read = read_case_file(root, content, root)
                 found = replace(read, path=storable(name)) if isinstance(read, TaskFile) else read
         if isinstance(found, Loss):
             lost.append(found)

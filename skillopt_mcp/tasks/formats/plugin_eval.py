@@ -22,7 +22,7 @@ from skillopt_mcp.core.errors import BadInput
 from skillopt_mcp.core.judging import Judge
 from skillopt_mcp.core.tasks import Task
 from skillopt_mcp.core.text import quoted
-from skillopt_mcp.tasks.formats.cases import Case, EvalOptions, Evals, Loss, Reason, eval_format
+from skillopt_mcp.tasks.formats.cases import Case, EvalOptions, Evals, Loss, Reason, eval_format, find_fault
 from skillopt_mcp.tasks.formats.registry import read_text
 from skillopt_mcp.tasks.judges.javascript import BadPattern
 from skillopt_mcp.tasks.judges.judging import parse_judge
@@ -304,11 +304,15 @@ def _load(folder: Path, spec: dict[str, Any]) -> None:
 
 def _read(folder: Path, name: str) -> str:
     """The text of a file of a case, "" where there is none. Raises BadInput for one that lies elsewhere."""
-    place, root = folder / name, folder.parents[max(0, _label(folder).count("/"))]
+    place, evals = folder / name, folder.parents[_label(folder).count("/") - 1]
     if not os.path.lexists(place):
         return ""
-    if not place.resolve().is_relative_to(root.resolve()):
-        raise BadInput(f"{_label(folder)}/{name} lies outside of the plugin")
+    try:
+        fault = find_fault(place, evals if evals.name == "evals" else folder)
+    except (OSError, RuntimeError) as error:  # a link to itself
+        raise BadInput(f"{_label(folder)}/{name} cannot be read ({error})") from error
+    if fault:
+        raise BadInput(f"{_label(folder)}/{name} is not read: {fault}")
     return read_text(place)
 
 

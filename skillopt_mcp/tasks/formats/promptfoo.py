@@ -19,7 +19,17 @@ from skillopt_mcp.core.judging import Judge
 from skillopt_mcp.core.skills import MAIN_FILE
 from skillopt_mcp.core.tasks import Task, TaskFile
 from skillopt_mcp.core.text import quoted
-from skillopt_mcp.tasks.formats.cases import Case, EvalOptions, Evals, Loss, Reason, decode, eval_format, read_case_file
+from skillopt_mcp.tasks.formats.cases import (
+    Case,
+    EvalOptions,
+    Evals,
+    Loss,
+    Reason,
+    decode,
+    eval_format,
+    find_root,
+    read_case_file,
+)
 from skillopt_mcp.tasks.formats.registry import show_path
 from skillopt_mcp.tasks.judges.kinds.assertion import (
     BLANKS,
@@ -123,9 +133,6 @@ class _Reader:
 
     def __init__(self, path: Path, value: object) -> None:
         self.path, self.folder = path, Path(os.path.abspath(path)).parent
-        near = [self.folder, *self.folder.parents][:4]
-        is_below = self.folder.name in ("eval", "evals", "promptfoo", "test", "tests")
-        self.root = next((each for each in near if (each / MAIN_FILE).is_file()), near[is_below])
         self.left = MAX_VALUES
         self.values = self.resolve(value, value)
         default = self.values.get("defaultTest")
@@ -170,7 +177,7 @@ class _Reader:
         place = Path(os.path.normpath(self.folder / path))
         if place.name == MAIN_FILE:
             return None
-        found = read_case_file(self.root, os.path.relpath(place, self.root), ("references", "scripts", "assets"))
+        found = read_case_file(Path("/"), str(place), self.folder)
         self.spend(len(found.content) // 50 if isinstance(found, TaskFile) else 1)
         return found.content if isinstance(found, TaskFile) else found and replace(found, what=path)
 
@@ -184,7 +191,8 @@ class _Reader:
     def expand(self, pattern: str) -> list[str]:
         """The paths that a pattern stands for, sorted; a path is itself."""
         is_plain = len(pattern) > 1_000 or pattern.count("**") > 1 or not re.search(r"[*?\[]", pattern)
-        if is_plain or not Path(os.path.normpath(self.folder / pattern)).is_relative_to(self.root):
+        root = find_root(self.folder)
+        if is_plain or not (root and Path(os.path.normpath(self.folder.resolve() / pattern)).is_relative_to(root)):
             return [pattern]
         # In a name, "**" is "*".
         parts = os.path.relpath(self.folder / pattern, self.folder).split("/")

@@ -149,14 +149,14 @@ def _read_file(place: Path, path: str) -> TaskFile | Loss | None:
     folder, parts = _skill_folder(place), Path(path).parts
     if path == "." or parts[-1:] == (MAIN_FILE,) or parts[:1] == ("references",):
         return None
-    roots = [folder, Path(os.path.abspath(place)).parent]
+    roots = [folder, evals := Path(os.path.abspath(place)).parent]
     roots += [folder.parents[n - 1] for n in range(1, len(folder.parts)) if folder.parts[-n:] == parts[:n]]
-    if not any(each.startswith(".") for each in parts):
-        roots += [each for each in folder.parents if os.path.exists(each / ".git")][:1]
-        repository = folder.parent.parent
-        roots += [repository] * (folder.parent.name == "skills" and repository.name[:1] not in ("", "."))
+    roots += [each for each in folder.parents if os.path.exists(each / ".git")][:1]
     root = next((each for each in roots if os.path.exists(each / path)), None)
-    return read_case_file(root, path) if root else Loss(path, "needs files", "it is not there")
+    # What lies around evals right in a folder of the home folder, such as Downloads, is not theirs.
+    is_own = folder.parent != Path(os.path.expanduser("~")) or (folder / MAIN_FILE).exists()
+    near = folder if is_own else evals
+    return read_case_file(root, path, near) if root else Loss(path, "needs files", "it is not there")
 
 
 def _count_results(place: Path, ids: Collection[str]) -> dict[str, Counter[str]]:
