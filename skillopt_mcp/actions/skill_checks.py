@@ -14,7 +14,8 @@ from skillopt_mcp.store.opening import Store
 from skillopt_mcp.workspace.linting import Linted, lint_changed, lint_skills
 from skillopt_mcp.workspace.place import Place
 
-_MAY_HOLD = re.compile("(?i)(?:^|/)(?:evals?(?:/|[.]|$)|[^/]*(?:eval|trigger|promptfoo)[^/]*[.](?:json|ya?ml))")
+_MAY_HOLD = re.compile("(?i)(?:^|/)(?:(?:evals?|tests)(?![^./])|[^/]*(?:eval|trigger|promptfoo)[^/]*[.](?:json|ya?ml))")
+_MARKS = (".claude-plugin", "plugin.json", ".git")
 
 
 class CheckedSkills(BaseModel):
@@ -60,8 +61,7 @@ def _read_evals(skill: Linted) -> dict[str, Any]:
         return {"files": [], "cases": 0}
     around, places = _list_around(str(skill.folder.parent))
     own, name = str(skill.folder), skill.folder.name
-    apart = [f"{place}/{inner}" for place in places for inner in (name, f"{os.path.basename(around[0])}/{name}")]
-    apart = [folder for folder in apart if os.path.isdir(folder)]
+    apart = [f"{place}/{name}" for place in places if os.path.isdir(f"{place}/{name}")]
     shared = [base for base in around if base in (os.path.dirname(skill.folder.parent), own)]
     there = [each for each in dict.fromkeys([own, *shared]) if _MAY_HOLD.search("/".join(_list_names(each)))]
     if not (there or apart):
@@ -81,8 +81,12 @@ def _list_names(folder: str) -> list[str]:
 
 @lru_cache(maxsize=1_000)
 def _list_around(folder: str) -> tuple[list[str], list[str]]:
-    """The nearest folder above that is a plugin or a checkout, and the next one; and their evals/ and tests/."""
+    """The nearest folder above that is a plugin or a checkout, and the next one; and where evals lie in these.
+
+    Those are `evals` and `tests`, and the folders in them that are called as one above the skill is: as its plugin.
+    """
     above = [folder, *map(str, Path(folder).parents)]
-    found = [each for each in above if os.path.isdir(f"{each}/.claude-plugin") or os.path.lexists(f"{each}/.git")][:2]
-    inside = [f"{base}/{name}" for base in found for name in ("evals", "tests")]
-    return found, [place for place in inside if os.path.isdir(place)]
+    found = [each for each in above if any(os.path.lexists(f"{each}/{mark}") for mark in _MARKS)][:2]
+    names = ["", *(os.path.basename(each) for each in above[: above.index(found[-1]) + 1])] if found else []
+    inside = [os.path.join(base, place, name) for base in found for place in ("evals", "tests") for name in names]
+    return found, [place.rstrip("/") for place in inside if os.path.isdir(place)]

@@ -161,8 +161,8 @@ def _lint_place(place: _Place) -> Linted:
     except BadSkill as error:
         is_followed = not (folder / MAIN_FILE).is_symlink()
         findings = [Problem("error" if is_followed else "advice", f"could not be read: {error}")]
-    # It is not there, or can be looked into and holds no skill.
-    is_open = folder.is_dir() and os.access(folder, os.R_OK | os.X_OK)
+    # It is not there, is some other file, or can be looked into and holds no skill.
+    is_open = os.access(folder, os.R_OK | os.X_OK) if folder.is_dir() else not is_memory(str(folder))
     is_none = not os.path.lexists(folder) or (is_open and not main_names(folder))
     return Linted(path=place.shown, folder=folder, is_skill=not is_none, name=name, findings=findings)
 

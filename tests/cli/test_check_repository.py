@@ -160,6 +160,34 @@ def test_what_the_evals_of_a_skill_can_show(cli: Cli, here: Path) -> None:
     assert evals["none"] == {"files": [], "cases": 0}
 
 
+@pytest.mark.parametrize("marks", [(".git", "plugins/net/plugin.json"), (".claude-plugin",)])
+def test_evals_are_found_where_the_tests_of_a_repository_repeat_its_plugins(
+    cli: Cli, here: Path, marks: tuple[str, ...]
+) -> None:
+    scenario = "  - name: a\n    prompt: Fix it\n    rubric: [Names the cause]\n"
+    for name in ("plugins/net/skills/pack", "plugins/net/skills/bare", "plugins/web/skills/pack", "eng/fixtures/own"):
+        write(here / name)
+    for inner, n in (("tests/net/pack", 1), ("tests/web/pack", 2), ("eng/fixtures/own/tests", 3)):
+        (here / inner).mkdir(parents=True)
+        (here / inner / "eval.yaml").write_text("scenarios:\n" + scenario * n)
+    for mark in marks:
+        put(here / mark, {"name": "net"})
+    _, found = check(cli)
+    assert {each["path"]: each["evals"]["kept"] for each in found["skills"] if each["evals"]["cases"]} == {
+        "plugins/net/skills/pack": 1, "plugins/web/skills/pack": 2, "eng/fixtures/own": 3,
+    }  # fmt: skip
+    assert "1 skill has no evals: plugins/net/skills/bare\n" in cli("check").stdout
+
+
+def test_a_file_that_is_no_skill_has_no_evals_to_miss(cli: Cli, here: Path) -> None:
+    (here / "outside.txt").write_text("x")
+    (here / "AGENTS.md").write_text("Be brief.\n")
+    done = cli("check", "./outside.txt")
+    assert (done.returncode, done.stdout.count("skill has no evals")) == (2, 0)
+    assert "0 skills: 1 error" in done.stdout
+    assert cli("check", "AGENTS.md").returncode == 0
+
+
 def test_a_larger_suite_shows_a_smaller_change(cli: Cli, here: Path) -> None:
     for n in (20, 80):
         write(here / "s" / f"n{n}")
