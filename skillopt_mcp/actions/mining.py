@@ -14,9 +14,8 @@ from pydantic import JsonValue
 
 from skillopt_mcp.actions.sessions import read_host_sessions
 from skillopt_mcp.backends.asking import Outstanding
-from skillopt_mcp.backends.base import Backend
 from skillopt_mcp.core.advice import advise_review
-from skillopt_mcp.core.calls import LOST, Ask, Call, Reply, Role
+from skillopt_mcp.core.calls import LOST, Ask, Call, Reply
 from skillopt_mcp.core.errors import BadInput, NotFound, Outage
 from skillopt_mcp.core.mining import SOURCES, Draft, Episode, Source
 from skillopt_mcp.core.next_step import NextStep
@@ -183,9 +182,9 @@ def _work(store: Store, models: Models, place: Place, plan: MiningPlan, notify: 
         subjects = [*make_subjects([*plan.episodes, *labelled]), *plan.rules][:n_tasks]
         return *draft_tasks(noting, terms, subjects, list(tags)), labelled
 
-    backends: dict[Role, Backend] = {"optimizer": models.backend("optimizer")}
-    models.check_caps(backends)
-    outcome = models.ask_or_wait(plan.scope, backends, draft)
+    optimizer = models.backend("optimizer")
+    models.check_caps({"optimizer": optimizer})
+    outcome = models.ask_or_wait(plan.scope, {"optimizer": optimizer}, draft)
     if lost:
         # What a vendor's failure cost is asked again next time.
         store.calls.forget(plan.scope, list(lost), ())

@@ -259,6 +259,10 @@ class Proposer:
                 return replies.BudgetReply(reasoning="(simulated) As many as teach something.", n=max(1, n))
             case "slow_update" | "meta_skill":
                 return self._end_epoch(evidence, schema, random)
+            case "draft":  # its world has tasks enough
+                return replies.DraftReply(tasks=[])
+            case "label":
+                return replies.LabelReply(labels=[])
         raise BackendError(f"the simulation has no answer of schema '{question.schema}'; use another backend")
 
     def _patch(self, question: Question, random: Random) -> replies.PatchReply:

@@ -49,7 +49,7 @@ def test_where_no_edit_helps_the_file_stays(cli, tmp_path: Path) -> None:
     done = cli("demo", "--dir", tmp_path / "demo", "--world", "placebo", "--seed", 2)
     assert done.returncode == 0
     assert "Not promoted" in done.stdout
-    assert "BETTER" not in done.stdout
+    assert "\nBETTER" not in done.stdout
     assert (tmp_path / "demo" / "skills" / "ledger-clerk" / "SKILL.md").read_bytes() == make_skill(2).main
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -72,7 +72,7 @@ class Miner:
 
 
 @pytest.fixture
-def miner(tmp_path: Path) -> Iterator[Miner]:
+def miner(tmp_path: Path) -> Miner:
     return Miner(tmp_path)
 
 

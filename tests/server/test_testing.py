@@ -153,7 +153,7 @@ def test_a_command_for_a_person_names_a_store_that_is_not_the_default_one(
         found = [each["next_step"] for each in (*answers, *answers[1]["skills"])]
         return [step["command"] for step in found if step["action"] == "promote_skill"]
 
-    promote, store = f"skillopt-mcp promote {made['candidate_id']}", str(world.workspace.store.path)
+    promote, store = f"skillopt-mcp promote {made['candidate_id']} --simulated", str(world.workspace.store.path)
     assert commands() == [f"{promote} --store {store}"] * 3
     monkeypatch.setattr("skillopt_mcp.server.tools.store_path", lambda *_: world.workspace.store.path)
     first, *_ = tools.tools_over(world.workspace)
