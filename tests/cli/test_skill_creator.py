@@ -81,6 +81,50 @@ def test_files_are_found_from_the_skill_the_cases_and_the_repository_and_nowhere
     assert found == named
 
 
+@pytest.mark.parametrize(
+    ("row", "what", "why"),
+    [
+        ({"assert": [{"type": "contains", "value": "X"}]}, "assert", "cannot"),
+        ({"validation": "exit 0"}, "validation", "runs code"),
+        ({"forbidden": ["x"]}, "forbidden", "cannot"),
+        ({"command": "pytest"}, "command", "runs code"),
+        ({"expected_tool_calls": ["Bash"]}, "expected_tool_calls", "cannot"),
+        ({"max_words": 0}, "max_words", "cannot"),
+        ({"setup": "make"}, "setup", "runs code"),
+        ({"turns": ["a", "b"]}, "turns", "cannot"),
+        ({"input": "the text to work on"}, "input", "cannot"),
+        ({"assertions": [{"text": "a", "type": "regex", "expected": "x+"}]}, "regex", "cannot"),
+        ({"assertions": [{"text": "a", "type": "tool_called", "tool": "Bash"}]}, "tool_called", "cannot"),
+        ({"assertions": [{"type": "content_contains", "value": "v", "check": ""}]}, "content_contains", "cannot"),
+        ({"assertions": [{"text": "a", "type": "contains"}]}, "contains", "cannot"),
+        ({"assertions": [{"text": "a", "expected": False}]}, "expected", "cannot"),
+        ({"assertions": [{"command": "make lint"}]}, "command", "runs code"),
+        ({"assertions": [{"description": "d", "check": "grep x out"}]}, "check", "cannot"),
+    ],
+)  # fmt: skip
+def test_a_field_that_could_be_a_grader_is_lost_by_name(
+    cli: Cli, tmp_path: Path, row: dict[str, Any], what: str, why: str
+) -> None:
+    put(tmp_path, "s/SKILL.md", "---\nname: s\ndescription: d\n---\nB\n")
+    about = {"name": "n", "category": "c", "tags": ["t"], "priority": 1, "notes": "n", "skip": None, "context": ""}
+    plain = {"id": 1, "prompt": "p", "expected_output": "o", **about}
+    points = {"assertions": [{"id": "a", "text": "one", "type": "llm"}, {"name": "b", "description": "two"}]}
+    rows = [plain | points | row, plain | points | {"id": 2}]
+    place = put(tmp_path, "s/evals/evals.json", {"skill_name": "s", "evals": rows})
+    first, second = json.loads(cli("tasks", "check", tmp_path / "s", place, "--json").stdout)["cases"]
+    assert second["kept"]
+    assert (second["rubric"], second["lost"]) == (["one", "two"], [])
+    assert not first["kept"]
+    assert [each["what"] for each in first["lost"]] == [what]
+    assert first["lost"][0]["why"].startswith(why)
+
+
+def test_graders_that_stand_for_all_cases_are_lost_in_each(tmp_path: Path) -> None:
+    rows = [{"id": 1, "prompt": "p", "expectations": ["a"]}]
+    [case] = read(put(tmp_path, "evals/evals.json", {"evals": rows, "expectations": ["b"], "notes": "n"})).cases
+    assert [each.what for each in case.lost] == ["expectations"]
+
+
 def test_earlier_results_are_counted_in_the_workspace_next_to_the_skill(tmp_path: Path) -> None:
     skill, workspace = tmp_path / "changelog", tmp_path / "changelog-workspace"
     put(skill, "evals/evals.json", {"evals": [{"id": n, "prompt": "p", "assertions": ["x"]} for n in (0, "own")]})

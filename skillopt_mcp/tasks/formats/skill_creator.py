@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
@@ -27,12 +28,15 @@ _TEXTS = ("text", "description", "assertion", "expectation", "criterion", "state
 TRIGGERS = (
     "should_trigger", "shouldTrigger", "should_activate", "should_invoke", "should_use", "expected_trigger", "trigger",
 )  # fmt: skip
-# What graders and points of people's own are called, of which no text says all that they do.
-_OWN = (
-    "scorers", "graders", "rubric", "must_include", "must_not_include", "must_contain", "must_not_contain",
-    "should_contain", "should_not_contain", "deterministic_assertions", "expected_files", "expected_tools",
-)  # fmt: skip
-_OWN_FIELDS = frozenset(["pattern", "regex", "value", "values", "command", "script"])
+# What says about a case, or of a point, neither what is asked nor how an answer is judged.
+_ABOUT = frozenset([
+    *_NAMES, "title", "tags", "category", "area", "family", "group", "type", "kind", "domain", "language", "difficulty",
+    "level", "priority", "severity", "source", "author", "date", "created", "updated", "version", "skill", "skill_name",
+    "note", "notes", "comment", "comments", "rationale", "reason", "why", "explanation", "passed", "evidence",
+])  # fmt: skip
+_OF_ALL = (*POINTS, "assert", "rubric", "graders", "scorers", "setup")
+_CODE = ("command", "commands", "script", "setup", "validation", "code", "test")
+_BY_MODEL = re.compile(r"(?:llm|model|ai)?[-_ ]?(?:llm|model|rubric|judged?|graded|semantic|qualitative|quality)")
 
 
 def find_text(row: Mapping[str, object], names: Sequence[str]) -> str:
@@ -96,28 +100,46 @@ def _write_evals(tasks: Sequence[Task], path: Path) -> dict[Path, str]:
 def read_skill_creator(place: Path, value: Any, _: EvalOptions) -> Evals:
     """Read the cases of a file. Each expectation is a point; without any, the expected output is the only one."""
     rows, read = find_rows(value, *_LISTS), dict[str, TaskFile | Loss | None]()
-    cases = [_read_case(place, row, read) for row in rows]
+    shared = {name: value[name] for name in _OF_ALL if value.get(name)} if isinstance(value, Mapping) else {}
+    cases = [_read_case(place, row, read, shared) for row in rows]
     return Evals("skill-creator", cases, _count_results(place, {each.id for each in cases}))
 
 
-def _read_case(place: Path, row: Mapping[str, object], read: dict[str, TaskFile | Loss | None]) -> Case:
+def _lose_fields(row: Mapping[str, object], known: Collection[str]) -> list[Loss]:
+    """Lose each field that could be a grader, or a part of what is asked: all but those known, and empty ones."""
+    names = [str(name) for name, each in row.items() if name not in known and each not in (None, "", [], {})]
+    return [
+        Loss(name[:80], "runs code" if name in _CODE else "cannot be expressed", "no text says what it does")
+        for name in names
+    ]
+
+
+def _read_case(
+    place: Path, row: Mapping[str, object], read: dict[str, TaskFile | Loss | None], shared: Mapping[str, object]
+) -> Case:
     lost, points, files = list[Loss](), dict[str, None](), dict[TaskFile, None]()
     for name, each in [(field, each) for field in POINTS for each in _as_list(row.get(field))]:
         fields = each if isinstance(each, Mapping) else {"text": each}
-        text, what = find_text(fields, _TEXTS), find_text(fields, ("name", "id"))[:80] or name
-        if text and _OWN_FIELDS.isdisjoint(fields):
+        text, kind = find_text(fields, _TEXTS), find_text(fields, ("type", "kind"))
+        said = next((field for field in _TEXTS if fields.get(field) == text), "")
+        unknown = _lose_fields(fields, {*_ABOUT, *_TEXTS[:-1], said})
+        what = find_text(fields, ("name", "id")) or kind or next((one.what for one in unknown), name)
+        if text and not unknown and (not kind or _BY_MODEL.fullmatch(kind.lower())):
             points[text] = None
         elif each is None or isinstance(each, str):
             lost.append(Loss(what, "says nothing", decides=False))
         else:
-            reason: Reason = "runs code" if fields.keys() & {"command", "script"} else "cannot be expressed"
-            lost.append(Loss(what, reason, "no text says all that it asks"))
+            reason: Reason = "runs code" if not fields.keys().isdisjoint(_CODE) else "cannot be expressed"
+            lost.append(Loss(what[:80], reason, "no text says all that it asks"))
     if not points and not any(each.decides for each in lost):
         if output := find_text(row, _OUTPUTS):
             points[output] = None
         else:
             lost.append(Loss("expectations", "says nothing", "there are none, and no expected output"))
-    lost += [Loss(name, "cannot be expressed", "no text says what it does") for name in _OWN if row.get(name)]
+    asked = next((name for name in PROMPTS if row.get(name)), "")
+    lost += _lose_fields(shared, ()) + _lose_fields(
+        row, {*_ABOUT, *row.keys() & POINTS, *_OUTPUTS, *TRIGGERS, "files", asked}
+    )
     if asked := find_field(row, TRIGGERS):
         lost.append(Loss(asked, "needs events", "whether the skill opens is asked by a trigger set of its own"))
     for path in _as_list(row.get("files")):
