@@ -95,7 +95,7 @@ def test_tasks_check_runs_the_commands_and_names_those_that_pass_whatever_is_sai
 
 
 _GRADES = [{"match": "the right word", "reply": '{"reasoning": "so", "grade": "all"}'}, '{"grade": "none"}']
-_HOLDS = '{"points": [{"point": 1, "quote": "right word", "holds": true}]}'
+_HOLDS = '{"points": [{"point": 1, "quote": "the right word", "holds": true}]}'
 _POINTS = [{"match": "the right word", "reply": _HOLDS}, '{"points": [{"point": 1, "holds": false}]}']
 
 

@@ -22,8 +22,8 @@ RUBRIC = {"kind": "rubric", "points": POINTS}
 
 
 def say(*holds: bool) -> str:
-    """Return what a judge model says of an answer that begins with "The"."""
-    rows = [{"point": n, "quote": "The", "absence": n == 2, "holds": h} for n, h in enumerate(holds, 1)]
+    """Return what a judge model says of an answer that begins with "The pump is"."""
+    rows = [{"point": n, "quote": "The pump is", "absence": n == 2, "holds": h} for n, h in enumerate(holds, 1)]
     return json.dumps({"points": rows})
 
 
@@ -49,7 +49,7 @@ def lines(place: Place, name: str, rows: Sequence[Mapping[str, object]]) -> Path
 
 def tasks_of(place: Place) -> Path:
     """Return a file of three tasks, two of which a model judges."""
-    both = {"kind": "all", "judges": [RUBRIC, {"kind": "exact", "expected": "The pump."}]}
+    both = {"kind": "all", "judges": [RUBRIC, {"kind": "exact", "expected": "The pump is here."}]}
     return lines(place, "tasks.jsonl", [
         {"id": "why", "prompt": "Why is it wet?", "judge": RUBRIC, "split": "train"},
         {"id": "what", "prompt": "What broke?", "judge": both, "split": "train"},
@@ -66,16 +66,16 @@ def judge(place: Place, replies: Sequence[object]) -> str:
 
 # By the words of the answer: right twice, wrong once in each direction, and one of a kind that cannot be read.
 REPLIES = [
-    {"match": "The good pump", "reply": say(True, True)}, {"match": "The bad pump", "reply": say(False, True)},
-    {"match": "The lucky pump", "reply": say(True, True)}, {"match": "The poor pump", "reply": say(True, False)},
-    {"match": "The odd pump", "reply": "Fine!"}, say(True, True),
+    {"match": "The pump is good", "reply": say(True, True)}, {"match": "The pump is bad", "reply": say(False, True)},
+    {"match": "The pump is lucky", "reply": say(True, True)}, {"match": "The pump is poor", "reply": say(True, False)},
+    {"match": "The pump is odd", "reply": "Fine!"}, say(True, True),
 ]  # fmt: skip
 ANSWERS = [
-    {"case": "why", "answer": "The good pump.", "passes": True},
-    {"task": "why", "answer": "The bad pump.", "passes": False},
-    {"case": "why", "answer": "The lucky pump.", "passes": False},
-    {"case": "why", "answer": "The poor pump.", "passes": True},
-    {"case": "why", "answer": "The odd pump.", "passes": True},
+    {"case": "why", "answer": "The pump is good.", "passes": True},
+    {"task": "why", "answer": "The pump is bad.", "passes": False},
+    {"case": "why", "answer": "The pump is lucky.", "passes": False},
+    {"case": "why", "answer": "The pump is poor.", "passes": True},
+    {"case": "why", "answer": "The pump is odd.", "passes": True},
     {"case": "when", "answer": "Today.", "passes": True},
 ]
 
@@ -93,7 +93,7 @@ def test_agreement_is_counted_on_the_answers_of_a_file_and_on_what_is_expected_n
 ) -> None:
     answers = lines(place, "answers.jsonl", ANSWERS)
     found = check(cli, place, "--judge", judge(place, REPLIES), "--answers", answers, "--yes")["judge"]
-    # The sixth answer is of a task that no model judges; "The pump." is expected next to the rubric of another.
+    # The sixth answer is of a task that no model judges; "The pump is here." is expected next to the rubric of another.
     counts = {name: found[name] for name in ("n", "agree", "false_passes", "false_fails", "unscored")}
     assert counts == {"n": 6, "agree": 3, "false_passes": 1, "false_fails": 1, "unscored": 1}
     assert [(each["case"], each["passes"]) for each in found["disagreements"]] == [("why", True), ("why", False)]
@@ -115,9 +115,9 @@ def test_recorded_attempts_with_a_score_are_labels_of_stored_tasks(cli: Cli, pla
     with Workspace(place.store_path) as workspace:
         store, at, skill = workspace.store, workspace.place, str(place.skill_path)
         assert add_tasks(store, at, skill, file=str(tasks_of(place))).added == 3
-        for answer, hard in (("The good pump.", True), ("The lucky pump.", False), ("The bad pump.", None)):
+        for answer, hard in (("The pump is good.", True), ("The pump is lucky.", False), ("The pump is bad.", None)):
             record_trajectory(store, at, skill, Recording(task="Why is it wet?", answer=answer, hard=hard))
-        record_trajectory(store, at, skill, Recording(task="Another question", answer="The pump", hard=True))
+        record_trajectory(store, at, skill, Recording(task="Another question", answer="The pump is here", hard=True))
     done = cli(
         "tasks", "check", place.skill_path, "--judge", judge(place, REPLIES), "--json", "--yes", store=place.store_path
     )
@@ -194,7 +194,7 @@ def test_an_agent_checks_no_judge_on_held_out_tasks(
     rows = [{"id": name, "prompt": f"Why {name}?", "judge": RUBRIC, "split": name} for name in ("train", "test")]
     with Workspace(place.store_path) as workspace:
         add_tasks(workspace.store, workspace.place, str(place.skill_path), rows)
-    answers = lines(place, "answers.jsonl", [{"case": "test", "answer": "The pump.", "passes": True}])
+    answers = lines(place, "answers.jsonl", [{"case": "test", "answer": "The pump is here.", "passes": True}])
     monkeypatch.setenv("CLAUDECODE", "1")
     done = cli(
         "tasks", "check", place.skill_path, "--judge", judge(place, REPLIES), "--answers", answers, "--yes",

@@ -26,6 +26,7 @@ GRADES = {"none": 0.0, "little": 0.25, "half": 0.5, "most": 0.75, "all": 1.0}
 Votes = Sequence[Parsed[Any]]
 # What models leave out, put in or change where they copy words: marks of Markdown and of quotation, and dashes.
 _MARKS = dict.fromkeys(map(ord, "*_`#|>\"'“”„‘’«»-\u2010\u2011\u2013\u2014\u2212"), " ")
+_NO_WORD = re.compile(r"\W+")
 _ELISION = re.compile(r"\[?(?:\.{3,}|…)\]?")
 
 
@@ -98,7 +99,9 @@ class Rubric(Asking):
         points_of: dict[bool, list[str]] = {False: [], True: []}
         for point, said in zip(self.points, zip(*(reply.points for reply in usable), strict=True), strict=True):
             holds = 2 * sum(each.holds for each in said) > len(said)
-            quote = next((each.quote for each in said if each.holds is holds and each.quote.strip()), "")
+            # That something is not there has no words of the answer: a quote of it is made up, or of something else.
+            quotes = [each.quote for each in said if each.holds is holds and not each.absence]
+            quote = next(filter(str.strip, quotes), "")
             points_of[holds].append(quoted(point, 120) + (f" ({quoted(quote, 120)})" if quote else ""))
         soft = len(points_of[True]) / len(self.points)
         reason = f"{len(points_of[True])} of {len(self.points)} points hold {details}"
@@ -107,23 +110,30 @@ class Rubric(Asking):
         return Score(soft >= (self.threshold or 1.0), soft, reason)
 
     def find_fault(self, attempt: Attempt, reply: PointsReply) -> str:
-        """Why a reply cannot be used: a point is missing or judged twice, or holds by words that the answer lacks."""
+        """Why a reply is of no use: a point is missing or judged twice, or holds by a quote that is false or thin."""
         if [each.point for each in reply.points] != list(range(1, len(self.points) + 1)):
             return f"points must have each of the numbers 1 to {len(self.points)} once"
         answer = attempt.answer
         if len(answer) > SHOWN:
             answer = f"{answer[: SHOWN // 2]}\n{answer[-SHOWN // 2 :]}"
         words = on_one_line(without_hidden(answer).translate(_MARKS))
+        whole = _NO_WORD.sub("", words)
         for each in reply.points:
             quote = on_one_line(without_hidden(each.quote).translate(_MARKS))
-            parts = [part for part in _ELISION.split(quote) if part.strip()]
+            parts = [part.strip() for part in _ELISION.split(quote) if part.strip()]
             position = 0 if parts else -1
             for part in parts:
-                position = words.find(part.strip(), position) if position >= 0 else -1
-            stands = position >= 0 or (each.quote.strip() and each.quote.strip() in answer)
-            if each.holds and not each.absence and not stands:
-                why = f"point {each.point} holds by a quote that does not stand in the answer"
-                return f"{why}: copy it character by character, or say that the point does not hold"
+                start = words.find(part, position) if position >= 0 else -1
+                position = start + len(part) if start >= 0 else -1
+            if position < 0 and each.quote.strip() and each.quote.strip() in answer:
+                position, parts = 0, [each.quote.strip()]
+            why = "does not stand in the answer: copy it character by character" if position < 0 else ""
+            if not why and any(
+                len(part) < 12 and len(part.split()) < 3 and _NO_WORD.sub("", part) != whole for part in parts
+            ):
+                why = "is too short: copy at least three words or twelve characters that stand together"
+            if why and each.holds and not each.absence:
+                return f"point {each.point} holds by a quote that {why}, or say that the point does not hold"
         return ""
 
     def check(self) -> None:
