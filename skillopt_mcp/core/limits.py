@@ -63,6 +63,9 @@ TASKS_PER_CALL = 10_000
 TASK_FILE_BYTES = 64 * MIB
 """The largest file of tasks."""
 
+YAML_BYTES = 1 * MIB
+"""The largest YAML file of tasks: reading that much takes some seconds."""
+
 REJECTED_SHOWN = 20
 """How many rejected tasks an answer names."""
 

@@ -238,6 +238,27 @@ def test_a_task_that_promptfoo_could_not_hold_is_not_written(tmp_path: Path) -> 
             WRITE([Task(**{**{name: getattr(task, name) for name in Task.__slots__}, **changed})], tmp_path)
 
 
+def test_a_reason_names_the_value_of_an_assertion_that_has_one(tmp_path: Path) -> None:
+    kinds = [{"type": "is-json"}, {"type": "equals", "value": "null"}]
+    for kind, reason in zip(kinds, ('is-json fails for "x"', 'equals "null" fails for "x"'), strict=True):
+        [case] = read_tests(tmp_path, {"vars": {"q": "x"}, "assert": [kind]})
+        assert case.judge
+        assert score(case.judge, "x").reason.endswith(reason)
+
+
+def test_yaml_is_read_up_to_a_limit_that_the_refusal_names(tmp_path: Path) -> None:
+    start, config = time.monotonic(), tmp_path / "promptfooconfig.yaml"
+    config.write_text("prompts: [x]\ntests:\n" + "  - vars: {q: question}\n" * 50_000)
+    evals = read_evals(config, EvalOptions())
+    assert evals
+    assert "promptfooconfig.yaml' has 1,200,020 bytes, 1,048,576 are allowed for YAML: split it" in evals.refused
+    config.unlink()
+    (tmp_path / "v.yaml").write_text("a: " + "b" * 900_000)
+    tests = [{"vars": {"q": "file://v.yaml"}}] * 100
+    assert "too large" in read(tmp_path, {"prompts": ["{{q}}"], "tests": tests}).refused
+    assert time.monotonic() - start < 20
+
+
 def test_a_hostile_file_and_answer_take_no_time(tmp_path: Path) -> None:
     start = time.monotonic()
     (tmp_path / "p.txt").write_text("\n" * 900_000 + "x")

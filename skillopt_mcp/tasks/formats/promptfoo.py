@@ -186,6 +186,8 @@ class _Reader:
         found = self.read(path)
         if not isinstance(found, str):
             raise BadInput(f"{quoted(path)} is not read: {found.detail if found else 'it belongs to the skill'}")
+        # YAML takes 30 times as long as JSON, and each test may name a file.
+        self.spend(len(found) // 32 * path.endswith((".yaml", ".yml")))
         return self.resolve(value := decode(self.folder / path), value)
 
     def expand(self, pattern: str) -> list[str]:

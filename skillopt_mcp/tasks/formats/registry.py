@@ -83,9 +83,10 @@ def read_text(source: Path | BinaryIO) -> str:
             status = source.stat()
             if not stat.S_ISREG(status.st_mode):
                 raise BadInput(f"{where} is not a regular file: name a {join_names(list_suffixes())} file")
-            if status.st_size > limits.TASK_FILE_BYTES:
+            is_yaml = source.suffix in (".yaml", ".yml")
+            if status.st_size > (most := limits.YAML_BYTES if is_yaml else limits.TASK_FILE_BYTES):
                 raise BadInput(
-                    f"{where} has {status.st_size:,} bytes, {limits.TASK_FILE_BYTES:,} are allowed: split it"
+                    f"{where} has {status.st_size:,} bytes, {most:,} are allowed{' for YAML' * is_yaml}: split it"
                 )
             content = source.read_bytes()
         else:
