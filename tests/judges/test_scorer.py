@@ -27,6 +27,12 @@ def test_each_verdict_is_the_owners(scorer: str) -> None:
         assert (outcome.soft, outcome.hard) == (value, value == 1), (target, answer, choices)
 
 
+def test_several_letters_of_a_choice_are_all_wanted_and_of_other_targets_one() -> None:
+    for scorer, wanted in (("choice", '"A" and "B"'), ("match", '"A" or "B"')):
+        judge = Scorer(scorer=scorer, target=["A", "B"], choices=["x", "y"], multiple=True)
+        assert score(judge, "ANSWER: C").reason.endswith(f"is wrong by {scorer} for {wanted}")
+
+
 def test_a_number_in_numerals_that_are_not_read_is_no_zero() -> None:
     judge = Scorer(scorer="match(numeric=True)", target="21")
     assert isinstance(score(judge, "that is 二十一"), Unscored)

@@ -60,7 +60,7 @@ class Assertion(Judge):
         except BadInput as error:
             return Unscored(str(error))
         text = self.value if isinstance(self.value, str) else json.dumps(self.value, ensure_ascii=False)
-        reason = f"{self.type} {quoted(text, QUOTED)}"
+        reason = self.type if self.base in _JSON and self.value is None else f"{self.type} {quoted(text, QUOTED)}"
         return Score(holds, float(holds), reason if holds else f"{reason} fails for {quoted(attempt.answer)}")
 
     def _holds(self, answer: str) -> bool:

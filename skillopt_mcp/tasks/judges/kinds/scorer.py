@@ -115,7 +115,7 @@ class Scorer(Judge):
                 soft = float(any(_is_right(name, options, attempt.answer, target) for target in self.targets))
             except _OtherNumeralsError as error:
                 return Unscored(f"{self.scorer} cannot judge {found}: {error}")
-        wanted = " or ".join(quoted(target, QUOTED) for target in self.targets[:3])
+        wanted = (" and " if name == "choice" else " or ").join(quoted(target, QUOTED) for target in self.targets[:3])
         verdict = "is right" if soft == 1 else f"is wrong ({soft:g})" if soft else "is wrong"
         return Score(soft == 1, soft, f"{found} {verdict} by {self.scorer} for {wanted}")
 
