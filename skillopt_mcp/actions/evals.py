@@ -67,7 +67,7 @@ class EvalsRead(BaseModel):
         if self.refused:
             return f"{name} ({self.format}) is refused: {self.refused}"
         n_kept = sum(case.kept for case in self.cases)
-        reasons = Counter(lost["why"].partition(":")[0] for case in self.cases if not case.kept for lost in case.lost)
+        reasons = Counter(lost["why"].partition(":")[0] for case in self.cases for lost in case.lost)
         lost = f" (lost: {', '.join(f'{n} {reason}' for reason, n in reasons.most_common())})" if reasons else ""
         return (
             f"{name} ({self.format}): {counted(len(self.cases), 'case')}, {n_kept} kept{lost}; "

@@ -69,9 +69,14 @@ def shown(text: str) -> str:
     return "\r\n".join(map(escaped, text.split("\r\n")))
 
 
+def on_line(text: str) -> str:
+    """Return `text` on one line, with what would end it or hide in it as escapes."""
+    return escaped(text).replace("\n", r"\n").replace("\t", r"\t")
+
+
 def quoted(text: str, limit: int = 80) -> str:
     """Return `text` on one line in double quotes for a message, cut after `limit` characters."""
-    shown = escaped(text[:limit]).replace("\n", r"\n").replace("\t", r"\t")
+    shown = on_line(text[:limit])
     return f'"{shown}..."' if len(text) > limit else f'"{shown}"'
 
 

@@ -96,3 +96,96 @@ def test_a_trigger_set_next_to_cases_of_the_same_ids_is_added_once(cli: Cli, ski
     paths = [skill / "evals" / name for name in ("evals.json", "trigger-eval.json", "trigger-eval.json")]
     found = [json.loads(cli("tasks", "add", skill, path, "--json").stdout) for path in paths]
     assert [(each["added"], each["n_rejected"]) for each in found] == [(2, 0), (2, 0), (0, 0)]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "form", "what"),
+    [
+        ("data.jsonl", '{"input": "q", "target": "a"}\n{broken\n', "inspect", "data.jsonl"),
+        ("data.jsonl", "", "inspect", "holds no case"),
+        ("eval.yaml", "", "eval-yaml", "holds no case"),
+        ("eval.yaml", "scenarios: []\n", "eval-yaml", "holds no case"),
+        ("eval.yaml", "scenarios: [{name: a}]\n", "eval-yaml", "holds no case"),
+        ("evals.json", "[]", "skill-creator", "holds no case"),
+        ("evals.json", "{}", "skill-creator", "holds no case"),
+        ("evals.json", '{"evals": []}', "skill-creator", "holds no case"),
+        ("trigger-eval.json", "[]", "trigger", "holds no case"),
+        (
+            "evals.json", json.dumps([{"id": n, "prompt": "p", "expectations": ["a"]} for n in range(10_001)]),
+            "skill-creator", "10,001 cases, at most 10,000",
+        ),
+    ],
+    ids=lambda each: each[:30],
+)  # fmt: skip
+def test_a_file_without_a_case_is_refused_by_name(
+    cli: Cli, skill: Path, tmp_path: Path, name: str, text: str, form: str, what: str
+) -> None:
+    (tmp_path / name).write_text(text)
+    options = ["--scorer", "match"] if form == "inspect" else []
+    done = cli("tasks", "check", skill, tmp_path / name, "--json", *options)
+    found = json.loads(done.stdout)
+    assert (done.returncode, found["format"], found["cases"]) == (1, form, [])
+    assert what in found["refused"]
+    assert name in found["refused"]
+    added = cli("tasks", "add", skill, tmp_path / name, *options)
+    assert added.returncode == 1
+    assert name in added.stderr
+
+
+def test_rows_of_our_own_may_stand_in_a_file_of_a_known_name(cli: Cli, skill: Path, tmp_path: Path) -> None:
+    row = {"prompt": "p", "judge": {"kind": "exact", "expected": "a"}}
+    for value in ([row], row):
+        (tmp_path / "triggers.json").write_text(json.dumps(value))
+        assert cli("tasks", "check", skill, tmp_path / "triggers.json").returncode == 0
+
+
+def test_what_comes_from_a_file_makes_no_line_of_its_own(cli: Cli, skill: Path, tmp_path: Path) -> None:
+    path = tmp_path / "a\nerror: fake" / "evals.json"
+    path.parent.mkdir()
+    row = {
+        "id": "a\nerror: fake",
+        "prompt": "p",
+        "expectations": ["a"],
+        "b\nerror: fake": 1,
+        "files": ["c\nerror: fake"],
+    }
+    path.write_text(json.dumps([row, {**row, "id": "2\rerror: fake"}]))
+    answers = tmp_path / "answers.jsonl"
+    answers.write_text(json.dumps({"case": row["id"], "answer": "x"}))
+    for arguments in (["check"], ["check", "--partial"], ["add"], ["add", "--partial"], ["try", "--answers", answers]):
+        done = cli("tasks", arguments[0], skill, path, *arguments[1:])
+        lines = f"{done.stdout}\n{done.stderr}".replace("\r", "\n").split("\n")
+        assert not [line for line in lines if line.startswith("error: fake")]
+
+
+def test_a_case_that_cannot_be_stored_is_an_error_of_the_import(cli: Cli, skill: Path, tmp_path: Path) -> None:
+    path, store = tmp_path / "evals.json", tmp_path / "store.db"
+    for prompt, code in (("p", 0), ("p", 0), ("another", 1)):
+        path.write_text(json.dumps([{"id": 1, "prompt": prompt, "expectations": ["a"]}]))
+        assert cli("tasks", "add", skill, path, store=store).returncode == code
+
+
+def test_the_summary_names_what_is_lost_of_cases_that_are_kept_in_part(cli: Cli, skill: Path, tmp_path: Path) -> None:
+    path = tmp_path / "evals.json"
+    path.write_text(json.dumps([{"id": 1, "prompt": "p", "expectations": ["a"], "assert": ["x"]}]))
+    for option in ([], ["--partial"]):
+        assert "kept (lost: 1 cannot be expressed)" in cli("tasks", "check", skill, path, *option).stdout
+
+
+def test_a_broken_result_does_not_hide_an_older_one(cli: Cli, skill: Path, tmp_path: Path) -> None:
+    for name, text in {
+        "c/prompt.md": "Hi", "c/graders/a.md": "---\ntype: regex\n---\nx",
+        "results/1/aggregate-result.json": '{"cases": [{"name": "c", "arms": {"with": [{"score": 1}]}}]}',
+        "results/2/aggregate-result.json": '{"cases": [',
+    }.items():  # fmt: skip
+        (tmp_path / "evals" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "evals" / name).write_text(text)
+    found = json.loads(cli("tasks", "check", skill, tmp_path / "evals", "--json").stdout)
+    assert found["results"]["c"]["attempts"] == 1
+
+
+def test_an_expected_number_is_its_text(cli: Cli, skill: Path, tmp_path: Path) -> None:
+    path = tmp_path / "rows.jsonl"
+    path.write_text('{"prompt": "r", "expected": 5}\n{"prompt": "s", "expected": true}\n')
+    done = cli("tasks", "check", skill, path, "--json")
+    assert [each["task"] for each in json.loads(done.stdout)["problems"]] == ["2"]

@@ -165,7 +165,9 @@ def test_a_split_that_skillopt_cannot_load_is_refused_by_its_file(tmp_path: Path
 
 @pytest.mark.parametrize("header", ["a\rb,input,target", f"input,target,{'x' * 200_000}", "in\0put"])
 def test_a_table_whose_header_cannot_be_read_is_no_data_set(tmp_path: Path, header: str) -> None:
-    assert read_evals(write_evals(tmp_path, "a.csv", f"{header}\nq,t,z\n"), EvalOptions("match")) is None
+    found = read_evals(write_evals(tmp_path, "a.csv", f"{header}\nq,t,z\n"), EvalOptions("match"))
+    assert found
+    assert "holds no case" in found.refused
 
 
 VALUES = st.recursive(

@@ -31,7 +31,7 @@ from skillopt_mcp.core.errors import BadInput, BadSkill, NotFound
 from skillopt_mcp.core.notes import describe_note
 from skillopt_mcp.core.results import TasksAdded
 from skillopt_mcp.core.tasks import SPLITS
-from skillopt_mcp.core.text import counted
+from skillopt_mcp.core.text import counted, on_line
 from skillopt_mcp.tasks.formats.cases import EVAL_FORMATS, EvalOptions
 from skillopt_mcp.tasks.formats.registry import FORMATS, join_names, read_rows, write_rows
 from skillopt_mcp.tasks.formats.rows import make_row
@@ -204,7 +204,7 @@ class AddTasks(_Rows):
 
     def show(self, result: TasksAdded, terminal: Terminal) -> None:
         if result.evals:
-            terminal.say(f"{result.evals}.")
+            terminal.say(on_line(f"{result.evals}."))
         terminal.say(f"{result.added} added, {result.duplicates} duplicates; {_describe_splits(result)}.")
         for line in _by_reason((f"{each.index + 1}", each.reason) for each in result.rejected):
             terminal.note(f"error: {line}")
@@ -215,8 +215,8 @@ class AddTasks(_Rows):
 
     def exit_code(self, result: TasksAdded) -> int:
         # Other tools' evals are taken as they are.
-        is_faulty = bool(result.rejected) or any(note.code in _PROBLEMS for note in result.notes)
-        return int(is_faulty and not result.evals)
+        is_faulty = not result.evals and any(note.code in _PROBLEMS for note in result.notes)
+        return int(bool(result.rejected) or is_faulty)
 
 
 @command("tasks check", example="tasks check my-skill tasks.jsonl")
@@ -287,9 +287,9 @@ class CheckTasks(_Rows, Capped):
     def show(self, result: Checked, terminal: Terminal) -> None:
         for case in result.evals.cases if result.evals else ():
             if case.lost or not case.kept:
-                terminal.note(f"{case.id}: {'kept' if case.kept else 'not kept'}: {case.describe_lost()}")
+                terminal.note(on_line(f"{case.id}: {'kept' if case.kept else 'not kept'}: {case.describe_lost()}"))
         if result.evals:
-            terminal.say(f"{result.evals.describe(Path(self.file or '').name)}.")
+            terminal.say(on_line(f"{result.evals.describe(Path(self.file or '').name)}."))
         for line in _by_reason((each.task, each.reason) for each in result.problems):
             terminal.note(f"error: {line}")
         for note in result.notes:
@@ -299,7 +299,9 @@ class CheckTasks(_Rows, Capped):
             self._planned.show(terminal)
         if found := self._judged:
             for each in found.disagreements:
-                terminal.note(f"{each.case}: {'passes' if each.passes else 'fails'}, and should not: {each.why}")
+                terminal.note(
+                    on_line(f"{each.case}: {'passes' if each.passes else 'fails'}, and should not: {each.why}")
+                )
             terminal.say(
                 f"The judge agrees on {found.agree} of {counted(found.n, 'labelled answer')}: {found.false_passes} "
                 f"passed that should fail, {found.false_fails} failed that should pass, {found.unscored} had no score. "
@@ -326,7 +328,7 @@ class TryTasks(Command):
     def show(self, result: dict[str, list[Tried]], terminal: Terminal) -> None:
         for each in result["results"]:
             word = {True: "passes", False: "fails", None: "not judged"}[each.passes]
-            terminal.say(f"{each.case}: {word}: {each.why}")
+            terminal.say(on_line(f"{each.case}: {word}: {each.why}"))
 
 
 @command(
@@ -375,7 +377,7 @@ def _by_reason(problems: Iterable[tuple[str, str]]) -> Iterator[str]:
             names = [name for _, name in run]
             named.append(names[0] if len(names) == 1 else f"{names[0]}-{names[-1]}")
         shown = ", ".join(named)
-        yield f"task{'s' if len(tasks) > 1 else ''} {shown}: {reason}" if shown else reason
+        yield on_line(f"task{'s' if len(tasks) > 1 else ''} {shown}: {reason}" if shown else reason)
 
 
 def _describe_splits(result: TasksAdded | Removed) -> str:

@@ -156,9 +156,8 @@ def read_evals(path: Path, reading: EvalOptions) -> Evals | None:
                 try:
                     decoded[place] = None if place.is_dir() else decode(place)
                 except BadInput as error:
-                    named = [each for each in EVAL_FORMATS if place.name in map(os.path.basename, each.places)]
-                    if named:
-                        return Evals(named[0].name, refused=str(error))
+                    if named := _name_format(place, reading):
+                        return Evals(named, refused=str(error))
                     if place.suffix in (".yaml", ".yml"):
                         raise
                     decoded[place] = None  # rows of our own, which have a reader of theirs
@@ -167,12 +166,19 @@ def read_evals(path: Path, reading: EvalOptions) -> Evals | None:
     if len(places := {place for _, place, _ in found}) > 1:
         raise BadInput(f"{show_path(path)} holds evals in {join_names([*map(show_path, sorted(places))])}: name one")
     if not found:
-        return None
+        value = decoded.get(path)
+        rows = [row for row in (value if isinstance(value, list) else [value]) if isinstance(row, Mapping)]
+        is_own = any(not row.keys().isdisjoint(("judge", "answers", "expected")) for row in rows)
+        named = "" if path.is_dir() or is_own else _name_format(path, reading)
+        return Evals(named, refused=f"{show_path(path)} holds no case of this format") if named else None
     form, place, value = found[0]
     try:
         evals = form.read(place, value, reading)
     except (BadInput, RecursionError) as error:
         return Evals(form.name, refused=str(error))
+    if not evals.refused and not 0 < len(evals.cases) <= limits.TASKS_PER_CALL:
+        many = f"{len(evals.cases):,} cases, at most {limits.TASKS_PER_CALL:,} are read: split it"
+        return Evals(form.name, refused=f"{show_path(place)} holds {many if evals.cases else 'no case'}")
     taken, last, cases = set[str](), Counter[str](), list[Case]()
     for case in evals.cases:
         content = json.dumps([case.prompt, repr(case.judge), [file.path for file in case.files]])
@@ -181,6 +187,12 @@ def read_evals(path: Path, reading: EvalOptions) -> Evals | None:
         taken.add(name := f"{name}-{n}" if n > 1 else name)
         cases.append(replace(case, id=name))
     return replace(evals, cases=cases)
+
+
+def _name_format(place: Path, reading: EvalOptions) -> str:
+    """The format that a file must be of by its name, or by the scorer that is given for it; "" without any."""
+    named = (each.name for each in EVAL_FORMATS if place.name in map(os.path.basename, each.places))
+    return next(named, "inspect" if reading.scorer else "")
 
 
 class _Constructor(SafeConstructor):

@@ -32,17 +32,17 @@ def read_csv(text: str, where: str) -> list[object]:
     head = text.partition("\n")[0]
     for mark, called in ((";", "semicolons"), ("\t", "tabs")):
         if mark in head and "," not in head:
-            raise BadInput(f"{where} separates its columns by {called}: save it with commas; nothing was added")
+            raise BadInput(f"{where} separates its columns by {called}: save it with commas")
     reader = csv.DictReader(io.StringIO(text, newline=""), strict=True)
     try:
         rows = list(reader)
     except csv.Error as error:
-        raise BadInput(f"{where} line {reader.line_num} is not CSV ({error}); nothing was added") from error
+        raise BadInput(f"{where} line {reader.line_num} is not CSV ({error})") from error
     for n, row in enumerate(rows, 2):
         if None in row or None in row.values():
-            raise BadInput(f"{where} row {n} has not as many cells as the header; nothing was added")
+            raise BadInput(f"{where} row {n} has not as many cells as the header")
     if not {"prompt", "question"} & set(reader.fieldnames or ()):
-        raise BadInput(f"the first line of {where} has to name the columns, as in: prompt,expected; nothing was added")
+        raise BadInput(f"the first line of {where} has to name the columns, as in: prompt,expected")
     found = list[object]()
     for row in rows:
         cells: dict[str, object] = {name: text for name, text in row.items() if text}

@@ -59,7 +59,5 @@ def read_json(text: str, where: str) -> list[object]:
         place = where if is_list else f"{where} line {bad[0]}"
         more = " and more" if len(bad) > _MAX_BAD_SHOWN else ""
         others = f", nor line {', '.join(bad[1:_MAX_BAD_SHOWN])}{more}" if len(bad) > 1 else ""
-        raise BadInput(
-            f"{place} is not JSON ({first}){others}: a file is one list, or one object a line; nothing was added"
-        ) from first
+        raise BadInput(f"{place} is not JSON ({first}){others}: a file is one list, or one object a line") from first
     return cast(list[object], rows[0]) if is_list else rows

@@ -150,10 +150,11 @@ def read_plugin_eval(path: Path, value: object, how: EvalOptions) -> Evals:
     ]
     results = dict[str, dict[str, int]]()
     for root in dict.fromkeys(folder.parents[_label(folder).count("/") - 1] for folder in folders):
-        newest = max(root.glob("results/*/aggregate-result.json"), default=None)
         rows = list[Mapping[str, Any]]()
-        with suppress(BadInput, ValueError, RecursionError):
-            rows = _read_list(json.loads(read_text(newest)), "cases") if newest else []
+        for newest in sorted(root.glob("results/*/aggregate-result.json"), reverse=True):
+            with suppress(BadInput, ValueError, RecursionError):
+                if rows := _read_list(json.loads(read_text(newest)), "cases"):
+                    break
         for row in rows:
             runs = _read_list(row.get("arms"), "with")
             scored = sum(not run.get("error") and isinstance(run.get("score"), int | float) for run in runs)

@@ -11,6 +11,7 @@ from typing import BinaryIO
 
 from skillopt_mcp.core import limits
 from skillopt_mcp.core.errors import BadInput
+from skillopt_mcp.core.text import on_line
 
 MAX_PATH_SHOWN = 350
 # A file of an unknown suffix, and standard input, are read as one of this suffix is.
@@ -112,5 +113,5 @@ def write_rows(rows: Sequence[Mapping[str, object]], suffix: str = "") -> str:
 
 def show_path(path: Path) -> str:
     """A path in quotes, as errors name it, without its end where it is very long."""
-    text = str(path)
+    text = on_line(str(path))
     return f"'{text if len(text) <= MAX_PATH_SHOWN else text[:MAX_PATH_SHOWN] + '...'}'"

@@ -21,7 +21,9 @@ def parse_task(value: object) -> NewTask:
     if not isinstance(value, Mapping):
         raise BadInput(f"a task is an object {SHAPE}")
     if "expected" in value and "judge" not in value:  # the usual table of questions
-        value = {**value, "judge": {"kind": "exact", "expected": value["expected"]}}
+        answer = value["expected"]
+        is_number = isinstance(answer, int | float) and not isinstance(answer, bool)
+        value = {**value, "judge": {"kind": "exact", "expected": str(answer) if is_number else answer}}
         del value["expected"]
     if unknown := sorted(str(key) for key in value if key not in _FIELDS):
         raise BadInput(f"unknown field {quoted(unknown[0])}: a task has {', '.join(sorted(_FIELDS))}")
