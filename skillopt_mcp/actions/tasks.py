@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
+from itertools import count
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict
@@ -121,11 +122,19 @@ def add_file(store: Store, place: Place, skill: str, path: Path, how: Plan = AS_
     if evals and not rows:
         why = evals.refused or next((f"{each.id}: {each.describe_lost()}" for each in evals.cases), "there is no case")
         raise BadInput(f"{quoted(str(path), 350)} ({evals.format}): nothing was added: {shorten(why, REASON_BYTES)}")
-    if evals and evals.format == "trigger" and store.is_made:  # its ids may be those of the cases next to it
+    if evals and store.is_made:
         others = {task.name: task.digest for task in store.tasks.list_in_use(place.skill(skill).id)}
-        for at, task in enumerate(rows):
-            if isinstance(task, NewTask) and others.get(task.name or "", task.digest) != task.digest:
+        tasks = {at: task for at, task in enumerate(rows) if isinstance(task, NewTask)}
+        taken, own = {*others, *(task.name for task in tasks.values())}, {task.digest for task in tasks.values()}
+        for at, task in tasks.items():
+            if (other := others.get(task.name or "", task.digest)) == task.digest:
+                continue
+            if evals.format == "trigger":  # its ids may be those of the cases next to it
                 rows[at] = replace(task, name=f"trigger-{task.name}")
+            elif other in own:  # an id that comes twice: the other one is in the file, too, with another number now
+                name = next(each for n in count(2) if (each := f"{task.name}-{n}") not in taken)
+                rows[at] = replace(task, name=name)
+                taken.add(name)
     added = _add(store, place, skill, rows, how if isinstance(how, SplitPlan) else None)
     return added.model_copy(update={"evals": evals.describe(path.name)}) if evals else added
 

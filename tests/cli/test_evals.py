@@ -189,3 +189,12 @@ def test_an_expected_number_is_its_text(cli: Cli, skill: Path, tmp_path: Path) -
     path.write_text('{"prompt": "r", "expected": 5}\n{"prompt": "s", "expected": true}\n')
     done = cli("tasks", "check", skill, path, "--json")
     assert [each["task"] for each in json.loads(done.stdout)["problems"]] == ["2"]
+
+
+def test_a_new_case_before_others_of_its_id_is_added(cli: Cli, skill: Path, tmp_path: Path) -> None:
+    path, store = tmp_path / "evals.json", tmp_path / "store.db"
+    rows = [{"id": 1, "prompt": prompt, "expectations": ["a"]} for prompt in ("new", "first", "second")]
+    for given, n_added in ((rows[1:], 2), (rows, 1), (rows, 0)):
+        path.write_text(json.dumps(given))
+        done = cli("tasks", "add", skill, path, "--json", store=store)
+        assert (done.returncode, json.loads(done.stdout)["added"]) == (0, n_added)
