@@ -24,7 +24,7 @@ LIMITS = {
     "lines of the package": 53_200,
     "class names that stand twice": 0,
     "modules with more than 24 own imports": 0,
-    "helpers with one use and at most 12 lines": 262,
+    "helpers with one use and at most 12 lines": 263,
 }
 WORDS = frozenset(["told", "tells", "telling", "speaking", "hearing", "anew", "beside", "whoever"])
 TRACER = """

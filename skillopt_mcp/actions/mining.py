@@ -34,6 +34,7 @@ from skillopt_mcp.training.stages.draft import (
     draft_tasks,
     label_episodes,
     make_subjects,
+    make_trigger_tasks,
     origin_of,
 )
 from skillopt_mcp.workspace.answers import shorten
@@ -63,7 +64,8 @@ class Mining:
 class MiningPlan:
     """What a mining asks about; the labels of `unknown` episodes are asked first.
 
-    `scope` is what its calls are kept under: the same material is asked once, whoever goes on with it.
+    In those that are `missed` the skill should have been opened, and was not: they become tasks as they are. `scope` is
+    what its calls are kept under: the same material is asked once, whoever goes on with it.
     """
 
     skill: Skill
@@ -71,6 +73,7 @@ class MiningPlan:
     rules: Sequence[Subject]
     episodes: Sequence[Episode]
     unknown: Sequence[Episode]
+    missed: Sequence[Episode] = ()
 
     @property
     def scope(self) -> str:
@@ -92,10 +95,13 @@ def plan_mining(store: Store, place: Place, name: str, mining: Mining) -> Mining
         raise BadInput(f"--tasks must be 1-{MAX_TASKS}, got {mining.n_tasks}")
     skill = place.skill(name)
     said = [place.redactor.text(storable(" ".join(each.split()))) for each in mining.complaints if each.strip()]
-    known = list[Episode]()
+    known, missed = list[Episode](), list[Episode]()
     if "sessions" in mining.sources:
         drafted = {each.origin for each in store.tasks.list_drafts(skill.id).values()}
-        found = store.table(Episodes).list_episodes(skill.id, mining.since)
+        found = list(store.table(Episodes).list_episodes(skill.id, mining.since))
+        missed = [each for each in found if not (each.skill or each.answer) and origin_of(each) not in drafted][
+            : mining.n_tasks
+        ]
         # What has neither a label nor words to ask about teaches nothing.
         usable = (
             each for each in found
@@ -109,10 +115,10 @@ def plan_mining(store: Store, place: Place, name: str, mining: Mining) -> Mining
     text = _read_text(store, skill) if "skill" in mining.sources else ""
     n_left = mining.n_tasks - len(make_subjects(episodes))
     rules = plan_subjects(text, said, n_left) if n_left else []
-    if mining.sources != ("repo",) and not rules and not unknown and n_left == mining.n_tasks:
+    if mining.sources != ("repo",) and not (rules or unknown or missed) and n_left == mining.n_tasks:
         what = "no rule stands in its text" if text else "no session that is not drafted yet has an answer to judge"
         raise BadInput(f"nothing to draft tasks of '{skill.name}' from: {what}; say what goes wrong: --complaint TEXT")
-    return MiningPlan(skill, mining, rules, episodes, unknown)
+    return MiningPlan(skill, mining, rules, episodes, unknown, missed)
 
 
 def plan_job(store: Store, place: Place, job: str) -> MiningPlan:
@@ -180,7 +186,8 @@ def _work(store: Store, models: Models, place: Place, plan: MiningPlan, notify: 
 
         labelled = label_episodes(noting, plan.unknown)
         subjects = [*make_subjects([*plan.episodes, *labelled]), *plan.rules][:n_tasks]
-        return *draft_tasks(noting, terms, subjects, list(tags)), labelled
+        drafts, dropped = draft_tasks(noting, terms, subjects, list(tags))
+        return [*drafts, *make_trigger_tasks(plan.missed)], dropped, labelled
 
     optimizer = models.backend("optimizer")
     models.check_caps({"optimizer": optimizer})

@@ -157,3 +157,16 @@ def test_erasing_an_attempt_takes_its_texts_out_of_its_draft(miner: Miner) -> No
         [draft] = workspace.store.tasks.list_drafts(1).values()
     assert before.rejected == WRONG
     assert (draft.accepted, draft.rejected, draft.correction) == ("", "", "")
+
+
+def test_where_the_skill_should_have_opened_a_task_asks_whether_it_does(miner: Miner) -> None:
+    missed = replace(EPISODE, index=1, skill="", prompt="Write up what --fast changed.", answer="", rejected="",
+                     correction="", label="unknown", why="words of the description")  # fmt: skip
+    found = miner.mine(asking(DRAFT), EPISODE, missed)
+    assert (found.added, found.drafted["opens"]) == (2, 1)
+    assert all("--fast" not in each.evidence for each in miner.asked)
+    with Workspace(miner.folder / "store.db") as workspace:
+        tasks = {task.tags: task for task in workspace.store.tasks.list_in_use(1)}
+    assert (tasks["opens",].prompt, tasks["opens",].judge.kind, tasks["opens",].waits) == (missed.prompt, "opens", True)
+    with pytest.raises(BadInput, match="nothing to draft"):
+        miner.mine(asking(DRAFT), EPISODE, missed)

@@ -10,10 +10,11 @@ from skillopt_mcp.core.errors import BadInput
 from skillopt_mcp.core.mining import Draft, Episode
 from skillopt_mcp.core.redacting import KnownSecrets
 from skillopt_mcp.core.replies import DraftedTask, DraftReply, LabelReply
-from skillopt_mcp.core.tasks import Task
+from skillopt_mcp.core.tasks import NewTask, Task
 from skillopt_mcp.prompts.loading import load_shipped
 from skillopt_mcp.prompts.rendering import ask_parsed, cut_middle, fence, render_evidence
 from skillopt_mcp.tasks.drafts import Subject, find_faults, group_variants, make_draft
+from skillopt_mcp.tasks.judges.kinds.opens import Opens
 
 PER_QUESTION = 3
 _LABELS_PER_QUESTION = 8
@@ -76,6 +77,12 @@ def make_subjects(episodes: Sequence[Episode]) -> list[Subject]:
         known = (accepted, each.rejected, each.correction)
         found.append(Subject("sessions", origin_of(each), shown, "", *known))
     return found
+
+
+def make_trigger_tasks(episodes: Sequence[Episode]) -> list[Draft]:
+    """Tasks of what was asked where a skill should have been opened: whether it is."""
+    tasks = [NewTask(each.prompt, Opens(expected=True), tags=("opens",)) for each in episodes]
+    return [Draft(task, "sessions", origin_of(each)) for task, each in zip(tasks, episodes, strict=True)]
 
 
 def draft_tasks(
