@@ -19,6 +19,7 @@ import subprocess
 import sys
 import tempfile
 import uuid
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from itertools import cycle
 from pathlib import Path
@@ -174,7 +175,7 @@ class Writer:
             made.call(f"python step_{n}.py", f"TOKEN={self.secret()}\n{text}" if self.chance.random() < 0.1 else text)
 
 
-class Session:
+class Session(ABC):
     """Lines of a session before they are written."""
 
     def __init__(self, writer: Writer, session: str, is_programs: bool) -> None:
@@ -183,11 +184,11 @@ class Session:
         self.n_calls = 0
         self.begin()
 
-    def begin(self) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    def begin(self) -> None: ...
 
-    def path(self) -> Path:
-        raise NotImplementedError
+    @abstractmethod
+    def path(self) -> Path: ...
 
     def save(self) -> int:
         path = self.path()

@@ -49,7 +49,7 @@ class CaseRead(BaseModel):
 
 
 class EvalsRead(BaseModel):
-    """The cases of another tool's evals, in its owner's order; `results` are earlier ones that lie beside them.
+    """The cases of another tool's evals, in its owner's order; `results` are earlier ones that lie next to them.
 
     `by_model` and `by_machine` count the points of the cases that are kept. `refused`: why none could be taken.
     """

@@ -65,7 +65,7 @@ class MiningPlan:
     """What a mining asks about; the labels of `unknown` episodes are asked first.
 
     In those that are `missed` the skill should have been opened, and was not: they become tasks as they are. `scope` is
-    what its calls are kept under: the same material is asked once, whoever goes on with it.
+    what its calls are kept under: the same material is asked once.
     """
 
     skill: Skill
@@ -205,7 +205,7 @@ def add_drafts(
     store: Store, place: Place, plan: MiningPlan, drafts: Sequence[Draft], dropped: Sequence[str],
     labelled: Sequence[Episode],
 ) -> TasksAdded:  # fmt: skip
-    """Store drafts with what they were made from, without secrets; they wait, whoever had them drafted."""
+    """Store drafts with what they were made from, without secrets; they wait, a person's too."""
     clean = []
     for each in drafts:
         texts = map(storable, (each.origin, each.accepted, each.rejected, each.correction))

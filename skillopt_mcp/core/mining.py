@@ -36,7 +36,7 @@ class Episode:
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """A task that was mined, and what it was made from. It waits until a person keeps it, whoever had it mined.
+    """A task that was mined, and what it was made from. It waits until a person keeps it.
 
     `origin` names where it is from: "<session>#<index>" of an episode, a commit, a rule of the skill's text, a
     complaint. `accepted` is an answer that its judge has to pass, `rejected` one that it has to fail, `correction` the

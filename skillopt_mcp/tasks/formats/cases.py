@@ -97,7 +97,7 @@ class EvalOptions:
 
 @dataclass(frozen=True, slots=True)
 class Evals:
-    """The cases of a file or folder, in its owner's order, and how often each was attempted where that lies beside.
+    """The cases of a file or folder, in its owner's order, and how often each was attempted, where that is known.
 
     `results`: {case id: {"attempts", "scored", "not_scored"}}. `refused`: why no case could be taken, in one line.
     """

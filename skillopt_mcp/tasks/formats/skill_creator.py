@@ -182,7 +182,7 @@ def _read_file(place: Path, path: str) -> TaskFile | Loss | None:
 
 
 def _count_results(place: Path, ids: Collection[str]) -> dict[str, Counter[str]]:
-    """The attempts of cases by the benchmark.json beside and in a workspace of the skill, or by grading.json there."""
+    """The attempts of cases by benchmark.json, else grading.json, next to them or in a workspace."""
     folder, found = _skill_folder(place), defaultdict[str, Counter[str]](Counter)
     workspaces = [folder.parent / f"{folder.name}-workspace", *folder.glob("*-workspace")]
     places = {folder, Path(os.path.abspath(place)).parent, *(path for each in workspaces for path in each.glob("*"))}
