@@ -203,7 +203,7 @@ class Uneven:
             await self._first.wait()
         elif len(self.drawn) > 12:
             self._first.set()
-        await asyncio.sleep(0)
+        await asyncio.sleep(0.01)  # long enough for all slots to be filled
         self._n -= 1
         return await self._target.complete(call)
 
