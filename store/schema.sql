@@ -101,13 +101,6 @@ create table task (
     unique (skill_id, name)
 ) strict;
 
--- By what is asked, without the blanks around it. Length and end of a long prompt leave few rows to compare.
-create index task_by_prompt on task(
-    skill_id,
-    length(trim(prompt, char(9, 10, 11, 12, 13, 32))),
-    substr(trim(prompt, char(9, 10, 11, 12, 13, 32)), -32)
-);
-
 -- One row per task that a person added at a terminal, or looked at and kept.
 create table adoption (
     task_id integer primary key references task(id),

@@ -125,13 +125,12 @@ def read_correction(store: Store, place: Place, card: ReviewCard, text: str) -> 
 def correct_task(store: Store, place: Place, card: ReviewCard, corrected: ReviewCard) -> Placed:
     """Store a task as a person corrected it, looked at, in place of the one that it was, in one step.
 
-    Raises BadInput where it cannot be added; then all is as it was.
+    It stays in train where a run has learned from what it was. Raises BadInput where it cannot be added; then all is as
+    it was.
     """
     old, new = card.task, corrected.task
     if (new.digest, new.name, new.tags, new.group) == (old.digest, old.name, old.tags, old.group):
         return keep_tasks(store, place, [old])[0]
-    # A run may have learned from what it was.
-    is_drawn = any(old.id in run.tasks for run in store.runs.list_runs(old.skill_id))
-    task = NewTask(new.prompt, new.judge, new.name, "train" if is_drawn else None, new.tags, new.files, new.group)
+    task = NewTask(new.prompt, new.judge, new.name, None, new.tags, new.files, new.group)
     given = replace(corrected.draft, task=task) if corrected.draft else task
     return store.tasks.add_tasks(old.skill_id, [given], DEFAULT_SHARES, login=place.login, corrects=old.id)[0]

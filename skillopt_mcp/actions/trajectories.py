@@ -266,7 +266,7 @@ def recorded_itself(store: Store, skill_id: int, found: SelfRecorded, new: NewTr
     """
     if not found.ids:
         return []
-    is_held_out = store.tasks.is_held_out(skill_id, new.prompt)
+    asked = {each.prompt.strip() for each in store.tasks.list_tasks(skill_id) if each.split != "train"}
     kept = []
     for each in sorted(found.ids):
         # What it asked is gone: by its number alone it is taken for the one of this turn, so that none brings it back.
@@ -278,7 +278,7 @@ def recorded_itself(store: Store, skill_id: int, found: SelfRecorded, new: NewTr
             continue
         if stored.session not in {new.session_id, *found.sessions} and stored.prompt not in found.tasks:
             continue
-        if not is_held_out or stored.prompt.strip() == new.prompt.strip():
+        if new.prompt.strip() not in asked or stored.prompt.strip() == new.prompt.strip():
             kept.append(each)
     return kept
 

@@ -177,7 +177,7 @@ def _words(store: Store, redactor: Redactor, doomed: Doomed) -> str:
     found = store.trajectories.get_trajectory(doomed.id)
     if found is None:
         return ""
-    if store.tasks.is_held_out(doomed.skill_id, found[1].prompt):
+    if store.trajectories.is_held_out(doomed.skill_id, doomed.id):
         return "(a held-out task)"
     words = " ".join(redactor.text(found[1].prompt).split())
     encoded = words.encode("utf-8", "replace")

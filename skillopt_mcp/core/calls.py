@@ -247,11 +247,6 @@ def storable_messages(messages: tuple[Message, ...]) -> tuple[Message, ...]:
     return tuple(Message(storable(m.role), storable(m.content), m.name and storable(m.name)) for m in messages)
 
 
-def models_in(served: str) -> list[str]:
-    """Return the models in a name that an answer is served by, without how they were set up."""
-    return [name.partition(f"/{CONFIGURATION}")[0] for name in served.split(ALSO) if name]
-
-
 def served_name(*said: object) -> str:
     """What a model is served by as one short text: the parts of its name that are texts, on one line."""
     words = (" ".join(storable(part).split()) for part in said if isinstance(part, str))

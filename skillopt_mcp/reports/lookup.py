@@ -313,7 +313,7 @@ def _trajectory(store: Store, id: str) -> Thing:
     if number is None or found is None:
         raise NotFound(f"no {quoted(id)}: ids of trajectories come from record_trajectory")
     skill_id, attempt = found
-    skill, is_held_out = store.skills.get_skill(skill_id), store.tasks.is_held_out(skill_id, attempt.prompt)
+    skill, is_held_out = store.skills.get_skill(skill_id), store.trajectories.is_held_out(skill_id, number)
     content: dict[str, Any] = {"hard": attempt.hard, "soft": attempt.soft, "reason": attempt.reason}
     content |= {"task": attempt.prompt, "n_messages": len(attempt.messages)}
     detail = TrajectoryDetail(

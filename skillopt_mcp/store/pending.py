@@ -13,6 +13,18 @@ from skillopt_mcp.core.skills import short
 from skillopt_mcp.store.pool import Pool, Row
 
 IS_THERE = "id not in (select trajectory_id from erased)"
+# Of the episode e, from which the task of the draft d was made, is the attempt t.
+DRAFTED = "draft d join episode e on d.source = 'sessions' and d.origin = e.session || '#' || e.position"
+OF_EPISODE = (
+    "t.skill_id = e.skill_id and (t.prompt = e.prompt"
+    " or t.session_id = e.session and coalesce(t.position, t.id) between e.position and e.last_position)"
+)
+# Of the attempt t, for a skill and a text of blanks: it tried no held-out task, and none was made from it.
+NOT_HELD_OUT = (
+    "trim(t.prompt, {1}) not in (select trim(prompt, {1}) from task where skill_id = {0} and split <> 'train')"
+    f" and not exists (select 1 from {DRAFTED} join task k on k.id = d.task_id"
+    f" where k.skill_id = {{0}} and k.split <> 'train' and {OF_EPISODE})"
+)
 # Bounded, so that a skill with a million unseen trajectories answers as fast as a new one.
 MOST_COUNTED = 10_000
 WAITED_FOR = "l.state = 'out' and not exists (select 1 from reply r where r.call_id = l.call_id)"
@@ -34,9 +46,8 @@ select id, name,
         limit {MOST_COUNTED}) where {IS_THERE}),
     (select count(*) from (select 1 from (select id, hard from trajectory where skill_id = s.id and id > s.n_seen
         order by id desc limit 1000) where hard is not null and {IS_THERE})),
-    (select count(*) from (select 1 from (select id, hard, prompt from trajectory where skill_id = s.id
-        order by id desc limit 1000) where hard is null and {IS_THERE} and trim(prompt, ?2) not in
-        (select trim(prompt, ?2) from task where skill_id = s.id and split <> 'train') limit {MAX_UNSCORED})),
+    (select count(*) from (select 1 from (select * from trajectory where skill_id = s.id order by id desc limit 1000) t
+        where hard is null and {IS_THERE} and {NOT_HELD_OUT.format("s.id", "?2")} limit {MAX_UNSCORED})),
     (select case when verdict in ('worse', 'worse_here') then base_version end from decision
         where skill_id = s.id and gate = ?3 and version_id = s.live_version and base_version =
         (select parent_id from version where skill_id = s.id and id = s.live_version)

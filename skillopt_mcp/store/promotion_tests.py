@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from itertools import count
 from typing import NamedTuple
 
-from skillopt_mcp.core.calls import models_in
+from skillopt_mcp.core.calls import ALSO, CONFIGURATION
 from skillopt_mcp.core.errors import Busy
 from skillopt_mcp.core.evidence import Arm, TestAttempt, Trial, Unanswered
 from skillopt_mcp.core.skills import DocumentVersion
@@ -279,8 +279,9 @@ class PromotionTests:
             [test_id],
         )
         return [
-            TestAttempt(arm, unit, number, score, cause, n_again, call_id, tuple(models_in(served or "")), at,
-                        None if opened is None else bool(opened))
+            TestAttempt(arm, unit, number, score, cause, n_again, call_id,
+                        tuple(name.partition(f"/{CONFIGURATION}")[0] for name in (served or "").split(ALSO) if name),
+                        at, None if opened is None else bool(opened))
             for arm, unit, number, score, cause, n_again, call_id, served, at, opened in rows
         ]  # fmt: skip
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -17,15 +17,10 @@ from skillopt_mcp.core.judging import Judge, judge_json, judge_of
 from skillopt_mcp.core.mining import Draft
 from skillopt_mcp.core.tasks import SPLITS, NewTask, Split, Task, TaskFile
 from skillopt_mcp.store.events import append, now
+from skillopt_mcp.store.pending import DRAFTED, OF_EPISODE
 from skillopt_mcp.store.pool import Connection, Pool, Row
 from skillopt_mcp.tasks.splits import Placed, StoredTask, default_name, files_json, place_tasks
 
-_ASKED, _GIVEN = (f"trim({text}, char(9, 10, 11, 12, 13, 32))" for text in ("prompt", "?2"))
-ASKS = (
-    f"skill_id = ?1 and length({_ASKED}) = length({_GIVEN}) and substr({_ASKED}, -32) = substr({_GIVEN}, -32)"
-    f" and {_ASKED} = {_GIVEN}"
-)
-"""Whether a row of task is one of skill ?1 that asks ?2, whatever blanks surround it; for the index task_by_prompt."""
 _TASK = (
     "select id, skill_id, coalesce(retirement.name, task.name), prompt, judge, split, task.digest, tags, files,"
     " group_name, (select name from skill where skill.id = skill_id), waits, task.created_at, adoption.digest from task"
@@ -55,8 +50,10 @@ class Tasks:
         with self._pool.write() as connection:
             if corrects is not None and not _retire(connection, skill_id, corrects, "corrected"):
                 raise BadInput("it was removed meanwhile: nothing was stored")
-            rows = connection.execute(_PLACED, [skill_id]).fetchall()
-            placed = place_tasks(tasks, [StoredTask(*row) for row in rows], shares, waits=waits)
+            stored = [StoredTask(*row) for row in connection.execute(_PLACED, [skill_id, corrects])]
+            if any(each.id == corrects and each.is_drawn for each in stored):
+                tasks = [replace(task, split="train") for task in tasks]
+            placed = place_tasks(tasks, stored, shares, waits=waits)
             if corrects is not None and not placed[0].is_new:
                 raise BadInput(placed[0].fault or "another task is the same: drop this one")
             for source, task, each in zip(given, tasks, placed, strict=True):
@@ -120,11 +117,6 @@ class Tasks:
             for task in self.list_by_id(facts)
         }
 
-    def is_held_out(self, skill_id: int, prompt: str) -> bool:
-        """Whether a val or test task has this prompt, whatever blanks surround it."""
-        row = self._pool.row(f"select 1 from task where {ASKS} and split <> 'train' limit 1", [skill_id, prompt])
-        return row is not None
-
     def _tasks(self, where: str, key: int | str) -> list[Task]:
         rows, programs = self._pool.rows(f"{_TASK} {where}", [key]), self._programs()
         return [_task(row, programs) for row in rows]
@@ -156,11 +148,14 @@ _INSERT = (
 _N_IN_SPLITS = (
     "select split, count(*) from task where skill_id = ? and id not in (select task_id from retirement) group by split"
 )
+# Of one that waits, or that ?2 corrects: whether a run has drawn it, or has read the attempt that it was drafted from.
 _PLACED = (
-    "select id, coalesce(retirement.name, task.name), prompt, files, split, digest, group_name,"
-    " task_id is not null, waits, waits and exists(select 1 from run, json_each(run.tasks) as drawn"
-    " where run.skill_id = task.skill_id and drawn.value = task.id), tags"
-    " from task left join retirement on task_id = id where skill_id = ? order by id"
+    "select id, coalesce(retirement.name, task.name), prompt, files, split, digest, group_name, task_id is not null,"
+    " waits, (waits or id = ?2) and (exists (select 1 from run, json_each(run.tasks) drawn where"
+    f" run.skill_id = ?1 and drawn.value = task.id) or exists (select 1 from {DRAFTED} join run on run.skill_id = ?1,"
+    " json_each(run.sessions) held join trajectory t on t.id = held.value"
+    f" where d.task_id = task.id and {OF_EPISODE})), tags"
+    " from task left join retirement on task_id = id where skill_id = ?1 order by id"
 )
 
 

@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple
 from skillopt_mcp.core.calls import parse_messages
 from skillopt_mcp.core.evidence import Trajectory
 from skillopt_mcp.store.events import now
-from skillopt_mcp.store.pending import IS_THERE, MOST_COUNTED
+from skillopt_mcp.store.pending import IS_THERE, MOST_COUNTED, NOT_HELD_OUT
 from skillopt_mcp.store.pool import Connection, Pool, Row
 
 WHOLE = (
@@ -152,6 +152,11 @@ class Trajectories:
         row = self._pool.row(WHOLE, [trajectory_id])
         return (row[0], trajectory_of(trajectory_id, row)) if row else None
 
+    def is_held_out(self, skill_id: int, trajectory_id: int) -> bool:
+        """Whether an attempt tried a held-out task of a skill, or one was drafted from it."""
+        sql = f"select 1 from trajectory t where skill_id = ?1 and id = ?2 and not ({_NOT_HELD_OUT})"
+        return self._pool.row(sql, [skill_id, trajectory_id, string.whitespace]) is not None
+
     def is_erased(self, skill_id: int, trajectory_id: int) -> bool:
         """Whether an attempt of a skill was erased."""
         return self._pool.row(_IS_ERASED, [trajectory_id, skill_id]) is not None
@@ -181,10 +186,10 @@ class Trajectories:
     def recent_trajectories(self, skill_id: int, n: int, *, is_scored: bool = True) -> list[int]:
         """The ids of the `n` newest attempts with a score, or without one among the last thousand; oldest first.
 
-        None has a held-out task's prompt: nothing is learned from those.
+        None tried a held-out task, or is what one was drafted from: nothing is learned from those.
         """
-        lately = "(select id, skill_id, hard, prompt from trajectory where skill_id = ?1 order by id desc limit 1000)"
-        of_these = "trajectory where hard is not null" if is_scored else f"{lately} where hard is null"
+        lately = "(select * from trajectory where skill_id = ?1 order by id desc limit 1000) t"
+        of_these = "trajectory t where hard is not null" if is_scored else f"{lately} where hard is null"
         rows = self._pool.rows(
             f"select id from {of_these} and skill_id = ?1 and {IS_THERE} and {_NOT_HELD_OUT} order by id desc limit ?2",
             [skill_id, n, string.whitespace],
@@ -210,7 +215,7 @@ class Trajectories:
         return known._replace(n=min(known.n + n_more, MOST_COUNTED)), prompt
 
 
-_NOT_HELD_OUT = "trim(prompt, ?3) not in (select trim(prompt, ?3) from task where skill_id = ?1 and split <> 'train')"
+_NOT_HELD_OUT = NOT_HELD_OUT.format("?1", "?3")
 _IS_ERASED = f"select 1 from trajectory where id = ? and skill_id = ? and not {IS_THERE}"
 _IN_A_RUN = "select 1 from run, json_each(run.sessions) held where run.skill_id = ? and held.value = ? limit 1"
 _N_NEW = (

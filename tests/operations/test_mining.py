@@ -11,12 +11,15 @@ from pathlib import Path
 import pytest
 
 from skillopt_mcp.actions.mining import Mining, advance_mining, plan_mining
+from skillopt_mcp.actions.proposals import propose_from_evidence
+from skillopt_mcp.actions.reviewing import keep_tasks
 from skillopt_mcp.backends.base import BackendFault
 from skillopt_mcp.backends.scripted import Scripted
 from skillopt_mcp.core.calls import Call, Question
 from skillopt_mcp.core.errors import BadInput, Outage
 from skillopt_mcp.core.mining import Episode
 from skillopt_mcp.core.results import TasksAdded
+from skillopt_mcp.reports.lookup import inspect
 from skillopt_mcp.store.episodes import Episodes
 from skillopt_mcp.store.erasing import Erasing
 from skillopt_mcp.store.trajectories import NewTrajectory
@@ -170,3 +173,28 @@ def test_where_the_skill_should_have_opened_a_task_asks_whether_it_does(miner: M
     assert (tasks["opens",].prompt, tasks["opens",].judge.kind, tasks["opens",].waits) == (missed.prompt, "opens", True)
     with pytest.raises(BadInput, match="nothing to draft"):
         miner.mine(asking(DRAFT), EPISODE, missed)
+
+
+@pytest.mark.parametrize("has_learned", [False, True])
+def test_a_session_teaches_nothing_of_its_held_out_task_and_one_that_taught_is_not_held_out(
+    miner: Miner, has_learned: bool
+) -> None:
+    episodes = [replace(EPISODE, session=f"s-{n}", prompt=f"Add line {n}.") for n in range(3)]
+    drafts = [{**DRAFT, "number": n + 1, "prompt": f"{DRAFT['prompt']} Line {n} of 9."} for n in range(3)]
+    assert miner.mine(asking(*drafts), *episodes).added == 3
+    nothing = Scripted(lambda _: '{"edits": []}')
+    with Workspace(miner.folder / "store.db", target=nothing, optimizer=nothing) as workspace:
+        store, place, skill = workspace.store, workspace.place, workspace.place.skill(str(miner.skill))
+        for n in range(6):  # in the agent's words; the same asked elsewhere
+            place_of = ("In other words.", f"s-{n}") if n < 3 else (f"Add line {n - 3}.", f"again s-{n - 3}")
+            made = NewTrajectory(place_of[0], WRONG, False, 0.0, EPISODE.correction, "[]", place_of[1], 0)
+            store.trajectories.add_trajectory(skill.id, skill.live_version, made)
+        if has_learned:
+            propose_from_evidence(store, workspace.models, place, str(miner.skill))
+        keep_tasks(store, place, store.tasks.list_in_use(skill.id))
+        split = {draft.origin: draft.task.split for draft in store.tasks.list_drafts(skill.id).values()}
+        assert sorted(split.values()) == (["train"] * 3 if has_learned else ["test", "test", "train"])
+        taught = [n for n in range(1, 7) if split[f"s-{(n - 1) % 3}#0"] == "train"]
+        assert store.trajectories.recent_trajectories(skill.id, 9) == taught
+        shown = [inspect(store, place, f"trajectory:{n}").trajectory for n in range(1, 7)]
+        assert [n for n, each in enumerate(shown, 1) if each and not each.held_out] == taught

@@ -10,7 +10,6 @@ from skillopt_mcp.core.tasks import NewTask, TaskFile
 from skillopt_mcp.store.opening import Store
 from skillopt_mcp.store.pool import Pool
 from skillopt_mcp.store.trajectories import NewTrajectory
-from tests.reads import noted, plans
 
 
 def test_every_task_says_what_became_of_it(store: Store, skill: Skill) -> None:
@@ -30,21 +29,6 @@ def test_hostile_texts_are_values_and_never_schema(store: Store, skill: Skill) -
     assert pool.rows("select * from sqlite_schema") == before
     pool.close()
     assert [task.prompt for task in store.tasks.list_tasks(skill.id)] == [hostile]
-
-
-def test_what_is_asked_is_found_whatever_blanks_surround_it(store: Store, skill: Skill) -> None:
-    ending = " and say what it was, in one short line"
-    add(store, skill, *(NewTask(f"\t find {n}{ending}\n", JUDGE, split="val") for n in range(10)))
-    add(store, skill, NewTask(f"find 7{ending} ", JUDGE, split="train", files=(TaskFile("a", "b"),)))
-    assert store.tasks.is_held_out(skill.id, f"find 7{ending}")
-    assert not store.tasks.is_held_out(skill.id, f"mine 7{ending}")
-
-
-def test_what_is_asked_is_found_without_reading_every_task(store: Store, skill: Skill) -> None:
-    with noted() as read:
-        store.tasks.is_held_out(skill.id, "find it")
-    [plan] = plans(store.path, read)
-    assert "USING INDEX task_by_prompt" in plan
 
 
 def test_what_a_task_was_drafted_from_stays_with_it(store: Store, skill: Skill) -> None:

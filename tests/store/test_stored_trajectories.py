@@ -58,9 +58,9 @@ def test_reflection_sees_the_newest_scored_attempts_but_none_of_a_held_out_task(
     seen = [ids[prompt] for prompt in ("free", "train prompt", "test prompt, more")]
     assert store.trajectories.recent_trajectories(skill.id, 10) == seen
     assert store.trajectories.recent_trajectories(skill.id, 2) == seen[1:]
-    assert [prompt for prompt in prompts if store.tasks.is_held_out(skill.id, prompt)] == [
+    assert [prompt for prompt in prompts if store.trajectories.is_held_out(skill.id, ids[prompt])] == [
         "val prompt", "test prompt", " \tval prompt\r\n",
     ]  # fmt: skip
     other = store.skills.track("t", "/t", SKILL)
     assert store.trajectories.recent_trajectories(other.id, 10) == []
-    assert not store.tasks.is_held_out(other.id, "val prompt")
+    assert not store.trajectories.is_held_out(other.id, ids["val prompt"])
