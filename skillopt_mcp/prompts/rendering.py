@@ -188,15 +188,16 @@ class Parsed(Generic[M]):
 
 
 def ask_parsed(
-    ask: Ask, calls: Sequence[Call], model: type[M], check: Callable[[int, M], str] | None = None
-) -> list[Parsed[M]]:
+    ask: Ask, calls: Sequence[Call], model: type[M], check: Callable[[int, M], str] | None = None,
+    n_reasks: int = MAX_REASKS,
+) -> list[Parsed[M]]:  # fmt: skip
     """Return the parsed reply to each call, asked together; unusable ones are asked again as child calls.
 
     `check` says what else is wrong with the parsed reply to the call of a number, and nothing ("") when it can be used.
     """
     results: list[Parsed[M]] = [Parsed(None)] * len(calls)
     reasons: dict[int, str] = dict.fromkeys(range(len(calls)), "")
-    for round_ in range(MAX_REASKS + 1):
+    for round_ in range(n_reasks + 1):
         if not reasons:
             break
         asked = []

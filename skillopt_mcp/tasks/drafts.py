@@ -22,6 +22,7 @@ from skillopt_mcp.tasks.judges.base import on_one_line, quoted
 from skillopt_mcp.tasks.judges.checking import check_usable, decides_by_answer, families, passes
 from skillopt_mcp.tasks.judges.kinds.final_answer import FinalAnswer
 from skillopt_mcp.tasks.judges.kinds.json_value import Json, found_values
+from skillopt_mcp.tasks.judges.kinds.text import Contains
 from skillopt_mcp.tasks.splits import default_name
 
 MAX_PER_SUBJECT = 6
@@ -166,6 +167,25 @@ def _find_fault(draft: Draft, known: str, others: Iterable[str]) -> str:
     if draft.rejected and passes(judge, draft.rejected):
         return "the judge passes the `rejected` answer"
     return "what another task expects passes" if any(passes(judge, key) for key in others) else ""
+
+
+def find_doubts(drafts: Mapping[int, Draft], subjects: Sequence[Subject]) -> dict[int, str]:
+    """Which drafts, by the numbers of their subjects, expect what another rule asks for: mostly a wrong key.
+
+    That is a text of another rule which neither the draft's own rule has nor a further draft on it expects.
+    """
+    keys = {n: {on_one_line(text) for text in each.task.judge.texts} for n, each in drafts.items()
+            if isinstance(each.task.judge, Contains) and each.source == "skill"}  # fmt: skip
+    rules = {each.origin: on_one_line(each.text) for each in subjects if each.source == "skill"}
+    found = dict[int, str]()
+    for n, texts in keys.items():
+        own = drafts[n].origin
+        agreed = {key for other, theirs in keys.items() if other != n and drafts[other].origin == own for key in theirs}
+        for key in sorted(texts - agreed):
+            where = {origin for origin, rule in rules.items() if re.search(rf"(?<!\w){re.escape(key)}(?!\w)", rule)}
+            if where and own not in where:
+                found[n] = f"it expects {quoted(key)}, which another rule asks for; expect it again if that is right"
+    return found
 
 
 def is_shown(judge: Judge, text: str) -> bool:

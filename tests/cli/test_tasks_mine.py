@@ -141,6 +141,46 @@ def test_a_draft_that_is_mended_is_kept(cli: Cli, place: Place, vendor: Vendor) 
     assert (found["added"], found["dropped"], drafter.n_asked) == (3, [], 2)
 
 
+@pytest.mark.parametrize("is_repeated", [False, True])
+def test_a_key_of_another_rule_is_asked_about_and_taken_where_it_is_expected_again(
+    cli: Cli, place: Place, vendor: Vendor, is_repeated: bool
+) -> None:
+    is_first = True
+
+    def spoil(task: Drafted, text: str) -> Drafted:
+        nonlocal is_first
+        if RULES[2] not in text or not (is_first or (is_repeated and "another rule" in text)):
+            return task
+        is_first, expected = False, ["BREAKING", *task["expected"]]
+        return {**task, "expected": expected, "accepted": f"- The line: {' '.join(expected)}"}
+
+    vendor.reply = drafter = Drafter(spoil)
+    found = mine(cli, place, vendor, "--tasks", "9")
+    assert (found["added"], found["dropped"], drafter.n_asked) == (9, [], 4)
+    assert "which another rule asks for" in vendor.asked[3]
+    judges = [str(row[0]) for row in rows(place, "select judge from task where tags like '%write-sums%'")]
+    assert sum("BREAKING" in each for each in judges) == is_repeated
+
+
+def test_calls_stay_within_what_was_said_and_are_used_for_what_failed(cli: Cli, place: Place, vendor: Vendor) -> None:
+    n_replies = 0
+
+    def reply(asked: str) -> str:
+        nonlocal n_replies
+        n_replies += 1
+        return "I would rather not." if n_replies <= 4 else drafter(asked)
+
+    drafter, vendor.reply = Drafter(), reply
+    found = mine(cli, place, vendor, "--complaint", COMPLAINT, "--tasks", "24")
+    assert (found["added"], found["dropped"], len(vendor.asked)) == (24, [], 11)
+
+
+def test_a_model_that_never_answers_is_asked_no_more_than_was_said(cli: Cli, place: Place, vendor: Vendor) -> None:
+    vendor.reply = lambda asked: "I would rather not."
+    found = mine(cli, place, vendor, "--complaint", COMPLAINT, "--tasks", "24")
+    assert (found["added"], found["n_rejected"], len(vendor.asked)) == (0, 24, 12)
+
+
 def test_of_a_reply_with_a_thousand_tasks_those_that_were_asked_for_are_kept(
     cli: Cli, place: Place, vendor: Vendor
 ) -> None:
@@ -157,7 +197,7 @@ def test_replies_that_cannot_be_read_are_named_and_what_was_lost_is_asked_again_
 ) -> None:
     vendor.reply = lambda asked: "I would rather not."
     found = mine(cli, place, vendor, "--tasks", "3")
-    assert (found["added"], found["n_rejected"], len(vendor.asked)) == (0, 3, 6)
+    assert (found["added"], found["n_rejected"], len(vendor.asked)) == (0, 3, 2)
     assert "has no JSON object" in found["dropped"][0]
 
 

@@ -13,10 +13,10 @@ from skillopt_mcp.core.replies import DraftedTask, DraftReply, LabelReply
 from skillopt_mcp.core.tasks import NewTask, Task
 from skillopt_mcp.prompts.loading import load_shipped
 from skillopt_mcp.prompts.rendering import ask_parsed, cut_middle, fence, render_evidence
-from skillopt_mcp.tasks.drafts import Subject, find_faults, group_variants, make_draft
+from skillopt_mcp.tasks.drafts import Subject, find_doubts, find_faults, group_variants, make_draft
 from skillopt_mcp.tasks.judges.kinds.opens import Opens
 
-PER_QUESTION = 3
+PER_QUESTION, _ROUNDS = 3, 3
 _LABELS_PER_QUESTION = 8
 _SHOWN = 4_000  # characters of each text of an episode
 _FEW = 1_200  # where only a label is asked for
@@ -33,7 +33,7 @@ class DraftingTerms:
 
 
 def count_questions(n_subjects: int, n_unknown: int = 0) -> int:
-    """How many questions drafting asks at most: each draft once, labels, and half as many for drafts that failed."""
+    """How many questions drafting asks at most: each draft once, labels, and half as many for what cannot be used."""
     n_first = -(-n_subjects // PER_QUESTION)
     return n_first + max(1, n_first // 2) + -(-n_unknown // _LABELS_PER_QUESTION)
 
@@ -90,17 +90,23 @@ def draft_tasks(
 ) -> tuple[list[Draft], list[str]]:
     """The drafts that passed every check, in the order of their subjects, and why each other subject has none.
 
-    What fails is asked again once, with the reason.
+    What fails, or is in a reply that cannot be read, is asked again with the reason, `_ROUNDS` times in all and within
+    `count_questions`. A doubt ends once the model has repeated what it is about.
     """
     drafted, faults, unfit = dict[int, DraftedTask](), dict[int, str](), dict[int, str]()
-    drafts = dict[int, Draft]()
-    waiting, n_first = list(range(len(subjects))), -(-len(subjects) // PER_QUESTION)
-    for most in (n_first, max(1, n_first // 2)):
-        waiting = waiting[: most * PER_QUESTION]
-        chunks = [waiting[at : at + PER_QUESTION] for at in range(0, len(waiting), PER_QUESTION)]
+    drafts, sure = dict[int, Draft](), set[int]()
+    waiting, left = list(range(len(subjects))), count_questions(len(subjects))
+    for round_ in range(_ROUNDS):
+        # A question is left for what fails twice.
+        n_questions = max(1, left - (0 < round_ < _ROUNDS - 1))
+        n_each = min(2 * PER_QUESTION, max(PER_QUESTION, -(-len(waiting) // n_questions)))
+        waiting, before = waiting[: left * n_each], dict(faults)
+        chunks = [waiting[at : at + n_each] for at in range(0, len(waiting), n_each)]
+        left -= len(chunks)
         calls = [_ask_for(terms, [(subjects[n], drafted.get(n), faults.get(n, "")) for n in chunk], tags)
                  for chunk in chunks]  # fmt: skip
-        for chunk, parsed in zip(chunks, ask_parsed(ask, calls, DraftReply), strict=True):
+        calls = [call._replace(draw=f"{call.draw}/again{round_}" if round_ else call.draw) for call in calls]
+        for chunk, parsed in zip(chunks, ask_parsed(ask, calls, DraftReply, n_reasks=0), strict=True):
             replies = {each.number: each for each in reversed(parsed.value.tasks)} if parsed.value else {}
             for number, n in enumerate(chunk, 1):
                 drafts.pop(n, None)
@@ -114,8 +120,10 @@ def draft_tasks(
                     except BadInput as error:
                         faults[n] = str(error)
         drafts = {n: drafts[n] for n in sorted(drafts.keys() - unfit.keys())}
-        known = {n: subject.accepted for n, subject in enumerate(subjects)}
-        found = find_faults(drafts, known, terms.programs, terms.secrets)
+        known, doubts = {n: subject.accepted for n, subject in enumerate(subjects)}, find_doubts(drafts, subjects)
+        sure |= {n for n in waiting if n in doubts and doubts[n] == before.get(n)}
+        found = {n: why for n, why in doubts.items() if n not in sure}
+        found |= find_faults(drafts, known, terms.programs, terms.secrets)
         grouped, near = group_variants({n: each for n, each in drafts.items() if n not in found}, terms.stored)
         faults |= found | near
         waiting = [n for n in range(len(subjects)) if n not in grouped and n not in unfit]
