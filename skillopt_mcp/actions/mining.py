@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import hashlib
 from collections import Counter
 from collections.abc import Sequence
@@ -13,6 +12,7 @@ from typing import Literal
 from pydantic import JsonValue
 
 from skillopt_mcp.actions.sessions import read_host_sessions
+from skillopt_mcp.actions.tasks import note_spread
 from skillopt_mcp.backends.asking import Outstanding
 from skillopt_mcp.core.advice import advise_review
 from skillopt_mcp.core.calls import LOST, Ask, Call, Reply
@@ -27,7 +27,6 @@ from skillopt_mcp.store.episodes import Episodes
 from skillopt_mcp.store.opening import Store
 from skillopt_mcp.tasks.drafts import Subject, plan_subjects
 from skillopt_mcp.tasks.splits import DEFAULT_SHARES
-from skillopt_mcp.training.progress import Notify
 from skillopt_mcp.training.stages.draft import (
     DraftingTerms,
     count_questions,
@@ -153,7 +152,7 @@ def advance_mining(store: Store, models: Models, place: Place, plan: MiningPlan,
     Raises CapReached, Outage, BackendError: what was answered is kept.
     """
     scope = plan.scope
-    job = wait.jobs.attach(scope, functools.partial(_work, store, models, place, plan), wait.notify)
+    job = wait.jobs.attach(scope, lambda _: _work(store, models, place, plan), wait.notify)
     if not job.wait(wait.seconds):
         step = NextStep(action="submit_work", arguments={"job_id": scope}, why="it is still running")
         return _describe(store, plan, "running", step)
@@ -172,7 +171,7 @@ def advance_mining(store: Store, models: Models, place: Place, plan: MiningPlan,
     return _describe(store, plan, "work" if work else "running", next_step, work)
 
 
-def _work(store: Store, models: Models, place: Place, plan: MiningPlan, notify: Notify) -> _Drafted | Outstanding:
+def _work(store: Store, models: Models, place: Place, plan: MiningPlan) -> _Drafted | Outstanding:
     programs = [each.name for each in store.commands.list_commands() if not each.unattended]
     text, n_tasks, lost = _read_text(store, plan.skill), plan.mining.n_tasks, dict[int, Reply]()
     terms = DraftingTerms(text, store.tasks.list_tasks(plan.skill.id), programs, place.secrets)
@@ -215,13 +214,14 @@ def add_drafts(
     new = [draft for draft, each in zip(clean, placed, strict=True) if each.is_new]
     why = place.redactor.texts(list(map(storable, dropped)))
     why += [f"{draft.origin}: {each.fault}" for draft, each in zip(clean, placed, strict=True) if each.fault]
-    n_waiting = sum(task.waits for task in store.tasks.list_in_use(plan.skill.id))
+    in_use = store.tasks.list_in_use(plan.skill.id)
+    n_waiting = sum(task.waits for task in in_use)
     step = advise_review(handle(store, plan.skill), n_waiting) if n_waiting else None
     return _describe(store, plan, "done", step).model_copy(update={
         "added": len(new), "duplicates": sum(each.is_duplicate for each in placed), "n_rejected": len(why),
         "drafted": dict(Counter(draft.task.tags[0] for draft in new)),
         "dropped": [shorten(each, _DROPPED_BYTES) for each in why[:_MAX_DROPPED]],
-        "notes": [Note(code="waiting", numbers={"n": n_waiting})] if n_waiting else [],
+        "notes": [Note(code="waiting", numbers={"n": n_waiting})] * bool(n_waiting) + note_spread(in_use),
     })  # fmt: skip
 
 

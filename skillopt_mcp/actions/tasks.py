@@ -368,10 +368,13 @@ def _note_few(tasks: Sequence[Task]) -> list[Note]:
 
 
 def note_spread(tasks: Sequence[Task]) -> list[Note]:
-    """The tags that could not be spread: those without a train task, and those without a held-out one."""
-    in_use = [task for task in tasks if not task.waits]
-    train = {tag for task in in_use if task.split == "train" for tag in task.tags}
-    others = {tag for task in in_use if task.split != "train" for tag in task.tags}
+    """The tags that could not be spread: those without a train task, and those without a held-out one.
+
+    Tasks that wait for a look are spread with it.
+    """
+    waiting = {tag for task in tasks if task.waits for tag in task.tags}
+    train = {tag for task in tasks if task.split == "train" for tag in task.tags} - waiting
+    others = {tag for task in tasks if task.split != "train" for tag in task.tags} - waiting
     found = {"no_train_of_tag": sorted(others - train), "no_held_out_of_tag": sorted(train - others)}
     return [Note(code=code, numbers={"n": len(each)}, ids=each[:IDS_SHOWN]) for code, each in found.items() if each]
 

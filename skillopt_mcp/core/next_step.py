@@ -133,3 +133,4 @@ class SkillState:
     worse_than: str = ""  # the version before the live one, where a test says that the live one is worse
     candidate: CandidateState | None = None
     approved: tuple[str, ...] = ()  # candidates, or versions to roll back to, that a person agreed to
+    gaps: Mapping[str, list[str]] = field(default_factory=dict)  # tags by the code of the note on them

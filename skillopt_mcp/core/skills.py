@@ -124,7 +124,7 @@ class SkillRow:
 
     `approved` are the candidates (or versions to roll back to) that a person agreed to and nothing has used yet.
     `n_unscored` counts the newest attempts without a score, up to 100; `n_new` those since the
-    last proposal, up to 10,000. Pass `away` on to the user, with both commands.
+    last proposal, up to 10,000. Pass `away` on to the user, with both commands. `gaps`: add a task of each of its tags.
     """
 
     name: str
@@ -140,6 +140,7 @@ class SkillRow:
     approved: list[str] = field(default_factory=list)
     promotable: bool = False
     away: PromotedAway | None = None
+    gaps: dict[str, list[str]] = field(default_factory=dict)
     next_step: NextStep
 
 

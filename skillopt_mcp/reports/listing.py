@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 PAGE = 15
 PAGE_BYTES = 9_000
-TROUBLE_BYTES = 1_500
+TROUBLE_BYTES, _TAGS_SHOWN = 1_500, 10
 # The actions that one skill has before another, the first first.
 _PRESSING = ("promote_skill", "rollback_skill", "submit_work", "inspect", "replay", "evaluate_candidate", "skills move",
              "check", "record_trajectory", "propose_edits", "tasks review", "add_tasks")  # fmt: skip
@@ -166,6 +166,7 @@ def skill_rows(store: Store, place: Place, skills: Sequence[Skill], roots: Seque
             approved=list(state.approved),
             promotable=place.root_at(skill.path, roots) is not None,
             away=_away(store, skill, unseen.get(skill.id, [])),
+            gaps={code: tags[:_TAGS_SHOWN] for code, tags in state.gaps.items()},
             next_step=advise(
                 replace(
                     state,

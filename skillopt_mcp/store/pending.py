@@ -58,6 +58,14 @@ _TASKS = f"""
 select skill_id, split, count(*), sum(waits) from task
 where skill_id {_CHOSEN} and id not in (select task_id from retirement) group by skill_id, split
 """
+# The tags of skills with tasks on both sides of their split that have some on one side alone, and none that waits.
+_GAPS = f"""
+select skill_id, iif(min(split) = 'train', 'no_held_out_of_tag', 'no_train_of_tag') as gap, tag.value
+from task, json_each(tags) tag where skill_id {_CHOSEN} and task.id not in (select task_id from retirement)
+    and skill_id in (select skill_id from task where not waits and id not in (select task_id from retirement)
+        group by skill_id having count(distinct split = 'train') = 2)
+group by skill_id, tag.value having count(distinct split = 'train') = 1 and not max(waits) order by gap, tag.value
+"""
 # Versions that were live one after the other through edits by hand alone; then what was made from them. Whatever was
 # live itself is rolled back to, not promoted again. The verdict is that of `Decisions.latest`.
 _CANDIDATES = f"""
@@ -125,6 +133,9 @@ class Pending:
             tasks[skill] |= {str(split): n}
             if split == "train":  # only there do tasks wait
                 tasks[skill]["waiting"] = n_waiting
+        gaps = defaultdict[int, dict[str, list[str]]](dict)
+        for skill, gap, tag in self._pool.rows(_GAPS, [chosen]):
+            gaps[skill].setdefault(str(gap), []).append(str(tag))
         candidates = _by_skill(
             (*row[:4], None if row[4] is None else is_accepted(str(row[1]), str(row[4])), *row[5:])
             for row in self._pool.rows(_CANDIDATES, [chosen, gate, PERSON])
@@ -164,6 +175,7 @@ class Pending:
                 worse_than=short(better) if better else "",
                 candidate=_candidate(first) if first else None,
                 approved=agreed,
+                gaps=gaps[skill],
             )
         return states
 

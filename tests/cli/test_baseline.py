@@ -14,6 +14,7 @@ from console import Cli, Place, parsed, run_script
 
 from skillopt_mcp.actions.proposals import propose_from_evidence
 from skillopt_mcp.actions.repeats import edits_of
+from skillopt_mcp.reports.listing import list_skills
 from skillopt_mcp.workspace.workspace import Workspace
 
 N_EACH = 9
@@ -59,6 +60,25 @@ def measure(place: Place, cli: Cli, tmp_path: Path):
         return cli("evaluate", place.skill_path, *arguments, "--target", target, store=place.store_path)
 
     return measure
+
+
+def test_listed_skills_name_the_tags_that_have_tasks_on_one_side_alone(place: Place, cli: Cli, tmp_path: Path) -> None:
+    assert parsed(cli("skills", "--json", store=place.store_path))["skills"][0]["gaps"] == {}
+    more = [{"prompt": f"Say {n} aloud.", "tags": ["aloud"], "split": "train", "judge": {"kind": "exact", "expected": n}}
+            for n in "ab"]  # fmt: skip
+    with open(tmp_path / "tasks.jsonl", "a") as file:
+        file.write("\n" + "\n".join(map(json.dumps, more)))
+    assert cli("tasks", "add", place.skill_path, tmp_path / "tasks.jsonl", store=place.store_path).returncode == 0
+    gaps = {"no_train_of_tag": ["priority"], "no_held_out_of_tag": ["aloud"]}
+    [row] = parsed(cli("skills", "--json", store=place.store_path))["skills"]
+    assert row["gaps"] == gaps
+    shown = cli("skills", store=place.store_path)
+    said = shown.stdout + shown.stderr
+    assert said.count("no train task of `priority`: add one") == said.count("no held-out task of `aloud`: add one") == 1
+    with Workspace(place.store_path) as workspace:
+        [listed] = [each for each in list_skills(workspace.store, workspace.place).skills if each.tracked]
+        assert listed.gaps == gaps
+        assert "Name the priority" not in repr(listed)
 
 
 @pytest.mark.parametrize("options", [[], ["--split-mode", "ratio", "--ratio", "1:1:1"]])

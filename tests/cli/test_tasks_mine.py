@@ -201,6 +201,21 @@ def test_replies_that_cannot_be_read_are_named_and_what_was_lost_is_asked_again_
     assert "has no JSON object" in found["dropped"][0]
 
 
+def test_tags_without_a_train_task_are_named_but_none_whose_tasks_wait(cli: Cli, place: Place, vendor: Vendor) -> None:
+    kept = [
+        {"prompt": f"Sort {n} please.", "tags": [tag], "split": split, "judge": {"kind": "exact", "expected": n}}
+        for n, tag, split in (("seven", "queue", "test"), ("nine", "tone", "train"), ("four", "tone", "val"))
+    ]
+    file = place.store_path.with_name("kept.json")
+    file.write_text(json.dumps(kept))
+    assert cli("tasks", "add", place.skill_path, file, store=place.store_path).returncode == 0
+    found = mine(cli, place, vendor, "--tasks", "9")
+    notes = {each["code"]: each["ids"] for each in found["notes"]}
+    assert (found["added"], notes) == (9, {"waiting": [], "no_train_of_tag": ["queue"]})
+    [row] = [each for each in parsed(cli("skills", "--json", store=place.store_path))["skills"] if each["tracked"]]
+    assert (row["splits"]["train"], row["gaps"]) == (10, {"no_train_of_tag": ["queue"]})
+
+
 def test_near_duplicates_are_one_family_and_none_is_added_next_to_a_stored_task(
     cli: Cli, place: Place, vendor: Vendor
 ) -> None:

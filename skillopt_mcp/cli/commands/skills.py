@@ -209,6 +209,10 @@ def _show(row: SkillRow, terminal: Terminal) -> None:
             f"    tasks: {splits.train} train, {splits.val} val, {splits.test} test; attempts: {row.n_trajectories} "
             f"({n_new} new); open candidates: {row.open_candidates}"
         )
+    for code, tags in row.gaps.items():
+        from skillopt_mcp.core.notes import Note, describe_note  # noqa: PLC0415 (pydantic: only where there are any)
+
+        terminal.note(f"    {describe_note(Note(code=code, ids=tags))}")
     terminal.say(f"    {row.path}", "dim")
     if locked:
         terminal.say("    to allow it:", "dim")
