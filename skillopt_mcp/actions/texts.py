@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import re
 import subprocess
-import tarfile
 from contextlib import suppress
-from io import BytesIO
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -95,18 +95,31 @@ def _text_named(store: Store, skill: Skill, name: str, live: SkillFiles) -> Skil
     missing = (
         f"{quoted(name)} names no file, no version of '{skill.name}', and no git revision of {quoted(str(at), 300)}"
     )
-    try:
-        commit = run_git(at, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}")
-        # In a folder, git packs what is below it alone, by the paths from there.
-        packed = run_git(at, "archive", "--format=tar", commit.stdout.decode().strip() or "-", "--", ".")
-    except (OSError, subprocess.SubprocessError) as error:
-        raise BadInput(f"{missing}: git did not answer ({error})") from None
-    if commit.returncode or packed.returncode:
-        raise BadInput(f"{missing}: 'skillopt-mcp show {skill.name}' lists the versions that were live")
-    with TemporaryDirectory() as unpacked, tarfile.open(fileobj=BytesIO(packed.stdout)) as archive:
-        place = Path(unpacked) / at.name
-        archive.extractall(place, filter="data")
-        return read_skill(place / folder.name if is_memory(skill.path) else place)
+    with TemporaryDirectory() as temporary:
+        top = Path(temporary).resolve() / at.name
+        try:
+            commit = run_git(at, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}")
+            # `git archive` would run the filters that a repository names, and change or leave out files. In a folder,
+            # git lists what is below it alone, by the paths from there. Links come last: none is written through.
+            listed = run_git(at, "ls-tree", "-r", "-z", commit.stdout.decode().strip() or "-", ".")
+            for row in sorted(row for row in listed.stdout.split(b"\0")[:-1] if b" blob " in row):
+                mode, _, blob, inner = re.split(rb"[ \t]", row, maxsplit=3)
+                path = top / os.fsdecode(inner)
+                if not path.is_relative_to(top) or path.parent.resolve() != path.parent:
+                    raise ValueError(f"{quoted(str(path), 80)} is outside of it")
+                content = run_git(at, "cat-file", "blob", blob.decode())
+                content.check_returncode()
+                path.parent.mkdir(parents=True, exist_ok=True)
+                if mode == b"120000":
+                    path.symlink_to(os.fsdecode(content.stdout))
+                else:
+                    path.write_bytes(content.stdout)
+                    path.chmod(int(mode[-3:], 8))
+        except (OSError, ValueError, subprocess.SubprocessError) as error:
+            raise BadInput(f"{missing}: git did not answer ({error})") from None
+        if commit.returncode or not listed.stdout:
+            raise BadInput(f"{missing}: 'skillopt-mcp show {skill.name}' lists the versions that were live")
+        return read_skill(top / folder.name if is_memory(skill.path) else top)
 
 
 def _read_text(path: Path, live: SkillFiles) -> SkillFiles:

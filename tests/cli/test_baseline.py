@@ -64,8 +64,8 @@ def measure(place: Place, cli: Cli, tmp_path: Path):
 
 def test_listed_skills_name_the_tags_that_have_tasks_on_one_side_alone(place: Place, cli: Cli, tmp_path: Path) -> None:
     assert parsed(cli("skills", "--json", store=place.store_path))["skills"][0]["gaps"] == {}
-    more = [{"prompt": f"Say {n} aloud.", "tags": ["aloud"], "split": "train", "judge": {"kind": "exact", "expected": n}}
-            for n in "ab"]  # fmt: skip
+    judge = {"kind": "exact", "expected": "a"}
+    more = [{"prompt": f"Say {n}.", "tags": ["aloud"], "split": "train", "judge": judge} for n in "ab"]
     with open(tmp_path / "tasks.jsonl", "a") as file:
         file.write("\n" + "\n".join(map(json.dumps, more)))
     assert cli("tasks", "add", place.skill_path, tmp_path / "tasks.jsonl", store=place.store_path).returncode == 0

@@ -19,8 +19,11 @@ from skillopt_mcp.actions.candidates import propose_edits
 from skillopt_mcp.actions.promotions.consent import add_root
 from skillopt_mcp.actions.replay import SEARCH_CAPPED
 from skillopt_mcp.actions.tasks import add_tasks
+from skillopt_mcp.actions.texts import candidate_of_files
 from skillopt_mcp.backends.world import make_tasks
+from skillopt_mcp.core.errors import BadInput
 from skillopt_mcp.tasks.splits import DEFAULT_SHARES
+from skillopt_mcp.workspace.skill_folders import read_skill
 from skillopt_mcp.workspace.workspace import Workspace
 
 SKILL = "ledger-clerk"
@@ -278,6 +281,52 @@ def test_an_edit_that_is_older_than_its_tracking_is_tested_against_git_and_put_b
     assert at_a_terminal(later, "rollback", SKILL, first[:12], answer="y")[0] == 0
     assert at_a_terminal(later, "rollback", SKILL, better_base(better, cli, later), answer="y")[0] == 0
     assert place.main.read_bytes() == before
+
+
+def test_a_revision_is_read_as_it_was_committed_and_nothing_of_its_repository_is_run(
+    place: Place, tmp_path: Path
+) -> None:
+    repository, marker, run = place.skill_path.parent, tmp_path / "marker", tmp_path / "run"
+    run.write_text(f"#!/bin/sh\necho ran >> '{marker}'\ncat\n")
+    run.chmod(0o755)
+    edit(place, "Of $Format:%H$.")
+    (place.skill_path / "left-out.md").write_text("It belongs to the skill.\n")
+    (place.skill_path / "run.sh").write_text("true\n")
+    (place.skill_path / "run.sh").chmod(0o755)
+    committed = read_skill(place.skill_path)
+    git(repository, "init")
+    git(repository, "add", ".")
+    git(repository, "commit", "-m", "as it was")
+    (repository / ".git/info/attributes").write_text("* filter=bad export-subst eol=crlf\nleft-out.md export-ignore\n")
+    for name in ("smudge", "clean", "process"):
+        git(repository, "config", f"filter.bad.{name}", str(run))
+    git(repository, "config", "core.fsmonitor", str(run))
+    edit(place, LESSONS)
+    with Workspace(place.store_path) as workspace:
+        found = candidate_of_files(workspace.store, workspace.place, str(place.skill_path), None, "HEAD")
+        assert workspace.store.skills.get_files(found.skill_id, found.base_version) == committed
+    assert not marker.exists()
+
+
+@pytest.mark.parametrize("inner", ["../x", "link/x", "{0}/x"])
+def test_a_revision_whose_paths_lead_elsewhere_writes_nothing_there(place: Place, tmp_path: Path, inner: str) -> None:
+    repository, elsewhere = place.skill_path, tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    git(repository, "init")
+
+    def store(kind: str, content: bytes) -> str:
+        command = ["git", "-C", str(repository), "hash-object", "-w", "--literally", "-t", kind, "--stdin"]
+        return subprocess.run(command, input=content, check=True, capture_output=True).stdout.decode().strip()
+
+    # As no git writes it: a link, and what is named as if it lay below it; a name with the path in it.
+    link = bytes.fromhex(store("blob", str(elsewhere).encode()))
+    rows = {b"SKILL.md": (b"100644", bytes.fromhex(store("blob", place.main.read_bytes()))), b"link": (b"120000", link)}
+    rows[inner.format(elsewhere).encode()] = (b"120000", link)
+    tree = store("tree", b"".join(mode + b" " + name + b"\0" + sha for name, (mode, sha) in rows.items()))
+    commit = store("commit", f"tree {tree}\nauthor a <a> 0 +0000\ncommitter a <a> 0 +0000\n\nx\n".encode())
+    with Workspace(place.store_path) as workspace, pytest.raises(BadInput, match="outside of it"):
+        candidate_of_files(workspace.store, workspace.place, str(place.skill_path), None, commit)
+    assert list(elsewhere.iterdir()) == []
 
 
 def better_base(found: dict[str, Any], cli: Cli, place: Place) -> str:
