@@ -98,9 +98,7 @@ def plan_mining(store: Store, place: Place, name: str, mining: Mining) -> Mining
     if "sessions" in mining.sources:
         drafted = {each.origin for each in store.tasks.list_drafts(skill.id).values()}
         found = list(store.table(Episodes).list_episodes(skill.id, mining.since))
-        missed = [each for each in found if not (each.skill or each.answer) and origin_of(each) not in drafted][
-            : mining.n_tasks
-        ]
+        missed = [each for each in found if not (each.skill or each.answer) and origin_of(each) not in drafted]
         # What has neither a label nor words to ask about teaches nothing.
         usable = (
             each for each in found
@@ -117,7 +115,7 @@ def plan_mining(store: Store, place: Place, name: str, mining: Mining) -> Mining
     if mining.sources != ("repo",) and not (rules or unknown or missed) and n_left == mining.n_tasks:
         what = "no rule stands in its text" if text else "no session that is not drafted yet has an answer to judge"
         raise BadInput(f"nothing to draft tasks of '{skill.name}' from: {what}; say what goes wrong: --complaint TEXT")
-    return MiningPlan(skill, mining, rules, episodes, unknown, missed)
+    return MiningPlan(skill, mining, rules, episodes, unknown, missed[: mining.n_tasks])
 
 
 def plan_job(store: Store, place: Place, job: str) -> MiningPlan:

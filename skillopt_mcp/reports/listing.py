@@ -152,33 +152,24 @@ def skill_rows(store: Store, place: Place, skills: Sequence[Skill], roots: Seque
     rows = list[SkillRow]()
     for skill in skills:
         state, problem = states[skill.id], shorten(problems.get(skill.id, ""), TROUBLE_BYTES)
-        row = SkillRow(
-            name=skill.name,
-            path=skill.path,
-            tracked=True,
-            live_version=short(skill.live_version),
+        now_known = replace(
+            state,
+            skill=skill.path if n_named[skill.name] > 1 or skill.name.startswith("-") else skill.name,
+            problem=problem,
+            worse_than="" if place.is_agents else state.worse_than,
+            is_gone=bool(problem) and is_nowhere(skill.path),
+            is_running=state.stopped_run is not None and is_locked(store.locks_path, state.stopped_run),
+        )
+        rows.append(SkillRow(
+            name=skill.name, path=skill.path, tracked=True, live_version=short(skill.live_version),
             best_version=short(skill.best_version) if skill.best_version else None,
             splits=SplitCounts(train=state.n_train, val=state.n_val, test=state.n_test),
-            n_trajectories=state.n_trajectories,
-            n_new=state.n_new,
-            n_unscored=state.n_unscored,
-            open_candidates=state.n_candidates,
-            approved=list(state.approved),
+            n_trajectories=state.n_trajectories, n_new=state.n_new, n_unscored=state.n_unscored,
+            open_candidates=state.n_candidates, approved=list(state.approved),
             promotable=place.root_at(skill.path, roots) is not None,
             away=_away(store, skill, unseen.get(skill.id, [])),
-            gaps={code: tags[:_TAGS_SHOWN] for code, tags in state.gaps.items()},
-            next_step=advise(
-                replace(
-                    state,
-                    skill=skill.path if n_named[skill.name] > 1 or skill.name.startswith("-") else skill.name,
-                    problem=problem,
-                    worse_than="" if place.is_agents else state.worse_than,
-                    is_gone=bool(problem) and is_nowhere(skill.path),
-                    is_running=state.stopped_run is not None and is_locked(store.locks_path, state.stopped_run),
-                )
-            ),
-        )
-        rows.append(row)
+            gaps={code: tags[:_TAGS_SHOWN] for code, tags in state.gaps.items()}, next_step=advise(now_known),
+        ))  # fmt: skip
     return rows
 
 

@@ -130,9 +130,7 @@ class Pending:
         chosen = json.dumps(skill_ids)
         tasks = defaultdict[int, dict[str, int]](dict)
         for skill, split, n, n_waiting in self._pool.rows(_TASKS, [chosen]):
-            tasks[skill] |= {str(split): n}
-            if split == "train":  # only there do tasks wait
-                tasks[skill]["waiting"] = n_waiting
+            tasks[skill] |= {str(split): n} | ({"waiting": n_waiting} if split == "train" else {})
         gaps = defaultdict[int, dict[str, list[str]]](dict)
         for skill, gap, tag in self._pool.rows(_GAPS, [chosen]):
             gaps[skill].setdefault(str(gap), []).append(str(tag))
@@ -159,24 +157,14 @@ class Pending:
             if not n_open:  # a test without work out goes on with evaluate_candidate
                 job, n_open = proposals[-1] if proposals else ("", 0)
             states[skill] = SkillState(
-                skill=name,
-                n_train=tasks[skill].get("train", 0),
-                n_val=tasks[skill].get("val", 0),
-                n_test=tasks[skill].get("test", 0),
-                n_waiting=tasks[skill].get("waiting", 0),
-                n_trajectories=n_trajectories,
-                n_new=n_new,
-                n_scored=n_scored,
-                n_unscored=n_unscored,
-                open_job=job or None,
-                n_open=n_open,
+                skill=name, n_train=tasks[skill].get("train", 0), n_val=tasks[skill].get("val", 0),
+                n_test=tasks[skill].get("test", 0), n_waiting=tasks[skill].get("waiting", 0),
+                n_trajectories=n_trajectories, n_new=n_new, n_scored=n_scored, n_unscored=n_unscored,
+                open_job=job or None, n_open=n_open,
                 stopped_run=next((str(run) for _, run, kind, _ in runs[skill] if kind == "replay"), None),
-                n_candidates=sum(each[4] in OPEN for each in current),
-                worse_than=short(better) if better else "",
-                candidate=_candidate(first) if first else None,
-                approved=agreed,
-                gaps=gaps[skill],
-            )
+                n_candidates=sum(each[4] in OPEN for each in current), worse_than=short(better) if better else "",
+                candidate=_candidate(first) if first else None, approved=agreed, gaps=gaps[skill],
+            )  # fmt: skip
         return states
 
     def list_most_urgent(self, gate: str) -> dict[int, Action]:

@@ -170,9 +170,9 @@ def _find_fault(draft: Draft, known: str, others: Iterable[str]) -> str:
 
 
 def find_doubts(drafts: Mapping[int, Draft], subjects: Sequence[Subject]) -> dict[int, str]:
-    """Which drafts, by the numbers of their subjects, expect what another rule asks for: mostly a wrong key.
+    """Which drafts, by the numbers of their subjects, expect a text of another rule: mostly a wrong key.
 
-    That is a text of another rule which neither the draft's own rule has nor a further draft on it expects.
+    It stands not in the draft's own rule, and no further draft on that expects it.
     """
     keys = {n: {on_one_line(text) for text in each.task.judge.texts} for n, each in drafts.items()
             if isinstance(each.task.judge, Contains) and each.source == "skill"}  # fmt: skip

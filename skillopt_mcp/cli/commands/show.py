@@ -64,10 +64,8 @@ class Show(Command):
             found: dict[str, Any] = {"id": self.id, "kind": thing.kind, "text": thing.text, "next_step": step}
             if isinstance(thing.facts, SkillRow):
                 self._away = thing.facts.away
-                self._past, self._runs = (
-                    history(workspace.store, workspace.place, self.id),
-                    list_runs(workspace.store, workspace.place, self.id),
-                )
+                self._past = history(workspace.store, workspace.place, self.id)
+                self._runs = list_runs(workspace.store, workspace.place, self.id)
                 if terminal.is_watched:
                     workspace.store.promotions.note_seen(workspace.place.find_kept(self.id).id)
                 skill = workspace.place.find_kept(self.id)

@@ -64,12 +64,8 @@ class ReviewTasks(Command):
             splits = store.tasks.count_tasks(skill.id)
             self._notes = note_spread(store.tasks.list_in_use(skill.id))
             self._handle = quote_handle(store, skill)
-        return {
-            "skill": self.skill,
-            **self._counts,
-            "splits": splits,
-            "notes": [each.model_dump() for each in self._notes],
-        }
+        notes = [each.model_dump() for each in self._notes]
+        return {"skill": self.skill, **self._counts, "splits": splits, "notes": notes}
 
     def _review(self, workspace: Workspace, terminal: Terminal) -> None:
         left = list_cards(workspace.store, workspace.place, self.skill)

@@ -103,9 +103,8 @@ def draft_tasks(
         waiting, before = waiting[: left * n_each], dict(faults)
         chunks = [waiting[at : at + n_each] for at in range(0, len(waiting), n_each)]
         left -= len(chunks)
-        calls = [_ask_for(terms, [(subjects[n], drafted.get(n), faults.get(n, "")) for n in chunk], tags)
+        calls = [_ask_for(terms, [(subjects[n], drafted.get(n), faults.get(n, "")) for n in chunk], tags, round_)
                  for chunk in chunks]  # fmt: skip
-        calls = [call._replace(draw=f"{call.draw}/again{round_}" if round_ else call.draw) for call in calls]
         for chunk, parsed in zip(chunks, ask_parsed(ask, calls, DraftReply, n_reasks=0), strict=True):
             replies = {each.number: each for each in reversed(parsed.value.tasks)} if parsed.value else {}
             for number, n in enumerate(chunk, 1):
@@ -133,7 +132,7 @@ def draft_tasks(
 
 
 def _ask_for(
-    terms: DraftingTerms, rows: Sequence[tuple[Subject, DraftedTask | None, str]], tags: Collection[str]
+    terms: DraftingTerms, rows: Sequence[tuple[Subject, DraftedTask | None, str]], tags: Collection[str], round_: int
 ) -> Call:
     parts = [f"Tags: {', '.join(tags) or 'none'}. Judge programs: {', '.join(sorted(terms.programs)) or 'none'}."]
     for n, (subject, before, fault) in enumerate(rows, 1):
@@ -143,9 +142,9 @@ def _ask_for(
         if fault:
             said = f"\n\n{fence(before.model_dump_json(), 'draft')}" if before else ""
             parts.append(f"Your last draft on it cannot be used: {fault}. Draft another one.{said}")
-    return _call(Question(load_shipped("draft"), render_evidence(terms.text, "\n\n".join(parts)), "draft"))
+    return _call(Question(load_shipped("draft"), render_evidence(terms.text, "\n\n".join(parts)), "draft"), round_)
 
 
-def _call(question: Question) -> Call:
-    # The question is its own draw: it is asked once, whatever else is drafted with it.
-    return Call("optimizer", "draft", question, f"draft/{question.digest[:12]}")
+def _call(question: Question, round_: int = 0) -> Call:
+    # The question is its own draw: it is asked once a round, whatever else is drafted with it.
+    return Call("optimizer", "draft", question, f"draft/{question.digest[:12]}{f'/again{round_}' * bool(round_)}")
