@@ -20,13 +20,13 @@ LINE_BYTES = 16 * MIB
 _CHUNK_BYTES = MIB
 
 
-_MARKS = (b"SKILL.md", b"Base directory for this skill", b"<command-name>")
 _CALLED = re.compile(rb'"name"\s*:\s*"Skill"')
 
 
 def marks(line: bytes) -> bool:
     """Whether a line may show that a skill was opened; cheap, with false positives."""
-    return any(mark in line for mark in _MARKS) or _CALLED.search(line) is not None
+    is_shown = b"SKILL.md" in line or b"Base directory for this skill" in line or b"<command-name>" in line
+    return is_shown or _CALLED.search(line) is not None
 
 
 def lines_of(path: Path, advance: Callable[[int], None], start: int = 0) -> Iterator[tuple[int, bytes]]:

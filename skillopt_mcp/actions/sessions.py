@@ -32,6 +32,7 @@ from skillopt_mcp.actions.transcripts import (
 )
 from skillopt_mcp.core.calls import TOOL_CALL, Message, messages_json
 from skillopt_mcp.core.errors import BadInput, SkillOptError
+from skillopt_mcp.core.limits import MIB
 from skillopt_mcp.core.mining import Episode
 from skillopt_mcp.core.results import Result
 from skillopt_mcp.core.skills import Skill
@@ -94,6 +95,7 @@ REASON_BYTES = 300
 TEXT_CHARACTERS = 20_000
 """How much is kept of a prompt or an answer for drafting; the middle of a longer one is cut out."""
 _TAIL_BYTES = 4096
+_MAX_FOUND = 4 * MIB  # characters that wait to be stored
 _SIDE_CHAINS = "subagents"
 _WEEK = timedelta(days=7)
 _MAX_LOOKS = 100  # at repositories, in one reading
@@ -143,6 +145,7 @@ class SessionReader:
         self._problems: list[SessionProblem] = []
         self._skills: Counter[str] = Counter()
         self._labels: Counter[str] = Counter()
+        self._found: list[tuple[Skill, int, Episode, list[NewTrajectory], SelfRecorded]] = []
         self._n_files = self._n_bytes = self._n_unchanged = self._n_looks = 0
 
     def read(self, path: Path, advance: Callable[[int], None] = lambda _: None) -> None:
@@ -154,6 +157,7 @@ class SessionReader:
 
         if path.parent.name == _SIDE_CHAINS:
             return
+        self._found.clear()
         try:
             status = path.stat()
             known = self._episodes.find_file(str(path))
@@ -186,8 +190,11 @@ class SessionReader:
 
             for resumed in group_turns(note_last(split_turns(lines, begin.n_turns, begin.folder)), side):
                 self._keep(path, resumed)
+                if sum(len(new.messages) for _, _, _, attempts, _ in self._found for new in attempts) > _MAX_FOUND:
+                    self._store_found()
             self._n_files += not lines.is_foreign
             if lines.problem:
+                self._store_found()
                 raise lines.problem
             if lines.is_foreign:
                 raise BadInput("not a transcript of Claude Code or Codex: none of its lines is one that they write")
@@ -196,7 +203,9 @@ class SessionReader:
                 at = resumed.first if resumed and resumed.until >= last.index else last
                 begin = begin._replace(offset=at.offset, n_turns=at.index, folder=at.folder)
             before = "" if is_packed else _digest_before(path, begin.offset)
-            self._episodes.store_file(str(path), begin._replace(before=before))
+            with self._episodes.transaction():
+                self._store_found()
+                self._episodes.store_file(str(path), begin._replace(before=before))
         except (SkillOptError, OSError) as error:
             self._problem(path, error)
 
@@ -242,42 +251,52 @@ class SessionReader:
                 session, first.index, skill.path if was_opened else "", prompt, folder, answer, wrong, correction,
                 episode.label, episode.why, first.said.at,
             )  # fmt: skip
-            try:
-                if self._episodes.store_episode(skill.id, episode.until, found):
-                    self._labels[episode.label] += 1
-                for n, turn in enumerate(turns):
-                    of_last = is_accepted and turn is last
-                    said = reason if of_last else correction
-                    messages = [Message("skill", _STATES[was_opened], skill.name)]
-                    messages += [Message("user", correction)] if n else []
-                    begin = 6 + (len(done[0]) if n else 0)
-                    messages += [message._replace(content=texts[begin + at]) for at, message in enumerate(done[n])]
-                    messages += [Message("user", said)] if said else []
-                    hard = True if of_last else False if episode.label != "unknown" and was_opened else None
-                    soft, why = (None, "") if hard is None else (float(hard), said or episode.why)
-                    self._record(skill, episode, NewTrajectory(
-                        prompt=prompt, answer=answer if of_last or not rejected else wrong, hard=hard, soft=soft,
-                        reason=why, messages=messages_json(messages), session_id=session,
-                        position=turn.index if n else first.index,
-                    ))  # fmt: skip
-            except SkillOptError as error:
-                self._problem(path, error)
+            attempts = []
+            for n, turn in enumerate(turns):
+                of_last = is_accepted and turn is last
+                said = reason if of_last else correction
+                messages = [Message("skill", _STATES[was_opened], skill.name)]
+                messages += [Message("user", correction)] if n else []
+                begin = 6 + (len(done[0]) if n else 0)
+                messages += [message._replace(content=texts[begin + at]) for at, message in enumerate(done[n])]
+                messages += [Message("user", said)] if said else []
+                hard = True if of_last else False if episode.label != "unknown" and was_opened else None
+                soft, why = (None, "") if hard is None else (float(hard), said or episode.why)
+                attempts.append(NewTrajectory(
+                    prompt=prompt, answer=answer if of_last or not rejected else wrong, hard=hard, soft=soft,
+                    reason=why, messages=messages_json(messages), session_id=session,
+                    position=turn.index if n else first.index,
+                ))  # fmt: skip
+            own = SelfRecorded(*map(frozenset[Any]().union, *episode.recorded)) if episode.recorded else NOTHING
+            self._found.append((skill, episode.until, found, attempts, own))
 
-    def _record(self, skill: Skill, episode: SessionEpisode, new: NewTrajectory) -> None:
+    def _store_found(self) -> None:
+        """Store what was found, in one transaction."""
+        labels, skills = Counter[str](), Counter[str]()
+        with self._episodes.transaction():
+            for skill, until, episode, attempts, own in self._found:
+                labels[episode.label] += self._episodes.store_episode(skill.id, until, episode)
+                for new in attempts:
+                    skills[skill.name] += self._record(skill, own, new)
+        self._labels += labels
+        self._skills.update(skills)
+        self._found.clear()
+
+    def _record(self, skill: Skill, own: SelfRecorded, new: NewTrajectory) -> bool:
         """Record an attempt, unless the agent did so itself: then that one gets the transcript."""
         trajectories = self._store.trajectories
-        done = SelfRecorded(*map(frozenset[Any]().union, *episode.recorded)) if episode.recorded else NOTHING
-        if of_itself := recorded_itself(self._store, skill.id, done, new):
+        if of_itself := recorded_itself(self._store, skill.id, own, new):
             attach_transcript(self._store, skill.id, of_itself, new)
-            return
+            return False
         number, is_new, _ = trajectories.add_trajectory(skill.id, skill.live_version, new)
-        if not is_new and new.hard is not None:
-            # It was recorded before the person said this; a score of theirs changes to a failure alone.
-            _, before = trajectories.get_trajectory(number) or (0, None)
-            if before and (before.hard is None or (before.hard and not new.hard)):
-                done_now = trajectories.score_trajectory(skill.id, number, (new.hard, new.soft), new.reason)
-                is_new = done_now in ("scored", "corrected")
-        self._skills[skill.name] += is_new
+        if is_new or new.hard is None:
+            return is_new
+        # It was recorded before the person said this; a score of theirs changes to a failure alone.
+        _, before = trajectories.get_trajectory(number) or (0, None)
+        if before is None or not (before.hard is None or (before.hard and not new.hard)):
+            return False
+        done = trajectories.score_trajectory(skill.id, number, (new.hard, new.soft), new.reason)
+        return done in ("scored", "corrected")
 
     def _is_kept(self, episode: SessionEpisode) -> bool:
         """Whether all that was written a week ago or longer stands in the last commit of its repository."""

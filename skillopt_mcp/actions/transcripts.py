@@ -106,7 +106,7 @@ class Claude:
         return _MESSAGE.search(line) is not None or _COMMAND_FAILED in line
 
     def said(self, line: bytes) -> Said | None:
-        if not _BY_THE_USER.search(line) or _RESULT.search(line):
+        if _RESULT.search(line) or not _BY_THE_USER.search(line):
             return None
         row = parse_event(line.decode("utf-8", "replace"), _ClaudeLine)
         if row is None or row.summary:
@@ -152,6 +152,10 @@ class _CodexLine(Event):
     payload: _CodexPayload = _CodexPayload()
 
 
+def _is_typed(line: bytes) -> bool:
+    return b'"UserMessage"' in line or b'"user_message"' in line
+
+
 class CodexSessions:
     """Codex: a line is an event with a payload; what a person typed is an event of its own."""
 
@@ -160,10 +164,11 @@ class CodexSessions:
 
     def keeps(self, line: bytes) -> bool:
         head = line[:_HEAD_BYTES]
-        return b'"response_item"' in head or b'"UserMessage"' in line or b'"user_message"' in line
+        # The state of the world is in the longest lines.
+        return b'"response_item"' in head or (b'"event_msg"' in head and _is_typed(line))
 
     def said(self, line: bytes) -> Said | None:
-        if b'"UserMessage"' not in line and b'"user_message"' not in line:
+        if b'"event_msg"' not in line[:_HEAD_BYTES] or not _is_typed(line):
             return None
         row = parse_event(line.decode("utf-8", "replace"), _CodexLine)
         if row is None or not (row.payload.type == "user_message" or row.payload.item.type == "UserMessage"):
@@ -191,17 +196,12 @@ SESSION_META = b'"session_meta"'
 """The line of Codex that says who began a session; it is the first."""
 
 
-class _Any(Event):
-    type: JsonValue = None
-    payload: JsonValue = None
+_HOST_FIELD = re.compile(rb'"(?:type"\s*:\s*"|payload"\s*:\s*\{)')
 
 
 def is_host_line(line: bytes) -> bool:
     """Whether a host may have written a line: an object of JSON that says what it is."""
-    if b'"type"' not in line and b'"payload"' not in line:
-        return False
-    row = parse_event(line.decode("utf-8", "replace"), _Any)
-    return row is not None and (isinstance(row.type, str) or isinstance(row.payload, dict))
+    return line.startswith(b"{") and line.endswith((b"}\n", b"}\r\n", b"}")) and bool(_HOST_FIELD.search(line))
 
 
 OWN_TOOL = re.compile(r"(?:mcp__)?(?:plugin_\w+_)?skillopt(?:__|\.)(\w+)")
@@ -370,7 +370,7 @@ class SessionTurn:
             messages.insert(0, Message("system", f"[{self.n_left_out} lines in the middle of this turn are left out]"))
         failed = {id(events.messages[place]) for place in events.failed}
         worked = [message for message in messages if id(message) not in failed]
-        uses = tuple(uses_in((self.first.decode("utf-8", "replace"), lines), worked))
+        uses = uses_in((self.first.decode("utf-8", "replace"), lines), worked) if self.marked else ()
         answers = [message for message in messages if message.role == "assistant" and message.name is None]
         is_interrupted = any(text.startswith(_INTERRUPTED) for text in events.loaded)
         own = {OWN_TOOL.fullmatch(message.name) for message in events.messages if message.name}
@@ -384,7 +384,7 @@ class SessionTurn:
         return SessionAttempt(
             messages=tuple(messages),
             answer=answers[-1].content if answers and not is_interrupted else "",
-            uses=uses,
+            uses=tuple(uses),
             recorded=self_recorded(events.messages),
             is_own=is_work or any(found and found[1] in _OWN_WORK for found in own),
             tested=tested,

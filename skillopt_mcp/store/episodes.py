@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from functools import partial
 from typing import NamedTuple
 
 from skillopt_mcp.core.mining import Episode
@@ -30,6 +31,7 @@ class Episodes:
 
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
+        self.transaction = partial(pool.write, evidence=True, joined=True)
 
     def store_episode(self, skill_id: int, until: int, episode: Episode) -> bool:
         """Store an episode, whose last turn has the index `until`, or what it is now; whether it is new.

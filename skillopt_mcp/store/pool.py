@@ -222,6 +222,7 @@ class Pool:
         self._index: tuple[int, int] | None = None
         # Taken from and given back to without a lock: a Ctrl-C just as one is taken would leave it held for good.
         self._idle: list[Connection] = []
+        self._within = threading.local()  # its `connection` is that of a joined write
         self._pid = os.getpid()
         self._closed = False
         self._counted_at = -_COUNT_EVERY_S
@@ -274,7 +275,11 @@ class Pool:
 
     @contextmanager
     def _lend(self) -> Iterator[Connection]:
-        """Lend a connection; failures of the storage become StoreError as in `storage_errors`."""
+        """Lend a connection, within a joined write its own; failures of the storage become StoreError."""
+        writing: Connection | None = getattr(self._within, "connection", None)
+        if writing:
+            yield writing
+            return
         if self._closed or os.getpid() != self._pid:
             raise StoreError(f"the store '{self.path}' is closed in this process: open it again")
         if not self._is_open:
@@ -295,13 +300,17 @@ class Pool:
                 self._close_idle()
 
     @contextmanager
-    def write(self, *, evidence: bool = False) -> Iterator[Connection]:
+    def write(self, *, evidence: bool = False, joined: bool = False) -> Iterator[Connection]:
         """Lend a connection inside BEGIN IMMEDIATE: committed at the end, rolled back when anything is raised.
 
         A power cut may take back the last commits of mere `evidence`, never anything else; the end of a process none.
-        They are counted in the store's mark, those of evidence a few times a second at most.
+        They are counted in the store's mark, those of evidence a few times a second at most. Where it is `joined`, what
+        the thread reads and writes within is a part of it.
         """
         with self._lend() as connection:
+            if connection is getattr(self._within, "connection", None):
+                yield connection
+                return
             is_lazy = evidence and self._may_be_lazy
             mark = None
             try:
@@ -312,7 +321,11 @@ class Pool:
                 # Again: it may have been replaced while we waited for the lock.
                 self._check_there()
                 before = connection.execute(_CHANGES).fetchone()
-                yield connection
+                self._within.connection = connection if joined else None
+                try:
+                    yield connection
+                finally:
+                    self._within.connection = None
                 is_counted = not is_lazy or time.monotonic() - self._counted_at > _COUNT_EVERY_S
                 if is_counted and connection.execute(_CHANGES).fetchone() != before:
                     known = read_mark(self.path)

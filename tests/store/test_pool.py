@@ -1,6 +1,7 @@
 """The pool: every write is one immediate transaction, on a connection with every setting."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import cast
 
 import pytest
@@ -32,6 +33,18 @@ def test_a_write_that_raises_leaves_nothing_behind(pool: Pool) -> None:
     with pool.write() as connection:
         connection.execute("insert into skill_root(path) values ('whole')")
     assert pool.rows("select path from skill_root") == [("whole",)]
+
+
+def test_what_is_written_within_a_joined_write_is_kept_with_it_or_not_at_all(pool: Pool) -> None:
+    sql, count = "insert into skill_root(path) values (?)", "select count(*) from skill_root"
+    with suppress(StoreError), pool.write(joined=True), pool.write() as connection:
+        connection.execute(sql, ["a"])
+        assert pool.number(count) == 1
+        pool.rows("select * from no_table")
+    assert pool.number(count) == 0
+    with pool.write(joined=True), pool.write() as connection:
+        connection.execute(sql, ["a"])
+    assert pool.number(count) == 1
 
 
 def test_a_reader_sees_what_was_committed_while_a_writer_is_busy(pool: Pool) -> None:

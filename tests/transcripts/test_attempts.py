@@ -158,3 +158,9 @@ def _failed(answer: bytes) -> dict[str, object]:
     message = json.loads(answer)["message"]
     message["content"][0]["is_error"] = True
     return {"message": message}
+
+
+def test_what_ends_a_line_elsewhere_ends_none_within_a_text() -> None:
+    said = claude_said("SUM").replace(b"SUM", "The sum\u2028is\u0085 42.".encode())
+    [found] = read(claude_user("Close March"), claude_skill(CLERK), said)
+    assert found.attempt.answer == "The sum\u2028is\u0085 42."

@@ -90,15 +90,17 @@ def read_claude(output: str) -> AgentEvents:
     code: str | None = None
     calls: dict[str, int] = {}
     asked: JsonValue = None
-    for kind, line in read_objects(output):
-        if kind in ("assistant", "user") and (sent := parse_event(line, _MessageEvent)) and not sent.parent_tool_use_id:
-            code = sent.error
-            if not code:
-                _read_message(sent.message, kind, calls, events)
-        elif kind == "system" and (init := parse_event(line, _SystemEvent)) and init.subtype == "init":
+    for kind, event in read_objects(output):
+        if kind in ("assistant", "user"):
+            sent = parse_event(event, _MessageEvent)
+            if sent and not sent.parent_tool_use_id:
+                code = sent.error
+                if not code:
+                    _read_message(sent.message, kind, calls, events)
+        elif kind == "system" and (init := parse_event(event, _SystemEvent)) and init.subtype == "init":
             asked = init.model or asked
             events.commands += init.slash_commands
-        elif kind == "result" and (result := parse_event(line, _Result)):
+        elif kind == "result" and (result := parse_event(event, _Result)):
             _end(result, code, events)
     # It counts usage under the name that it asked for, too: only a message names the model that wrote it.
     events.by_itself = not events.models and events.usage == Usage(usd=events.usage.usd)

@@ -65,8 +65,8 @@ def read_session(text: str) -> AgentEvents:
     """A conversation, by the file of its session; its answer is None until the task is complete."""
     events = AgentEvents()
     calls: dict[str, int] = {}
-    for kind, line in read_objects(text):
-        row = parse_event(line, _Row)
+    for kind, event in read_objects(text):
+        row = parse_event(event, _Row)
         if row is None:
             continue
         payload = row.payload
@@ -184,14 +184,14 @@ def _by_events(output: str) -> AgentEvents:
     """The work of Codex, by its events; the answer is the last message of the agent."""
     events = AgentEvents()
     last = ""
-    for kind, line in read_objects(output):
-        if kind == "item.completed" and (done := parse_event(line, _Completed)):
+    for kind, event in read_objects(output):
+        if kind == "item.completed" and (done := parse_event(event, _Completed)):
             _read_item(done.item, events)
             last = done.item.text if done.item.type == "agent_message" else last
-        elif kind == "turn.completed" and (turn := parse_event(line, _Turn)):
+        elif kind == "turn.completed" and (turn := parse_event(event, _Turn)):
             events.usage = events.usage.plus(turn.usage.used)
             events.answer, events.fault = last, None
-        elif kind == "turn.failed" and (failed := parse_event(line, _Failed)):
+        elif kind == "turn.failed" and (failed := parse_event(event, _Failed)):
             events.reason = failed.error.message or "the turn failed"
             events.fault = fault_of(events.reason)
     return events

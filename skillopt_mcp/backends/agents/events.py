@@ -86,17 +86,17 @@ class AgentEvents:
         return _is_shown(body, [*self.loaded, *(message.content for message in results)])
 
 
-def parse_event(line: str, model: type[E]) -> E | None:
-    """Return an event as `model`, None when it has another shape: versions differ, and the last line may be torn."""
+def parse_event(event: object, model: type[E]) -> E | None:
+    """An event as `model`, of its line or the object in it; None when it has another shape, as of other versions."""
     try:
-        return model.model_validate_json(line)
+        return model.model_validate_json(event) if isinstance(event, str) else model.model_validate(event)
     except ValidationError:
         return None
 
 
-def read_objects(output: str) -> Iterator[tuple[str, str]]:
-    """Yield the type and the text of each line that is a JSON object with a type."""
-    for line in output.splitlines():
+def read_objects(output: str) -> Iterator[tuple[str, object]]:
+    """Yield the type and the object of each line that is a JSON object with a type; the last line may be torn."""
+    for line in output.split("\n"):  # within a text other ends of lines may stand
         if not line.startswith("{"):
             continue
         try:
@@ -105,7 +105,7 @@ def read_objects(output: str) -> Iterator[tuple[str, str]]:
             continue
         kind = value.get("type") if isinstance(value, dict) else None
         if isinstance(kind, str):
-            yield kind, line
+            yield kind, value
 
 
 def _is_shown(body: str, texts: Sequence[str]) -> bool:
