@@ -1,6 +1,6 @@
 """Mining: which tasks are found in planted sessions, with which labels, how fast, and in how much memory.
 
-    python benchmarks/mining.py [--short] [--json] [--reactions FILE]
+    python benchmarks/mining.py [--short] [--json] [--reactions FILE] [--hosts]
 
 200 sessions have the shapes of files that Claude Code 2.1.332 and Codex 0.171.0 wrote: corrections, retries, several
 skills, sub-agents, schedules, sessions without a person, work of our own, secrets. What the person says next comes
@@ -8,6 +8,8 @@ from a file of labelled messages; `--reactions` takes another one, {"text", "lab
 `mb_per_s_planted` are those of these sessions, in which most tasks open a tracked skill; `mb_per_s` is that of as many
 in which a tenth do, as of a person with one skill tracked, next to a loop of `json.loads` over the same files.
 Of three repositories that are made with git, the commits are mined, too, and what is drafted of them is tried in git.
+`--hosts` measures the way from two answers that a person corrected, one in the real Claude Code and one in Codex, to
+the edit that they promote: tool calls of the session, runs of agents and seconds, with scripted models on loopback.
 """
 
 from __future__ import annotations
@@ -537,12 +539,21 @@ def main() -> None:
     flags = parser(__doc__, "50 MB")
     flags.add_argument("--reactions", type=Path, default=REACTIONS)
     flags.add_argument("--seed", type=int, default=1)
+    flags.add_argument("--hosts", action="store_true", help="the way from two sessions to a promoted edit")
     options = flags.parse_args()
+    if options.hosts:
+        sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "hosts"))
+        # It is a file of a folder of tests, and needs what only those have installed.
+        from test_from_sessions import MOST_CALLS, MOST_RUNS, promote_from_sessions  # noqa: PLC0415
+
+        with tempfile.TemporaryDirectory() as name:
+            took = promote_from_sessions(Path(name).resolve() / "user")[1]
+        return show(took, options.json, tool_calls=str(MOST_CALLS), agent_runs=str(MOST_RUNS))
     reactions = [json.loads(line) for line in options.reactions.read_text("utf-8").splitlines() if line.strip()]
     figures = measure(reactions, options.seed, 20_000 if options.short else FULL_PADDING)
     targets = {"label_precision": ".95", "skill_attribution": ".95", "key_right": ".95", "negatives_rejected": ".9",
                "cron_kept": "0", "leaks": "0", "rss_mb": "150", "model_calls": "12"}  # fmt: skip
-    show(figures, options.json, **targets)
+    return show(figures, options.json, **targets)
 
 
 if __name__ == "__main__":

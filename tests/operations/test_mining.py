@@ -192,7 +192,7 @@ def test_a_session_teaches_nothing_of_its_held_out_task_and_one_that_taught_is_n
         if has_learned:
             propose_from_evidence(store, workspace.models, place, str(miner.skill))
         keep_tasks(store, place, store.tasks.list_in_use(skill.id))
-        split = {draft.origin: draft.task.split for draft in store.tasks.list_drafts(skill.id).values()}
+        split = {draft.origin: str(draft.task.split) for draft in store.tasks.list_drafts(skill.id).values()}
         assert sorted(split.values()) == (["train"] * 3 if has_learned else ["test", "test", "train"])
         taught = [n for n in range(1, 7) if split[f"s-{(n - 1) % 3}#0"] == "train"]
         assert store.trajectories.recent_trajectories(skill.id, 9) == taught
