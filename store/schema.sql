@@ -214,6 +214,8 @@ create table episode (
     unique (skill_id, session, position)
 ) strict;
 
+create index episode_by_time on episode(skill_id, at);
+
 create trigger erased_takes_its_episode after insert on erased
 begin
     update draft set accepted = '', rejected = '', correction = '' where source = 'sessions' and exists (

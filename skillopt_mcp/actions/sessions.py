@@ -275,6 +275,8 @@ class SessionReader:
         labels, skills = Counter[str](), Counter[str]()
         with self._episodes.transaction():
             for skill, until, episode, attempts, own in self._found:
+                if self._episodes.is_copied(skill.id, episode):
+                    continue
                 labels[episode.label] += self._episodes.store_episode(skill.id, until, episode)
                 for new in attempts:
                     skills[skill.name] += self._record(skill, own, new)

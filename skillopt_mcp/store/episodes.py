@@ -57,6 +57,11 @@ class Episodes:
             )
             return bool(cursor.rowcount) and not is_known
 
+    def is_copied(self, skill_id: int, episode: Episode) -> bool:
+        """Whether another session has this episode: a fork of a session begins with a copy of it, times included."""
+        sql = "select 1 from episode where skill_id = ? and at = ? and at <> '' and prompt = ? and session <> ?"
+        return self._pool.row(sql, [skill_id, episode.at, episode.prompt, episode.session]) is not None
+
     def list_episodes(self, skill_id: int, since: str = "") -> Iterator[Episode]:
         """Yield the episodes of a skill, the newest first, those given at a time from `since` on."""
         rows = self._pool.rows(

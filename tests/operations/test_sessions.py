@@ -448,3 +448,22 @@ def test_damaged_transcripts_are_read_as_far_as_they_go(tracked: Workspace, plac
         path = written(place, [damage(chance.choice(whole)) for _ in range(100)], f"{n}.jsonl")
         for problem in read(tracked, path).problems:
             assert "not a transcript" in problem.reason
+
+
+def test_a_fork_of_a_session_begins_with_a_copy_that_is_no_second_task(tracked: Workspace, place: Place) -> None:
+    # As `claude --resume ID --fork-session` writes it: another sessionId, the same uuids and times.
+    prompt, fork = "Close the month of March and give me the sum", "d5173c29-d882-49a1-9793-04c18f425d49"
+    begun = [
+        claude_user(prompt, uuid="8138fa3b", sessionId=SESSION, timestamp="2026-11-28T18:51:33.514Z"),
+        claude_skill(str(place.skill)), claude_said("The sum is 41."), claude_user("No, you forgot the fee."),
+    ]  # fmt: skip
+    copied = [each.replace(SESSION.encode(), fork.encode()) for each in joined(*begun)]
+    paths = [written(place, joined(*begun, claude_said("42."))), written(place, copied, f"{fork}.jsonl")]
+    found = read(tracked, *paths)
+    assert (found.episodes, found.recorded) == ({"rejected": 1}, 1)
+    # The same words at another time are another task.
+    again = claude_user(prompt, timestamp="2026-11-28T19:00:00.000Z")
+    more = joined(again, claude_skill(str(place.skill)), claude_said("42."), claude_user("Perfect, thanks!"))
+    for path in paths:
+        path.write_bytes(path.read_bytes() + b"".join(more))
+    assert read(tracked, *paths).episodes == {"accepted": 1}
