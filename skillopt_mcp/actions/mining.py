@@ -94,9 +94,9 @@ def plan_mining(store: Store, place: Place, name: str, mining: Mining) -> Mining
         raise BadInput(f"--tasks must be 1-{MAX_TASKS}, got {mining.n_tasks}")
     skill = place.skill(name)
     said = [place.redactor.text(storable(" ".join(each.split()))) for each in mining.complaints if each.strip()]
-    known, missed = list[Episode](), list[Episode]()
+    known, missed, drafted = list[Episode](), list[Episode](), Counter[str]()
     if "sessions" in mining.sources:
-        drafted = {each.origin for each in store.tasks.list_drafts(skill.id).values()}
+        drafted.update(each.origin for each in store.tasks.list_drafts(skill.id).values())
         found = list(store.table(Episodes).list_episodes(skill.id, mining.since))
         missed = [each for each in found if not (each.skill or each.answer) and origin_of(each) not in drafted]
         # What has neither a label nor words to ask about teaches nothing.
@@ -111,9 +111,9 @@ def plan_mining(store: Store, place: Place, name: str, mining: Mining) -> Mining
     episodes = [each for each in known if each.label != "unknown"]
     text = _read_text(store, skill) if "skill" in mining.sources else ""
     n_left = mining.n_tasks - len(make_subjects(episodes))
-    rules = plan_subjects(text, said, n_left) if n_left else []
+    rules = [each for each in plan_subjects(text, said, n_left) if each.nth > drafted[each.origin]] if n_left else []
     if mining.sources != ("repo",) and not (rules or unknown or missed) and n_left == mining.n_tasks:
-        what = "no rule stands in its text" if text else "no session that is not drafted yet has an answer to judge"
+        what = f"{'its text has no rule' if text else 'no session has an answer to judge'} that is not drafted yet"
         raise BadInput(f"nothing to draft tasks of '{skill.name}' from: {what}; say what goes wrong: --complaint TEXT")
     return MiningPlan(skill, mining, rules, episodes, unknown, missed[: mining.n_tasks])
 

@@ -107,7 +107,7 @@ def add_tasks(
     Raises BadInput when neither or both are given, or the file cannot be read; then nothing is added.
     """
     if (tasks is None) == (file is None):
-        raise BadInput(f"give either tasks or file: a list of {SHAPE}, or its path")
+        raise BadInput(f"give either tasks or file: a list of {SHAPE}, or its path; or the source to draft them from")
     if file is not None:
         return add_file(store, place, skill, Path(os.path.expanduser(file)))
     return _add(store, place, skill, list(tasks or ()))

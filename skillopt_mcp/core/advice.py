@@ -87,7 +87,7 @@ def advise_review(skill: str, n_waiting: int) -> NextStep:
 def _advise_tasks(state: SkillState) -> NextStep:
     if state.n_waiting:
         return advise_review(state.skill, state.n_waiting)
-    why = f"too few tasks: {state.n_train} train, {state.n_test} held out"
+    why = f"too few tasks: {state.n_train} train, {state.n_test} held out; `tasks mine`, or source, has some drafted"
     return NextStep(action="add_tasks", arguments={"skill": state.skill}, why=why)
 
 

@@ -299,4 +299,4 @@ def test_corrections_of_sessions_come_first_and_each_is_drafted_once(
     mine(cli, place, vendor, "--sessions", session.parent, "--tasks", "3")
     assert not any("lantern flag that" in asked for asked in vendor.asked[2:])
     early = mine(cli, place, vendor, "--sessions", session.parent, "--since", "2099-01-01", "--tasks", "3")
-    assert early["added"] + early["duplicates"] == 3
+    assert "no rule that is not drafted" in str(early)

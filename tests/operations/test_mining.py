@@ -17,7 +17,7 @@ from skillopt_mcp.backends.base import BackendFault
 from skillopt_mcp.backends.scripted import Scripted
 from skillopt_mcp.core.calls import Call, Question
 from skillopt_mcp.core.errors import BadInput, Outage
-from skillopt_mcp.core.mining import Episode
+from skillopt_mcp.core.mining import Episode, Source
 from skillopt_mcp.core.results import TasksAdded
 from skillopt_mcp.reports.lookup import inspect
 from skillopt_mcp.store.episodes import Episodes
@@ -26,7 +26,7 @@ from skillopt_mcp.store.trajectories import NewTrajectory
 from skillopt_mcp.tasks.judges.judging import score
 from skillopt_mcp.workspace.jobs import Wait
 from skillopt_mcp.workspace.workspace import Workspace
-from tests.drafting import make_skill
+from tests.drafting import Drafted, Drafter, make_skill
 
 RIGHT, WRONG = "I put it in:\n\n- BREAKING: removed --quiet [K-7]", "Done:\n\n- Removed --quiet [K-7]"
 EPISODE = Episode(
@@ -60,7 +60,7 @@ class Miner:
         self.folder, self.asked = folder, list[Question]()
         self.skill = make_skill(folder / "skills" / "ship-notes")
 
-    def mine(self, answer: Answer, *episodes: Episode) -> TasksAdded:
+    def mine(self, answer: Answer, *episodes: Episode, sources: tuple[Source, ...] = ("sessions",)) -> TasksAdded:
         def reply(call: Call) -> str:
             assert isinstance(call.request, Question)
             self.asked.append(call.request)
@@ -70,7 +70,7 @@ class Miner:
             skill = workspace.place.skill(str(self.skill))
             for each in episodes:
                 workspace.store.table(Episodes).store_episode(skill.id, each.index, each)
-            plan = plan_mining(workspace.store, workspace.place, str(self.skill), Mining(("sessions",)))
+            plan = plan_mining(workspace.store, workspace.place, str(self.skill), Mining(sources))
             return advance_mining(workspace.store, workspace.models, workspace.place, plan, Wait())
 
 
@@ -198,3 +198,18 @@ def test_a_session_teaches_nothing_of_its_held_out_task_and_one_that_taught_is_n
         assert store.trajectories.recent_trajectories(skill.id, 9) == taught
         shown = [inspect(store, place, f"trajectory:{n}").trajectory for n in range(1, 7)]
         assert [n for n, each in enumerate(shown, 1) if each and not each.held_out] == taught
+
+
+def test_rules_that_are_drafted_are_not_drafted_again_next_to_new_sessions(miner: Miner) -> None:
+    def spoil(task: Drafted, text: str) -> Drafted:
+        prompt = "The pump of hall nine went away. Write it up." if "Ada" in text else DRAFT["prompt"]
+        return {**task, **DRAFT, "number": task["number"], "prompt": prompt} if WRONG in text else task
+
+    drafter = Drafter(spoil)
+    first = miner.mine(lambda asked: drafter(asked.evidence), EPISODE, sources=("skill", "sessions"))
+    assert (first.added, drafter.n_asked) == (19, 7)
+    new = replace(EPISODE, session="s-2", prompt="Thank Ada, please.", at="2026-11-02T10:00:00Z")
+    second = miner.mine(lambda asked: drafter(asked.evidence), new, sources=("skill", "sessions"))
+    assert (second.added, drafter.n_asked) == (1, 8)
+    with pytest.raises(BadInput, match="no rule that is not drafted"):
+        miner.mine(lambda asked: drafter(asked.evidence), sources=("skill", "sessions"))
