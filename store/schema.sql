@@ -139,14 +139,17 @@ create table command (
     created_at text not null default (strftime('%Y-%m-%dT%H:%M:%fZ'))
 ) strict;
 
-create trigger task_is_frozen before update of prompt, judge, files, group_name on task
+create trigger task_is_frozen before update of prompt, judge, files on task
+begin select raise(abort, 'a task and its split never change'); end;
+
+create trigger group_is_frozen before update of group_name on task when not old.waits
 begin select raise(abort, 'a task and its split never change'); end;
 
 create trigger split_is_frozen before update of split, waits on task when not (old.waits and not new.waits)
 begin select raise(abort, 'a task and its split never change'); end;
 
 create trigger task_is_renamed_by_retirement_alone before update of name on task
-when not exists (select 1 from retirement where task_id = new.id and name = old.name)
+when not old.waits and not exists (select 1 from retirement where task_id = new.id and name = old.name)
 begin select raise(abort, 'a task keeps its name'); end;
 
 create trigger retirement_stands before update on retirement

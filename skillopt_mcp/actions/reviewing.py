@@ -129,8 +129,6 @@ def correct_task(store: Store, place: Place, card: ReviewCard, corrected: Review
     it was.
     """
     old, new = card.task, corrected.task
-    if (new.digest, new.name, new.tags, new.group) == (old.digest, old.name, old.tags, old.group):
-        return keep_tasks(store, place, [old])[0]
     task = NewTask(new.prompt, new.judge, new.name, None, new.tags, new.files, new.group)
     given = replace(corrected.draft, task=task) if corrected.draft else task
     return store.tasks.add_tasks(old.skill_id, [given], DEFAULT_SHARES, login=place.login, corrects=old.id)[0]

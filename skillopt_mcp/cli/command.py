@@ -209,6 +209,7 @@ class _Parser(argparse.ArgumentParser):
     """A parser whose errors are one line."""
 
     def error(self, message: str) -> NoReturn:
+        message = message.replace("expected one argument", "a value is missing; one that begins with - follows a =")
         raise WrongUsage(f"{message} ({self.prog} --help)")
 
 

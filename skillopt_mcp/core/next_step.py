@@ -90,7 +90,8 @@ class NextStep:
                 words.append(str(self.arguments.get(name, name.upper())))
         for name, value in self.arguments.items():
             if name not in positional and value not in (None, False):
-                words += [f"--{name.replace('_', '-')}", *([] if value is True else [str(value)])]
+                option, text = f"--{name.replace('_', '-')}", str(value)
+                words += [option] if value is True else [f"{option}={text}"] if text[:1] == "-" else [option, text]
         return shlex.join([*words, *(["--store", store] if store else [])])
 
     def as_line(self, store: str | None = None, *, is_agents: bool = False) -> str:

@@ -43,18 +43,28 @@ class Tasks:
         Given by a person, whose `login` it is, they are marked as looked at, and so are those that are there already:
         where these waited, their split is drawn now. Others' tasks may have to wait for that in train (`waits`). With
         the task of a draft is kept what it was made from. The task of the id that one `corrects` is taken out of use
-        in the same step; where the new one cannot be added, nothing is stored, and BadInput raised.
+        in the same step, or gets its name, tags and group where all else is the same; where the new one cannot
+        be added, nothing is stored, and BadInput raised.
         """
         tasks = [each.task if isinstance(each, Draft) else each for each in given]
         programs, at, marked = self._programs(), now(), list[tuple[int, str, str]]()
         with self._pool.write() as connection:
-            if corrects is not None and not _retire(connection, skill_id, corrects, "corrected"):
+            sql = "select 1 from task where id = ? and digest = ? and id not in (select task_id from retirement)"
+            is_same = corrects is not None and bool(connection.execute(sql, [corrects, tasks[0].digest]).fetchone())
+            if is_same:
+                values = [default_name(tasks[0]), json.dumps(tasks[0].tags), tasks[0].group, corrects]
+                sql = "update or ignore task set name = ?, tags = ?, group_name = ? where id = ? and waits"
+                if not connection.execute(sql, values).rowcount:
+                    raise BadInput(
+                        f'id "{values[0]}" is taken by another task, or this one keeps its id, tags and group'
+                    )
+            elif corrects is not None and not _retire(connection, skill_id, corrects, "corrected"):
                 raise BadInput("it was removed meanwhile: nothing was stored")
             stored = [StoredTask(*row) for row in connection.execute(_PLACED, [skill_id, corrects])]
             if any(each.id == corrects and each.is_drawn for each in stored):
                 tasks = [replace(task, split="train") for task in tasks]
             placed = place_tasks(tasks, stored, shares, waits=waits)
-            if corrects is not None and not placed[0].is_new:
+            if corrects is not None and not (placed[0].is_new or (is_same and placed[0].same)):
                 raise BadInput(placed[0].fault or "another task is the same: drop this one")
             for source, task, each in zip(given, tasks, placed, strict=True):
                 task_id = None if each.fault else each.same
@@ -64,9 +74,9 @@ class Tasks:
                         json.dumps(task.tags), files_json(task), task.group, int(waits), at,
                     ]  # fmt: skip
                     task_id = int(connection.execute(_INSERT, values).lastrowid or 0)
-                    if isinstance(source, Draft):
-                        facts = (source.source, source.origin, source.accepted, source.rejected, source.correction)
-                        connection.execute("insert into draft values (?, ?, ?, ?, ?, ?)", (task_id, *facts))
+                if isinstance(source, Draft) and (each.is_new or is_same):
+                    facts = (source.source, source.origin, source.accepted, source.rejected, source.correction)
+                    connection.execute("insert or replace into draft values (?, ?, ?, ?, ?, ?)", (task_id, *facts))
                 if login is not None and task_id is not None:
                     drawn = "update task set split = ?, waits = 0 where id = ? and waits"
                     connection.execute(drawn, [each.split, task_id])

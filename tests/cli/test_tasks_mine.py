@@ -7,6 +7,7 @@ import os
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 from console import Cli, Place, parsed, run_at_a_terminal
@@ -30,7 +31,7 @@ def vendor(monkeypatch: pytest.MonkeyPatch) -> Iterator[Vendor]:
         yield lent
 
 
-def mine(cli: Cli, place: Place, vendor: Vendor, *options: object) -> dict[str, object]:
+def mine(cli: Cli, place: Place, vendor: Vendor, *options: object) -> dict[str, Any]:
     command = ("tasks", "mine", place.skill_path, "--optimizer", vendor.spec(), "--yes", "--json")
     done = cli(*command, *options, store=place.store_path)
     return parsed(done) if done.returncode == 0 else json.loads(done.stdout)

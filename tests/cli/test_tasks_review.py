@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import fcntl
+import html
 import json
 import os
 import pty
 import re
 import select
+import shlex
 import signal
 import struct
 import termios
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -171,6 +174,37 @@ def test_a_broken_file_stores_nothing_and_may_be_fixed_again(
     assert tasks_of(place) == before
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        "row['id'] = 'renamed'",
+        "row['tags'] = ['queue']",
+        "row['group'] = 'g'",
+        "row['accepted'] = 'Rename it (#1)'",
+        "",
+    ],
+)
+def test_a_correction_of_what_does_not_judge_is_taken(place: Place, tmp_path: Path, change: str) -> None:
+    editor = write_editor(tmp_path, change or "pass")
+    person = Person(place, "tasks", "review", place.skill_path, editor=editor, answers=["f", "k", "q"])
+    assert (person.code, "0 kept, 1 fixed, 0 dropped, 2 not looked at" in person.out) == (0, True), person.out
+    row = {"id": "line-1", "tags": ["ticket"], "group": "", "accepted": "Rename a field (#1)"}
+    exec(change, {"row": row})
+    [fixed] = [task for task in tasks_of(place) if task.looked_at]
+    with Workspace(place.store_path) as workspace:
+        draft = workspace.store.tasks.list_drafts(fixed.skill_id)[fixed.id]
+        assert workspace.store.retirements.list_retired(fixed.skill_id) == {}
+    assert (fixed.name, list(fixed.tags), fixed.group, draft.accepted, fixed.waits) == (*row.values(), False)
+
+
+def test_a_corrected_id_that_another_task_has_is_named_and_nothing_is_stored(place: Place, tmp_path: Path) -> None:
+    before = tasks_of(place)
+    editor = write_editor(tmp_path, "row['id'] = 'line-2'")
+    person = Person(place, "tasks", "review", place.skill_path, editor=editor, answers=["f", "k", "u", "q"])
+    assert 'id "line-2" is taken by another task' in " ".join(person.out.split())
+    assert tasks_of(place) == before
+
+
 def test_a_prompt_that_another_task_has_is_not_stored_and_the_draft_stays(place: Place, tmp_path: Path) -> None:
     before = tasks_of(place)
     twin = json.dumps(before[1].prompt)
@@ -209,3 +243,18 @@ def test_a_copied_command_keeps_and_drops_for_a_person_alone(place: Place, cli: 
     assert sum(shown["splits"].values()) == 2
     monkeypatch.setenv("CLAUDECODE", "1")
     assert Person(place, "tasks", "review", place.skill_path, "--keep", "line-3").code == 1
+
+
+@pytest.mark.parametrize("verb", ["keep", "drop"])
+def test_an_id_that_begins_with_a_hyphen_is_copied_so_that_it_is_taken(place: Place, cli: Cli, verb: str) -> None:
+    draft = make_draft(9)
+    add_drafts(place, [replace(draft, task=replace(draft.task, name="--yes"))])
+    page = place.store_path.with_name("page.html")
+    made = cli("report", place.skill_path, "--html", page, store=place.store_path)
+    assert made.returncode == 0, made.stderr
+    [line] = re.findall(rf'<pre class="cmd">([^<]*--{verb}=--yes[^<]*)</pre>', page.read_text())
+    words = shlex.split(html.unescape(line))
+    done = Person(place, *words[1 : words.index("--store")])
+    assert (done.code, "--yes" in [task.name for task in tasks_of(place) if not task.looked_at]) == (0, False), done.out
+    typed = cli("tasks", "review", place.skill_path, f"--{verb}", "--yes", store=place.store_path)
+    assert (typed.returncode, "begins with - follows a =" in typed.stderr) == (2, True)
