@@ -14,10 +14,13 @@ from console import Cli, Place
 
 from benchmarks.repositories import CHANGES, DESCRIPTIONS, PROGRAM, RELEASES, commit, git, make_repositories
 from skillopt_mcp.actions.commits import read_commits
+from skillopt_mcp.backends.programs import CommandRunner, run_programs
 from skillopt_mcp.core.errors import BadInput
+from skillopt_mcp.core.evidence import Attempted
 from skillopt_mcp.core.mining import Draft
 from skillopt_mcp.store.pool import Pool
 from skillopt_mcp.tasks.judges.judging import score
+from skillopt_mcp.workspace.workspace import Workspace
 
 TEXT = "---\nname: {0}\ndescription: {1}\n---\n# It\n\nDo it well.\n"
 Mine = Callable[..., dict[str, Any]]
@@ -98,6 +101,17 @@ def test_commits_with_tests_are_run_once_a_person_agreed(tmp_path: Path, made: d
         paths = [path for path, _ in json.loads(files)]
         assert (len(paths), "notes.md" in paths, "tests/__init__.py" in paths) == (4, False, True)
         assert accepted.startswith("diff --git a/shop/")
+    # A diff may change the tests; the task's own ones judge.
+    with Workspace(place.store_path) as workspace:
+        [task, *_] = workspace.store.tasks.list_in_use(1)
+        accepted = workspace.store.tasks.list_drafts(1)[task.id].accepted
+        [path] = [file.path for file in task.files if file.path.startswith("tests/test_")]
+        [lines] = [len(file.content.splitlines()) for file in task.files if file.path == path]
+        cheat = f"--- a/{path}\n+++ b/{path}\n@@ -1,{lines} +0,0 @@\n"
+        cheat += "".join(f"-{line}\n" for file in task.files if file.path == path for line in file.content.splitlines())
+        programs = CommandRunner(workspace.store.commands.find_named(["tests"]))
+        tried = [Attempted(task, text, (), str(n)) for n, text in enumerate((accepted, cheat, accepted + cheat))]
+        assert [getattr(each, "hard", each) for each in run_programs(programs, tried)] == [True, False, True]
 
 
 def test_tests_that_prove_nothing_and_files_that_are_none_are_named(made: dict[str, Path], tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from skillopt_mcp.actions.trajectories import Recording, record_trajectory
 from skillopt_mcp.store.files import lock_run
 from skillopt_mcp.workspace.workspace import Workspace
 from tests.processes import Script
+from tests.vendors import vending
 
 
 @pytest.fixture
@@ -120,13 +121,14 @@ def test_two_nights_that_overlap_do_no_harm(place: Place) -> None:
     assert (count(place, "candidate"), count(place, "promotion")) == (1, 0)
 
 
-def test_what_a_person_prefers_is_shown_to_reflection(place: Place) -> None:
+def test_what_a_person_prefers_is_in_the_prompt_of_reflection(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     record_failures(place)
-    parsed(run_unattended(place, "--nightly", *BACKENDS, "--preferences", "Keep the headings as they are.", "--json"))
-    with Workspace(place.store_path) as workspace:
-        skill = workspace.place.find_kept(str(place.skill_path))
-        [run] = workspace.store.runs.list_runs(skill.id)
-    assert "Keep the headings as they are." in run.config
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-none")
+    with vending() as vendor:
+        vendor.reply = lambda asked: json.dumps({"edits": [{"op": "append", "content": "Count dozens as 12."}]})
+        backends = ("--target", TARGET, "--optimizer", vendor.spec())
+        run_unattended(place, "--nightly", *backends, "--preferences", "Keep the headings as they are.", "--yes")
+        assert "What the person wants of edits: Keep the headings as they are." in vendor.asked[0]
 
 
 def test_an_agents_shell_does_not_start_a_night(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
