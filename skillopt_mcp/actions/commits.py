@@ -197,10 +197,8 @@ def _read_releases(
 
 def _list_added(repository: Path, new: str, old: str) -> list[str]:
     """The lines that a commit has and an older one lacks in the changelog nearest to the root."""
-    names = _ask(repository, "diff-tree", "-r", "--name-only", "--no-renames", "-z", old, new).decode(
-        "utf-8", "replace"
-    )
-    logs = filter(_CHANGELOG.fullmatch, names.split("\0"))
+    names = _ask(repository, "diff-tree", "-r", "--name-only", "--no-renames", "-z", old, new)
+    logs = filter(_CHANGELOG.fullmatch, names.decode("utf-8", "replace").split("\0"))
     path = min(logs, key=lambda each: (each.count("/"), each), default="")
     lines = _diff(repository, old, new, [path], "-U0").split("\n") if path else []
     return [line[1:].rstrip() for line in lines if line.startswith("+") and not _NO_TEXT.match(line)]

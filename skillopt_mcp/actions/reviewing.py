@@ -73,10 +73,8 @@ def _describe(shown: Task | Draft | NewTask, fault: str) -> tuple[tuple[str, str
     made = "; ".join(f"{what}: {'yes' if is_so else 'NO'}" for what, is_so in checks.items())
     if not decides_by_answer(task.judge):
         made = "none: its judge asks a model or a program, or looks at what was recorded"
-    words = "; ".join(
-        dict.fromkeys(" ".join((getdoc(leaf) or "").split("\n\n")[0].split()) for leaf in leaves(task.judge))
-    )
-    sections += [("Judge", f"{judge_json(task.judge)}\n{words}"), ("Checks", made)]
+    words = dict.fromkeys(" ".join((getdoc(leaf) or "").split("\n\n")[0].split()) for leaf in leaves(task.judge))
+    sections += [("Judge", f"{judge_json(task.judge)}\n{'; '.join(words)}"), ("Checks", made)]
     more = {"Fault": fault, "Tags": ", ".join(task.tags), "Group": task.group}
     if isinstance(shown, Draft):
         more["Drafted from"] = f"{shown.source}: {shown.origin}"

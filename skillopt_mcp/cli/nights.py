@@ -141,10 +141,8 @@ def _change_crontab(terminal: Terminal, skill: str, line: str) -> Scheduled:
         raise BadInput(f"there is no program 'crontab' here: {what}")
 
     def run(*arguments: str, given: bytes = b"") -> tuple[int, bytes, str]:
-        environ = {**os.environ, "LC_ALL": "C"}
-        done = subprocess.run(
-            ["crontab", *arguments], input=given, env=environ, capture_output=True, timeout=60, check=False
-        )
+        done = subprocess.run(["crontab", *arguments], input=given, env={**os.environ, "LC_ALL": "C"}, timeout=60,
+                              capture_output=True, check=False)  # fmt: skip
         return done.returncode, done.stdout, done.stderr.decode("utf-8", "replace").strip()[:300]
 
     code, listed, error = run("-l")

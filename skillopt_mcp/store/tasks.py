@@ -120,12 +120,9 @@ class Tasks:
         )
         facts = {row[0]: row[1:] for row in self._pool.rows(sql, [skill_id])}
         return {
-            task.id: Draft(
-                NewTask(task.prompt, task.judge, task.name, task.split, task.tags, task.files, task.group),
-                *facts[task.id],
-            )
-            for task in self.list_by_id(facts)
-        }
+            each.id: Draft(NewTask(each.prompt, each.judge, each.name, each.split, each.tags, each.files, each.group),
+                           *facts[each.id]) for each in self.list_by_id(facts)
+        }  # fmt: skip
 
     def _tasks(self, where: str, key: int | str) -> list[Task]:
         rows, programs = self._pool.rows(f"{_TASK} {where}", [key]), self._programs()
@@ -222,11 +219,8 @@ class Retirements:
 
 def _retire(connection: Connection, skill_id: int, task_id: int, reason: str) -> bool:
     """Take a task out of use, in the caller's transaction; whether it was in use."""
-    added = connection.execute(
-        "insert into retirement(task_id, name, reason) select id, name, ? from task"
-        " where id = ? and skill_id = ? on conflict do nothing",
-        [reason, task_id, skill_id],
-    ).rowcount
+    sql = "insert into retirement(task_id, name, reason) select id, name, ? from task where id = ? and skill_id = ?"
+    added = connection.execute(f"{sql} on conflict do nothing", [reason, task_id, skill_id]).rowcount
     if added:
         # A name longer than any that can be given is free, and so is the one it had.
         [digest] = connection.execute("select digest from task where id = ?", [task_id]).fetchone()
