@@ -315,7 +315,7 @@ def test_what_a_person_says_when_a_session_is_taken_up_again_is_read(tracked: Wo
 
 
 def test_sessions_of_codex_are_read_plain_and_packed(tracked: Workspace, place: Place) -> None:
-    lines = joined(codex_meta(), codex_user("Close"), codex_shell(f"cat {place.main}", "x"), codex_said("42"),
+    lines = joined(codex_meta(), codex_user("Close March"), codex_shell(f"cat {place.main}", "x"), codex_said("42"),
                    codex_user("no, round it to cents"))  # fmt: skip
     plain = written(place, lines, f"rollout-2026-11-21T23-31-30-{SESSION}.jsonl")
     packed = plain.with_name(f"{plain.name}.zst")
