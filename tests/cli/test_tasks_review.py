@@ -22,6 +22,7 @@ from typing import Any
 import pytest
 from console import SCRIPT, Cli, Place, parsed
 
+from skillopt_mcp.actions.reviewing import list_cards, read_correction
 from skillopt_mcp.core.mining import Draft
 from skillopt_mcp.core.tasks import NewTask, TaskFile
 from skillopt_mcp.tasks.judges.judging import parse_judge
@@ -258,3 +259,23 @@ def test_an_id_that_begins_with_a_hyphen_is_copied_so_that_it_is_taken(place: Pl
     assert (done.code, "--yes" in [task.name for task in tasks_of(place) if not task.looked_at]) == (0, False), done.out
     typed = cli("tasks", "review", place.skill_path, f"--{verb}", "--yes", store=place.store_path)
     assert (typed.returncode, "begins with - follows a =" in typed.stderr) == (2, True)
+
+
+def test_a_card_says_what_its_judge_lets_through_and_a_corrected_answer_holds_no_secret(place: Place) -> None:
+    draft, secret = make_draft(9), "ghp_" + "a1B2c3D4" * 4 + "e5F6"
+    exact = parse_judge({"kind": "final_answer", "expected": ["ticket"]})
+    points = parse_judge({"kind": "rubric", "points": ["It names the ticket."]})
+    leaky = replace(draft.task, judge=exact, name="leaky", group="pair")
+    asked = replace(draft.task, judge=points, name="asked", prompt="Name it.")
+    add_drafts(place, [replace(draft, task=leaky), replace(draft, task=asked)])
+    with Workspace(place.store_path) as workspace:
+        cards = {card.task.name: card for card in list_cards(workspace.store, workspace.place, str(place.skill_path))}
+        row = json.loads(cards["line-1"].as_json)
+        text = json.dumps(row | {"accepted": f"{row['accepted']} {secret}"})
+        corrected = read_correction(workspace.store, workspace.place, cards["line-1"], text)
+    assert "no key in prompt or files: NO" in dict(cards["leaky"].sections)["Checks"]
+    assert dict(cards["leaky"].sections)["Group"] == "pair"
+    assert dict(cards["asked"].sections)["Checks"].startswith("none: its judge asks a model")
+    assert "split" not in row
+    assert corrected.draft
+    assert secret not in corrected.draft.accepted
