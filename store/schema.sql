@@ -453,6 +453,7 @@ create table promotion_test (
     base_version text not null,
     version_id text not null,
     release integer not null,       -- its tests share an error budget; a proven promotion opens the next one
+    series text not null default '', -- of a gate's tests, which are numbered apart: the pull request
     number integer,                 -- of the release's tests, from 1; 0: outside of that budget; null before an answer
     backend text not null,          -- the fingerprints of the target and of the judges
     tasks text not null,            -- json: the ids of the tasks, one per unit, in order

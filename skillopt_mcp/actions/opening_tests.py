@@ -69,7 +69,8 @@ def current_test(
     skill_id, other = _tested_with(store, place, candidate)
     asked = _specify(store, candidate, asked)
     for row in store.tests.list_of(candidate.skill_id, candidate.base_version, candidate.version_id):
-        if asked.is_of(row.plan) and row.other == other and not (again and store.decisions.latest_in(row.id)):
+        is_same = asked.is_of(row.plan) and (row.other, row.series) == (other, asked.series)
+        if is_same and not (again and store.decisions.latest_in(row.id)):
             test = stored_test(store, row)  # its tasks may have been removed since
             if row.backend == evidence_of(models.backends_for(test.tasks)):
                 if row.is_open or not _is_outdated(store, models, test, skill_id, among):
@@ -163,7 +164,7 @@ def open_next_test(
     salt = _SALT_OF_SIMULATIONS if is_simulated(backend) else None
     opens = backend.startswith(("claude-code:", "codex:"))  # these load a skill by themselves
     asked = replace(_specify(store, candidate, asked), opens=opens, salt=salt)
-    new = NewTest(candidate.skill_id, candidate.base_version, candidate.version_id, backend, other)
+    new = NewTest(candidate.skill_id, candidate.base_version, candidate.version_id, backend, other, asked.series)
     return open_test(store, new, held, asked, foreseen=foreseen)
 
 

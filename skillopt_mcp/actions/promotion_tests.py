@@ -69,9 +69,11 @@ def evaluate_candidate(
             why = f"takes up to {runs}: ask the user first"
             step = _evaluate_step(candidate, why)
             return _describe(store, place, candidate, test, status="estimate", foreseen=foreseen, next_step=step)
-        _check_ready(store, models, test)
+        check_ready(store, models, test)
         test = open_next_test(store, models, place, candidate, asked)
-    job = wait.jobs.attach(test.row.id, functools.partial(_run_test, store, models, test, wait_s is None), wait.notify)
+    job = wait.jobs.attach(
+        test.row.id, functools.partial(run_open_test, store, models, test, wait_s is None), wait.notify
+    )
     is_done = job.wait(wait_s)
     if is_done:
         wait.jobs.drop(test.row.id, job)
@@ -91,9 +93,10 @@ def evaluate_candidate(
     return _offer_work(store, place, candidate, test, foreseen).model_copy(update=update)
 
 
-def _run_test(store: Store, models: Models, test: Test, waits: bool, notify: Notify) -> Standing | Outstanding:
+def run_open_test(store: Store, models: Models, test: Test, waits: bool, notify: Notify) -> Standing | Outstanding:
+    """Run a test that is stored; where another process runs it, wait for that one if it `waits`, or raise Busy."""
     with only_here(store, test, notify if waits else None):
-        _check_ready(store, models, test)
+        check_ready(store, models, test)
         backends, on_pause = models.backends_for(test.tasks), pause_reporter(notify)
         models.note_caller(test.row.id, test.tasks)
         with span("promotion_test", test=test.row.id):
@@ -102,7 +105,7 @@ def _run_test(store: Store, models: Models, test: Test, waits: bool, notify: Not
             )
 
 
-def _check_ready(store: Store, models: Models, test: Test) -> None:
+def check_ready(store: Store, models: Models, test: Test) -> None:
     """Raise what keeps a test from being asked: caps that cannot hold, a judge program, a text that does not arrive."""
     target = models.ready_for(test.tasks)["target"]
     arms = [Rollout(files, task).next_to(test.other) for task in test.tasks for files in (test.base, test.candidate)]

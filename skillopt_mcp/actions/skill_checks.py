@@ -59,17 +59,23 @@ def _read_evals(skill: Linted) -> dict[str, Any]:
     """What the evals of a skill hold: those in its folder, and in evals/ and tests/ of its plugin and repository."""
     if not (skill.is_skill and skill.folder.is_dir()):
         return {"files": [], "cases": 0}
-    around, places = _list_around(str(skill.folder.parent))
-    own, name = str(skill.folder), skill.folder.name
-    apart = [f"{place}/{name}" for place in places if os.path.isdir(f"{place}/{name}")]
-    shared = [base for base in around if base in (os.path.dirname(skill.folder.parent), own)]
-    there = [each for each in dict.fromkeys([own, *shared]) if _MAY_HOLD.search("/".join(_list_names(each)))]
-    if not (there or apart):
+    folders, whole = find_evals(skill.folder)
+    if not folders:
         return {"files": [], "cases": 0}
     # Reading them imports all judges.
     from skillopt_mcp.actions.suites import read_suites  # noqa: PLC0415
 
-    return read_suites([Path(folder) for folder in (*there, *apart)], whole=frozenset(map(Path, apart)))
+    return read_suites(folders, whole)
+
+
+def find_evals(folder: Path) -> tuple[list[Path], frozenset[Path]]:
+    """Where evals of the skill in a folder may lie, and in which of these folders any file is a case."""
+    around, places = _list_around(str(folder.parent))
+    own, name = str(folder), folder.name
+    apart = [f"{place}/{name}" for place in places if os.path.isdir(f"{place}/{name}")]
+    shared = [base for base in around if base in (os.path.dirname(folder.parent), own)]
+    there = [each for each in dict.fromkeys([own, *shared]) if _MAY_HOLD.search("/".join(_list_names(each)))]
+    return [Path(each) for each in (*there, *apart)], frozenset(map(Path, apart))
 
 
 def _list_names(folder: str) -> list[str]:

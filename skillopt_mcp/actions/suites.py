@@ -28,26 +28,15 @@ def read_suites(folders: Sequence[Path], whole: Collection[Path]) -> dict[str, A
 
     Some of these are `whole` cases, where no file there is one of evals.
     """
-    files, tasks, lost, points = list[dict[str, Any]](), list[NewTask](), Counter[str](), Counter[str]()
-    places = {place for form in EVAL_FORMATS for place in form.places} - {"."}
-    found_at = list[Path]()
-    for folder in folders:
-        there = [folder / place for place in sorted(places) if (folder / place).exists()]
-        inner = folder / "evals" if (folder / "evals").is_dir() else folder
-        found_at += there or ([inner] if inner != folder or folder in whole else [])
-    for path in dict.fromkeys(found_at):
-        try:
-            new, read = read_cases(path, EvalOptions()) or ([], None)
-        except BadInput as error:
-            new, read = [], EvalsRead(format="", cases=[], refused=str(error))
-        if read is None:
-            continue
-        tasks += (replace(task, name=None) for task in new)
-        lost.update(each["why"].partition(":")[0] for case in read.cases for each in case.lost)
-        points.update(model=read.by_model, machine=read.by_machine)
+    new, read = read_tasks(folders, whole)
+    files, lost, points = list[dict[str, Any]](), Counter[str](), Counter[str]()
+    tasks = [replace(task, name=None) for task in new]
+    for path, evals_read in read:
+        lost.update(each["why"].partition(":")[0] for case in evals_read.cases for each in case.lost)
+        points.update(model=evals_read.by_model, machine=evals_read.by_machine)
         files.append({
-            "path": os.path.relpath(path), "format": read.format, "cases": len(read.cases), "kept": len(new),
-            "refused": read.refused or "",
+            "path": os.path.relpath(path), "format": evals_read.format, "cases": len(evals_read.cases),
+            "kept": sum(case.kept for case in evals_read.cases), "refused": evals_read.refused or "",
         })  # fmt: skip
     placed = place_tasks(tasks[:_MAX_TASKS], [], DEFAULT_SHARES)
     pairs = enumerate(zip(tasks, placed, strict=False))
@@ -61,6 +50,26 @@ def read_suites(folders: Sequence[Path], whole: Collection[Path]) -> dict[str, A
         return evals
     gain, runs = foresee_first_test(len(held))
     return evals | {"smallest_change": gain, "runs": runs, "on_these_cases": len(held) < MIN_UNITS}
+
+
+def read_tasks(folders: Sequence[Path], whole: Collection[Path]) -> tuple[list[NewTask], list[tuple[Path, EvalsRead]]]:
+    """The tasks of the evals in folders of a skill, some of which are `whole` cases, and what was read where."""
+    tasks, read = list[NewTask](), list[tuple[Path, EvalsRead]]()
+    places = {place for form in EVAL_FORMATS for place in form.places} - {"."}
+    found_at = list[Path]()
+    for folder in folders:
+        there = [folder / place for place in sorted(places) if (folder / place).exists()]
+        inner = folder / "evals" if (folder / "evals").is_dir() else folder
+        found_at += there or ([inner] if inner != folder or folder in whole else [])
+    for path in dict.fromkeys(found_at):
+        try:
+            new, evals = read_cases(path, EvalOptions()) or ([], None)
+        except BadInput as error:
+            new, evals = [], EvalsRead(format="", cases=[], refused=str(error))
+        if evals:
+            tasks += new
+            read.append((path, evals))
+    return tasks, read
 
 
 def describe_suites(evals: Mapping[str, Any]) -> str:

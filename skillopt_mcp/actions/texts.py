@@ -64,7 +64,7 @@ def edited_candidate(store: Store, place: Place, name: str) -> Candidate:
             "--against HEAD (or another old text), or --file NEW.md"
         )
     live = store.skills.get_files(skill.id, skill.live_version)
-    return _store_text(store, place.secrets, skill, base, live, "an edit of the file")
+    return store_text(store, place.secrets, skill, base, live, "an edit of the file")
 
 
 def candidate_of_files(
@@ -81,7 +81,7 @@ def candidate_of_files(
         base = _text_named(store, skill, str(against), live)
         store.skills.add_version(skill.id, base)
     why = f"the text of {new.name}" if new else f"an edit of {against}"
-    return _store_text(store, place.secrets, skill, base.digest, _read_text(new, base) if new else live, why)
+    return store_text(store, place.secrets, skill, base.digest, _read_text(new, base) if new else live, why)
 
 
 def _text_named(store: Store, skill: Skill, name: str, live: SkillFiles) -> SkillFiles:
@@ -132,7 +132,7 @@ def _read_text(path: Path, live: SkillFiles) -> SkillFiles:
         raise BadInput(f"'{path}' cannot be read: {error.strerror}") from None
 
 
-def _store_text(store: Store, secrets: KnownSecrets, skill: Skill, base: str, files: SkillFiles, why: str) -> Candidate:
+def store_text(store: Store, secrets: KnownSecrets, skill: Skill, base: str, files: SkillFiles, why: str) -> Candidate:
     """Return a person's text as a candidate. Raises BadInput where it is no other text than its base."""
     if files.digest == base:
         raise BadInput("both texts are the same: there is nothing to test")
@@ -155,15 +155,8 @@ def check_testable(store: Store, models: Models, place: Place, candidate: Candid
     Two texts that a person names may be tested whatever is live.
     """
     versions = candidate.base_version, candidate.version_id
-    arms = tuple(store.skills.get_files(candidate.skill_id, each) for each in versions)
-    check_merged(arms[0])
-    is_shown_less = models.has_backend("target") and is_pasted(models.backend("target").fingerprint)
-    if is_shown_less and is_front_matter_alone(*arms):
-        raise Refused(
-            f"candidate '{candidate.id}' changes the front matter alone, which "
-            f"'{models.backend('target').name}' is not shown: test it with --target claude-code "
-            "or codex, which load the skill themselves"
-        )
+    old, new = (store.skills.get_files(candidate.skill_id, each) for each in versions)
+    check_texts(models, old, new, f"candidate '{candidate.id}'")
     skill = place.again(store.skills.get_skill(candidate.skill_id))
     if candidate.origin == "person":
         return
@@ -181,6 +174,17 @@ def check_testable(store: Store, models: Models, place: Place, candidate: Candid
             f"the live file of '{skill.name}' is version {short(skill.live_version)}, the candidate was made from "
             f"{short(candidate.base_version)}: propose the edits again, or run: skillopt-mcp evaluate "
             f"{candidate.id} --rebase{endings and f'. {endings}'}"
+        )
+
+
+def check_texts(models: Models, old: SkillFiles, new: SkillFiles, name: str) -> None:
+    """Raise Refused where git could not merge the old text, or the target is not shown what the new one changes."""
+    check_merged(old)
+    is_shown_less = models.has_backend("target") and is_pasted(models.backend("target").fingerprint)
+    if is_shown_less and is_front_matter_alone(old, new):
+        raise Refused(
+            f"{name} changes the front matter alone, which '{models.backend('target').name}' is not shown: test it "
+            "with --target claude-code or codex, which load the skill themselves"
         )
 
 

@@ -10,7 +10,8 @@ from typing import Annotated, Any, Literal, TypeVar, get_args
 from pydantic import BaseModel, JsonValue
 
 from skillopt_mcp.actions.estimates import Forecast, forecast, most_again
-from skillopt_mcp.backends.base import Backend
+from skillopt_mcp.backends.arrivals import unseen_commands
+from skillopt_mcp.backends.base import Backend, Loading
 from skillopt_mcp.backends.world import has_made
 from skillopt_mcp.cli.command import DRY_RUN, TARGET, TARGET_FLAG, YES, Capped, Flag, WrongUsage
 from skillopt_mcp.cli.terminal import Terminal
@@ -95,6 +96,19 @@ class Sending(Spending):
     def __post_init__(self) -> None:
         if self.concurrency is not None and self.concurrency < 1:
             raise WrongUsage(f"--concurrency must be 1 or more, got {self.concurrency}")
+
+    def agree_to_load(self, terminal: Terminal, workspace: Workspace, skill_id: int, *versions: str) -> None:
+        """Show a person what would run while a host loads these versions, and ask whether it may."""
+        target = workspace.models.backend("target")
+        for version in versions if isinstance(target, Loading) and target.loads else ():
+            files = workspace.store.skills.get_files(skill_id, version)
+            if unseen := unseen_commands(workspace.store, skill_id, files):
+                terminal.require_person(self.name)
+                for command in unseen:
+                    terminal.say(f"RUNS WHILE IT IS LOADED: {command}", "bold red")
+                question = "May a host run this while it loads the text?"
+                terminal.ask(question, yes=False, declined="Nothing was tested.")
+                workspace.store.arrivals.add_seen(skill_id, unseen, workspace.place.login)
 
 
 class Planned(Forecast):

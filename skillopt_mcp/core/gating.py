@@ -15,7 +15,7 @@ Claim = Literal["", "on these cases", "on tasks like these"]
 class GatedTasks(BaseModel):
     """The tasks that a skill was tested on: where they are from, and whether the head changes those of the base."""
 
-    model_config = ConfigDict(frozen=True, populate_by_name=True)
+    model_config = ConfigDict(frozen=True, populate_by_name=True, serialize_by_alias=True)
     origin: Literal["base", "head", "store", "given"] = Field(alias="from")
     n: int
     changed: bool = False
@@ -83,3 +83,14 @@ class Gated(BaseModel):
         """0 where all passed or are neutral, 1 for a verdict below what is required, 2 where one could not run."""
         outcomes = {skill.outcome for skill in self.skills}
         return 1 if "failed" in outcomes else 2 if self.stopped or "not_run" in outcomes else 0
+
+    def for_agents(self) -> Gated:
+        """The same as the author of an edit sees it: which passed, and no more of a test."""
+        why = "It was not accepted."
+        hidden: dict[str, object] = {"verdict": None, "claim": "", "why": why, "report": None, "worse": []}
+        skills = [
+            each if each.report is None
+            else each.model_copy(update=hidden | ({"why": ""} if each.outcome == "passed" else {"outcome": "neutral"}))
+            for each in self.skills
+        ]  # fmt: skip
+        return self.model_copy(update={"skills": skills, "used": GateUsed()})

@@ -199,15 +199,15 @@ def changed_tasks(units: Sequence[UnitRow], outcome: Literal["better", "worse"])
     return ["{} ({:.2f} → {:.2f})".format(each.task, *each.scores) for each in changed]
 
 
-def describe_foreseen(foreseen: Foreseen) -> list[str]:
+def describe_foreseen(foreseen: Foreseen, series: str = "since the last promotion") -> list[str]:
     """What a test could find, what it takes, whether the caps hold that, and what no permission covers."""
-    lines = [*_describe_power(foreseen), foreseen.reach]
+    lines = [*_describe_power(foreseen, series), foreseen.reach]
     if foreseen.beyond_permission:
         lines.append(f"No standing permission covers it: {'; '.join(foreseen.beyond_permission)}.")
     return [line for line in lines if line]
 
 
-def _describe_power(foreseen: Foreseen) -> list[str]:
+def _describe_power(foreseen: Foreseen, series: str) -> list[str]:
     none, *found = foreseen.power
     most = f"at most {foreseen.most_runs:,} runs"
     rounds = f"Rounds of {counted(foreseen.units, 'task')}, once with each text: {most}."
@@ -221,7 +221,7 @@ def _describe_power(foreseen: Foreseen) -> list[str]:
     if not foreseen.test_in_release:
         return [rounds, f"It finds a gain of {chances}, and says nothing about other tasks: 8 or more can."]
     lines = [
-        f"Test {foreseen.test_in_release} since the last promotion: {counted(foreseen.units, 'task')}, each up to "
+        f"Test {foreseen.test_in_release} {series}: {counted(foreseen.units, 'task')}, each up to "
         f"{counted(foreseen.passes, 'time')} with each text; {most}, {none.runs:,} on average without a gain.",
         f"It finds an even gain of {chances}.",
     ]

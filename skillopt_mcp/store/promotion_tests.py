@@ -20,14 +20,14 @@ from skillopt_mcp.store.pending import IS_SIMULATED, SIMULATED
 from skillopt_mcp.store.pool import Connection, Pool, Row, Value
 
 _TEST = (
-    "select id, skill_id, base_version, version_id, release, number, backend, tasks, plan, created_at, other_id,"
-    " other_version from promotion_test"
+    "select id, skill_id, base_version, version_id, release, number, backend, tasks, plan, created_at, series,"
+    " other_id, other_version from promotion_test"
 )
 # A target that can open a skill says in its first message whether it did.
 _OPENED = 'case when r.messages glob \'[[][[]"skill",*\' then r.messages glob \'[[][[]"skill","opened",*\' end'
 _UNDECIDED = (
-    f"{_TEST} where skill_id = ? and base_version = ? and version_id = ? and backend = ? and other_id is ?"
-    " and other_version is ? and not exists (select 1 from decision where scope = promotion_test.id)"
+    f"{_TEST} where skill_id = ? and base_version = ? and version_id = ? and backend = ? and series = ?"
+    " and other_id is ? and other_version is ? and not exists (select 1 from decision where scope = promotion_test.id)"
 )
 # What changed a skill, the oldest first, and whether a proven gain did: for real models, what they proved.
 _CHANGES = (
@@ -38,7 +38,7 @@ _CHANGES = (
 )
 # Those of real models and those of simulations are apart: neither takes of the other's budget.
 _LAST_NUMBER = (
-    "select coalesce(max(number), 0) from promotion_test where skill_id = ?1 and release = ?2"
+    "select coalesce(max(number), 0) from promotion_test where skill_id = ?1 and release = ?2 and series = ?4"
     # Where the skill was never opened nothing was compared, and nothing is used up.
     " and not exists (select 1 from decision where scope = promotion_test.id and verdict = 'not_tested')"
     f" and {SIMULATED.format('backend')} = {SIMULATED.format('?3')}"
@@ -47,13 +47,17 @@ _LAST_NUMBER = (
 
 @dataclass(frozen=True, slots=True)
 class NewTest:
-    """A promotion test before it opens: its arms, the backend's name as evidence, and the other document of the run."""
+    """A promotion test before it opens: its arms, the backend's name as evidence, and the other document of the run.
+
+    Tests of a `series` are numbered apart.
+    """
 
     skill_id: int
     base_version: str
     version_id: str
     backend: str
     other: DocumentVersion | None = None
+    series: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +81,7 @@ class TestRow:
     created_at: str = ""
     is_open: bool = False
     other: DocumentVersion | None = None
+    series: str = ""
 
 
 class TestAnswer(NamedTuple):
@@ -107,7 +112,7 @@ class PromotionTests:
         meanwhile.
         """
         other = new.other or (None, None)
-        undecided = [new.skill_id, new.base_version, new.version_id, new.backend, *other]
+        undecided = [new.skill_id, new.base_version, new.version_id, new.backend, new.series, *other]
         with self._pool.write() as connection:
             row = self._draft_row(lambda sql, values: connection.execute(sql, values).fetchall(), new, draft)
             for found in connection.execute(_UNDECIDED, undecided).fetchall():
@@ -119,9 +124,9 @@ class PromotionTests:
                 raise Busy("tasks were removed just when the promotion test was to open: call again")
             connection.execute(
                 "insert into promotion_test(id, skill_id, base_version, version_id, release, backend,"
-                " tasks, plan, other_id, other_version) values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                " tasks, plan, series, other_id, other_version) values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
                 [row.id, row.skill_id, row.base_version, row.version_id, row.release, row.backend,
-                 json.dumps(row.tasks), row.plan.model_dump_json(exclude_defaults=True), *other],
+                 json.dumps(row.tasks), row.plan.model_dump_json(exclude_defaults=True), new.series, *other],
             )  # fmt: skip
             append(connection, "test_planned", row.id)
         return row
@@ -139,7 +144,7 @@ class PromotionTests:
         return self._draft_row(self._pool.rows, new, draft)
 
     def _draft_row(self, rows: Rows, new: NewTest, draft: Draft) -> TestRow:
-        release, number = _find_place(rows, new.skill_id, new.backend)
+        release, number = _find_place(rows, new)
         names = (
             f"{new.skill_id}:{new.base_version}:{new.version_id}:{n}"
             for n in count(rows("select count(*) from promotion_test", [])[0][0])
@@ -150,7 +155,7 @@ class PromotionTests:
         tasks, plan = draft(test_id, number)
         return TestRow(
             test_id, new.skill_id, new.base_version, new.version_id, release, 0 if plan.in_rounds else number,
-            new.backend, tuple(tasks), plan, other=new.other,
+            new.backend, tuple(tasks), plan, other=new.other, series=new.series,
         )  # fmt: skip
 
     def find(self, test_id: str) -> TestRow | None:
@@ -331,14 +336,14 @@ def note_answer(connection: Connection, test_id: str) -> None:
         append(connection, "test_opened", test_id)
 
 
-def _find_place(rows: Rows, skill_id: int, backend: str) -> tuple[int, int]:
-    """The present release of a skill, and the number of the next test that opens in it."""
-    release = _release_after(rows(_CHANGES, [skill_id, backend]))
-    return release, rows(_LAST_NUMBER, [skill_id, release, backend])[0][0] + 1
+def _find_place(rows: Rows, test: NewTest | TestRow) -> tuple[int, int]:
+    """The present release of a skill, and the number of the next test of a series that opens in it."""
+    release = _release_after(rows(_CHANGES, [test.skill_id, test.backend]))
+    return release, rows(_LAST_NUMBER, [test.skill_id, release, test.backend, test.series])[0][0] + 1
 
 
 def _place_test(rows: Rows, test: TestRow) -> TestRow:
-    release, number = _find_place(rows, test.skill_id, test.backend)
+    release, number = _find_place(rows, test)
     if test.plan.in_rounds:
         return replace(test, release=release)
     return replace(test, release=release, number=number, plan=test.plan.numbered(number))
@@ -361,9 +366,9 @@ def _release_after(changes: Iterable[Row]) -> int:
 
 
 def _read_row(row: Row) -> TestRow:
-    test_id, skill_id, base, version, release, number, backend, tasks, plan, created_at, *other = row
+    test_id, skill_id, base, version, release, number, backend, tasks, plan, created_at, series, *other = row
     return TestRow(
         test_id, skill_id, base, version, release, number or 0, backend, tuple(json.loads(tasks)),
         Plan.model_validate_json(plan), created_at, number is not None,
-        None if other[0] is None else DocumentVersion(*other),
+        None if other[0] is None else DocumentVersion(*other), series,
     )  # fmt: skip

@@ -15,6 +15,10 @@ from skillopt_mcp.store.pool import Connection, Pool, Row
 
 _SKILL = "select id, name, path, live_version, best_version from skill"
 _LISTED = "is_hidden = 0"
+GATED = "git:"
+"""What begins the path of a skill that a gate tests: it has no folder on disk, and no name is looked up among them."""
+_ON_DISK = f"path not glob '{GATED}*'"
+_EMPTY = SkillFiles(()).digest
 _VERSION = "select id, skill_id, parent_id, origin, created_at from version"
 _COMPRESS_FROM = 1024
 # A decision or a note rests on a candidate or a run.
@@ -41,7 +45,8 @@ class Skills:
         A forgotten one has its name only where no other has it. Raises NotFound when several tracked skills share the
         name: use the path then.
         """
-        rows = self._pool.rows(f"{_SKILL} where path = ? or name = ? order by path = ? desc, id", [name_or_path] * 3)
+        where = f"where {_ON_DISK} and (path = ?1 or name = ?1) order by path = ?1 desc, id"
+        rows = self._pool.rows(f"{_SKILL} {where}", [name_or_path])
         if not rows:
             return None
         skills = [_skill(row) for row in rows]
@@ -66,11 +71,15 @@ class Skills:
 
     def find_paths(self, name: str) -> list[str]:
         """Return the paths of the tracked skills of this name, the oldest first."""
-        return [str(row[0]) for row in self._pool.rows("select path from skill where name = ? order by id", [name])]
+        return [
+            str(row[0])
+            for row in self._pool.rows(f"select path from skill where name = ? and {_ON_DISK} order by id", [name])
+        ]
 
     def find_forgotten_paths(self, name: str) -> set[str]:
         """Return those of `find_paths` whose skills are not listed."""
-        return {str(row[0]) for row in self._pool.rows("select path from skill where name = ? and is_hidden", [name])}
+        sql = f"select path from skill where name = ? and is_hidden and {_ON_DISK}"
+        return {str(row[0]) for row in self._pool.rows(sql, [name])}
 
     def get_skill(self, skill_id: int) -> Skill:
         """Return the skill with this id."""
@@ -81,7 +90,7 @@ class Skills:
 
     def list_skills(self) -> list[Skill]:
         """Return every tracked skill, by name."""
-        return [_skill(row) for row in self._pool.rows(f"{_SKILL} order by name, path")]
+        return [_skill(row) for row in self._pool.rows(f"{_SKILL} where {_ON_DISK} order by name, path")]
 
     def list_listed(self, having: str = "") -> list[Skill]:
         """Every tracked skill that is not forgotten, and has a version whose id begins with `having`, by name."""
@@ -113,6 +122,18 @@ class Skills:
                 connection.execute("update skill set name = ?, live_version = ?, is_hidden = 0 where id = ?", values)
             add_version(connection, skill_id, files, parent_id=parent, origin="recorded")
             return _skill(connection.execute(f"{_SKILL} where id = ?", [skill_id]).fetchone())
+
+    def add_gated(self, name: str, path: str, base: SkillFiles) -> Skill:
+        """The skill that a gate tests by this path, hidden and added if it is new; `base` is its live version then."""
+        with self._pool.write() as connection:
+            connection.execute(
+                "insert into skill(name, path, live_version, is_hidden) values (?1, ?2, ?3, 1)"
+                " on conflict(path) do update set name = ?1, live_version = ?3",
+                [name, path, base.digest],
+            )
+            skill = _skill(connection.execute(f"{_SKILL} where path = ?", [path]).fetchone())
+            add_version(connection, skill.id, base, parent_id=None, origin="recorded")
+        return skill
 
     def move(self, skill_id: int, name: str, path: str) -> dict[str, int]:
         """Move a skill to another path with all that is recorded of it.
@@ -193,7 +214,7 @@ class Skills:
             " where f.skill_id = ? and f.version_id = ?",
             [skill_id, version_id],
         )
-        if not rows:
+        if not rows and version_id != _EMPTY:
             raise NotFound(f"the store has no version '{version_id}' of this skill")
         files = SkillFiles(tuple(_file(row) for row in rows))
         if files.digest != version_id:

@@ -30,7 +30,7 @@ class Looked:
 
 
 @dataclass(frozen=True, slots=True)
-class Gated:
+class GatedStep:
     """What became of a step's candidate: the verdict, and what the search gate saw, if asked."""
 
     verdict: StepVerdict
@@ -42,18 +42,18 @@ class Gated:
         return self.looked.candidate if self.looked else None
 
 
-def gate(plan: RunPlan, ask: Ask, state: State, candidate: SkillFiles) -> Gated:
+def gate(plan: RunPlan, ask: Ask, state: State, candidate: SkillFiles) -> GatedStep:
     """What becomes of a candidate; without a gate it is evaluated all the same, to know the best one."""
     if candidate == state.current:
-        return Gated("no_change")
+        return GatedStep("no_change")
     looked = look(plan, ask, state, candidate)
     verdict = looked.comparison.verdict
     if verdict == "reject" and not plan.config.use_gate:
         verdict = "accept"
-    return Gated(verdict, looked)
+    return GatedStep(verdict, looked)
 
 
-def advanced(plan: RunPlan, ask: Ask, state: State, candidate: SkillFiles, gated: Gated) -> State:
+def advanced(plan: RunPlan, ask: Ask, state: State, candidate: SkillFiles, gated: GatedStep) -> State:
     """Return the state after the verdict: a rejection leaves both versions where they are."""
     n = state.n + 1
     if gated.looked is None or gated.verdict not in ("accept_best", "accept"):

@@ -18,7 +18,7 @@ from skillopt_mcp.gates.search import TaskScore, mean_score, paired_se
 from skillopt_mcp.prompts.history import render_history, render_step, render_tried
 from skillopt_mcp.prompts.rendering import Brief
 from skillopt_mcp.store.opening import Store
-from skillopt_mcp.training.gating import Gated, advanced, gate, is_topped, measured
+from skillopt_mcp.training.gating import GatedStep, advanced, gate, is_topped, measured
 from skillopt_mcp.training.outage import (
     raise_if_all_failed,
     raise_if_no_baseline,
@@ -181,7 +181,7 @@ def train(plan: RunPlan, store: Store, ask: Ask, notify: Notify = silent, *, sto
                     work = _rescued(turn, work)
             except NotLoaded as error:
                 # It scores nothing, and is named.
-                work = replace(work, gated=Gated("reject"), unusable=(*work.unusable, str(error)))
+                work = replace(work, gated=GatedStep("reject"), unusable=(*work.unusable, str(error)))
             # The guard stops no step: its findings hold the candidate at promotion.
             if work.gated.verdict != "no_change":
                 work = replace(work, findings=guard_findings(own, work))

@@ -14,7 +14,7 @@ from skillopt_mcp.core.text import counted
 from skillopt_mcp.gates.guard.capabilities import findings
 from skillopt_mcp.gates.guard.evidence import find_unsupported
 from skillopt_mcp.gates.search import mean_score
-from skillopt_mcp.training.gating import Gated
+from skillopt_mcp.training.gating import GatedStep
 from skillopt_mcp.training.plan import RunPlan, State, Step
 from skillopt_mcp.training.stages.rollout import trajectories
 
@@ -36,7 +36,7 @@ class StepWork:
     note: str = ""
     left_out: tuple[Edit, ...] = ()
     findings: tuple[str, ...] = ()
-    gated: Gated = field(default=Gated("no_change"))
+    gated: GatedStep = field(default=GatedStep("no_change"))
 
 
 def step_outcome(plan: RunPlan, step: Step, before: State, after: State, work: StepWork) -> StepOutcome:
@@ -136,7 +136,7 @@ def step_candidate(plan: RunPlan, base: str, work: StepWork) -> NewCandidate:
     return NewCandidate(made, work.applied.files, edits)
 
 
-def _decision(plan: RunPlan, step: Step, before: State, gated: Gated, version: str | None) -> Decision | None:
+def _decision(plan: RunPlan, step: Step, before: State, gated: GatedStep, version: str | None) -> Decision | None:
     looked = gated.looked
     if looked is None or version is None:
         return None

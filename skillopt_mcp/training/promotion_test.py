@@ -52,7 +52,7 @@ class Asked:
     Of a `live` text also whether it is worse. `graded` compares soft scores. Units with the `tag` weigh more, if there
     are enough of them; with `cases_alone` the test is on these alone, in rounds. Each unit is asked `passes` times, if
     that is given. With `opens` the target opens a skill by itself, or does not. A `salt` is given where a result is to
-    come about again (simulations).
+    come about again (simulations). Tests of a `series` are numbered apart.
     """
 
     margin: float | None = None
@@ -64,6 +64,7 @@ class Asked:
     passes: int | None = None
     opens: bool = False
     salt: str | None = None
+    series: str = ""
 
     def __post_init__(self) -> None:
         if self.margin is not None and not 0 < self.margin < 1:

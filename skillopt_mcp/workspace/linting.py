@@ -302,8 +302,8 @@ def lint_changed(store: Store, place: Place, base: str) -> tuple[list[Linted], l
 
 # Finding skills and hidden files on disk
 
-_OF_SKILLS = ("references", "scripts", "assets", "examples", "templates", "resources", "tests", "evals")
-_OF_OTHERS = ("node_modules", "site-packages", "__pycache__")
+OF_SKILLS = frozenset({"references", "scripts", "assets", "examples", "templates", "resources", "tests", "evals"})
+OF_OTHERS = frozenset({"node_modules", "site-packages", "__pycache__"})
 _MAX_DEPTH = 8
 _MAX_FOLDERS = 20_000
 
@@ -338,8 +338,8 @@ def skills_below(folder: Path) -> tuple[list[Path], list[str]]:
             links += [Path(entry) for entry in listed if entry.is_symlink() and main_names(Path(entry))]
         # In a skills/ there may be a .curated/ of skills.
         is_root = inside.name == "skills"
-        names = [name if name[0] != "." or is_root else f"{name}/skills" for name in folders if name not in _OF_OTHERS]
-        names = [name for name in names if not (is_skill and name in _OF_SKILLS)]
+        names = [name if name[0] != "." or is_root else f"{name}/skills" for name in folders if name not in OF_OTHERS]
+        names = [name for name in names if not (is_skill and name in OF_SKILLS)]
         below = [(inside / name, depth + 1) for name in names if name[0] != "." or os.path.isdir(inside / name)]
         if below and depth == _MAX_DEPTH:
             deep.append(str(inside.relative_to(folder)))
@@ -387,11 +387,11 @@ def differing_skills(project: Path, base: str) -> tuple[list[Path], list[Path], 
     """
     if not base.strip():
         raise BadInput("no base is given to compare with (a variable that is not set?): name a branch or commit")
-    top = Path(_ask_git(project, base, "rev-parse", "--show-toplevel").removesuffix("\n"))
-    commit = _ask_git(project, base, "rev-parse", "--verify", "--end-of-options", f"{base}^{{commit}}").strip()
-    left = _ask_git(project, base, "merge-base", commit, "HEAD").strip()
-    names = _ask_git(top, base, "diff", "--name-only", "--no-renames", "--ignore-submodules=none", "-z", left)
-    names += _ask_git(top, base, "ls-files", "--others", "--exclude-standard", "-z")
+    top = Path(ask_git(project, base, "rev-parse", "--show-toplevel").removesuffix("\n"))
+    commit = ask_git(project, base, "rev-parse", "--verify", "--end-of-options", f"{base}^{{commit}}").strip()
+    left = ask_git(project, base, "merge-base", commit, "HEAD").strip()
+    names = ask_git(top, base, "diff", "--name-only", "--no-renames", "--ignore-submodules=none", "-z", left)
+    names += ask_git(top, base, "ls-files", "--others", "--exclude-standard", "-z")
     paths = [top / name for name in names.split("\0") if name]
     around = [(path, skill_around(path, top)) for path in paths]
     # What a link leads to differs by itself.
@@ -431,7 +431,7 @@ def is_ignored(path: Path) -> bool:
         return False
 
 
-def _ask_git(folder: Path, base: str, *arguments: str) -> str:
+def ask_git(folder: Path, base: str, *arguments: str) -> str:
     """The output of git. Raises BadInput where it fails, with its reason and what to do about it."""
     try:
         done = run_git(folder, *arguments)

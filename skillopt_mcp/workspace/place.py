@@ -16,6 +16,7 @@ from skillopt_mcp.core.errors import BadSkill, NotFound, StoreError
 from skillopt_mcp.core.limits import SESSION_CHARACTERS
 from skillopt_mcp.core.skills import MAIN_FILE, Skill, is_memory
 from skillopt_mcp.core.text import quoted
+from skillopt_mcp.store.skills import GATED
 from skillopt_mcp.workspace.callers import Caller, find_caller
 from skillopt_mcp.workspace.skill_folders import (
     SkillCache,
@@ -210,6 +211,8 @@ class Place:
 
     def again(self, skill: Skill) -> Skill:
         """A tracked skill as it is now. Raises BadSkill, also when a link has come into its path."""
+        if skill.path.startswith(GATED):
+            raise BadSkill(f"'{skill.path}' is what a gate tested, no skill on disk: test that one with evaluate")
         if os.path.realpath(skill.path) != skill.path:
             raise BadSkill(f"'{skill.path}' is reached through a link now: put the folder itself back in its place")
         return self._looked_at(Path(skill.path))

@@ -16,8 +16,6 @@ from skillopt_mcp.actions.promotion_tests import evaluate_candidate, stored_verd
 from skillopt_mcp.actions.replay import best_candidate
 from skillopt_mcp.actions.tasks import describe_near_train
 from skillopt_mcp.actions.texts import candidate_named, candidate_of_files, check_testable
-from skillopt_mcp.backends.arrivals import unseen_commands
-from skillopt_mcp.backends.base import Loading
 from skillopt_mcp.cli.command import TARGET, Arg, Flag, WrongUsage, command
 from skillopt_mcp.cli.reports import show_baseline, show_page, show_report
 from skillopt_mcp.cli.spending import BrokenOff, Planned, Sending, advise_real_target, mark_simulation, require_backends
@@ -107,7 +105,7 @@ class Evaluate(Sending):
             if planned := self.agree(terminal, workspace, calls):
                 return planned
             skill = place.skill(self.subject)
-            self._agree_to_load(terminal, workspace, skill.id, skill.live_version)
+            self.agree_to_load(terminal, workspace, skill.id, skill.live_version)
             try:
                 with Watch(terminal, "SIMULATION" if self._label else "") as watch:
                     models.on_reply = watch.on_reply
@@ -115,19 +113,6 @@ class Evaluate(Sending):
             except (KeyboardInterrupt, Stopped) as stop:
                 return BrokenOff.of(stop, "evaluate_candidate", {"candidate_id": self.subject, **self._given()})
             return result if place.caller == "person" else result.for_agents()
-
-    def _agree_to_load(self, terminal: Terminal, workspace: Workspace, skill_id: int, *versions: str) -> None:
-        """Show a person what would run while a host loads these versions, and ask whether it may."""
-        target = workspace.models.backend("target")
-        for version in versions if isinstance(target, Loading) and target.loads else ():
-            files = workspace.store.skills.get_files(skill_id, version)
-            if unseen := unseen_commands(workspace.store, skill_id, files):
-                terminal.require_person("evaluate")
-                for command in unseen:
-                    terminal.say(f"RUNS WHILE IT IS LOADED: {command}", "bold red")
-                question = "May a host run this while it loads the text?"
-                terminal.ask(question, yes=False, declined="Nothing was tested.")
-                workspace.store.arrivals.add_seen(skill_id, unseen, workspace.place.login)
 
     def _given(self) -> dict[str, JsonValue]:
         """The options of this call that are not their defaults."""
@@ -182,7 +167,7 @@ class Evaluate(Sending):
         if planned := self.agree(terminal, workspace, calls, tested):
             return PlannedTest(**planned.model_dump(), foreseen=foreseen)
         if not is_decided:
-            self._agree_to_load(terminal, workspace, candidate.skill_id, candidate.base_version, candidate.version_id)
+            self.agree_to_load(terminal, workspace, candidate.skill_id, candidate.base_version, candidate.version_id)
         try:
             with Watch(
                 terminal, "SIMULATION" if self._label else "",

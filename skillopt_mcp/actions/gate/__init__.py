@@ -1,0 +1,1 @@
+"""Gate: the skills that differ between two git revisions, old against new."""

@@ -1,0 +1,254 @@
+"""Gating: each skill that differs between two revisions tested old against new, and what comes of that."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal
+
+from skillopt_mcp.actions.gate.pairs import GateOptions, Pair, compare_revisions
+from skillopt_mcp.actions.opening_tests import current_test, open_next_test
+from skillopt_mcp.actions.promotion_tests import check_ready, run_open_test
+from skillopt_mcp.actions.tasks import parse_rows
+from skillopt_mcp.actions.texts import check_texts, store_text
+from skillopt_mcp.core.budgets import Caps
+from skillopt_mcp.core.calls import OF_THE_TARGET
+from skillopt_mcp.core.candidates import Candidate
+from skillopt_mcp.core.errors import BackendError, CapReached, SkillOptError, Stopped, StoreError
+from skillopt_mcp.core.evidence import Standing, TestReport, Verdict
+from skillopt_mcp.core.gating import Gated, GatedSkill, GatedTasks, GateUsed, Require, WorseTask
+from skillopt_mcp.core.tasks import Task
+from skillopt_mcp.core.text import counted, quoted
+from skillopt_mcp.gates.promotion import MIN_UNITS, Reading
+from skillopt_mcp.gates.rounds import DEFAULT_MARGIN
+from skillopt_mcp.gates.verdicts import describe
+from skillopt_mcp.store.opening import Store
+from skillopt_mcp.store.skills import GATED
+from skillopt_mcp.tasks.splits import DEFAULT_SHARES, default_name
+from skillopt_mcp.training.progress import Notify
+from skillopt_mcp.training.promotion_test import Asked, Test, held_out, in_order, standing_of
+from skillopt_mcp.training.stages.rollout import PlannedRollout, rollout
+from skillopt_mcp.workspace.costs import used_by
+from skillopt_mcp.workspace.models import Models
+from skillopt_mcp.workspace.place import Place
+from skillopt_mcp.workspace.skills import check_merged
+from skillopt_mcp.workspace.verdicts import report_of, unit_rows
+
+_SHOWN, _ANSWER_SHOWN = 20, 2_000
+_HOW_TO_ADD = "add evals/evals.json to its folder, or name others with --tasks FILE"
+_WORSE = frozenset({"worse", "worse_here"})
+_CLAIMING = _WORSE | {"better", "better_here", "no_worse"}
+
+
+@dataclass(slots=True)
+class _Due:
+    """What a skill is tested with: the candidate on these tasks, and its test, which may not be open yet."""
+
+    candidate: Candidate
+    tasks: list[Task]
+    asked: Asked
+    test: Test
+
+
+class Gate:
+    """The tests of the skills that differ between two revisions: what they would ask, and what comes of them.
+
+    Raises BadInput where the revisions cannot be read, BackendError without a target where there is one to test.
+    """
+
+    def __init__(self, store: Store, models: Models, place: Place, options: GateOptions) -> None:
+        self._store, self._models, self._place, self._options = store, models, place, options
+        self._compared = compare_revisions(Path.cwd(), options)
+        self._due: dict[str, _Due] = {}
+        if any(pair.found.change != "deleted" for pair in self._compared.pairs):
+            models.backend("target")
+        skills = [self._plan(pair) for pair in self._compared.pairs]
+        base, head = self._compared.base, self._compared.head
+        self.gated = Gated(base=base, head=head, require=options.require, skills=skills)
+
+    @property
+    def tests(self) -> dict[str, Test]:
+        """The tests that have no verdict yet, by the paths of the skills."""
+        return {path: due.test for path, due in self._due.items() if not standing_of(due.test, self._store).verdict}
+
+    def _plan(self, pair: Pair) -> GatedSkill:
+        found = pair.found
+        skill = GatedSkill(path=found.path or ".", change=found.change, before=found.before, notes=pair.notes)
+        if found.change == "deleted":
+            return skill.model_copy(update={"outcome": "neutral", "why": "It is deleted: there is nothing to test."})
+        if pair.fault:
+            return skill.model_copy(update={"why": pair.fault})
+        if pair.old == pair.new:
+            why = f"Its text is the same{': its tasks alone differ' if pair.is_changed else ''}; nothing is tested."
+            return skill.model_copy(update={"outcome": "neutral", "why": why})
+        try:
+            return self._plan_test(pair, skill)
+        except StoreError:
+            raise
+        except SkillOptError as error:
+            return skill.model_copy(update={"why": str(error)})
+
+    def _plan_test(self, pair: Pair, skill: GatedSkill) -> GatedSkill:
+        store, secrets, path = self._store, self._place.secrets, pair.found.path
+        tracked = store.skills.find_listed(str(self._compared.top / path)) if store.is_made else None
+        held = held_out(store.tasks.list_in_use(tracked.id)) if tracked and pair.origin == "head" else ()
+        notes, origin, series = list(pair.notes), str(pair.origin), ""
+        if pair.tasks or not (tracked and held):
+            plan = parse_rows(pair.tasks, store if store.is_made else None, secrets) if pair.tasks else None
+            if plan and plan.rejected:
+                notes.append(f"{counted(len(plan.rejected), 'task')} left out: {next(iter(plan.rejected.values()))}")
+            if not (plan and plan.tasks):
+                why = f"It has no tasks{' that can be used' * bool(pair.tasks or notes)}: {_HOW_TO_ADD}."
+                return skill.model_copy(update={"outcome": "neutral", "why": why, "notes": notes})
+            row_path = f"{GATED}{self._compared.root}:{path}"
+            tracked = store.skills.add_gated(path.rpartition("/")[2] or "skill", row_path, pair.old)
+            taken = {task.name: task.digest for task in store.tasks.list_tasks(tracked.id)}
+            new = list(plan.tasks.values())
+            for at, task in enumerate(new):  # one id may name other tasks in time, or in other files
+                name = default_name(task)
+                name = name if taken.setdefault(name, task.digest) == task.digest else f"{name}-{task.digest[:8]}"
+                new[at] = replace(task, name=name, split="test")
+            store.tasks.add_tasks(tracked.id, new, DEFAULT_SHARES)
+            digests = {task.digest for task in new}
+            held = tuple(task for task in store.tasks.list_in_use(tracked.id) if task.digest in digests)
+            series = self._options.series or pair.new.digest[:12]
+        else:
+            origin = "store"
+        store.skills.add_version(tracked.id, pair.old)
+        candidate = store_text(store, secrets, tracked, pair.old.digest, pair.new, f"{path} in a pull request")
+        check_merged(pair.new)
+        check_texts(self._models, pair.old, pair.new, quoted(skill.path))
+        require = self._options.require
+        asked = Asked(DEFAULT_MARGIN if require == "no-worse" else None, live=require == "any-but-worse", series=series)
+        test = current_test(store, self._models, self._place, candidate, asked, among=held)
+        if standing_of(test, store).verdict and set(in_order(held, test.row.plan.salt)) != set(test.tasks):
+            test = open_next_test(store, self._models, self._place, candidate, asked, held, foreseen=True)
+        self._due[skill.path] = _Due(candidate, list(held), asked, test)
+        if origin == "head":
+            notes.append("Its tasks are new in this pull request.")
+        if pair.is_changed:
+            notes.append("Its tasks differ at the head: those of the base decide.")
+        tasks = GatedTasks.model_validate({"from": origin, "n": len(held), "changed": pair.is_changed})
+        return skill.model_copy(update={"tasks": tasks, "notes": [*notes, *candidate.findings]})
+
+    def run(self, notify: Notify) -> Gated:
+        """What came of all tests; those that have a verdict ask nothing. The first call is a probe.
+
+        A test that cannot be made stops no other, but where the target cannot be asked, or the caps are used up.
+        """
+        caps, halted, stopped, is_probed = self._models.caps, "", "", False
+        skills = list[GatedSkill]()
+        for skill in self.gated.skills:
+            due, update = self._due.get(skill.path), dict[str, object]()
+            if due is None:
+                skills.append(skill)
+                continue
+            try:
+                if not standing_of(due.test, self._store).verdict and not halted:
+                    self._limit(caps, due)
+                    if due.test.foreseen:
+                        due.test = open_next_test(
+                            self._store, self._models, self._place, due.candidate, due.asked, due.tasks
+                        )
+                    if not is_probed:
+                        stopped = halted = self._probe(due.test)
+                        is_probed = True
+                    if not halted:
+                        run_open_test(self._store, self._models, due.test, waits=True, notify=notify)
+            except StoreError:
+                raise
+            except SkillOptError as error:
+                update["why"] = str(error)
+                if isinstance(error, Stopped | BackendError) and not isinstance(error, CapReached):
+                    halted = str(error)
+                    stopped = stopped if is_probed else halted
+            finally:
+                self._models.caps = caps
+            standing = standing_of(due.test, self._store)
+            if standing.verdict:
+                update = self._conclude(skill, due.test, standing)
+            else:
+                n, of = self._store.tests.count_attempts(due.test.row.id), due.test.row.plan.most_runs
+                why = str(update.get("why") or halted).rstrip(".")
+                kept = f"{n} of at most {counted(of, 'attempt')} are kept, and the same command continues"
+                update = {"why": f"{why}; {kept}." if n else f"{why}."}
+            skills.append(skill.model_copy(update=update))
+        return self.gated.model_copy(update={"skills": skills, "used": self._sum_used(), "stopped": stopped})
+
+    def _limit(self, caps: Caps, due: _Due) -> None:
+        """Leave the test what the others of this gate have not used of the caps. Raises CapReached for nothing."""
+        others = [each.test.row.id for each in self._due.values() if each is not due]
+        spent = [self._store.budgets.get_spent(each) for each in others]
+        left = Caps(
+            None if caps.calls is None else caps.calls - sum(each.calls for each in spent),
+            None if caps.tokens is None else caps.tokens - sum(each.tokens for each in spent),
+            None if caps.usd is None else caps.usd - sum(each.usd for each in spent),
+            None if caps.minutes is None else caps.minutes - sum(each.seconds for each in spent) / 60,
+        )
+        if any(each is not None and each <= 0 for each in (left.calls, left.tokens, left.usd, left.minutes)):
+            raise CapReached(f"the caps ({caps.options}) are used up by the tests of other skills")
+        self._models.caps = left
+
+    def _probe(self, test: Test) -> str:
+        """Ask the first attempt of a test, with the base's text where that comes; why it failed, "" if it did not."""
+        wanted = Reading(test.row.plan, self._store.tests.list_attempts(test.row.id)).wanted(2)
+        arm, unit, number = next((each for each in wanted if each[0] == "base"), wanted[0])
+        call = PlannedRollout(test.files(arm), test.tasks[unit], f"{test.row.id}/{unit}/{arm}/{number}")
+        check_ready(self._store, self._models, test)
+        trial = self._models.ask(
+            test.row.id, self._models.backends_for(test.tasks), lambda ask: rollout(ask, [call])[0]
+        )
+        if not trial.reply.missing or trial.reply.fault in OF_THE_TARGET:
+            return ""
+        self._store.calls.forget(test.row.id, {trial.reply.id}, set())
+        return f"the first call failed, and nothing was tested: {trial.reason}"
+
+    def _conclude(self, skill: GatedSkill, test: Test, standing: Standing) -> dict[str, object]:
+        """What a test says: its outcome by what is required, its claim, its number, and what got worse."""
+        row, report = self._store.tests.find(test.row.id) or test.row, report_of(self._store, test, standing)
+        verdict, is_own = standing.verdict, skill.tasks is not None and skill.tasks.origin in ("base", "head")
+        series = [each.id for each in self._store.tests.list_of_skill(row.skill_id) if each.series == row.series]
+        worse = [(n, each) for n, each in enumerate(unit_rows(self._store, test, standing)) if each.outcome == "worse"]
+        shown = [n for n, _ in worse[:_SHOWN]] if is_own else []
+        answers = self._store.tests.list_answers(row.id, shown, _ANSWER_SHOWN)
+        texts = {
+            (each.unit, each.arm): each.text
+            for each in sorted(answers, key=lambda each: (each.arm == "base") == (each.score >= 0.5))
+        }
+        is_general = verdict in ("better", "worse") and not is_own and len(test.tasks) >= MIN_UNITS
+        return {
+            "outcome": rule(verdict, self._options.require),
+            "verdict": verdict,
+            "claim": "on tasks like these" if is_general else "on these cases" if verdict in _CLAIMING else "",
+            "why": "" if verdict in _CLAIMING else _describe_missing(report),
+            "test_number": row.number or series.index(row.id) + 1,
+            "number_known": not row.series or (bool(self._options.series) and self._compared.is_whole),
+            "report": report,
+            "worse": [
+                WorseTask(id=each.task, tags=list(test.tasks[n].tags), old_answer=texts.get((n, "base")),
+                          new_answer=texts.get((n, "candidate")))
+                for n, each in worse[:_SHOWN]
+            ],
+        }  # fmt: skip
+
+    def _sum_used(self) -> GateUsed:
+        used = [used_by(self._store, due.test.row.id) for due in self._due.values()]
+        prices = [each.usd for each in used]
+        usd = None if None in prices else sum(price for price in prices if price)
+        return GateUsed(calls=sum(each.n_calls for each in used), tokens=sum(each.tokens for each in used), usd=usd)
+
+
+def rule(verdict: Verdict | None, require: Require) -> Literal["passed", "neutral", "failed"]:
+    """What comes of a verdict where so much is required; what decides nothing is neutral."""
+    if verdict in _WORSE or (require == "better" and verdict in ("not_better", "no_worse")):
+        return "failed"
+    return "passed" if verdict in _CLAIMING else "neutral"
+
+
+def _describe_missing(report: TestReport) -> str:
+    """What would decide, where a verdict claims nothing."""
+    if report.void or report.verdict == "not_tested":
+        return " ".join(describe(report))
+    if report.decides and report.decides.add and not report.decides.tag:
+        return f"{counted(report.decides.add, 'further task')} would more likely than not decide."
+    return f"Neither is better in sight on {counted(report.units.of, 'task')}; more tasks would decide."
