@@ -14,6 +14,8 @@ class Vendor(ThreadingHTTPServer):
 
     needs, answer = 0, "no"
     reply: Callable[[str], str] | None = None  # in place of `answer`, by what was asked
+    hears_skill = False  # what was asked is all of it, with the skill before the task
+    quota: int | None = None  # so many answers, then it turns all down
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
@@ -31,6 +33,15 @@ class _Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         request = json.loads(self.rfile.read(int(self.headers["content-length"])))
         self.server.heard.append(self.headers["authorization"] or self.headers["api-key"])
+        n_asked = len(self.server.asked)
+        if self.server.quota is not None and n_asked >= self.server.quota and "messages" in request:
+            content = b'{"error": {"message": "your credit balance is too low", "code": "insufficient_quota"}}'
+            self.send_response(401)
+            self.send_header("content-type", "application/json")
+            self.send_header("content-length", str(len(content)))
+            self.end_headers()
+            self.wfile.write(content)
+            return
         if "messages" not in request:  # it is asked by an API that it does not have
             self.send_response(404)
             self.send_header("content-length", "0")
@@ -39,7 +50,8 @@ class _Handler(BaseHTTPRequestHandler):
         self.server.asked.append(json.dumps(request["messages"]))
         ending = "length" if request.get("max_tokens", 1000) < self.server.needs else "stop"
         reply = self.server.reply
-        said = reply(request["messages"][-1]["content"]) if reply else self.server.answer
+        heard = [each["content"] for each in request["messages"]]
+        said = reply("\n".join(heard if self.server.hears_skill else heard[-1:])) if reply else self.server.answer
         choice = {"index": 0, "finish_reason": ending, "message": {"role": "assistant", "content": said}}
         usage = {"prompt_tokens": 100, "completion_tokens": 10, "total_tokens": 110}
         body = {"id": "c", "object": "chat.completion", "created": 1, "model": "m", "choices": [choice], "usage": usage}

@@ -22,6 +22,8 @@ ENOUGH_SCORED = 3  # new scored sessions that a proposal can learn from without 
 def advise(state: SkillState) -> NextStep:
     """Return the next step: a broken folder, open work, what was accepted, tasks, the candidate, then new edits."""
     skill, candidate = state.skill, state.candidate
+    if skill.startswith("git:"):
+        return NextStep(action="gate", arguments={"path": skill.split(":", 2)[2]}, why="tests it as it is now")
     if state.problem:
         action: Action = "skills move" if state.is_gone else "check"
         return NextStep(action=action, arguments={"old" if state.is_gone else "folder": skill}, why=state.problem)

@@ -259,7 +259,8 @@ class TestReport(Standing):
     `promotions_here` counts the promotions that rest on its tasks: from the fifth on, replace half of them. A
     `pasted` text stood in the target's prompt, and no host loaded it. Of `in_part` of its tasks graders of their owner
     are left out. `triggering`: how the skill opened with each text, where tasks ask that. `loading` says what a host
-    changed by loading the texts, and what was not checked.
+    changed by loading the texts, and what was not checked. `on_cases`: whoever wrote the text can read the tasks, so
+    that what it claims is so on these alone.
     """
 
     test_id: str
@@ -273,3 +274,4 @@ class TestReport(Standing):
     in_part: int = 0
     triggering: dict[Arm, Triggering] = Field(default_factory=dict)
     loading: list[str] = Field(default_factory=list)
+    on_cases: bool = False

@@ -15,8 +15,8 @@ Action = Literal[
     "list_skills", "inspect", "record_trajectory", "add_tasks", "propose_edits", "evaluate_candidate", "submit_work",
     "promote_skill", "rollback_skill",
     # commands alone
-    "replay", "demo", "check", "skills track", "skills move", "skills add-root", "skills permit", "tasks judges add",
-    "tasks check", "tasks review",
+    "replay", "demo", "check", "gate", "skills track", "skills move", "skills add-root", "skills permit",
+    "tasks judges add", "tasks check", "tasks review",
     "store verify", "store restore", "store erase",
 ]  # fmt: skip
 
@@ -32,6 +32,7 @@ COMMANDS: Mapping[Action, tuple[str, tuple[str, ...]]] = {
     "demo": ("demo", ()),
     "skills track": ("skills track", ("folder",)),
     "check": ("check", ("folder",)),
+    "gate": ("gate", ("path",)),
     "skills move": ("skills move", ("old", "new")),
     "skills add-root": ("skills add-root", ("folder",)),
     "skills permit": ("skills permit", ("skill",)),

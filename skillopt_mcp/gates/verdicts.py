@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Literal
 
-from skillopt_mcp.core.evidence import Arm, Decides, Gain, Solved, TestReport, Verdict
+from skillopt_mcp.core.evidence import Arm, Decides, Solved, TestReport, Verdict
 from skillopt_mcp.core.notes import WITHOUT
 from skillopt_mcp.core.results import GROUPS, Foreseen, UnitRow
 from skillopt_mcp.core.text import counted, escaped
@@ -36,6 +36,7 @@ CLAIMS: dict[Verdict | None, tuple[str, str]] = {
     None: ("Nothing yet: the test has not ended.", "what the figures so far seem to show"),
 }
 """What a verdict claims, and what it does not."""
+_HERE: dict[Verdict | None, Verdict] = {"better": "better_here", "worse": "worse_here"}
 PASTED = "The text was pasted, not loaded by a host: it says nothing about when the skill is opened."
 WORN_AFTER = 5
 _ARMS: dict[Arm, str] = {"base": "old", "candidate": "new"}
@@ -50,6 +51,11 @@ _VOID = {
 def label(report: TestReport, *, is_running: bool = False) -> str:
     """Return the verdict as people read it; without one, whether a process is running the test."""
     return LABELS[report.verdict] if report.verdict else "RUNNING" if is_running else "NOT FINISHED"
+
+
+def claims_of(report: TestReport) -> tuple[str, str]:
+    """What a test claims, and what it does not."""
+    return CLAIMS[_HERE.get(report.verdict, report.verdict) if report.on_cases else report.verdict]
 
 
 def describe(report: TestReport) -> list[str]:
@@ -67,18 +73,19 @@ def describe(report: TestReport) -> list[str]:
             "Say in its description when it applies, or add tasks that need it.",
         ]
     sure = f"If it changed nothing, fewer than 1 test in {_one_in(report.p_bound)} would say this."
+    like = f"these {units.of} cases" if report.on_cases else f"tasks like your {units.of}"
     if report.verdict == "better":
         if report.kind and report.elsewhere:
             kind = report.kind
             shown = f"`{kind.tag}`: {_change(kind.solved)} ({counted(kind.units, 'task')})"
             n_rest = counted(units.of - kind.units, "task")
             rest = f"Elsewhere {_change(report.elsewhere)} ({n_rest}), no loss in sight."
-            return [f"On tasks like your {units.of} the new text solves more, above all {shown}.", rest, sure]
-        return [f"On tasks like your {units.of} the new text solves more{_likely(report.gain, 'more')}.", seen, sure]
+            return [f"On {like} the new text solves more, above all {shown}.", rest, sure]
+        return [f"On {like} the new text solves more{_likely(report, 'more')}.", seen, sure]
     if report.verdict == "worse":
         on, which = ("Put it back: on", "live") if report.live else ("On", "new")
-        likely = _likely(report.gain, "fewer")
-        return [f"{on} tasks like your {units.of} the {which} text solves fewer{likely}.", seen, sure]
+        likely = _likely(report, "fewer")
+        return [f"{on} {like} the {which} text solves fewer{likely}.", seen, sure]
     counts = f"{units.better} {'task' if units.better == 1 else 'tasks'} better, {units.worse} worse, {units.same} same"
     if report.verdict == "not_better":
         pilot = f"{counted(report.pilot, 'attempt')} against earlier ones"
@@ -103,8 +110,9 @@ def _change(solved: Solved | None) -> str:
     return f"{_percent(solved.before)} % → {_percent(solved.after)} %" if solved else "not seen"
 
 
-def _likely(gain: Gain | None, word: Literal["more", "fewer"]) -> str:
-    if gain is None:
+def _likely(report: TestReport, word: Literal["more", "fewer"]) -> str:
+    gain = report.gain
+    if gain is None or report.on_cases:
         return ""
     ends = (gain.low, gain.high) if word == "more" else (-gain.high, -gain.low)
     return f": likely {_percent(ends[0])} to {_percent(ends[1])} {word} of 100"

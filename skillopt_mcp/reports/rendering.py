@@ -23,7 +23,7 @@ from skillopt_mcp import __version__
 from skillopt_mcp.core.next_step import NextStep
 from skillopt_mcp.core.results import GROUPS, cut_prompt
 from skillopt_mcp.core.text import shown
-from skillopt_mcp.gates.verdicts import CLAIMS, LABELS, caveats, describe, explain, label
+from skillopt_mcp.gates.verdicts import LABELS, caveats, claims_of, describe, explain, label
 from skillopt_mcp.reports.facts import MAX_TASKS, Facts, SkillFacts
 from skillopt_mcp.reports.run_report import RunFacts
 from skillopt_mcp.workspace.costs import price_cell
@@ -69,7 +69,7 @@ def markdown(facts: Sequence[Facts]) -> str:
 def _common() -> dict[str, Any]:
     return {
         "version": __version__, "label": label, "describe": describe, "caveats": caveats,
-        "explain": explain, "claims": CLAIMS, "labels": LABELS, "curve_of": curve, "evidence_of": evidence,
+        "explain": explain, "claims": claims_of, "labels": LABELS, "curve_of": curve, "evidence_of": evidence,
         "price_cell": price_cell, "fence": _fence, "max_tasks": MAX_TASKS,
         "groups": GROUPS, "cut_prompt": cut_prompt, 
         "command": lambda action, store, **given: NextStep(action, given).as_command(store),

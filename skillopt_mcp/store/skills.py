@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 import shlex
 import zlib
 from collections.abc import Mapping, Sequence
@@ -17,6 +18,8 @@ _SKILL = "select id, name, path, live_version, best_version from skill"
 _LISTED = "is_hidden = 0"
 GATED = "git:"
 """What begins the path of a skill that a gate tests: it has no folder on disk, and no name is looked up among them."""
+GATED_OWN = re.compile(rf"{GATED}\w+:")
+"""Of these one that is tested on the tasks of its own repository."""
 _ON_DISK = f"path not glob '{GATED}*'"
 _EMPTY = SkillFiles(()).digest
 _VERSION = "select id, skill_id, parent_id, origin, created_at from version"

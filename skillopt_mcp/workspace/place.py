@@ -190,6 +190,8 @@ class Place:
         Raises NotFound as `skill` does, and BadSkill when the store does not hold it either.
         """
         name, store = known(name_or_path), self._made
+        if store and name.startswith(GATED) and (gated := store.skills.find_at(name)):
+            return gated
         given = folder_at(name)
         folder = given or find_folder(store, self.roots(), name, self._project)
         try:
@@ -212,7 +214,7 @@ class Place:
     def again(self, skill: Skill) -> Skill:
         """A tracked skill as it is now. Raises BadSkill, also when a link has come into its path."""
         if skill.path.startswith(GATED):
-            raise BadSkill(f"'{skill.path}' is what a gate tested, no skill on disk: test that one with evaluate")
+            raise BadSkill(f"'{skill.path}' is what a gate tested, and no skill on disk: nothing is promoted there")
         if os.path.realpath(skill.path) != skill.path:
             raise BadSkill(f"'{skill.path}' is reached through a link now: put the folder itself back in its place")
         return self._looked_at(Path(skill.path))

@@ -22,6 +22,7 @@ from skillopt_mcp.core.text import is_passed_over, is_too_deep, is_unfit, quoted
 from skillopt_mcp.documents.live_files import find_file, replace_files, sweep
 from skillopt_mcp.store.files import lock_run
 from skillopt_mcp.store.opening import Store
+from skillopt_mcp.store.skills import GATED
 
 _FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 # Without O_NONBLOCK a pipe put in the place of a file would hang the server.
@@ -377,7 +378,7 @@ def handle(store: Store, skill: Skill) -> str:
     """What to call a skill by: its name, or its path where another has that name, or it looks like an option."""
     forgotten = store.skills.find_forgotten_paths(skill.name)
     others = [path for path in store.skills.find_paths(skill.name) if path not in (skill.path, *forgotten)]
-    return skill.path if others or skill.name.startswith("-") else skill.name
+    return skill.path if others or skill.name.startswith("-") or skill.path.startswith(GATED) else skill.name
 
 
 def quote_handle(store: Store, skill: Skill) -> str:

@@ -10,6 +10,7 @@ from skillopt_mcp.core.results import UnitRow
 from skillopt_mcp.gates.power import find_what_decides
 from skillopt_mcp.gates.promotion import net_of
 from skillopt_mcp.store.opening import Store
+from skillopt_mcp.store.skills import GATED_OWN
 from skillopt_mcp.tasks.judges.kinds.combined import Partial
 from skillopt_mcp.tasks.judges.kinds.opens import Opens
 from skillopt_mcp.training.promotion_test import Test, standing_of
@@ -54,6 +55,7 @@ def report_of(store: Store, test: Test, standing: Standing | None = None) -> Tes
             )
             if found.words
         ],
+        on_cases=GATED_OWN.match(store.skills.get_skill(row.skill_id).path) is not None,
     )
 
 

@@ -100,7 +100,7 @@ class Gate:
             if not (plan and plan.tasks):
                 why = f"It has no tasks{' that can be used' * bool(pair.tasks or notes)}: {_HOW_TO_ADD}."
                 return skill.model_copy(update={"outcome": "neutral", "why": why, "notes": notes})
-            row_path = f"{GATED}{self._compared.root}:{path}"
+            row_path = f"{GATED}{self._compared.root}{'+' * (origin == 'given')}:{path}"
             tracked = store.skills.add_gated(path.rpartition("/")[2] or "skill", row_path, pair.old)
             taken = {task.name: task.digest for task in store.tasks.list_tasks(tracked.id)}
             new = list(plan.tasks.values())

@@ -223,16 +223,19 @@ def list_differences(base: Revision, head: Revision) -> list[Difference]:
     """
     old, new = base.list_skills(), head.list_skills()
     gone = {path: _read_words(base, path) for path in old if path not in new}
+    added = {path: _read_words(head, path) for path in new if path not in old}
+    alike = [
+        (SequenceMatcher(None, gone[before], words, autojunk=False).ratio(), before, path)
+        for path, words in added.items() for before in gone if is_memory(before) == is_memory(path)
+    ]  # fmt: skip
     found = [Difference(each, "changed") for each in new if each in old and base.identify(each) != head.identify(each)]
-    for path in (each for each in new if each not in old):
-        words = _read_words(head, path)
-        kin = [each for each in gone if is_memory(each) == is_memory(path)]
-        alike = {each: SequenceMatcher(None, gone[each], words, autojunk=False).ratio() for each in kin}
-        nearest = max(kin, key=lambda each: alike[each], default="")
-        if is_renamed := alike.get(nearest, 0) >= _ALIKE:
-            del gone[nearest]
-        found.append(Difference(path, "renamed", nearest) if is_renamed else Difference(path, "added"))
-    return sorted([*found, *(Difference(path, "deleted") for path in gone)])
+    for ratio, before, path in sorted(alike, reverse=True):
+        if ratio >= _ALIKE and before in gone and path in added:
+            found.append(Difference(path, "renamed", before))
+            del gone[before], added[path]
+    return sorted([
+        *found, *(Difference(path, "added") for path in added), *(Difference(path, "deleted") for path in gone)
+    ])  # fmt: skip
 
 
 def _read_words(revision: Revision, skill: str) -> list[str]:

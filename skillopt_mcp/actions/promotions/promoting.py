@@ -47,6 +47,7 @@ from skillopt_mcp.gates.guard.capabilities import secrets_added
 from skillopt_mcp.gates.verdicts import LABELS
 from skillopt_mcp.store.files import lock_run
 from skillopt_mcp.store.opening import Store
+from skillopt_mcp.store.skills import GATED
 from skillopt_mcp.workspace.answers import shorten
 from skillopt_mcp.workspace.place import Place
 from skillopt_mcp.workspace.skill_folders import (
@@ -291,8 +292,10 @@ def next_step(store: Store, place: Place, candidate: Candidate, consent: Consent
     try:
         skill = place.again(store.skills.get_skill(candidate.skill_id))
     except BadSkill as error:
-        path = store.skills.get_skill(candidate.skill_id).path
-        return NextStep(action="check", arguments={"folder": path}, why=shorten(str(error), _WHY_BYTES))
+        found = store.skills.get_skill(candidate.skill_id)
+        if found.path.startswith(GATED):
+            return advise_skill(store, found)
+        return NextStep(action="check", arguments={"folder": found.path}, why=shorten(str(error), _WHY_BYTES))
     decision = store.decisions.latest(skill.id, GATE, candidate.base_version, candidate.version_id)
     undo = undo_worse(store, place, candidate, decision.verdict if decision else None)
     if skill.live_version == candidate.version_id:
