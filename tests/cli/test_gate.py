@@ -236,7 +236,7 @@ def test_a_quota_that_ends_keeps_what_was_answered_and_the_same_command_pays_not
 
 
 def test_the_first_call_is_a_probe_that_ends_the_job_in_one_line(
-    gate: Callable[..., Any], here: Path, vendor: Vendor
+    gate: Callable[..., Any], here: Path, vendor: Vendor, tmp_path: Path
 ) -> None:
     write_skill(here / "skills/tone", NO)
     vendor.quota = 0
@@ -247,6 +247,10 @@ def test_the_first_call_is_a_probe_that_ends_the_job_in_one_line(
     assert vendor.asked == []
     vendor.quota = None
     assert gate(by=vendor.spec())[0] == 1
+    script = tmp_path / "down.json"
+    script.write_text(json.dumps({"rollout": [{"fault": "server", "reply": "overloaded for long"}]}))
+    code, found = gate(by=f"scripted:{script}")
+    assert (code, "overloaded for long" in found["stopped"]) == (2, True), found
 
 
 def test_caps_hold_over_all_tests_of_a_gate(gate: Callable[..., Any], here: Path, vendor: Vendor) -> None:
@@ -438,5 +442,5 @@ def test_the_row_of_a_gate_is_hidden_and_carries_no_promotion(
     before = (here / "skills/tone/SKILL.md").read_bytes()
     done = cli("promote", candidate, "--unproven", "--yes", store=store)
     assert done.returncode != 0
-    assert "gate" in done.stdout + done.stderr
+    assert "nothing is promoted there" in done.stdout + done.stderr
     assert (here / "skills/tone/SKILL.md").read_bytes() == before

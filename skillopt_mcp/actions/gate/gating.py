@@ -12,7 +12,6 @@ from skillopt_mcp.actions.promotion_tests import check_ready, run_open_test
 from skillopt_mcp.actions.tasks import parse_rows
 from skillopt_mcp.actions.texts import check_texts, store_text
 from skillopt_mcp.core.budgets import Caps
-from skillopt_mcp.core.calls import OF_THE_TARGET
 from skillopt_mcp.core.candidates import Candidate
 from skillopt_mcp.core.errors import BackendError, CapReached, SkillOptError, Stopped, StoreError
 from skillopt_mcp.core.evidence import Standing, TestReport, Verdict
@@ -25,6 +24,7 @@ from skillopt_mcp.gates.verdicts import describe
 from skillopt_mcp.store.opening import Store
 from skillopt_mcp.store.skills import GATED
 from skillopt_mcp.tasks.splits import DEFAULT_SHARES, default_name
+from skillopt_mcp.training.outage import raise_if_all_failed
 from skillopt_mcp.training.progress import Notify
 from skillopt_mcp.training.promotion_test import Asked, Test, held_out, in_order, standing_of
 from skillopt_mcp.training.stages.rollout import PlannedRollout, rollout
@@ -136,42 +136,37 @@ class Gate:
 
         A test that cannot be made stops no other, but where the target cannot be asked, or the caps are used up.
         """
-        caps, halted, stopped, is_probed = self._models.caps, "", "", False
-        skills = list[GatedSkill]()
+        caps, halted, is_probed = self._models.caps, "", False
+        skills, stopped = list[GatedSkill](), ""
         for skill in self.gated.skills:
-            due, update = self._due.get(skill.path), dict[str, object]()
+            due, why = self._due.get(skill.path), halted
             if due is None:
                 skills.append(skill)
                 continue
             try:
-                if not standing_of(due.test, self._store).verdict and not halted:
+                if not (halted or standing_of(due.test, self._store).verdict):
                     self._limit(caps, due)
                     if due.test.foreseen:
                         due.test = open_next_test(
                             self._store, self._models, self._place, due.candidate, due.asked, due.tasks
                         )
                     if not is_probed:
-                        stopped = halted = self._probe(due.test)
+                        self._probe(due.test)
                         is_probed = True
-                    if not halted:
-                        run_open_test(self._store, self._models, due.test, waits=True, notify=notify)
+                    run_open_test(self._store, self._models, due.test, waits=True, notify=notify)
             except StoreError:
                 raise
             except SkillOptError as error:
-                update["why"] = str(error)
+                why = str(error).rstrip(".")
                 if isinstance(error, Stopped | BackendError) and not isinstance(error, CapReached):
-                    halted = str(error)
-                    stopped = stopped if is_probed else halted
+                    halted = why
+                    stopped = "" if is_probed else f"the first call failed, and nothing was tested: {why}"
             finally:
                 self._models.caps = caps
             standing = standing_of(due.test, self._store)
-            if standing.verdict:
-                update = self._conclude(skill, due.test, standing)
-            else:
-                n, of = self._store.tests.count_attempts(due.test.row.id), due.test.row.plan.most_runs
-                why = str(update.get("why") or halted).rstrip(".")
-                kept = f"{n} of at most {counted(of, 'attempt')} are kept, and the same command continues"
-                update = {"why": f"{why}; {kept}." if n else f"{why}."}
+            n, of = self._store.tests.count_attempts(due.test.row.id), due.test.row.plan.most_runs
+            kept = f"; {n} of at most {counted(of, 'attempt')} are kept, and the same command continues" if n else ""
+            update = self._conclude(skill, due.test, standing) if standing.verdict else {"why": f"{why}{kept}."}
             skills.append(skill.model_copy(update=update))
         return self.gated.model_copy(update={"skills": skills, "used": self._sum_used(), "stopped": stopped})
 
@@ -189,19 +184,15 @@ class Gate:
             raise CapReached(f"the caps ({caps.options}) are used up by the tests of other skills")
         self._models.caps = left
 
-    def _probe(self, test: Test) -> str:
-        """Ask the first attempt of a test, with the base's text where that comes; why it failed, "" if it did not."""
-        wanted = Reading(test.row.plan, self._store.tests.list_attempts(test.row.id)).wanted(2)
+    def _probe(self, test: Test) -> None:
+        """Ask the first attempt of a test, with the base's text where that comes. Raises Outage without an answer."""
+        store, models = self._store, self._models
+        wanted = Reading(test.row.plan, store.tests.list_attempts(test.row.id)).wanted(2)
         arm, unit, number = next((each for each in wanted if each[0] == "base"), wanted[0])
         call = PlannedRollout(test.files(arm), test.tasks[unit], f"{test.row.id}/{unit}/{arm}/{number}")
-        check_ready(self._store, self._models, test)
-        trial = self._models.ask(
-            test.row.id, self._models.backends_for(test.tasks), lambda ask: rollout(ask, [call])[0]
-        )
-        if not trial.reply.missing or trial.reply.fault in OF_THE_TARGET:
-            return ""
-        self._store.calls.forget(test.row.id, {trial.reply.id}, set())
-        return f"the first call failed, and nothing was tested: {trial.reason}"
+        check_ready(store, models, test)
+        trials = models.ask(test.row.id, models.backends_for(test.tasks), lambda ask: rollout(ask, [call]))
+        raise_if_all_failed(store, test.row.id, trials, "the first task")
 
     def _conclude(self, skill: GatedSkill, test: Test, standing: Standing) -> dict[str, object]:
         """What a test says: its outcome by what is required, its claim, its number, and what got worse."""

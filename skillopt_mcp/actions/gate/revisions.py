@@ -28,7 +28,7 @@ _LINK, _PROGRAM, _SUBMODULE = "120000", "100755", "160000"
 _MAIN_BRANCHES = ("origin/HEAD", "main", "master")
 _NOT_IN_TREES = frozenset({"", ".", "..", ".git"})
 _MAX_LINKS = 40
-_SMALL, _MAX_FILES = 2_000, 20_000
+_SMALL, _MAX_FILES = 2_000, 5_000
 """Of so many files all are laid out; of more those of skills, and in evals/ and tests/ around these."""
 _ALIKE, _MAX_WORDS = 0.5, 4_000
 
@@ -48,23 +48,24 @@ class Revision:
 
     def __init__(self, top: Path, commit: str) -> None:
         self.commit, self._top, self._disk = commit, top, dict[str, bytes]()
-        listing = ("ls-tree", "-r", "-z", "--full-tree", commit) if commit else ("ls-files", "-s", "-z")
+        listing = ("ls-tree", "-r", "-z", "--full-tree", commit) if commit else ("ls-files", "-t", "-s", "-z")
         entries = dict[str, Entry]()
         for row in ask_git(top, commit, *listing).split("\0")[:-1]:
             facts, _, path = row.partition("\t")
-            mode, *ids = facts.split(" ")
-            entries[path] = Entry(mode, ids[1] if commit else ids[0])
+            first, *rest = facts.split(" ")
+            entries[path] = Entry(first, rest[1]) if commit else Entry(*rest[:2])
+            if not commit and first != "S" and not os.path.lexists(top / path):  # S: a sparse checkout leaves it out
+                del entries[path]
         if not commit:
             others = ask_git(top, commit, "ls-files", "--others", "--exclude-standard", "-z").split("\0")[:-1]
             entries |= dict.fromkeys(others, Entry("", ""))
-            entries = {path: entry for path, entry in entries.items() if os.path.lexists(top / path)}
         self.paths = sorted(path for path in entries if _NOT_IN_TREES.isdisjoint(path.lower().split("/")))
         self._entries = {path: entries[path] for path in self.paths if entries[path].mode != _SUBMODULE}
 
     def get(self, path: str) -> Entry:
         """A file as it is here; what git would store of one in the working tree as it has it is unchanged."""
         entry, place, mode = self._entries[path], self._top / path, ""
-        if self.commit or path in self._disk:
+        if self.commit or path in self._disk or not os.path.lexists(place):
             return entry
         with suppress(OSError):
             status = os.lstat(place)
@@ -205,7 +206,7 @@ def open_revisions(folder: Path, base: str | None, head: str) -> tuple[Path, Rev
 
     Without a base it is the main branch. Raises BadInput where git fails, or the base is not known.
     """
-    top = Path(ask_git(folder, base or "", "rev-parse", "--show-toplevel").removesuffix("\n"))
+    top = Path(ask_git(folder, base or "the main branch", "rev-parse", "--show-toplevel").removesuffix("\n"))
     names = [base] if base is not None else _MAIN_BRANCHES
     found = [name for name in names if base or not run_git(top, "rev-parse", "--verify", "-q", f"{name}^0").returncode]
     if not found:

@@ -41,7 +41,7 @@ class GateRevisions(Sending):
             with terminal.workspace(**given) as workspace:
                 found = self._test(workspace, terminal)
         except SkillOptError as error:
-            found = Gated(base=self.base or "", head=self.head, require=self.require, stopped=str(error))
+            found = Gated(base=self.base or "", head="", require=self.require, stopped=str(error))
         if isinstance(found, Planned):
             return found
         found = found.model_copy(update={"command": self._repeat(found)})
@@ -66,22 +66,16 @@ class GateRevisions(Sending):
                 calls[role] += n
         if planned := self.agree(terminal, workspace, calls) if gate.tests or self.dry_run else None:
             return planned
-        for test in gate.tests.values():
+        for test in gate.tests.values() if workspace.place.caller == "person" else ():  # for others none is loaded
             self.agree_to_load(terminal, workspace, test.row.skill_id, test.row.version_id)
         with Watch(terminal, "SIMULATION" if self._is_simulated else "") as watch:
             models.on_reply = watch.on_reply
             return gate.run(watch.notify)
 
     def _repeat(self, found: Gated) -> str:
-        words = ["--base", found.base, "--head", found.head or "worktree"]
-        given = {
-            "require": self.require,
-            "tasks": self.tasks,
-            "pr": self.pr,
-            "target": self.target,
-            "judge": self.judge,
-        }
-        words += [word for name, value in given.items() if value for word in (f"--{name}", value)]
+        words = ["--base", found.base, "--head", found.head or "worktree"] if found.base else []
+        for name in ("require", "tasks", "pr", "target", "judge"):
+            words += [f"--{name}", value] if (value := getattr(self, name)) else []
         return shlex.join([PROGRAM, "gate", *self.paths, *words])
 
     def as_json(self, result: Gated | Planned) -> Mapping[str, object]:
@@ -99,7 +93,8 @@ class GateRevisions(Sending):
             )
             if skill.report:
                 show_report(terminal, skill.report, simulated=self._is_simulated)
-            for line in [skill.why, *skill.notes]:
+            worse = [f"Worse: {', '.join(each.id for each in skill.worse)}."] if skill.worse else []
+            for line in filter(None, [*worse, skill.why, *skill.notes]):
                 terminal.say(line)
         if result.stopped:
             terminal.say(f"Could not run: {result.stopped}", "bold red")
