@@ -178,8 +178,9 @@ def check_testable(store: Store, models: Models, place: Place, candidate: Candid
 
 
 def check_texts(models: Models, old: SkillFiles, new: SkillFiles, name: str) -> None:
-    """Raise Refused where git could not merge the old text, or the target is not shown what the new one changes."""
-    check_merged(old)
+    """Raise Refused where git could not merge a text, or the target is not shown what the new one changes."""
+    for files in (old, new):
+        check_merged(files)
     is_shown_less = models.has_backend("target") and is_pasted(models.backend("target").fingerprint)
     if is_shown_less and is_front_matter_alone(old, new):
         raise Refused(

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
-from skillopt_mcp.actions.gate.pairs import GateOptions, Pair, compare_revisions
+from skillopt_mcp.actions.gate.pairs import GateOptions, Pair, compare_revisions, store_tasks
 from skillopt_mcp.actions.opening_tests import current_test, open_next_test
 from skillopt_mcp.actions.promotion_tests import check_ready, run_open_test
-from skillopt_mcp.actions.tasks import parse_rows
 from skillopt_mcp.actions.texts import check_texts, store_text
 from skillopt_mcp.core.budgets import Caps
 from skillopt_mcp.core.candidates import Candidate
 from skillopt_mcp.core.errors import BackendError, CapReached, SkillOptError, Stopped, StoreError
-from skillopt_mcp.core.evidence import Standing, TestReport, Verdict
-from skillopt_mcp.core.gating import Gated, GatedSkill, GatedTasks, GateUsed, Require, WorseTask
+from skillopt_mcp.core.evidence import Standing
+from skillopt_mcp.core.gating import Gated, GatedSkill, GatedTasks, GateUsed, WorseTask
 from skillopt_mcp.core.tasks import Task
 from skillopt_mcp.core.text import counted, quoted
 from skillopt_mcp.gates.promotion import MIN_UNITS, Reading
@@ -23,15 +21,13 @@ from skillopt_mcp.gates.rounds import DEFAULT_MARGIN
 from skillopt_mcp.gates.verdicts import describe
 from skillopt_mcp.store.opening import Store
 from skillopt_mcp.store.skills import GATED
-from skillopt_mcp.tasks.splits import DEFAULT_SHARES, default_name
 from skillopt_mcp.training.outage import raise_if_all_failed
 from skillopt_mcp.training.progress import Notify
-from skillopt_mcp.training.promotion_test import Asked, Test, held_out, in_order, standing_of
+from skillopt_mcp.training.promotion_test import Asked, Test, in_order, standing_of
 from skillopt_mcp.training.stages.rollout import PlannedRollout, rollout
 from skillopt_mcp.workspace.costs import used_by
 from skillopt_mcp.workspace.models import Models
 from skillopt_mcp.workspace.place import Place
-from skillopt_mcp.workspace.skills import check_merged
 from skillopt_mcp.workspace.verdicts import report_of, unit_rows
 
 _SHOWN, _ANSWER_SHOWN = 20, 2_000
@@ -89,45 +85,26 @@ class Gate:
             return skill.model_copy(update={"why": str(error)})
 
     def _plan_test(self, pair: Pair, skill: GatedSkill) -> GatedSkill:
-        store, secrets, path = self._store, self._place.secrets, pair.found.path
-        tracked = store.skills.find_listed(str(self._compared.top / path)) if store.is_made else None
-        held = held_out(store.tasks.list_in_use(tracked.id)) if tracked and pair.origin == "head" else ()
-        notes, origin, series = list(pair.notes), str(pair.origin), ""
-        if pair.tasks or not (tracked and held):
-            plan = parse_rows(pair.tasks, store if store.is_made else None, secrets) if pair.tasks else None
-            if plan and plan.rejected:
-                notes.append(f"{counted(len(plan.rejected), 'task')} left out: {next(iter(plan.rejected.values()))}")
-            if not (plan and plan.tasks):
-                why = f"It has no tasks{' that can be used' * bool(pair.tasks or notes)}: {_HOW_TO_ADD}."
-                return skill.model_copy(update={"outcome": "neutral", "why": why, "notes": notes})
-            row_path = f"{GATED}{self._compared.root}{'+' * (origin == 'given')}:{path}"
-            tracked = store.skills.add_gated(path.rpartition("/")[2] or "skill", row_path, pair.old)
-            taken = {task.name: task.digest for task in store.tasks.list_tasks(tracked.id)}
-            new = list(plan.tasks.values())
-            for at, task in enumerate(new):  # one id may name other tasks in time, or in other files
-                name = default_name(task)
-                name = name if taken.setdefault(name, task.digest) == task.digest else f"{name}-{task.digest[:8]}"
-                new[at] = replace(task, name=name, split="test")
-            store.tasks.add_tasks(tracked.id, new, DEFAULT_SHARES)
-            digests = {task.digest for task in new}
-            held = tuple(task for task in store.tasks.list_in_use(tracked.id) if task.digest in digests)
-            series = self._options.series or pair.new.digest[:12]
-        else:
-            origin = "store"
-        store.skills.add_version(tracked.id, pair.old)
-        candidate = store_text(store, secrets, tracked, pair.old.digest, pair.new, f"{path} in a pull request")
-        check_merged(pair.new)
+        store, path = self._store, pair.found.path
         check_texts(self._models, pair.old, pair.new, quoted(skill.path))
+        tested, held, notes = store_tasks(store, self._place.secrets, self._compared, pair)
+        if tested is None:
+            why = f"It has no tasks{' that can be used' * bool(notes)}: {_HOW_TO_ADD}."
+            return skill.model_copy(update={"outcome": "neutral", "why": why, "notes": notes})
+        is_stored = not tested.path.startswith(GATED)
+        series = "" if is_stored else self._options.series or pair.new.digest[:12]
+        candidate = store_text(
+            store, self._place.secrets, tested, pair.old.digest, pair.new, f"{path} in a pull request"
+        )
         require = self._options.require
         asked = Asked(DEFAULT_MARGIN if require == "no-worse" else None, live=require == "any-but-worse", series=series)
         test = current_test(store, self._models, self._place, candidate, asked, among=held)
         if standing_of(test, store).verdict and set(in_order(held, test.row.plan.salt)) != set(test.tasks):
             test = open_next_test(store, self._models, self._place, candidate, asked, held, foreseen=True)
-        self._due[skill.path] = _Due(candidate, list(held), asked, test)
-        if origin == "head":
-            notes.append("Its tasks are new in this pull request.")
-        if pair.is_changed:
-            notes.append("Its tasks differ at the head: those of the base decide.")
+        self._due[skill.path] = _Due(candidate, held, asked, test)
+        origin = "store" if is_stored else pair.origin
+        notes += ["Its tasks are new in this pull request."] if origin == "head" else []
+        notes += ["Its tasks differ at the head: those of the base decide."] if pair.is_changed else []
         tasks = GatedTasks.model_validate({"from": origin, "n": len(held), "changed": pair.is_changed})
         return skill.model_copy(update={"tasks": tasks, "notes": [*notes, *candidate.findings]})
 
@@ -168,7 +145,12 @@ class Gate:
             kept = f"; {n} of at most {counted(of, 'attempt')} are kept, and the same command continues" if n else ""
             update = self._conclude(skill, due.test, standing) if standing.verdict else {"why": f"{why}{kept}."}
             skills.append(skill.model_copy(update=update))
-        return self.gated.model_copy(update={"skills": skills, "used": self._sum_used(), "stopped": stopped})
+        spent = [used_by(self._store, due.test.row.id) for due in self._due.values()]
+        used = GateUsed(
+            calls=sum(each.n_calls for each in spent), tokens=sum(each.tokens for each in spent),
+            usd=None if any(each.usd is None for each in spent) else sum(each.usd or 0.0 for each in spent),
+        )  # fmt: skip
+        return self.gated.model_copy(update={"skills": skills, "used": used, "stopped": stopped})
 
     def _limit(self, caps: Caps, due: _Due) -> None:
         """Leave the test what the others of this gate have not used of the caps. Raises CapReached for nothing."""
@@ -206,12 +188,18 @@ class Gate:
             (each.unit, each.arm): each.text
             for each in sorted(answers, key=lambda each: (each.arm == "base") == (each.score >= 0.5))
         }
+        why = f"Neither is better in sight on {counted(report.units.of, 'task')}; more tasks would decide."
+        if report.void or verdict == "not_tested":
+            why = " ".join(describe(report))
+        elif report.decides and report.decides.add and not report.decides.tag:
+            why = f"{counted(report.decides.add, 'further task')} would more likely than not decide."
+        is_below = verdict in _WORSE or (self._options.require == "better" and verdict == "not_better")
         is_general = verdict in ("better", "worse") and not is_own and len(test.tasks) >= MIN_UNITS
         return {
-            "outcome": rule(verdict, self._options.require),
+            "outcome": "failed" if is_below else "passed" if verdict in _CLAIMING else "neutral",
             "verdict": verdict,
             "claim": "on tasks like these" if is_general else "on these cases" if verdict in _CLAIMING else "",
-            "why": "" if verdict in _CLAIMING else _describe_missing(report),
+            "why": "" if verdict in _CLAIMING else why,
             "test_number": row.number or series.index(row.id) + 1,
             "number_known": not row.series or (bool(self._options.series) and self._compared.is_whole),
             "report": report,
@@ -221,25 +209,3 @@ class Gate:
                 for n, each in worse[:_SHOWN]
             ],
         }  # fmt: skip
-
-    def _sum_used(self) -> GateUsed:
-        used = [used_by(self._store, due.test.row.id) for due in self._due.values()]
-        prices = [each.usd for each in used]
-        usd = None if None in prices else sum(price for price in prices if price)
-        return GateUsed(calls=sum(each.n_calls for each in used), tokens=sum(each.tokens for each in used), usd=usd)
-
-
-def rule(verdict: Verdict | None, require: Require) -> Literal["passed", "neutral", "failed"]:
-    """What comes of a verdict where so much is required; what decides nothing is neutral."""
-    if verdict in _WORSE or (require == "better" and verdict in ("not_better", "no_worse")):
-        return "failed"
-    return "passed" if verdict in _CLAIMING else "neutral"
-
-
-def _describe_missing(report: TestReport) -> str:
-    """What would decide, where a verdict claims nothing."""
-    if report.void or report.verdict == "not_tested":
-        return " ".join(describe(report))
-    if report.decides and report.decides.add and not report.decides.tag:
-        return f"{counted(report.decides.add, 'further task')} would more likely than not decide."
-    return f"Neither is better in sight on {counted(report.units.of, 'task')}; more tasks would decide."

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import posixpath
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Literal, NamedTuple
@@ -14,15 +14,19 @@ from skillopt_mcp.actions.evals import AS_THEY_ARE, read_file
 from skillopt_mcp.actions.gate.revisions import Difference, Revision, list_differences, open_revisions
 from skillopt_mcp.actions.skill_checks import find_evals
 from skillopt_mcp.actions.suites import read_tasks
+from skillopt_mcp.actions.tasks import parse_rows
 from skillopt_mcp.core.errors import BadInput, SkillOptError, StoreError
 from skillopt_mcp.core.gating import Require
 from skillopt_mcp.core.limits import FILE_BYTES, MIB
-from skillopt_mcp.core.skills import SkillFiles, is_memory
-from skillopt_mcp.core.tasks import NewTask
-from skillopt_mcp.core.text import quoted
+from skillopt_mcp.core.redacting import KnownSecrets
+from skillopt_mcp.core.skills import Skill, SkillFiles, is_memory
+from skillopt_mcp.core.tasks import NewTask, Task
+from skillopt_mcp.core.text import counted, quoted
 from skillopt_mcp.store.copying import copy_store, is_database
 from skillopt_mcp.store.opening import Store
+from skillopt_mcp.store.skills import GATED
 from skillopt_mcp.tasks.formats.skillopt import parse_row
+from skillopt_mcp.tasks.splits import DEFAULT_SHARES, default_name
 from skillopt_mcp.training.promotion_test import held_out
 from skillopt_mcp.workspace.linting import ask_git
 from skillopt_mcp.workspace.skill_folders import read_skill
@@ -158,3 +162,33 @@ def _read_given(path: Path, copy: Path, names: set[str]) -> list[NewTask]:
         skills = [skill for skill in store.skills.list_listed() if posixpath.basename(skill.path) in names]
         found = [task for skill in skills for task in held_out(store.tasks.list_in_use(skill.id))]
     return [NewTask(each.prompt, each.judge, each.name, "test", each.tags, each.files, each.group) for each in found]
+
+
+def store_tasks(
+    store: Store, secrets: KnownSecrets, compared: Compared, pair: Pair
+) -> tuple[Skill | None, list[Task], list[str]]:
+    """The skill of the store that a pair is tested as, its tasks, and notes; None without a task that can be used.
+
+    A pair without tasks is the tracked skill with held-out ones, if there is one; any other has a hidden row.
+    """
+    path, notes = pair.found.path, list(pair.notes)
+    if not pair.tasks and pair.origin == "head" and store.is_made:
+        tracked = store.skills.find_listed(str(compared.top / path))
+        if tracked and (held := held_out(store.tasks.list_in_use(tracked.id))):
+            store.skills.add_version(tracked.id, pair.old)
+            return tracked, list(held), notes
+    plan = parse_rows(pair.tasks, store if store.is_made else None, secrets) if pair.tasks else None
+    if plan and plan.rejected:
+        notes.append(f"{counted(len(plan.rejected), 'task')} left out: {next(iter(plan.rejected.values()))}")
+    if not (plan and plan.tasks):
+        return None, [], notes
+    row_path = f"{GATED}{compared.root}{'+' * (pair.origin == 'given')}:{path}"
+    skill = store.skills.add_gated(posixpath.basename(path) or "skill", row_path, pair.old)
+    taken = {task.name: task.digest for task in store.tasks.list_tasks(skill.id)}
+    tasks = dict[str, NewTask]()
+    for task in plan.tasks.values():  # one id may name other tasks in time, or in other files
+        name = default_name(task)
+        name = name if taken.setdefault(name, task.digest) == task.digest else f"{name}-{task.digest[:8]}"
+        tasks[task.digest] = replace(task, name=name, split="test")
+    store.tasks.add_tasks(skill.id, [*tasks.values()], DEFAULT_SHARES)
+    return skill, [task for task in store.tasks.list_in_use(skill.id) if task.digest in tasks], notes
