@@ -44,7 +44,11 @@ class GateRevisions(Sending):
             found = Gated(base=self.base or "", head="", require=self.require, stopped=str(error))
         if isinstance(found, Planned):
             return found
-        found = found.model_copy(update={"command": self._repeat(found)})
+        words = [PROGRAM, "gate", *self.paths]
+        words += ["--base", found.base, "--head", found.head or "worktree"] if found.base else []
+        for name in ("require", "tasks", "pr", "target", "judge"):
+            words += [f"--{name}", value] if (value := getattr(self, name)) else []
+        found = found.model_copy(update={"command": shlex.join(words)})
         return found.for_agents() if terminal.is_agents else found
 
     def _test(self, workspace: Workspace, terminal: Terminal) -> Gated | Planned:
@@ -71,12 +75,6 @@ class GateRevisions(Sending):
         with Watch(terminal, "SIMULATION" if self._is_simulated else "") as watch:
             models.on_reply = watch.on_reply
             return gate.run(watch.notify)
-
-    def _repeat(self, found: Gated) -> str:
-        words = ["--base", found.base, "--head", found.head or "worktree"] if found.base else []
-        for name in ("require", "tasks", "pr", "target", "judge"):
-            words += [f"--{name}", value] if (value := getattr(self, name)) else []
-        return shlex.join([PROGRAM, "gate", *self.paths, *words])
 
     def as_json(self, result: Gated | Planned) -> Mapping[str, object]:
         return {**super().as_json(result), **result.model_dump(mode="json")}
