@@ -23,6 +23,7 @@ from skillopt_mcp.core.evidence import Attempted
 from skillopt_mcp.core.judging import Score
 from skillopt_mcp.core.limits import KIB
 from skillopt_mcp.core.mining import Draft
+from skillopt_mcp.core.redacting import redact
 from skillopt_mcp.core.results import TasksAdded
 from skillopt_mcp.core.tasks import Task, describe_hosts_own
 from skillopt_mcp.core.text import counted, quoted
@@ -162,7 +163,7 @@ def _list_commits(repository: Path, order: Sequence[str]) -> dict[str, Commit]:
         head, *rows = part.decode("utf-8", "replace").split("\0")
         sha, _, message = head.partition("\n")
         changed = {path: (row.split()[1], row.split()[3]) for row, path in zip(rows[::2], rows[1::2], strict=False)}
-        found[sha] = Commit(sha, _TRAILER.sub("", message).strip(), changed)
+        found[sha] = Commit(sha, _TRAILER.sub("", redact(message)).strip(), changed)
     return found
 
 
@@ -200,7 +201,7 @@ def _list_added(repository: Path, new: str, old: str) -> list[str]:
     names = _ask(repository, "diff-tree", "-r", "--name-only", "--no-renames", "-z", old, new)
     logs = filter(_CHANGELOG.fullmatch, names.decode("utf-8", "replace").split("\0"))
     path = min(logs, key=lambda each: (each.count("/"), each), default="")
-    lines = _diff(repository, old, new, [path], "-U0").split("\n") if path else []
+    lines = redact(_diff(repository, old, new, [path], "-U0")).split("\n") if path else []
     return [line[1:].rstrip() for line in lines if line.startswith("+") and not _NO_TEXT.match(line)]
 
 

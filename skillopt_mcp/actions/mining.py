@@ -109,7 +109,7 @@ def plan_mining(store: Store, place: Place, name: str, mining: Mining) -> Mining
         known = sorted(newest, key=lambda each: (each.at, each.session, each.index))
     unknown = [each for each in known if each.label == "unknown"]
     episodes = [each for each in known if each.label != "unknown"]
-    text = _read_text(store, skill) if "skill" in mining.sources else ""
+    text = place.redactor.text(_read_text(store, skill)) if "skill" in mining.sources else ""
     n_left = mining.n_tasks - len(make_subjects(episodes))
     rules = [each for each in plan_subjects(text, said, n_left) if each.nth > drafted[each.origin]] if n_left else []
     if mining.sources != ("repo",) and not (rules or unknown or missed) and n_left == mining.n_tasks:

@@ -38,7 +38,7 @@ from skillopt_mcp.core.results import Result
 from skillopt_mcp.core.skills import Skill
 from skillopt_mcp.core.text import quoted, storable
 from skillopt_mcp.documents import frontmatter
-from skillopt_mcp.prompts.rendering import cut_middle
+from skillopt_mcp.prompts.rendering import cut_message, cut_middle
 from skillopt_mcp.store.episodes import Episodes, SessionFile
 from skillopt_mcp.store.opening import Store
 from skillopt_mcp.store.trajectories import NewTrajectory
@@ -241,9 +241,10 @@ class SessionReader:
         # Of what was done without the skill, no more is kept than that.
         done = [turn.attempt.messages if was_opened else () for turn in turns]
         texts = [first.said.text, first.folder, last.attempt.answer, rejected.attempt.answer if rejected else ""]
-        texts = [cut_middle(each, TEXT_CHARACTERS) for each in (*texts, episode.correction, episode.reason)]
-        texts += [message.content for messages in done for message in messages]
+        texts += [episode.correction, episode.reason, *(message.content for messages in done for message in messages)]
+        # What is cut holds no secret any more, of which a part might be left.
         texts = self._place.redactor.texts(list(map(storable, texts)))
+        texts[:6] = [cut_middle(each, TEXT_CHARACTERS) for each in texts[:6]]
         prompt, folder, answer, wrong, correction, reason = texts[:6]
         session = session_id(path)
         for skill in skills:
@@ -258,7 +259,8 @@ class SessionReader:
                 messages = [Message("skill", _STATES[was_opened], skill.name)]
                 messages += [Message("user", correction)] if n else []
                 begin = 6 + (len(done[0]) if n else 0)
-                messages += [message._replace(content=texts[begin + at]) for at, message in enumerate(done[n])]
+                whole = (message._replace(content=texts[begin + at]) for at, message in enumerate(done[n]))
+                messages += map(cut_message, whole)
                 messages += [Message("user", said)] if said else []
                 hard = True if of_last else False if episode.label != "unknown" and was_opened else None
                 soft, why = (None, "") if hard is None else (float(hard), said or episode.why)

@@ -28,6 +28,7 @@ from skillopt_mcp.core.redacting import Redactor
 from skillopt_mcp.core.skills import SkillFiles
 from skillopt_mcp.core.tasks import Task
 from skillopt_mcp.core.text import quoted
+from skillopt_mcp.prompts.rendering import cut_message
 from skillopt_mcp.store.opening import Store
 from skillopt_mcp.tasks.environments.registry import describe_raised, is_stop
 from skillopt_mcp.tasks.judges.judging import leaves
@@ -145,14 +146,14 @@ class Redacting(_Wrapper):
 
 
 def redact_reply(redactor: Redactor, reply: Reply, task: Task | None) -> Reply:
-    """Return a reply without secrets; what its task says itself may stay."""
+    """Return a reply without secrets, its long messages cut; what its task says itself may stay."""
     said = [reply.text, *(message.content for message in reply.messages)]
     if redactor.texts(said) == said:
-        return reply
+        return reply._replace(messages=tuple(map(cut_message, reply.messages)))
     own = [task.prompt, task.judge.model_dump_json(), *(file.content for file in task.files)] if task else []
     text, *contents = redactor.texts(said, "\n".join(own))
-    pairs = zip(reply.messages, contents, strict=True)
-    return reply._replace(text=text, messages=tuple(message._replace(content=content) for message, content in pairs))
+    clean = (message._replace(content=content) for message, content in zip(reply.messages, contents, strict=True))
+    return reply._replace(text=text, messages=tuple(map(cut_message, clean)))
 
 
 class Judges:

@@ -16,10 +16,7 @@ from functools import cached_property
 from itertools import accumulate
 
 import re2
-from pydantic import JsonValue
-from pydantic_core import from_json, to_json
 
-from skillopt_mcp.core.calls import Message
 from skillopt_mcp.core.secret_shapes import (  # fmt: skip
     LATIN1,
     SHAPES,
@@ -609,32 +606,6 @@ class Redactor:
             return list(texts)
         redacted = cleaned.split(_BETWEEN)
         return redacted if len(redacted) == len(texts) else [self.text(text, allowed) for text in texts]
-
-    def messages(self, messages: Sequence[Message], allowed: str = "") -> tuple[Message, ...]:
-        """Return messages without secrets in what they say."""
-        contents = self.texts([message.content for message in messages], allowed) if messages else []
-        pairs = zip(messages, contents, strict=True)
-        return tuple(message._replace(content=content) for message, content in pairs)
-
-    def json(self, value: JsonValue) -> JsonValue:
-        """Return a decoded JSON value without secrets in its texts; the name of a field counts."""
-        written = to_json(value)
-        try:
-            redacted: JsonValue = from_json(self.text(written.decode()))
-        except ValueError:  # a secret that seems to reach over the end of its text: each text is looked at by itself
-            return self._apart(value, written)
-        return redacted
-
-    def _apart(self, value: JsonValue, written: bytes) -> JsonValue:
-        """Return a value whose parts are redacted apart; a text that none can be made of is replaced whole."""
-        if isinstance(value, list):
-            return [self.json(each) for each in value]
-        if not isinstance(value, dict):
-            return self._placeholder(Secret(0, len(written), "credential", written)).decode()
-        if len(value) > 1:
-            apart = [self.json({name: each}) for name, each in value.items()]
-            return {name: each for pair in apart if isinstance(pair, dict) for name, each in pair.items()}
-        return {name: self._apart(each, to_json(each)) for name, each in value.items()}
 
     def _replaced(self, raw: bytes, secrets: Sequence[Secret]) -> bytes:
         pieces: list[bytes] = []

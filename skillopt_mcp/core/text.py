@@ -26,6 +26,7 @@ _AS_THEY_ARE = bytes(range(256))
 _EMOJI = re.compile("[\u2190-\u21ff\u2300-\u23ff\u25a0-\u27bf\u2b00-\u2bff\U0001f000-\U0001faff]")
 _BEFORE_SELECTOR = re.compile("[0-9#*\u00a9\u00ae\u203c\u2049\u2122\u2139\u24c2\u2934\u2935\u3030\u303d\u3297\u3299]")
 _JOINER = "\u200d"
+_OVERLAP = 4096  # characters behind a cut in which a secret may end that lies across it
 _SELECTORS = "\ufe0e\ufe0f"
 
 
@@ -76,8 +77,11 @@ def on_line(text: str) -> str:
 
 def quoted(text: str, limit: int = 80) -> str:
     """Return `text` on one line in double quotes for a message, cut after `limit` characters."""
-    shown = on_line(text[:limit])
-    return f'"{shown}..."' if len(text) > limit else f'"{shown}"'
+    if len(text) <= limit:
+        return f'"{on_line(text)}"'
+    from skillopt_mcp.core.redacting import redact  # noqa: PLC0415  # of a secret, the cut might leave a part
+
+    return f'"{on_line(redact(text[: limit + _OVERLAP])[:limit])}..."'
 
 
 def counted(n: int, one: str, many: str = "") -> str:

@@ -23,6 +23,7 @@ from skillopt_mcp.prompts.loading import Prompts, fill
 from skillopt_mcp.prompts.parsing import parse_reply
 
 TRAJECTORY_LIMIT = 12_000
+MESSAGE_CHARACTERS = 20_000
 MAX_NAME = 80
 _CUT_END = "cut here ...]\n"
 _GOES_ON = ", goes on]\n"
@@ -55,7 +56,10 @@ def fence(text: str, label: str = "") -> str:
 
 
 def cut_middle(text: str, limit: int) -> str:
-    """Return `text` in at most `limit` characters: the middle goes, and a line says how much went."""
+    """Return `text` in at most `limit` characters: the middle goes, and a line says how much went.
+
+    Secrets are to be redacted before: of one that lies across a cut, no pattern finds the part that is left.
+    """
     if len(text) <= limit:
         return text
     marker = f"\n[... {len(text) - limit:,} characters and more cut here ...]\n"
@@ -64,6 +68,12 @@ def cut_middle(text: str, limit: int) -> str:
         return text[:limit]
     head = keep // 2
     return text[:head] + marker + text[len(text) - (keep - head) :]
+
+
+def cut_message(message: Message) -> Message:
+    """Return a message, without secrets, as it is kept: the middle of a long one cut out, but of arguments: JSON."""
+    is_said = message.role in ("assistant", "tool") and len(message.content) > MESSAGE_CHARACTERS
+    return message._replace(content=cut_middle(message.content, MESSAGE_CHARACTERS)) if is_said else message
 
 
 def render_evidence(skill: str, body: str, notes: str = "", history: str = "", other: str = "") -> str:

@@ -131,7 +131,7 @@ def _answer_lease(store: Store, place: Place, lease: Lease, fields: Mapping[obje
         status = "withdrawn" if lease.state == "withdrawn" else "duplicate"
         reason = _describe_status(store, lease, status)
     elif failed is not None:
-        said = place.redactor.text(storable(str(failed)[:1000]))
+        said = place.redactor.text(storable(str(failed)))[:1000]
         missing = Reply(f"the host could not do it: {said}", fault="internal", id=lease.call_id)
         became = store.leases.fail(_make_failing(store, lease, missing))
         status, reason = "accepted", _GIVEN_UP[became]
@@ -181,7 +181,7 @@ def _note_spoilt(store: Store, redactor: Redactor, lease: Lease, reply: Reply, p
     Raises BadInput while tries are left. The same reply twice, as after a lost connection, is one try.
     """
     note_id = f"w-{hashlib.sha256(f'{lease.id} {reply.text}'.encode()).hexdigest()[:32]}"
-    said = redactor.text(storable(problem[:1000]))
+    said = redactor.text(storable(problem))[:1000]
     missing = Reply(f"no reply of the host could be used: {said}", fault="malformed", id=lease.call_id)
     failing = _make_failing(store, lease, missing)
     if not store.leases.note_unusable(failing, note_id):
@@ -263,7 +263,7 @@ def _from_json(name: str, text: str) -> object:
     try:
         value: object = json.loads(text)
     except (ValueError, RecursionError):
-        raise BadInput(f"{quoted(text[:60])} in '{name}' is not JSON: correct it") from None
+        raise BadInput(f"{quoted(text, 60)} in '{name}' is not JSON: correct it") from None
     return value
 
 

@@ -290,6 +290,19 @@ def test_a_program_that_ends_without_a_word_is_a_fault(
     assert (found.fault, words in str(found), KEY in str(found)) == (wanted, True, False)
 
 
+def test_no_part_of_a_secret_is_left_in_a_fault_that_is_cut(claude: FakeHost, codex: FakeHost) -> None:
+    secret = "ghp_QmZxWkVtRjabQmZxWkcdVtRjefQmZxWkVtRjab"
+    parts = {secret[at : at + 6] for at in range(4, len(secret) - 5)}
+    for back in range(1, len(secret) + 6, 6):
+        words = f"{'words ' * 30} {secret} {'so it ended ' * 60}"
+        tail = words[: words.index(secret) + back + 250].rstrip()  # its last 250 characters begin within the secret
+        claude.play({"type": "system"}, exit=3, errors=tail)
+        codex.play({"type": "turn.failed", "error": {"message": f"{'x ' * 150}"[: 297 - back] + f" {secret} ended"}})
+        for host in (claude, codex):
+            said = str(fault(opened(host)))
+            assert (len(said) < 500, [part for part in parts if part in said]) == (True, [])
+
+
 def test_a_failure_that_a_transcript_quotes_is_no_reason_to_retry(claude: FakeHost) -> None:
     for quoted in ("connection refused", "rate limit reached", "request timed out", "API Error: 503"):
         claude.play({"type": "assistant", "message": {"content": [{"type": "text", "text": quoted}]}}, exit=1)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,7 @@ from skillopt_mcp.actions.tasks import add_tasks
 from skillopt_mcp.backends.work import EVIDENCE
 from skillopt_mcp.core.errors import BadInput, NotFound
 from skillopt_mcp.core.results import Proposed, Receipt
+from skillopt_mcp.store.pool import Pool
 from skillopt_mcp.workspace.jobs import Capacity, Wait
 from skillopt_mcp.workspace.workspace import Workspace
 
@@ -90,6 +92,16 @@ def test_a_broken_reply_is_refused_and_can_be_corrected(
     unset = {"failed": None, "score": None}
     assert handed_in(host, {"work_id": first.work_id, "reply": "1.00", **unset})[0].status == "accepted"
     assert handed_in(host, {"work_id": first.work_id, "reply": "2.00"})[0].status == "duplicate"
+
+
+def test_no_part_of_a_secret_is_left_of_a_failure_that_is_cut(place: Place, host: Workspace) -> None:
+    items, secret = items_of(begun(host, place.propose(host)).work), "ghp_QmZ2xWk7VtRjab9QmZx4Wkcd1VtRjef3QmZx"
+    for n, item in enumerate(items[:12]):
+        handed_in(host, {"work_id": item.work_id, "failed": f"{'it stood ' * 200}"[: 998 - 3 * n] + f" {secret} there"})
+    with closing(Pool(host.store.path)) as pool:
+        found = "".join(row[0] for row in pool.rows("select text from reply"))
+    assert "it stood" in found
+    assert [part for at in range(4, 35) if (part := secret[at : at + 6]) in found] == []
 
 
 def test_unknown_ids_and_jobs_are_named(place: Place, host: Workspace) -> None:

@@ -20,6 +20,7 @@ from skillopt_mcp.backends.base import RETRYABLE, BackendFault, unusable_usage
 from skillopt_mcp.backends.processes import MAX_OUTPUT_BYTES, Ended, Line, run
 from skillopt_mcp.core.calls import Arrival, Call, Fault, Reply, Rollout, Usage
 from skillopt_mcp.core.errors import BackendError
+from skillopt_mcp.core.redacting import redact
 
 MESSAGE_CHARACTERS = 300
 _STATUS = re.compile(r"status:? (\d{3})\b|API Error: (\d{3})\b")
@@ -72,7 +73,7 @@ class Program:
 
     def fault(self, fault: Fault, what: str, usage: Usage | None = None) -> BackendFault:
         """Return the fault with a message of one line: who, what, and what to do."""
-        text = " ".join(what.split())
+        text = " ".join(redact(what).split())
         text = text if len(text) <= MESSAGE_CHARACTERS else f"{text[: MESSAGE_CHARACTERS - 3]}..."
         fix = _FIXES[fault].format(login=self.login, settings=self.settings)
         found = _AGAIN.search(what)
@@ -230,7 +231,7 @@ def _find_failure(ended: Ended, events: AgentEvents, host: HostProgram) -> Backe
         return program.fault("unsupported", not_loaded[0], events.usage)
     if events.answer is not None:
         if events.by_itself:
-            what = f"it answered by itself, and asked no model: {events.answer[:_SAID_CHARACTERS]!r}"
+            what = f"it answered by itself, and asked no model: {redact(events.answer)[:_SAID_CHARACTERS]!r}"
             return program.fault("unsupported", f"{what}; reword a prompt that is a command of the program")
         return None if events.answer.strip() else program.fault("empty", "the answer is empty", events.usage)
     # Its output has no end.
@@ -245,7 +246,7 @@ def _find_failure(ended: Ended, events: AgentEvents, host: HostProgram) -> Backe
     if not errors and fault in RETRYABLE:
         # Its output quotes what it read: words in it are no reason to retry an attempt.
         fault = "internal"
-    return program.fault(fault, f"exit code {ended.exit}: {words[-_SAID_CHARACTERS:]}")
+    return program.fault(fault, f"exit code {ended.exit}: {redact(words)[-_SAID_CHARACTERS:]}")
 
 
 def find_program(binary: str | None, default: str, install: str) -> tuple[str, str]:

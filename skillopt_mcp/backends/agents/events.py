@@ -10,11 +10,10 @@ from typing import TypeVar
 from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError
 from pydantic_core import from_json
 
-from skillopt_mcp.core.calls import ALSO, SKILL, TOOL_CALL, Fault, Message, Rollout, Usage
+from skillopt_mcp.core.calls import ALSO, SKILL, Fault, Message, Rollout, Usage
 from skillopt_mcp.documents.frontmatter import body_of
-from skillopt_mcp.prompts.rendering import cut_middle
+from skillopt_mcp.prompts.rendering import MESSAGE_CHARACTERS, cut_middle
 
-MESSAGE_CHARACTERS = 20_000
 ARRIVED_CHARACTERS = 200
 BASE = "Base directory for this skill: "
 _LINE_NUMBER = re.compile(r"^ *\d+(?:[\t→:]|  )", re.MULTILINE)
@@ -57,15 +56,13 @@ class AgentEvents:
         return ALSO.join(dict.fromkeys(self.models))
 
     def add(self, role: str, content: str, name: str | None = None) -> None:
-        """Keep a message, the middle cut out of a long one."""
-        # Arguments stay whole: they are JSON.
-        text = content if role == TOOL_CALL else cut_middle(content, MESSAGE_CHARACTERS)
-        self.messages.append(Message(role, text, name))
+        """Keep a message."""
+        self.messages.append(Message(role, content, name))
 
     def transcript(self, skill: str | None, request: Rollout) -> tuple[Message, ...]:
         """The messages before the answer, below one that records whether the text of the skill arrived."""
         messages = self.messages
-        if messages and messages[-1] == Message("assistant", cut_middle(self.answer or "", MESSAGE_CHARACTERS)):
+        if messages and messages[-1] == Message("assistant", self.answer or ""):
             messages = messages[:-1]
         if skill is None:
             return tuple(messages or self.messages)
@@ -83,7 +80,8 @@ class AgentEvents:
         if any(message.name == "Skill" and forked in message.content for message in results):
             return True
         body = body_of(request.files.main.decode("utf-8", "replace"))
-        return _is_shown(body, [*self.loaded, *(message.content for message in results)])
+        shown = (cut_middle(message.content, MESSAGE_CHARACTERS) for message in results)
+        return _is_shown(body, [*self.loaded, *shown])
 
 
 def parse_event(event: object, model: type[E]) -> E | None:

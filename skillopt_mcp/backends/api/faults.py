@@ -15,6 +15,7 @@ from skillopt_mcp.backends.api.prices import ApiOptions
 from skillopt_mcp.backends.base import BackendFault
 from skillopt_mcp.core.calls import Fault, Usage
 from skillopt_mcp.core.errors import BackendError, Unset
+from skillopt_mcp.core.redacting import redact
 
 NO_KEY = "none"
 # As vendors make them; in what a server says of a key nothing else looks like this.
@@ -170,7 +171,7 @@ class Origin:
             what = what.replace(key.value, f"${key.name}")
             what = _WORD.sub(lambda word: f"${key.name}" if word[0] in key.value else word[0], what)
         # And any other secret that a server quotes.
-        text = " ".join(_KEY.sub("[redacted]", what).split())[:MESSAGE_CHARACTERS]
+        text = " ".join(_KEY.sub("[redacted]", redact(what)).split())[:MESSAGE_CHARACTERS]
         local = _LOCAL_FIXES.get(fault, "") if self.endpoint.is_local else ""
         fix = fix or local or FIXES[fault].format(key=key.name)
         return BackendFault(fault, f"{self.endpoint.host} ({self.model}): {text}; {fix}", retry_after, usage)

@@ -9,6 +9,7 @@ from typing import Any, cast
 from skillopt_mcp.core import limits
 from skillopt_mcp.core.errors import BadInput
 from skillopt_mcp.core.judging import judge_json
+from skillopt_mcp.core.redacting import redact
 from skillopt_mcp.core.tasks import SHAPE, SPLITS, NewTask, Split, Task, TaskFile
 from skillopt_mcp.core.text import escaped, quoted, storable
 from skillopt_mcp.tasks.judges.judging import parse_judge
@@ -29,7 +30,7 @@ def parse_task(value: object) -> NewTask:
         raise BadInput(f"unknown field {quoted(unknown[0])}: a task has {', '.join(sorted(_FIELDS))}")
     prompt, name, split = value.get("prompt"), value.get("id"), value.get("split")
     if not isinstance(prompt, str) or not prompt.strip():
-        raise BadInput(f"prompt must be a text that is not empty, got {escaped(json.dumps(prompt))[:80]}")
+        raise BadInput(f"prompt must be a text that is not empty, got {escaped(redact(json.dumps(prompt))[:80])}")
     if len(prompt) > limits.PROMPT_CHARACTERS:
         raise BadInput(f"prompt has {len(prompt):,} characters, at most {limits.PROMPT_CHARACTERS:,}")
     if name is not None and not (isinstance(name, str | int) and 0 < len(str(name)) <= limits.NAME_CHARACTERS):
