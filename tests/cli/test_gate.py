@@ -272,7 +272,12 @@ def test_nothing_is_asked_without_a_yes_and_a_dry_run_shows_the_price(
     words = ["gate", "--json", "--target", vendor.spec(), "--store", str(tmp_path / "store.db")]
     done = run_script(words, here)
     assert (done.returncode, "--yes" in json.loads(done.stdout)["stopped"], vendor.asked) == (2, True, [])
+    write_skill(here / "skills/bare")
+    (here / "skills/bare/evals/promptfooconfig.yaml").unlink()
     planned = parsed(run_script([*words, "--dry-run"], here))
+    words.remove("--json")
+    done = run_script([*words, "--dry-run"], here)
+    assert "skills/bare: It has no tasks" in done.stderr, "what cannot be tested is said before"
     assert (planned["status"], planned["calls"]["target"], vendor.asked) == ("planned", 160, [])
 
 

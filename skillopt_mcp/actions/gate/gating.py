@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from skillopt_mcp.actions.gate.pairs import GateOptions, Pair, compare_revisions, store_tasks
+from skillopt_mcp.actions.gate.pairs import OF_A_SKILL, GateOptions, Pair, compare_revisions, store_tasks
 from skillopt_mcp.actions.opening_tests import current_test, open_next_test
 from skillopt_mcp.actions.promotion_tests import check_ready, run_open_test
 from skillopt_mcp.actions.texts import check_texts, store_text
 from skillopt_mcp.core.budgets import Caps
 from skillopt_mcp.core.candidates import Candidate
-from skillopt_mcp.core.errors import BackendError, CapReached, SkillOptError, Stopped, StoreError
+from skillopt_mcp.core.errors import BackendError, CapReached, Stopped
 from skillopt_mcp.core.evidence import Standing
 from skillopt_mcp.core.gating import Gated, GatedSkill, GatedTasks, GateUsed, WorseTask
 from skillopt_mcp.core.tasks import Task
@@ -79,9 +79,7 @@ class Gate:
             return skill.model_copy(update={"outcome": "neutral", "why": why})
         try:
             return self._plan_test(pair, skill)
-        except StoreError:
-            raise
-        except SkillOptError as error:
+        except OF_A_SKILL as error:
             return skill.model_copy(update={"why": str(error)})
 
     def _plan_test(self, pair: Pair, skill: GatedSkill) -> GatedSkill:
@@ -131,9 +129,7 @@ class Gate:
                         self._probe(due.test)
                         is_probed = True
                     run_open_test(self._store, self._models, due.test, waits=True, notify=notify)
-            except StoreError:
-                raise
-            except SkillOptError as error:
+            except OF_A_SKILL as error:
                 why = str(error).rstrip(".")
                 if isinstance(error, Stopped | BackendError) and not isinstance(error, CapReached):
                     halted = why
@@ -180,7 +176,8 @@ class Gate:
         """What a test says: its outcome by what is required, its claim, its number, and what got worse."""
         row, report = self._store.tests.find(test.row.id) or test.row, report_of(self._store, test, standing)
         verdict, is_own = standing.verdict, skill.tasks is not None and skill.tasks.origin in ("base", "head")
-        series = [each.id for each in self._store.tests.list_of_skill(row.skill_id) if each.series == row.series]
+        opened = [each for each in self._store.tests.list_of_skill(row.skill_id) if each.is_open]
+        series = [each.id for each in opened if each.series == row.series]
         worse = [(n, each) for n, each in enumerate(unit_rows(self._store, test, standing)) if each.outcome == "worse"]
         shown = [n for n, _ in worse[:_SHOWN]] if is_own else []
         answers = self._store.tests.list_answers(row.id, shown, _ANSWER_SHOWN)

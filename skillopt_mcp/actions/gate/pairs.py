@@ -15,7 +15,7 @@ from skillopt_mcp.actions.gate.revisions import Difference, Revision, list_diffe
 from skillopt_mcp.actions.skill_checks import find_evals
 from skillopt_mcp.actions.suites import read_tasks
 from skillopt_mcp.actions.tasks import parse_rows
-from skillopt_mcp.core.errors import BadInput, SkillOptError, StoreError
+from skillopt_mcp.core.errors import BackendError, BadInput, Busy, NotFound, Refused, Stopped
 from skillopt_mcp.core.gating import Require
 from skillopt_mcp.core.limits import FILE_BYTES, MIB
 from skillopt_mcp.core.redacting import KnownSecrets
@@ -32,6 +32,8 @@ from skillopt_mcp.workspace.linting import ask_git
 from skillopt_mcp.workspace.skill_folders import read_skill
 
 EVIDENCE_FILE = "SKILL.evidence.json"
+OF_A_SKILL = (BadInput, NotFound, Refused, Busy, Stopped, BackendError)
+"""The errors that keep one skill from being tested, and no other."""
 _NOT_TEXT, _NONE = (EVIDENCE_FILE, "evals"), SkillFiles(())
 
 
@@ -127,9 +129,7 @@ def _read_pair(found: Difference, revisions: tuple[Revision, Revision], place: P
         if given:
             tasks = _read_given(given, place / "store.db", {posixpath.basename(each) for each in found[::2] if each})
             return Pair(found, old, new, tasks, "given")
-    except StoreError:
-        raise
-    except SkillOptError as error:
+    except OF_A_SKILL as error:
         return Pair(found, fault=str(error).replace(f"{place}/base/", "").replace(f"{place}/head/", ""))
     if not old_tasks:
         return Pair(found, old, new, new_tasks, "head", notes=new_notes)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import posixpath
 import stat
+import subprocess
 from bisect import bisect_left
 from collections.abc import Collection, Iterable
 from contextlib import suppress
@@ -89,10 +90,10 @@ class Revision:
         """The contents of files by their paths, without those that are too large, or are not in this clone."""
         ids = {path: self.get(path).id for path in paths}
         wanted = "\n".join({id for path, id in ids.items() if id and path not in self._disk})
-        sizes = run_git(self._top, "cat-file", "--batch-check", stdin=wanted.encode()).stdout.decode()
+        sizes = self._ask("--batch-check", wanted).decode()
         rows = [row.split(" ") for row in sizes.splitlines()]
         small = [row[0] for row in rows if row[1] == "blob" and int(row[2]) <= FILE_BYTES]
-        packed = run_git(self._top, "cat-file", "--batch", stdin="\n".join(small).encode()).stdout
+        packed = self._ask("--batch", "\n".join(small))
         contents, at = dict[str, bytes](), 0
         for id in small:
             start = packed.index(b"\n", at) + 1
@@ -100,6 +101,12 @@ class Revision:
             contents[id] = packed[start : at - 1]
         found = {path: self._disk.get(path, contents.get(id)) for path, id in ids.items()}
         return {path: content for path, content in found.items() if content is not None}
+
+    def _ask(self, how: str, ids: str) -> bytes:
+        try:
+            return run_git(self._top, "cat-file", how, stdin=ids.encode()).stdout
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise BadInput(f"git cannot be asked for files ({error}): run the gate again") from None
 
     @cached_property
     def _links(self) -> dict[str, str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
@@ -62,6 +61,9 @@ class GateRevisions(Sending):
         self._is_simulated = bool(gate.tests or models.has_backend("target")) and bool(mark_simulation(models))
         if gate.tests:
             self.name_models(terminal, models)
+        for skill in gate.gated.skills if gate.tests or self.dry_run else ():
+            if skill.why:
+                terminal.note(f"{skill.path}: {skill.why}")
         for path, test in gate.tests.items():
             foreseen = foresee(store, models, test).model_copy(update={"beyond_permission": []})
             for line in describe_foreseen(foreseen, "of this pull request" if self.pr else "of this text"):
@@ -75,9 +77,6 @@ class GateRevisions(Sending):
         with Watch(terminal, "SIMULATION" if self._is_simulated else "") as watch:
             models.on_reply = watch.on_reply
             return gate.run(watch.notify)
-
-    def as_json(self, result: Gated | Planned) -> Mapping[str, object]:
-        return {**super().as_json(result), **result.model_dump(mode="json")}
 
     def show(self, result: Gated | Planned, terminal: Terminal) -> None:
         if isinstance(result, Planned):
