@@ -185,6 +185,7 @@ create index trajectory_by_skill on trajectory(skill_id);
 create table erased (
     id integer primary key,
     trajectory_id integer not null unique references trajectory(id),
+    at text not null default '',    -- when its episode was given: a fork of the session has a copy with that time
     created_at text not null default (strftime('%Y-%m-%dT%H:%M:%fZ'))
 ) strict;
 

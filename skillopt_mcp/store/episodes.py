@@ -58,8 +58,15 @@ class Episodes:
             return bool(cursor.rowcount) and not is_known
 
     def is_copied(self, skill_id: int, episode: Episode) -> bool:
-        """Whether another session has this episode: a fork of a session begins with a copy of it, times included."""
-        sql = "select 1 from episode where skill_id = ? and at = ? and at <> '' and prompt = ? and session <> ?"
+        """Whether another session has this episode, or had it, and a person erased an attempt of it.
+
+        A fork of a session begins with a copy of it, times included.
+        """
+        sql = (
+            "select 1 where ?2 <> '' and (exists (select 1 from episode where skill_id = ?1 and at = ?2 and prompt = ?3"
+            " and session <> ?4) or exists (select 1 from erased join trajectory t on t.id = trajectory_id"
+            " where t.skill_id = ?1 and erased.at = ?2))"
+        )
         return self._pool.row(sql, [skill_id, episode.at, episode.prompt, episode.session]) is not None
 
     def list_episodes(self, skill_id: int, since: str = "") -> Iterator[Episode]:

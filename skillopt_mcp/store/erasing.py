@@ -135,6 +135,10 @@ class Erasing:
             empty = "prompt = '', answer = '', reason = '', messages = '[]'"
             n = connection.execute(f"update trajectory set {empty} where {_DOOMED}", [chosen]).rowcount
             connection.execute(
-                f"insert into erased(trajectory_id) select id from trajectory where {_DOOMED} order by id", [chosen]
+                "insert into erased(trajectory_id, at) select id, coalesce((select e.at from episode e where"
+                " e.skill_id = t.skill_id and e.session = t.session_id"
+                " and t.position between e.position and e.last_position), '') from trajectory t"
+                f" where {_DOOMED} order by id",
+                [chosen],
             )
             return n

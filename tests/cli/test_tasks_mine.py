@@ -301,3 +301,35 @@ def test_corrections_of_sessions_come_first_and_each_is_drafted_once(
     assert not any("lantern flag that" in asked for asked in vendor.asked[2:])
     early = mine(cli, place, vendor, "--sessions", session.parent, "--since", "2099-01-01", "--tasks", "3")
     assert "no rule that is not drafted" in str(early)
+
+
+def test_a_fork_of_a_session_does_not_bring_back_what_a_person_erased(
+    cli: Cli, place: Place, vendor: Vendor, tmp_path: Path
+) -> None:
+    # As `claude --resume ID --fork-session` writes it: another sessionId, the same uuids and times.
+    def write(session: str) -> None:
+        said = (
+            claude_user("Write the line for the orchid valve", uuid="8138fa3b", sessionId=session,
+                        timestamp="2026-11-28T18:51:33.514Z"),
+            claude_skill(str(place.skill_path)), claude_said("- Removed the valve"),
+            claude_user("no, that is wrong: it has to begin with BREAKING"), claude_said("- BREAKING: valve"),
+            claude_user("perfect, thanks"),
+        )  # fmt: skip
+        path = tmp_path / "sessions" / f"{session}.jsonl"
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(b"".join(joined(*said)))
+
+    def find() -> list[tuple[object, ...]]:
+        sql = "select prompt from trajectory where prompt like '%orchid%' union all select prompt from episode"
+        return rows(place, sql)
+
+    write("01a20073-5da9-75f2-8792-ac3e8f2f6415")
+    mine(cli, place, vendor, "--sessions", tmp_path / "sessions", "--tasks", "2")
+    assert len(find()) == 3
+    command = ["--store", str(place.store_path), "store", "erase", str(place.skill_path), "--all"]
+    code, screen = run_at_a_terminal(command, Path.cwd(), dict(os.environ), "y")
+    assert code == 0, screen
+    assert find() == []
+    write("d5173c29-d882-49a1-9793-04c18f425d49")
+    mine(cli, place, vendor, "--sessions", tmp_path / "sessions", "--tasks", "2")
+    assert find() == []
