@@ -63,8 +63,11 @@ def group_turns(
         if episode and not (is_persons and _goes_on(episode, turn)):
             yield _with_side(episode, side, turn.said.at)
             episode = None
-        elif episode is None and is_persons and label_reaction(turn.said.text) in ("accepted", "redo"):
-            continue  # of what is not known
+        elif episode is None and is_persons and not stands_alone(turn.said.text):
+            # It is about what is not known. The first one of a session is a task if a skill was opened for it.
+            about = ("accepted", "redo", "rejected") if turn.index else () if turn.marked else ("accepted", "redo")
+            if label_reaction(turn.said.text) in about:
+                continue
         if not is_persons:
             continue
         episode = episode or SessionEpisode(turn, turn)

@@ -58,10 +58,7 @@ class Episodes:
             return bool(cursor.rowcount) and not is_known
 
     def is_copied(self, skill_id: int, episode: Episode) -> bool:
-        """Whether another session has this episode, or had it, and a person erased an attempt of it.
-
-        A fork of a session begins with a copy of it, times included.
-        """
+        """Whether another session has it, or it was erased; a fork of a session begins with a copy, times included."""
         sql = (
             "select 1 where ?2 <> '' and (exists (select 1 from episode where skill_id = ?1 and at = ?2 and prompt = ?3"
             " and session <> ?4) or exists (select 1 from erased join trajectory t on t.id = trajectory_id"

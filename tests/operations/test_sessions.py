@@ -467,3 +467,27 @@ def test_a_fork_of_a_session_begins_with_a_copy_that_is_no_second_task(tracked: 
     for path in paths:
         path.write_bytes(path.read_bytes() + b"".join(more))
     assert read(tracked, *paths).episodes == {"accepted": 1}
+
+
+@pytest.mark.parametrize("said", ["Close", "Merge it.", "Push", "Redo"])
+def test_the_first_message_of_a_session_is_a_task_or_nothing(tracked: Workspace, place: Place, said: str) -> None:
+    # There is nothing yet that it could react to, and what is said next is about it.
+    corrected = [claude_user("No, you forgot the fee."), claude_said("42.")]
+    read(tracked, written(place, [*used(place, said), *corrected]))
+    assert [(each.prompt, each.label, each.correction) for each in episodes(tracked)] == [
+        (said, "rejected", "No, you forgot the fee."),
+    ]  # fmt: skip
+    idle = joined(claude_user(said), claude_said("There is nothing to do."), used(place, "Sum up the month of March"))
+    read(tracked, written(place, [*idle, *corrected], "d5173c29-d882-49a1-9793-04c18f425d49.jsonl"))
+    assert sorted(each.prompt for each in episodes(tracked)) == sorted([said, "Sum up the month of March"])
+
+
+def test_a_task_that_begins_with_thanks_is_read_on(tracked: Workspace, place: Place) -> None:
+    thanks = "Great, thanks. Now write the sum for April with all fees"
+    path = written(place, [*used(place), *used(place, thanks)])
+    read(tracked, path)
+    with path.open("ab") as file:
+        file.write(b"".join([claude_user("No, you forgot the fee."), claude_said("42.")]))
+    read(tracked, path)
+    found = {each.prompt: each.label for each in episodes(tracked)}
+    assert found == {"Close March": "accepted", thanks: "rejected"}
