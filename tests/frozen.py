@@ -24,9 +24,9 @@ for adapter in [each for each in gc.get_objects() if type(each) is TypeAdapter]:
     adapter.rebuild()
 sqlite()
 _read_tls()
-for templates in (rendering._environment(), rendering._environment(is_html=False)):
-    ending = ".html.j2" if templates.autoescape else ".md.j2"
-    for name in templates.list_templates():
+for environment in (rendering.templates(), rendering.templates(is_html=False)):
+    ending = ".html.j2" if environment.autoescape else ".md.j2"
+    for name in environment.list_templates():
         if name.endswith(ending):
-            templates.get_template(name)
+            environment.get_template(name)
 gc.freeze()

@@ -22,7 +22,7 @@ from markupsafe import Markup
 from skillopt_mcp import __version__
 from skillopt_mcp.core.next_step import NextStep
 from skillopt_mcp.core.results import GROUPS, cut_prompt
-from skillopt_mcp.core.text import shown
+from skillopt_mcp.core.text import counted, shown, truncate_middle
 from skillopt_mcp.gates.verdicts import LABELS, caveats, claims_of, describe, explain, label
 from skillopt_mcp.reports.facts import MAX_TASKS, Facts, SkillFacts
 from skillopt_mcp.reports.run_report import RunFacts
@@ -33,6 +33,7 @@ Script = Literal["", "live", "app"]
 WIDTH, HEIGHT = 640, 220
 _LEFT, _TOP, _BOTTOM = 34, 8, 20
 _MANY = 60
+_NOT_XML = re.compile("[^\t\n\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _MARKDOWN = re.compile(r"[^\w\s.,;:()/%+='→?-]|_|:(?=//)|(?<=www)\.", re.IGNORECASE)  # no address is a link
 
 
@@ -49,31 +50,21 @@ def html_page(
     sources = [f"style-src {_hash_of(style)}", "img-src data:", "base-uri 'none'", "form-action 'none'"]
     sources += [f"script-src {_hash_of(code)}", "connect-src 'self'"] if script else []
     policy = "; ".join(["default-src 'none'", *sources])
-    return _environment().get_template("page.html.j2").render(
+    return templates().get_template("page.html.j2").render(
         facts=facts, skills=skills, policy=policy, style=Markup(style), script=Markup(code), store=store,
-        is_live=script == "live", **_common(),
+        is_live=script == "live",
     )  # fmt: skip
 
 
 def html_part(name: str, **values: Any) -> str:
     """Return one part of a page, as the page has it."""
-    return _environment().get_template(f"{name}.html.j2").render(**_common(), **values)
+    return templates().get_template(f"{name}.html.j2").render(**values)
 
 
 def markdown(facts: Sequence[Facts]) -> str:
     """Return the same for a pull request or a host: tasks by id and tag alone."""
-    texts = _environment(is_html=False).get_template("report.md.j2")
-    return "\n".join(texts.render(each=each, **_common()) for each in facts)
-
-
-def _common() -> dict[str, Any]:
-    return {
-        "version": __version__, "label": label, "describe": describe, "caveats": caveats,
-        "explain": explain, "claims": claims_of, "labels": LABELS, "curve_of": curve, "evidence_of": evidence,
-        "price_cell": price_cell, "fence": _fence, "max_tasks": MAX_TASKS,
-        "groups": GROUPS, "cut_prompt": cut_prompt, 
-        "command": lambda action, store, **given: NextStep(action, given).as_command(store),
-    }  # fmt: skip
+    texts = templates(is_html=False).get_template("report.md.j2")
+    return "\n".join(texts.render(each=each) for each in facts)
 
 
 def _hash_of(text: str) -> str:
@@ -81,7 +72,8 @@ def _hash_of(text: str) -> str:
 
 
 @cache
-def _environment(*, is_html: bool = True) -> Environment:
+def templates(*, is_html: bool = True) -> Environment:
+    """The templates of HTML and XML, or of Markdown; what they show of others is text in it."""
     environment = Environment(
         loader=FileSystemLoader(_TEMPLATES),
         autoescape=is_html,
@@ -93,7 +85,17 @@ def _environment(*, is_html: bool = True) -> Environment:
     environment.filters.update(
         percent=lambda share: f"{100 * share:.0f}",
         duration=lambda s: f"{s / 3600:.1f} hours" if s >= 5400 else f"{max(1, round(s / 60))} min",
+        code=as_code,
+        cut_middle=truncate_middle,
+        xml=lambda text: _NOT_XML.sub("\ufffd", shown(text)),
     )
+    environment.globals.update({
+        "version": __version__, "label": label, "describe": describe, "caveats": caveats,
+        "explain": explain, "claims": claims_of, "labels": LABELS, "curve_of": curve, "evidence_of": evidence,
+        "price_cell": price_cell, "fence": _fence, "max_tasks": MAX_TASKS, "counted": counted,
+        "groups": GROUPS, "cut_prompt": cut_prompt, 
+        "command": lambda action, store, **given: NextStep(action, given).as_command(store),
+    })  # fmt: skip
     return environment
 
 
@@ -110,11 +112,16 @@ def _plain(value: object) -> object:
     return _MARKDOWN.sub(lambda found: f"&#{ord(found[0])};", line)
 
 
-def _fence(lines: Iterable[str]) -> Markup:
-    """Return lines as a block of code that none of them can end."""
+def as_code(text: str, limit: int = 200) -> Markup:
+    """Return a text as one line of code in Markdown, cut after `limit` characters; nothing in it is more than text."""
+    return Markup(f"<code>{_plain(text if len(text) <= limit else f'{text[:limit]}...') or '-'}</code>")
+
+
+def _fence(lines: Iterable[str], kind: str = "diff") -> Markup:
+    """Return lines as a block of code of a kind that none of them can end."""
     text = "\n".join(map(shown, lines))
     marks = "`" * (1 + max([2, *map(len, re.findall("`+", text))]))
-    return Markup(f"{marks}diff\n{text}\n{marks}")
+    return Markup(f"{marks}{kind}\n{text}\n{marks}")
 
 
 # Charts

@@ -154,7 +154,7 @@ class PromotionTests:
         test_id = next(id for id in ids if not rows("select 1 from promotion_test where id = ?", [id]))
         tasks, plan = draft(test_id, number)
         return TestRow(
-            test_id, new.skill_id, new.base_version, new.version_id, release, 0 if plan.in_rounds else number,
+            test_id, new.skill_id, new.base_version, new.version_id, release, 0 if plan.in_rounds else plan.number,
             new.backend, tuple(tasks), plan, other=new.other, series=new.series,
         )  # fmt: skip
 
@@ -346,6 +346,8 @@ def _place_test(rows: Rows, test: TestRow) -> TestRow:
     release, number = _find_place(rows, test)
     if test.plan.in_rounds:
         return replace(test, release=release)
+    if test.series:  # a plan may know of tests that this store does not have
+        number = max(number, test.plan.number)
     return replace(test, release=release, number=number, plan=test.plan.numbered(number))
 
 

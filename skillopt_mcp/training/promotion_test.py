@@ -52,7 +52,7 @@ class Asked:
     Of a `live` text also whether it is worse. `graded` compares soft scores. Units with the `tag` weigh more, if there
     are enough of them; with `cases_alone` the test is on these alone, in rounds. Each unit is asked `passes` times, if
     that is given. With `opens` the target opens a skill by itself, or does not. A `salt` is given where a result is to
-    come about again (simulations). Tests of a `series` are numbered apart.
+    come about again (simulations). Tests of a `series` are numbered apart; this one is the `number`-th or a later one.
     """
 
     margin: float | None = None
@@ -65,6 +65,7 @@ class Asked:
     opens: bool = False
     salt: str | None = None
     series: str = ""
+    number: int = 1
 
     def __post_init__(self) -> None:
         if self.margin is not None and not 0 < self.margin < 1:
@@ -303,7 +304,7 @@ def _draft_plan(store: Store, new: NewTest, tasks: Sequence[Task], asked: Asked)
     def draft(test_id: str, number: int) -> tuple[list[int], Plan]:
         salt = hashlib.sha256(f"{asked.salt}/{test_id}".encode()).hexdigest()[:32] if asked.salt else draw_salt()
         units = in_order([task for task in held if not asked.cases_alone or asked.tag in task.tags], salt)
-        plan = plan_of(units, earlier, asked, number, salt)
+        plan = plan_of(units, earlier, asked, max(number, asked.number), salt)
         is_open = plan.n_pilot and store.tests.is_ever_opened(*versions[0], new.backend)
         is_measured = all(asks_opening(task.judge) for task in units)  # that it never opens is what these tasks tell
         texts = (store.skills.get_files(*each) for each in versions)

@@ -44,6 +44,7 @@ class _Due:
     tasks: list[Task]
     asked: Asked
     test: Test
+    n_earlier: int | None
 
 
 class Gate:
@@ -95,11 +96,16 @@ class Gate:
             store, self._place.secrets, tested, pair.old.digest, pair.new, f"{path} in a pull request"
         )
         require = self._options.require
-        asked = Asked(DEFAULT_MARGIN if require == "no-worse" else None, live=require == "any-but-worse", series=series)
+        counted_earlier = self._options.count_earlier
+        n_earlier = counted_earlier(pair.found.before or path) if counted_earlier else None
+        margin = DEFAULT_MARGIN if require == "no-worse" else None
+        asked = Asked(margin, live=require == "any-but-worse", series=series, number=(n_earlier or 0) + 1)
         test = current_test(store, self._models, self._place, candidate, asked, among=held)
-        if standing_of(test, store).verdict and set(in_order(held, test.row.plan.salt)) != set(test.tasks):
+        if standing_of(test, store).verdict and in_order(held, test.row.plan.salt) != list(test.tasks):
             test = open_next_test(store, self._models, self._place, candidate, asked, held, foreseen=True)
-        self._due[skill.path] = _Due(candidate, held, asked, test)
+        if n_earlier is not None and not test.row.is_open:
+            n_earlier += 1  # this one is not among them
+        self._due[skill.path] = _Due(candidate, held, asked, test, n_earlier)
         origin = "store" if is_stored else pair.origin
         notes += ["Its tasks are new in this pull request."] if origin == "head" else []
         notes += ["Its tasks differ at the head: those of the base decide."] if pair.is_changed else []
@@ -139,7 +145,7 @@ class Gate:
             standing = standing_of(due.test, self._store)
             n, of = self._store.tests.count_attempts(due.test.row.id), due.test.row.plan.most_runs
             kept = f"; {n} of at most {counted(of, 'attempt')} are kept, and the same command continues" if n else ""
-            update = self._conclude(skill, due.test, standing) if standing.verdict else {"why": f"{why}{kept}."}
+            update = self._conclude(skill, due, standing) if standing.verdict else {"why": f"{why}{kept}."}
             skills.append(skill.model_copy(update=update))
         spent = [used_by(self._store, due.test.row.id) for due in self._due.values()]
         used = GateUsed(
@@ -172,8 +178,9 @@ class Gate:
         trials = models.ask(test.row.id, models.backends_for(test.tasks), lambda ask: rollout(ask, [call]))
         raise_if_all_failed(store, test.row.id, trials, "the first task")
 
-    def _conclude(self, skill: GatedSkill, test: Test, standing: Standing) -> dict[str, object]:
+    def _conclude(self, skill: GatedSkill, due: _Due, standing: Standing) -> dict[str, object]:
         """What a test says: its outcome by what is required, its claim, its number, and what got worse."""
+        test = due.test
         row, report = self._store.tests.find(test.row.id) or test.row, report_of(self._store, test, standing)
         verdict, is_own = standing.verdict, skill.tasks is not None and skill.tasks.origin in ("base", "head")
         opened = [each for each in self._store.tests.list_of_skill(row.skill_id) if each.is_open]
@@ -197,8 +204,10 @@ class Gate:
             "verdict": verdict,
             "claim": "on tasks like these" if is_general else "on these cases" if verdict in _CLAIMING else "",
             "why": "" if verdict in _CLAIMING else why,
-            "test_number": row.number or series.index(row.id) + 1,
-            "number_known": not row.series or (bool(self._options.series) and self._compared.is_whole),
+            "test_number": max(row.number or series.index(row.id) + 1, due.n_earlier or 0),
+            "number_known": due.n_earlier is not None or not row.series or (
+                self._options.count_earlier is None and bool(self._options.series) and self._compared.is_whole
+            ),
             "report": report,
             "worse": [
                 WorseTask(id=each.task, tags=list(test.tasks[n].tags), old_answer=texts.get((n, "base")),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import posixpath
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -42,7 +42,8 @@ class GateOptions:
     """What a gate is asked: the skills at `paths` and below (default: all) that differ between two revisions.
 
     `head` "" is the working tree. `tasks` are a file of tasks, or a store with held-out ones. Tests are numbered by
-    `series`: the pull request, "" where that is not known.
+    `series`: the pull request, "" where that is not known; `count_earlier` says how many tests of a skill, by its path
+    at the base, it is known to have had elsewhere, None where that could not be read.
     """
 
     paths: Sequence[str] = ()
@@ -51,6 +52,7 @@ class GateOptions:
     require: Require = "any-but-worse"
     tasks: Path | None = None
     series: str = ""
+    count_earlier: Callable[[str], int | None] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 from pathlib import Path
 from typing import Annotated
@@ -9,7 +10,8 @@ from typing import Annotated
 from skillopt_mcp.actions.forecasts import estimate_test, foresee
 from skillopt_mcp.actions.gate.gating import Gate
 from skillopt_mcp.actions.gate.pairs import GateOptions
-from skillopt_mcp.cli.command import PROGRAM, TARGET, Arg, Flag, command
+from skillopt_mcp.cli.command import PROGRAM, TARGET, Arg, Flag, WrongUsage, command
+from skillopt_mcp.cli.github import GateEvent, publish, read_event
 from skillopt_mcp.cli.reports import show_report
 from skillopt_mcp.cli.spending import Planned, Sending, mark_simulation
 from skillopt_mcp.cli.terminal import Terminal
@@ -17,7 +19,10 @@ from skillopt_mcp.cli.watching import Watch
 from skillopt_mcp.core.calls import Role
 from skillopt_mcp.core.errors import SkillOptError
 from skillopt_mcp.core.gating import Gated, Require
+from skillopt_mcp.core.text import quoted, storable
 from skillopt_mcp.gates.verdicts import describe_foreseen
+from skillopt_mcp.reports.pull_request import digest_path, render_comment, render_junit
+from skillopt_mcp.reports.rendering import html_page, write_page
 from skillopt_mcp.workspace.workspace import Workspace
 
 _STYLES = {"passed": "green", "neutral": "yellow", "failed": "bold red", "not_run": "bold red"}
@@ -33,14 +38,59 @@ class GateRevisions(Sending):
     require: Annotated[Require, Flag("a verdict below that ends with exit code 1")] = "any-but-worse"
     tasks: Annotated[str | None, Flag("other tasks: a file of tasks or evals, or a store", "FILE")] = None
     pr: Annotated[str | None, Flag("the pull request, whose tests are numbered together", "KEY")] = None
+    summary: Annotated[str | None, Flag("write what it found as Markdown, by id and tag where held out", "FILE")] = None
+    junit: Annotated[str | None, Flag("write the verdicts as JUnit XML", "FILE")] = None
+    result: Annotated[str | None, Flag("write what it found as JSON", "FILE")] = None
+    page: Annotated[str | None, Flag("write a page with all tasks and answers, held-out ones, too", "FILE")] = None
+    github: Annotated[bool, Flag("in a GitHub workflow: test what its event names, and post comment and check run")] = (
+        False
+    )
+    artifact: Annotated[
+        str | None, Flag("with --github, on workflow_run: the --result of a fork's run, which is posted", "FILE")
+    ] = None
 
     def run(self, terminal: Terminal) -> Gated | Planned:
+        if self.page:
+            terminal.require_viewer("gate --page", self.page)
+        for file in filter(None, (self.summary, self.junit, self.result, self.page)):
+            if not Path(file).expanduser().absolute().parent.is_dir():
+                raise WrongUsage(f"there is no folder for {quoted(file)}: make it, or name another place")
+        event, self._is_simulated = None, False
+        found: Gated | Planned | None = None
+        if self.github:
+            try:
+                event = read_event(Path.cwd(), Path(self.artifact) if self.artifact else None)
+            except SkillOptError as error:
+                found = Gated(base="", head="", require=self.require, stopped=str(error))
+            else:
+                self.base, self.head = event.base, event.head
+                self.pr = f"github:{event.api.repository}#{event.number}" if event.number else None
+                found = Gated(base="", head="", require=self.require) if event.nothing else event.found
+        found = found or self._run(terminal, event)
+        if isinstance(found, Planned):
+            return found
+        summary = f"{event.nothing}\n" if event and event.nothing else render_comment(found)
+        result = storable(json.dumps(found.model_dump(by_alias=True), ensure_ascii=False))
+        for path, text in ((self.summary, summary), (self.junit, render_junit(found)), (self.result, result)):
+            if path:
+                try:
+                    Path(path).expanduser().write_text(text, "utf-8")
+                except OSError as error:  # the verdict is not lost for that
+                    terminal.note(f"warning: {quoted(path)} cannot be written ({error.strerror})")
+        if event:
+            for line in [event.nothing, *publish(event, None if event.nothing else found)]:
+                terminal.note(line)
+        return found
+
+    def _run(self, terminal: Terminal, event: GateEvent | None) -> Gated | Planned:
         given = {"target": self.target, "judge": self.judge, "caps": self.caps, "concurrency": self.concurrency}
         try:
             with terminal.workspace(**given) as workspace:
-                found = self._test(workspace, terminal)
+                found = self._test(workspace, terminal, event)
         except SkillOptError as error:
-            found = Gated(base=self.base or "", head="", require=self.require, stopped=str(error))
+            found = Gated(
+                base=self.base or "", head=event.head if event else "", require=self.require, stopped=str(error)
+            )
         if isinstance(found, Planned):
             return found
         words = [PROGRAM, "gate", *self.paths]
@@ -50,11 +100,13 @@ class GateRevisions(Sending):
         found = found.model_copy(update={"command": shlex.join(words)})
         return found.for_agents() if terminal.is_agents else found
 
-    def _test(self, workspace: Workspace, terminal: Terminal) -> Gated | Planned:
+    def _test(self, workspace: Workspace, terminal: Terminal, event: GateEvent | None) -> Gated | Planned:
         store, models = workspace.store, workspace.models
         options = GateOptions(
             self.paths, self.base, "" if self.head == "worktree" else self.head, self.require,
             Path(self.tasks).expanduser() if self.tasks else None, self.pr or "",
+            (lambda path: None if event.counts is None else event.counts.get(digest_path(path), 0))
+            if event and event.number else None,
         )  # fmt: skip
         gate = Gate(store, models, workspace.place, options)
         calls: dict[Role, int] = {"target": 0, "judge": 0}
@@ -76,7 +128,13 @@ class GateRevisions(Sending):
             self.agree_to_load(terminal, workspace, test.row.skill_id, test.row.version_id)
         with Watch(terminal, "SIMULATION" if self._is_simulated else "") as watch:
             models.on_reply = watch.on_reply
-            return gate.run(watch.notify)
+            found = gate.run(watch.notify)
+        if self.page:
+            from skillopt_mcp.reports.facts import gather  # noqa: PLC0415 (slow)
+
+            facts = [gather(store, workspace.place, each.report.test_id) for each in found.skills if each.report]
+            write_page(html_page(facts, store=terminal.store), Path(self.page).expanduser())
+        return found
 
     def show(self, result: Gated | Planned, terminal: Terminal) -> None:
         if isinstance(result, Planned):
