@@ -56,10 +56,7 @@ def fence(text: str, label: str = "") -> str:
 
 
 def cut_middle(text: str, limit: int) -> str:
-    """Return `text` in at most `limit` characters: the middle goes, and a line says how much went.
-
-    Secrets are to be redacted before: of one that lies across a cut, no pattern finds the part that is left.
-    """
+    """Return `text`, redacted before, in at most `limit` characters: the middle goes, and a line says how much went."""
     if len(text) <= limit:
         return text
     marker = f"\n[... {len(text) - limit:,} characters and more cut here ...]\n"
