@@ -246,6 +246,21 @@ def test_a_copied_command_keeps_and_drops_for_a_person_alone(place: Place, cli: 
     assert Person(place, "tasks", "review", place.skill_path, "--keep", "line-3").code == 1
 
 
+def test_an_id_that_comes_twice_is_kept_once_and_a_wrong_one_to_drop_keeps_nothing(place: Place) -> None:
+    wrong = Person(place, "tasks", "review", place.skill_path, "--keep", "line-1", "--drop", "line-7")
+    assert (wrong.code, [task.looked_at for task in tasks_of(place)]) == (1, [False] * 3)
+    person = Person(place, "tasks", "review", place.skill_path, "--keep", "line-1", "--keep", "line-1")
+    assert (person.code, "1 kept, 0 dropped, 2 not looked at" in person.out) == (0, True), person.out
+
+
+def test_keep_all_reaches_no_further_than_what_was_added_together(place: Place) -> None:
+    time.sleep(0.01)
+    add_drafts(place, [make_draft(9)])
+    person = Person(place, "tasks", "review", place.skill_path, answers=["a", "q"])
+    assert (person.code, "keep [a]ll 3 added with it" in person.screens[0]) == (0, True)
+    assert [task.name for task in tasks_of(place) if not task.looked_at] == ["line-9"]
+
+
 @pytest.mark.parametrize("verb", ["keep", "drop"])
 def test_an_id_that_begins_with_a_hyphen_is_copied_so_that_it_is_taken(place: Place, cli: Cli, verb: str) -> None:
     draft = make_draft(9)
