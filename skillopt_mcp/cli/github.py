@@ -121,8 +121,9 @@ def read_event(folder: Path, artifact: Path | None = None) -> GateEvent:
         if name == "workflow_run":
             return _read_artifact(api, event["workflow_run"], artifact)
         if name == "pull_request":
-            of = event["pull_request"]["head"]["repo"] or {}
-            found = replace(_of_pull(api, event["pull_request"]), is_fork=of.get("full_name") != api.repository)
+            pull = {"number": event.get("number"), **event["pull_request"]}
+            of = pull["head"].get("repo", {"full_name": api.repository}) or {}  # null: the fork is gone
+            found = replace(_of_pull(api, pull), is_fork=of.get("full_name") != api.repository)
         elif name == "issue_comment":
             found = _read_command(api, event)
         elif name == "merge_group":
@@ -187,7 +188,7 @@ def _read_command(api: GithubApi, event: Any) -> GateEvent:
     """Return what a comment `/gate SHA` asks: bound to this commit, as long as it is the head."""
     comment, issue = event["comment"], event["issue"]
     words = (comment["body"] or "").split()
-    if event["action"] != "created" or "pull_request" not in issue or words[:1] != ["/gate"]:
+    if event.get("action", "created") != "created" or "pull_request" not in issue or words[:1] != ["/gate"]:
         return GateEvent(api, nothing="No comment on a pull request begins with /gate: nothing to do.")
     number, asked = int(issue["number"]), "".join(words[1:])
     if comment["author_association"] not in _MAY_ASK:
@@ -197,7 +198,7 @@ def _read_command(api: GithubApi, event: Any) -> GateEvent:
     else:
         pull = api.ask("GET", f"pulls/{number}")
         found = _of_pull(api, pull)
-        if pull["state"] == "open" and (found.head, found.number) == (asked, number):
+        if pull.get("state", "open") == "open" and (found.head, found.number) == (asked, number):
             return found
         why = f"`{asked}` is not the head of an open pull request any more. Look at `{found.head}`, then ask again."
     return GateEvent(api, number=number, nothing=why)
@@ -208,14 +209,15 @@ def _read_artifact(api: GithubApi, run: Any, artifact: Path | None) -> GateEvent
 
     Its pull request is the open one with the run's head, asked of the API.
     """
-    head, owner = run["head_sha"], run["head_repository"]["owner"]["login"]
-    if run["event"] != "pull_request" or artifact is None:
+    head, of = run["head_sha"], run.get("head_repository") or {}
+    if run.get("event", "pull_request") != "pull_request" or artifact is None:
         return GateEvent(api, nothing="The run was not of a pull request, or --artifact names no file: nothing to do.")
     pulls = []
-    with suppress(SkillOptError):
-        pulls = api.ask("GET", "pulls", state="open", head=f"{owner}:{run['head_branch']}", per_page=_PAGE)
+    with suppress(SkillOptError, KeyError):
+        branch = f"{of['owner']['login']}:{run['head_branch']}"
+        pulls = api.ask("GET", "pulls", state="open", head=branch, per_page=_PAGE)
     pulls = pulls or api.ask("GET", f"commits/{head}/pulls")
-    pulls = [each for each in pulls if each["head"]["sha"] == head and each["state"] == "open"]
+    pulls = [each for each in pulls if each["head"]["sha"] == head and each.get("state", "open") == "open"]
     if len(pulls) != 1:
         return GateEvent(api, nothing=f"{len(pulls)} open pull requests have the head {head}: nothing was posted.")
     found = _of_pull(api, pulls[0])

@@ -118,6 +118,14 @@ def test_a_pull_request_is_tested_from_where_it_left_the_base(at_event: Any, rep
     assert event.counts.get(digest_path("skills/tone"), 0) == 0
 
 
+def test_an_event_with_the_least_that_is_needed_is_read(at_event: Any, repository: Repository) -> None:
+    pull = {"base": {"sha": repository.base}, "head": {"sha": repository.head}}
+    event = at_event("pull_request", {"number": 7, "pull_request": pull})
+    assert (event.base, event.head, event.number, event.is_fork) == (repository.root, repository.head, 7, False)
+    pull["head"]["repo"] = None  # the fork is gone
+    assert at_event("pull_request", {"number": 7, "pull_request": pull}).is_fork
+
+
 def test_a_shallow_clone_gets_what_it_misses(at_event: Any, repository: Repository, tmp_path: Path) -> None:
     shallow = repository.clone(tmp_path / "shallow", "--depth=1")
     event = at_event("pull_request", {"pull_request": a_pull(repository.base, repository.head)}, folder=shallow)

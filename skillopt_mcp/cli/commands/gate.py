@@ -42,12 +42,8 @@ class GateRevisions(Sending):
     junit: Annotated[str | None, Flag("write the verdicts as JUnit XML", "FILE")] = None
     result: Annotated[str | None, Flag("write what it found as JSON", "FILE")] = None
     page: Annotated[str | None, Flag("write a page with all tasks and answers, held-out ones, too", "FILE")] = None
-    github: Annotated[bool, Flag("in a GitHub workflow: test what its event names, and post comment and check run")] = (
-        False
-    )
-    artifact: Annotated[
-        str | None, Flag("with --github, on workflow_run: the --result of a fork's run, which is posted", "FILE")
-    ] = None
+    github: Annotated[bool, Flag("test what the event of a GitHub workflow names, and post the verdict")] = False
+    artifact: Annotated[str | None, Flag("on workflow_run: the --result of a fork's run, to be posted", "FILE")] = None
 
     def run(self, terminal: Terminal) -> Gated | Planned:
         if self.page:
