@@ -39,8 +39,8 @@ def write_skill(folder: Path, body: str = YES, names: Sequence[str] = FRUIT[:10]
 
 
 def write_tasks(folder: Path, names: Sequence[str], right: str = "yes") -> None:
-    tests = [{"description": f"of {name}", "vars": {"q": name}, "assert": [{"type": "equals", "value": right}]}
-             for name in names]  # fmt: skip
+    both = [{"type": "equals", "value": right}, {"type": "icontains", "value": right}]
+    tests = [{"description": f"of {name}", "vars": {"q": name}, "assert": both} for name in names]
     config = {"prompts": ["What colour is {{q}} in the evening?"], "providers": ["any"], "tests": tests}
     (folder / "promptfooconfig.yaml").write_text(json.dumps(config))
 
@@ -164,6 +164,20 @@ def test_the_old_tasks_decide_where_a_head_edits_text_tasks_and_judge_at_once(
     (skill,) = found["skills"]
     assert (code, skill["outcome"], skill["report"]) == (0, "neutral", None)
     assert "its tasks alone" in skill["why"]
+
+
+def test_the_same_two_texts_are_tested_again_where_the_base_has_other_tasks(
+    gate: Callable[..., Any], here: Path
+) -> None:
+    write_skill(here / "skills/tone", NO)
+    first = gate("--pr", "7")[1]["skills"][0]
+    write_skill(here / "skills/tone", YES, FRUIT)
+    commit(here)
+    write_skill(here / "skills/tone", NO, FRUIT)
+    code, found = gate("--pr", "7")
+    (second,) = found["skills"]
+    assert (code, first["tasks"]["n"], second["tasks"]["n"]) == (1, 10, 12)
+    assert (first["test_number"], second["test_number"]) == (1, 2)
 
 
 def test_few_tasks_go_in_rounds_and_what_cannot_be_told_is_no_green_tick(gate: Callable[..., Any], here: Path) -> None:
