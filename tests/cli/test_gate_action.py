@@ -196,6 +196,21 @@ def test_the_action_declares_each_input_that_it_and_the_workflows_use() -> None:
 
 
 @pytest.mark.parametrize(
+    ("given", "is_asked"),
+    [
+        ({"recorded": "false"}, True),
+        ({"recorded": "true"}, False),
+        ({"recorded": "true", "spot": "3"}, True),
+        ({"recorded": "false", "artifact": "x.json"}, False),
+    ],
+)
+def test_a_target_is_named_where_one_is_to_be_asked(given: dict[str, str], is_asked: bool) -> None:
+    (step,) = [each for each in steps_of(ACTION) if each.get("run", "").startswith(OURS)]
+    inputs = {"target": "claude-code:haiku", "spot": "", "artifact": "", **given}
+    assert fill(step["env"]["TARGET"], {"inputs": inputs}) == ("claude-code:haiku" if is_asked else "")
+
+
+@pytest.mark.parametrize(
     ("versions", "code"),
     [
         (("2.1.332", ""), 0), (("", "0.171.0-alpha.1"), 0), (("latest", ""), 2), (("2", ""), 2),
