@@ -11,6 +11,7 @@ from typing import Literal, NamedTuple
 from skillopt_mcp.core.next_step import NextStep
 
 MAIN_FILE = "SKILL.md"
+EVIDENCE_FILE = "SKILL.evidence.json"
 MEMORY_FILES = ("CLAUDE.md", "AGENTS.md")
 Origin = Literal["recorded", "edited", "promoted", "rolled_back"]
 
@@ -125,6 +126,7 @@ class SkillRow:
     `approved` are the candidates (or versions to roll back to) that a person agreed to and nothing has used yet.
     `n_unscored` counts the newest attempts without a score, up to 100; `n_new` those since the
     last proposal, up to 10,000. Pass `away` on to the user, with both commands. `gaps`: add a task of each of its tags.
+    `outdated`: another model answers now than in the newest test.
     """
 
     name: str
@@ -141,6 +143,7 @@ class SkillRow:
     promotable: bool = False
     away: PromotedAway | None = None
     gaps: dict[str, list[str]] = field(default_factory=dict)
+    outdated: str = ""
     next_step: NextStep
 
 

@@ -11,7 +11,7 @@ from functools import cached_property
 from pathlib import PurePosixPath
 
 from skillopt_mcp.core.limits import FILE_BYTES, MIB, NAME_BYTES, PATH_CHARACTERS, SKILL_BYTES, SKILL_DEPTH, SKILL_FILES
-from skillopt_mcp.core.skills import MAIN_FILE, SkillFiles
+from skillopt_mcp.core.skills import EVIDENCE_FILE, MAIN_FILE, SkillFiles
 
 HIDDEN_RANGES = (
     "\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f"
@@ -163,8 +163,8 @@ _UNFIT = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff\\]")
 
 
 def is_passed_over(name: str) -> bool:
-    """Whether a file or folder of this name is none of a skill's: dot files and caches."""
-    return name.startswith(".") or name == "__pycache__"
+    """Whether a file or folder of this name is none of a skill's: dot files, caches and recorded evidence."""
+    return name.startswith(".") or name in ("__pycache__", EVIDENCE_FILE)
 
 
 def is_unfit(name: str) -> bool:
@@ -185,7 +185,7 @@ def path_fault(path: str) -> str:
     if any(map(is_unfit, parts)):
         return "has control characters, a backslash or no text in it"
     if any(map(is_passed_over, parts)):
-        return "has a part that is passed over when a skill is read (dot files, __pycache__)"
+        return "has a part that is passed over when a skill is read (dot files, __pycache__, evidence)"
     if is_too_deep(path):
         return f"is nested too deep; {SKILL_DEPTH} levels are the most"
     if any(len(part.encode()) > NAME_BYTES for part in parts):

@@ -80,14 +80,14 @@ class Plan(BaseModel):
     of a `live` text also asks whether it is worse. A `graded` test compares scores from 0 to 1, any other one passes.
     With a `margin`, `cases_alone` or fewer than 8 units a test goes in rounds of every unit once per arm, up to
     `max_pairs`: 0 is 1,200, without a margin 60. One that `needs_opening` compares nothing where the skill was opened
-    in no attempt of its first 8 pairs, or its first round.
+    in no attempt of its first 8 pairs, or its first round. One of `one_text` compares models, whose names differ.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
     salt: str
     units: tuple[str, ...] = Field(min_length=1)
     passes: int = Field(ge=1, le=MAX_PASSES)
-    number: int = Field(default=1, ge=1)
+    number: int = Field(default=1, ge=1, le=1_000)
     graded: bool = False
     live: bool = False
     kind: tuple[int, ...] = ()
@@ -97,6 +97,7 @@ class Plan(BaseModel):
     margin: float | None = Field(default=None, gt=0, lt=1)
     max_pairs: int = Field(default=0, ge=0, le=MAX_PAIRS)
     needs_opening: bool = False
+    one_text: bool = False
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -477,7 +478,7 @@ class Reading:
                 "elsewhere": _solved(outside) if plan.kind else None,
             }
         )
-        return _voided(standing, self._pairs)
+        return _voided(standing, self._pairs, self.plan)
 
     def _of_rounds(self) -> Standing:
         plan, units = self.plan, range(self.plan.n_units)
@@ -503,7 +504,7 @@ class Reading:
                 "p_bound": RELEASE_ALPHA if verdict in ("better_here", "no_worse", "worse_here") else None,
             }
         )
-        return _voided(standing, read)
+        return _voided(standing, read, self.plan)
 
     def _figures(
         self, scores: Sequence[tuple[float, float, int]], means: Sequence[float], counted: Sequence[TestAttempt]
@@ -572,7 +573,7 @@ def _solved(scores: Sequence[tuple[float, float, int]]) -> Solved | None:
     return Solved(before=before, after=after)
 
 
-def _voided(standing: Standing, together: Sequence[Sequence[TestAttempt]]) -> Standing:
+def _voided(standing: Standing, together: Sequence[Sequence[TestAttempt]], plan: Plan) -> Standing:
     """The standing, or one that says why the attempts that decide may not be compared.
 
     Other models answered for one arm than for the other; or a day lies between attempts that belong `together`, which
@@ -584,6 +585,6 @@ def _voided(standing: Standing, together: Sequence[Sequence[TestAttempt]]) -> St
     void: Literal["", "models", "hours"] = ""
     if any(each and max(each) - min(each) > MAX_HOURS * 3600 for each in times):
         void = "hours"
-    elif standing.verdict and all(names.values()) and names["base"] != names["candidate"]:
+    elif standing.verdict and all(names.values()) and names["base"] != names["candidate"] and not plan.one_text:
         void = "models"
     return standing.model_copy(update={"verdict": "cant_tell", "void": void, "p_bound": None}) if void else standing

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from skillopt_mcp.actions.gate.pairs import OF_A_SKILL, GateOptions, Pair, compare_revisions, store_tasks
 from skillopt_mcp.actions.opening_tests import current_test, open_next_test
@@ -12,8 +13,8 @@ from skillopt_mcp.actions.texts import check_texts, store_text
 from skillopt_mcp.core.budgets import Caps
 from skillopt_mcp.core.candidates import Candidate
 from skillopt_mcp.core.errors import BackendError, CapReached, Stopped
-from skillopt_mcp.core.evidence import Standing
-from skillopt_mcp.core.gating import Gated, GatedSkill, GatedTasks, GateUsed, WorseTask
+from skillopt_mcp.core.evidence import Standing, Verdict
+from skillopt_mcp.core.gating import Claim, Gated, GatedSkill, GatedTasks, GateUsed, Require, WorseTask
 from skillopt_mcp.core.tasks import Task
 from skillopt_mcp.core.text import counted, quoted
 from skillopt_mcp.gates.promotion import MIN_UNITS, Reading
@@ -37,9 +38,10 @@ _CLAIMING = _WORSE | {"better", "better_here", "no_worse"}
 
 
 @dataclass(slots=True)
-class _Due:
+class Due:
     """What a skill is tested with: the candidate on these tasks, and its test, which may not be open yet."""
 
+    pair: Pair
     candidate: Candidate
     tasks: list[Task]
     asked: Asked
@@ -55,18 +57,18 @@ class Gate:
 
     def __init__(self, store: Store, models: Models, place: Place, options: GateOptions) -> None:
         self._store, self._models, self._place, self._options = store, models, place, options
-        self._compared = compare_revisions(Path.cwd(), options)
-        self._due: dict[str, _Due] = {}
-        if any(pair.found.change != "deleted" for pair in self._compared.pairs):
+        self.compared = compare_revisions(Path.cwd(), options)
+        self.due: dict[str, Due] = {}
+        if any(pair.found.change != "deleted" for pair in self.compared.pairs):
             models.backend("target")
-        skills = [self._plan(pair) for pair in self._compared.pairs]
-        base, head = self._compared.base, self._compared.head
+        skills = [self._plan(pair) for pair in self.compared.pairs]
+        base, head = self.compared.base, self.compared.head
         self.gated = Gated(base=base, head=head, require=options.require, skills=skills)
 
     @property
     def tests(self) -> dict[str, Test]:
         """The tests that have no verdict yet, by the paths of the skills."""
-        return {path: due.test for path, due in self._due.items() if not standing_of(due.test, self._store).verdict}
+        return {path: due.test for path, due in self.due.items() if not standing_of(due.test, self._store).verdict}
 
     def _plan(self, pair: Pair) -> GatedSkill:
         found = pair.found
@@ -75,7 +77,7 @@ class Gate:
             return skill.model_copy(update={"outcome": "neutral", "why": "It is deleted: there is nothing to test."})
         if pair.fault:
             return skill.model_copy(update={"why": pair.fault})
-        if pair.old == pair.new:
+        if pair.old == pair.new and not self._options.one_text:
             why = f"Its text is the same{': its tasks alone differ' if pair.is_changed else ''}; nothing is tested."
             return skill.model_copy(update={"outcome": "neutral", "why": why})
         try:
@@ -85,13 +87,14 @@ class Gate:
 
     def _plan_test(self, pair: Pair, skill: GatedSkill) -> GatedSkill:
         store, path = self._store, pair.found.path
-        check_texts(self._models, pair.old, pair.new, quoted(skill.path))
-        tested, held, notes = store_tasks(store, self._place.secrets, self._compared, pair)
+        if not self._options.one_text:
+            check_texts(self._models, pair.old, pair.new, quoted(skill.path))
+        tested, held, notes = store_tasks(store, self._place.secrets, self.compared, pair)
         if tested is None:
             why = f"It has no tasks{' that can be used' * bool(notes)}: {_HOW_TO_ADD}."
             return skill.model_copy(update={"outcome": "neutral", "why": why, "notes": notes})
-        is_stored = not tested.path.startswith(GATED)
-        series = "" if is_stored else self._options.series or pair.new.digest[:12]
+        origin = pair.origin if pair.tasks else "store"
+        series = self._options.series or pair.new.digest[:12] if tested.path.startswith(GATED) else ""
         candidate = store_text(
             store, self._place.secrets, tested, pair.old.digest, pair.new, f"{path} in a pull request"
         )
@@ -105,8 +108,8 @@ class Gate:
             test = open_next_test(store, self._models, self._place, candidate, asked, held, foreseen=True)
         if n_earlier is not None and not test.row.is_open:
             n_earlier += 1  # this one is not among them
-        self._due[skill.path] = _Due(candidate, held, asked, test, n_earlier)
-        origin = "store" if is_stored else pair.origin
+        self.due[skill.path] = Due(pair, candidate, held, asked, test, n_earlier)
+        notes += [self._options.one_text] if self._options.one_text else []
         notes += ["Its tasks are new in this pull request."] if origin == "head" else []
         notes += ["Its tasks differ at the head: those of the base decide."] if pair.is_changed else []
         tasks = GatedTasks.model_validate({"from": origin, "n": len(held), "changed": pair.is_changed})
@@ -120,7 +123,7 @@ class Gate:
         caps, halted, is_probed = self._models.caps, "", False
         skills, stopped = list[GatedSkill](), ""
         for skill in self.gated.skills:
-            due, why = self._due.get(skill.path), halted
+            due, why = self.due.get(skill.path), halted
             if due is None:
                 skills.append(skill)
                 continue
@@ -147,16 +150,11 @@ class Gate:
             kept = f"; {n} of at most {counted(of, 'attempt')} are kept, and the same command continues" if n else ""
             update = self._conclude(skill, due, standing) if standing.verdict else {"why": f"{why}{kept}."}
             skills.append(skill.model_copy(update=update))
-        spent = [used_by(self._store, due.test.row.id) for due in self._due.values()]
-        used = GateUsed(
-            calls=sum(each.n_calls for each in spent), tokens=sum(each.tokens for each in spent),
-            usd=None if any(each.usd is None for each in spent) else sum(each.usd or 0.0 for each in spent),
-        )  # fmt: skip
-        return self.gated.model_copy(update={"skills": skills, "used": used, "stopped": stopped})
+        return self.gated.model_copy(update={"skills": skills, "used": self.sum_used(), "stopped": stopped})
 
-    def _limit(self, caps: Caps, due: _Due) -> None:
+    def _limit(self, caps: Caps, due: Due) -> None:
         """Leave the test what the others of this gate have not used of the caps. Raises CapReached for nothing."""
-        others = [each.test.row.id for each in self._due.values() if each is not due]
+        others = [each.test.row.id for each in self.due.values() if each is not due]
         spent = [self._store.budgets.get_spent(each) for each in others]
         left = Caps(
             None if caps.calls is None else caps.calls - sum(each.calls for each in spent),
@@ -178,7 +176,7 @@ class Gate:
         trials = models.ask(test.row.id, models.backends_for(test.tasks), lambda ask: rollout(ask, [call]))
         raise_if_all_failed(store, test.row.id, trials, "the first task")
 
-    def _conclude(self, skill: GatedSkill, due: _Due, standing: Standing) -> dict[str, object]:
+    def _conclude(self, skill: GatedSkill, due: Due, standing: Standing) -> dict[str, object]:
         """What a test says: its outcome by what is required, its claim, its number, and what got worse."""
         test = due.test
         row, report = self._store.tests.find(test.row.id) or test.row, report_of(self._store, test, standing)
@@ -197,16 +195,17 @@ class Gate:
             why = " ".join(describe(report))
         elif report.decides and report.decides.add and not report.decides.tag:
             why = f"{counted(report.decides.add, 'further task')} would more likely than not decide."
-        is_below = verdict in _WORSE or (self._options.require == "better" and verdict == "not_better")
-        is_general = verdict in ("better", "worse") and not is_own and len(test.tasks) >= MIN_UNITS
+        outcome, claim = rule(
+            verdict, self._options.require, skill.tasks.origin if skill.tasks else "", len(test.tasks)
+        )
         return {
-            "outcome": "failed" if is_below else "passed" if verdict in _CLAIMING else "neutral",
+            "outcome": outcome,
             "verdict": verdict,
-            "claim": "on tasks like these" if is_general else "on these cases" if verdict in _CLAIMING else "",
+            "claim": claim,
             "why": "" if verdict in _CLAIMING else why,
             "test_number": max(row.number or series.index(row.id) + 1, due.n_earlier or 0),
             "number_known": due.n_earlier is not None or not row.series or (
-                self._options.count_earlier is None and bool(self._options.series) and self._compared.is_whole
+                self._options.count_earlier is None and bool(self._options.series) and self.compared.is_whole
             ),
             "report": report,
             "worse": [
@@ -215,3 +214,22 @@ class Gate:
                 for n, each in worse[:_SHOWN]
             ],
         }  # fmt: skip
+
+    def sum_used(self) -> GateUsed:
+        """What all its tests used."""
+        spent = [used_by(self._store, due.test.row.id) for due in self.due.values()]
+        return GateUsed(
+            calls=sum(each.n_calls for each in spent), tokens=sum(each.tokens for each in spent),
+            usd=None if any(each.usd is None for each in spent) else sum(each.usd or 0.0 for each in spent),
+        )  # fmt: skip
+
+
+def rule(
+    verdict: Verdict | None, require: Require, origin: str, n_units: int
+) -> tuple[Literal["passed", "neutral", "failed"], Claim]:
+    """What comes of a verdict on so many units by what is required, and what it claims by whose tasks they are."""
+    is_general = verdict in ("better", "worse") and origin not in ("base", "head") and n_units >= MIN_UNITS
+    claim: Claim = "on tasks like these" if is_general else "on these cases" if verdict in _CLAIMING else ""
+    if verdict in _WORSE or (require == "better" and verdict == "not_better"):
+        return "failed", claim
+    return "passed" if verdict in _CLAIMING else "neutral", claim

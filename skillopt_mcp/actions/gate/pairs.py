@@ -31,10 +31,9 @@ from skillopt_mcp.training.promotion_test import held_out
 from skillopt_mcp.workspace.linting import ask_git
 from skillopt_mcp.workspace.skill_folders import read_skill
 
-EVIDENCE_FILE = "SKILL.evidence.json"
 OF_A_SKILL = (BadInput, NotFound, Refused, Busy, Stopped, BackendError)
 """The errors that keep one skill from being tested, and no other."""
-_NOT_TEXT, _NONE = (EVIDENCE_FILE, "evals"), SkillFiles(())
+_NONE = SkillFiles(())
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +42,8 @@ class GateOptions:
 
     `head` "" is the working tree. `tasks` are a file of tasks, or a store with held-out ones. Tests are numbered by
     `series`: the pull request, "" where that is not known; `count_earlier` says how many tests of a skill, by its path
-    at the base, it is known to have had elsewhere, None where that could not be read.
+    at the base, it is known to have had elsewhere, None where that could not be read. With
+    `one_text` two models, which it names, are compared on all skills there.
     """
 
     paths: Sequence[str] = ()
@@ -53,6 +53,7 @@ class GateOptions:
     tasks: Path | None = None
     series: str = ""
     count_earlier: Callable[[str], int | None] | None = None
+    one_text: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +85,7 @@ class Compared(NamedTuple):
     base: str
     head: str
     pairs: list[Pair]
+    revisions: tuple[Revision, Revision]
 
 
 def compare_revisions(folder: Path, options: GateOptions) -> Compared:
@@ -91,12 +93,14 @@ def compare_revisions(folder: Path, options: GateOptions) -> Compared:
 
     A skill that cannot be read has a fault.
     """
-    top, base, head = open_revisions(folder, options.base, options.head)
+    top, base, head = open_revisions(folder, "HEAD" if options.one_text else options.base, options.head)
+    base = head if options.one_text else base
     roots = ask_git(top, options.base or "", "rev-list", "--max-parents=0", head.commit or "HEAD").split()
     is_whole = ask_git(top, "", "rev-parse", "--is-shallow-repository").strip() == "false"
     wanted = [os.path.relpath(os.path.realpath(folder / each), top) for each in options.paths]
     found = [
-        each for each in list_differences(base, head)
+        each for each in ([Difference(each, "changed") for each in head.list_skills()] if options.one_text
+                          else list_differences(base, head))
         if not wanted or any(path == "." or _is_in(each.path, path) or _is_in(path, each.path) for path in wanted)
     ]  # fmt: skip
     for name, path in zip(options.paths, wanted, strict=True):
@@ -113,7 +117,7 @@ def compare_revisions(folder: Path, options: GateOptions) -> Compared:
         if given and is_database(given):
             copy_store(given, place / "store.db")
         pairs = [_read_pair(each, (base, head), place, given) for each in found]
-    return Compared(top, min(roots)[:12], is_whole, base.commit, head.commit, pairs)
+    return Compared(top, min(roots)[:12], is_whole, base.commit, head.commit, pairs, (base, head))
 
 
 def _is_in(path: str, folder: str) -> bool:
@@ -149,7 +153,7 @@ def _read_side(revision: Revision, skill: str, place: Path) -> tuple[SkillFiles,
             )
     files = read_skill(own)
     tasks, read = read_tasks(*(([folder], ()) if is_memory(skill) else find_evals(folder)))
-    left_out = [*_NOT_TEXT, *(os.path.relpath(path, folder) for path, _ in read)]
+    left_out = ["evals", *(os.path.relpath(path, folder) for path, _ in read)]
     text = SkillFiles(tuple(file for file in files.files if not any(_is_in(file.path, each) for each in left_out)))
     notes = [evals.describe(os.path.relpath(path, place)) for path, evals in read
              if evals.refused or not all(case.kept for case in evals.cases)]  # fmt: skip
@@ -177,8 +181,13 @@ def store_tasks(
     if not pair.tasks and pair.origin == "head" and store.is_made:
         tracked = store.skills.find_listed(str(compared.top / path))
         if tracked and (held := held_out(store.tasks.list_in_use(tracked.id))):
-            store.skills.add_version(tracked.id, pair.old)
-            return tracked, list(held), notes
+            if pair.old != pair.new:
+                store.skills.add_version(tracked.id, pair.old)
+                return tracked, list(held), notes
+            # One text with two models has a row of its own, too: no candidate of the tracked skill comes of it.
+            pair = replace(pair, origin="given", tasks=[
+                NewTask(each.prompt, each.judge, each.name, "test", each.tags, each.files, each.group) for each in held
+            ])  # fmt: skip
     plan = parse_rows(pair.tasks, store if store.is_made else None, secrets) if pair.tasks else None
     if plan and plan.rejected:
         notes.append(f"{counted(len(plan.rejected), 'task')} left out: {next(iter(plan.rejected.values()))}")

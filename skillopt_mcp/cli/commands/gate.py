@@ -10,6 +10,7 @@ from typing import Annotated
 from skillopt_mcp.actions.forecasts import estimate_test, foresee
 from skillopt_mcp.actions.gate.gating import Gate
 from skillopt_mcp.actions.gate.pairs import GateOptions
+from skillopt_mcp.actions.gate.recorded import check_recorded, repeat_cases, write_evidence
 from skillopt_mcp.cli.command import PROGRAM, TARGET, Arg, Flag, WrongUsage, command
 from skillopt_mcp.cli.github import GateEvent, publish, read_event
 from skillopt_mcp.cli.reports import show_report
@@ -20,9 +21,11 @@ from skillopt_mcp.core.calls import Role
 from skillopt_mcp.core.errors import SkillOptError
 from skillopt_mcp.core.gating import Gated, Require
 from skillopt_mcp.core.text import quoted, storable
+from skillopt_mcp.gates.recorded import MAX_SPOT
 from skillopt_mcp.gates.verdicts import describe_foreseen
 from skillopt_mcp.reports.pull_request import digest_path, render_comment, render_junit
 from skillopt_mcp.reports.rendering import html_page, write_page
+from skillopt_mcp.tasks.judges.judging import n_votes
 from skillopt_mcp.workspace.workspace import Workspace
 
 _STYLES = {"passed": "green", "neutral": "yellow", "failed": "bold red", "not_run": "bold red"}
@@ -45,7 +48,22 @@ class GateRevisions(Sending):
     github: Annotated[bool, Flag("test what the event of a GitHub workflow names, and post the verdict")] = False
     artifact: Annotated[str | None, Flag("on workflow_run: the --result of a fork's run, to be posted", "FILE")] = None
 
+    recorded: Annotated[bool, Flag("read the recorded evidence again: needs no model, key or store")] = False
+    spot: Annotated[
+        int | None, Flag("with --recorded: ask both texts once more at so many cases by chance", bare=3)
+    ] = None
+    write_evidence: Annotated[bool, Flag("write the evidence next to each skill")] = False
+    against_model: Annotated[
+        str | None, Flag("compare --target and this model on the text of the head", "BACKEND:NEW")
+    ] = None
+
     def run(self, terminal: Terminal) -> Gated | Planned:
+        if (self.spot is not None and not self.recorded) or (self.write_evidence and self.head != "worktree"):
+            raise WrongUsage("--spot goes with --recorded, and --write-evidence with --head worktree")
+        if self.against_model and (self.recorded or self.write_evidence or not self.target):
+            raise WrongUsage("--against-model needs --target, and goes with neither --recorded nor --write-evidence")
+        if self.spot is not None and not 1 <= self.spot <= MAX_SPOT:
+            raise WrongUsage(f"--spot must be 1-{MAX_SPOT}, got {self.spot}")
         if self.page:
             terminal.require_viewer("gate --page", self.page)
         for file in filter(None, (self.summary, self.junit, self.result, self.page)):
@@ -79,7 +97,8 @@ class GateRevisions(Sending):
         return found
 
     def _run(self, terminal: Terminal, event: GateEvent | None) -> Gated | Planned:
-        given = {"target": self.target, "judge": self.judge, "caps": self.caps, "concurrency": self.concurrency}
+        target = "\n".join(filter(None, (self.target, self.against_model)))
+        given = {"target": target or None, "judge": self.judge, "caps": self.caps, "concurrency": self.concurrency}
         try:
             with terminal.workspace(**given) as workspace:
                 found = self._test(workspace, terminal, event)
@@ -91,8 +110,9 @@ class GateRevisions(Sending):
             return found
         words = [PROGRAM, "gate", *self.paths]
         words += ["--base", found.base, "--head", found.head or "worktree"] if found.base else []
-        for name in ("require", "tasks", "pr", "target", "judge"):
-            words += [f"--{name}", value] if (value := getattr(self, name)) else []
+        for name in ("require", "tasks", "pr", "target", "judge", "against_model", "spot"):
+            words += [f"--{name.replace('_', '-')}", str(value)] if (value := getattr(self, name)) else []
+        words += ["--recorded"] * self.recorded + ["--write-evidence"] * self.write_evidence
         found = found.model_copy(update={"command": shlex.join(words)})
         return found.for_agents() if terminal.is_agents else found
 
@@ -100,13 +120,26 @@ class GateRevisions(Sending):
         store, models = workspace.store, workspace.models
         options = GateOptions(
             self.paths, self.base, "" if self.head == "worktree" else self.head, self.require,
-            Path(self.tasks).expanduser() if self.tasks else None, self.pr or "",
+            Path(self.tasks).expanduser() if self.tasks else None,
+            self.pr or (f"against {self.against_model}" if self.against_model else ""),
             (lambda path: None if event.counts is None else event.counts.get(digest_path(path), 0))
             if event and event.number else None,
+            f"Old is this text with {self.target}, new is it with {self.against_model}." * bool(self.against_model),
         )  # fmt: skip
+        self._is_simulated = models.has_backend("target") and bool(mark_simulation(models))
+        checked = check_recorded(Path.cwd(), options) if self.recorded else None
+        if checked and (self.spot is None or not any(each.verdict for each in checked.skills)):
+            return checked
         gate = Gate(store, models, workspace.place, options)
         calls: dict[Role, int] = {"target": 0, "judge": 0}
-        self._is_simulated = bool(gate.tests or models.has_backend("target")) and bool(mark_simulation(models))
+        if checked and self.spot:
+            self.name_models(terminal, models)
+            for skill in checked.skills:
+                if skill.verdict and (due := gate.due.get(skill.path)):
+                    calls["target"] += 2 * self.spot
+                    calls["judge"] += 2 * self.spot * max(map(n_votes, due.tasks))
+            planned = self.agree(terminal, workspace, calls)
+            return planned or repeat_cases(store, models, gate, checked, self.spot)
         if gate.tests:
             self.name_models(terminal, models)
         for skill in gate.gated.skills if gate.tests or self.dry_run else ():
@@ -125,6 +158,8 @@ class GateRevisions(Sending):
         with Watch(terminal, "SIMULATION" if self._is_simulated else "") as watch:
             models.on_reply = watch.on_reply
             found = gate.run(watch.notify)
+        for line in write_evidence(store, gate) if self.write_evidence else ():
+            terminal.note(line)
         if self.page:
             from skillopt_mcp.reports.facts import gather  # noqa: PLC0415 (slow)
 
