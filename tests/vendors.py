@@ -54,7 +54,14 @@ class _Handler(BaseHTTPRequestHandler):
         said = reply("\n".join(heard if self.server.hears_skill else heard[-1:])) if reply else self.server.answer
         choice = {"index": 0, "finish_reason": ending, "message": {"role": "assistant", "content": said}}
         usage = {"prompt_tokens": 100, "completion_tokens": 10, "total_tokens": 110}
-        body = {"id": "c", "object": "chat.completion", "created": 1, "model": "m", "choices": [choice], "usage": usage}
+        body = {
+            "id": "c",
+            "object": "chat.completion",
+            "created": 1,
+            "model": request["model"],
+            "choices": [choice],
+            "usage": usage,
+        }
         content = json.dumps(body).encode()
         self.send_response(200)
         self.send_header("content-type", "application/json")

@@ -12,7 +12,7 @@ from skillopt_mcp.actions.forecasts import TestPrice, price_of_run
 from skillopt_mcp.actions.promotions.consent import evidence_gaps, source_gaps
 from skillopt_mcp.backends.base import concurrency_of
 from skillopt_mcp.core.budgets import FREE_STAGE
-from skillopt_mcp.core.calls import Call, Role
+from skillopt_mcp.core.calls import AGAINST, Call, Role
 from skillopt_mcp.core.redacting import KnownSecrets
 from skillopt_mcp.core.results import WorkEstimate
 from skillopt_mcp.core.runs import Run
@@ -56,17 +56,20 @@ def forecast(store: Store, models: Models, calls: Mapping[Role, int]) -> Forecas
         if not n_calls:
             continue
         backend = models.backend(role)
-        usual = store.ledger.usual(role, backend.name, backend.fingerprint)
-        # A host does not report what it used.
-        if not (usual and usual.tokens) and (default := default_tokens(backend.name)):
-            usual, is_default = Usual(default, None, 0.0), True
-        if usual is None:
-            unknown.append(role)
-            continue
-        tokens += n_calls * usual.tokens
-        seconds += n_calls * usual.latency_ms / 1000 / (models.concurrency or concurrency_of(backend))
-        priced = priced and usual.usd is not None
-        usd += n_calls * (usual.usd or 0.0)
+        prints = backend.fingerprint.split(AGAINST)  # of two models each answers half of the calls
+        names = backend.name.split(AGAINST) if prints[1:] else [backend.name]
+        for name, fingerprint in zip(names, prints, strict=False):
+            usual, n = store.ledger.usual(role, name, fingerprint), n_calls / len(prints)
+            # A host does not report what it used.
+            if not (usual and usual.tokens) and (default := default_tokens(name)):
+                usual, is_default = Usual(default, None, 0.0), True
+            if usual is None:
+                unknown.append(role)
+                break
+            tokens += n * usual.tokens
+            seconds += n * usual.latency_ms / 1000 / (models.concurrency or concurrency_of(backend))
+            priced = priced and usual.usd is not None
+            usd += n * (usual.usd or 0.0)
     if unknown:
         return Forecast(unknown=tuple(unknown))
     return Forecast(

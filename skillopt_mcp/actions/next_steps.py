@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import shlex
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -101,6 +103,22 @@ def advise_skill(store: Store, skill: Skill) -> NextStep:
     is_running = state.stopped_run is not None and is_locked(store.locks_path, state.stopped_run)
     # Agents are shown this step, too.
     return advise(replace(state, skill=handle(store, skill), is_running=is_running, worse_than=""))
+
+
+def describe_outdated(store: Store, skills: Sequence[Skill]) -> dict[int, str]:
+    """By the ids of skills: that another model answers now than in the newest test of one, and how both are compared.
+
+    It is known from later calls to the same target alone: nothing is asked.
+    """
+    found = dict[int, str]()
+    paths = {skill.id: skill.path for skill in skills}
+    for id, (spec, models, now) in store.table(Pending).list_served_later([*paths], GATE).items():
+        before, later = ([re.sub("/fp_.*", "", name) for name in text.split(" + ")] for text in (models, now))
+        if not set(later) & set(before):
+            old = f"{spec.partition(':')[0]}:{before[-1]}"
+            line = ["skillopt-mcp", "gate", paths[id], "--target", old, "--against-model", spec]
+            found[id] = f"tested with {before[-1]}, but {later[-1]} answers now: {shlex.join(line)}"
+    return found
 
 
 def undo_edit(store: Store, candidate: Candidate, why: str) -> NextStep:

@@ -10,6 +10,8 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from skillopt_mcp.actions.next_steps import describe_outdated
+from skillopt_mcp.documents.lint import Problem
 from skillopt_mcp.store.opening import Store
 from skillopt_mcp.workspace.linting import Linted, lint_changed, lint_skills
 from skillopt_mcp.workspace.place import Place
@@ -43,6 +45,11 @@ def check_skills(store: Store, place: Place, paths: tuple[str, ...], base: str |
         linted, deleted = lint_skills(store, place, paths), list[str]()
     else:
         linted, deleted = lint_changed(store, place, base)
+    if store.is_made:  # what a model has tested here, another one may answer now
+        by_path = {str(each.folder): each for each in linted}
+        tracked = {each.id: each for each in store.skills.list_listed() if each.path in by_path}
+        for skill_id, text in describe_outdated(store, [*tracked.values()]).items():
+            by_path[tracked[skill_id].path].findings.append(Problem("advice", text))
     checked = [each.model_copy(update={"evals": _read_evals(each)}) for each in linted]
     severities = {id(each): [finding.severity for finding in each.findings] for each in checked}
     found = [severity for each in severities.values() for severity in each]

@@ -81,7 +81,10 @@ def candidate_of_files(
         base = _text_named(store, skill, str(against), live)
         store.skills.add_version(skill.id, base)
     why = f"the text of {new.name}" if new else f"an edit of {against}"
-    return store_text(store, place.secrets, skill, base.digest, _read_text(new, base) if new else live, why)
+    files = _read_text(new, base) if new else live
+    if files == base:
+        raise BadInput("both texts are the same: there is nothing to test")
+    return store_text(store, place.secrets, skill, base.digest, files, why)
 
 
 def _text_named(store: Store, skill: Skill, name: str, live: SkillFiles) -> SkillFiles:
@@ -133,9 +136,7 @@ def _read_text(path: Path, live: SkillFiles) -> SkillFiles:
 
 
 def store_text(store: Store, secrets: KnownSecrets, skill: Skill, base: str, files: SkillFiles, why: str) -> Candidate:
-    """Return a person's text as a candidate. Raises BadInput where it is no other text than its base."""
-    if files.digest == base:
-        raise BadInput("both texts are the same: there is nothing to test")
+    """Return a person's text as a candidate."""
     before = store.skills.get_files(skill.id, base)
     new = Candidate(
         id=candidate_id(skill.id, base, files.digest),

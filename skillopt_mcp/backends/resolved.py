@@ -31,6 +31,8 @@ def describe_unremembered(store: Store, spec: str, environ: Mapping[str, str] = 
 
     Nothing of it is run. Raises BackendError where there is no such backend.
     """
+    if "\n" in spec:  # two models
+        return next(filter(None, (describe_unremembered(store, each, environ) for each in spec.split("\n"))), "")
     found = resolve_spec(spec, environ)
     known = [each for each in store.permissions.list_backends() if each["backend"] == found.parts["backend"]]
     installed = {each["program"] for each in known if "program" in each and "sha256" not in each}

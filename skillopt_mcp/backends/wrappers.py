@@ -22,7 +22,7 @@ from skillopt_mcp.backends.base import (
 from skillopt_mcp.backends.programs import CommandRunner
 from skillopt_mcp.backends.registry import backend_name, kind_of, open_backend
 from skillopt_mcp.backends.user_backend import await_reply
-from skillopt_mcp.core.calls import HOST, Arrival, Call, Question, Reply, Rollout, Usage
+from skillopt_mcp.core.calls import AGAINST, HOST, Arrival, Call, Question, Reply, Rollout, Usage
 from skillopt_mcp.core.errors import BackendError, SkillOptError, Waiting
 from skillopt_mcp.core.redacting import Redactor
 from skillopt_mcp.core.skills import SkillFiles
@@ -70,6 +70,37 @@ class HostMade(_Wrapper):
     def worst_case(self, call: Call) -> Usage | None:
         """Return the most that one attempt at the call can use."""
         return worst_case(self._backend, call)
+
+
+class TwoModels(_Wrapper):
+    """Two backends that are compared on one text: the second one answers for a test's candidate, the first one else."""
+
+    def __init__(self, old: Backend, new: Backend) -> None:
+        super().__init__(old)
+        self._both = old, new
+        self.name, self.fingerprint = f"{old.name}{AGAINST}{new.name}", f"{old.fingerprint}{AGAINST}{new.fingerprint}"
+        self.deferred = old.deferred or new.deferred
+        self.concurrency = min(map(concurrency_of, self._both))
+        self.loads = any(isinstance(each, Loading) and each.loads for each in self._both)
+
+    async def complete(self, call: Call) -> Reply:
+        """The answer of the model that the arm in the call's draw names."""
+        return await self._both["candidate" in call.draw.split("/")].complete(call)
+
+    def worst_case(self, call: Call) -> Usage | None:
+        """The most that an attempt with either can use; what is not known of one is not known."""
+        found = [each for each in (worst_case(each, call) for each in self._both) if each]
+        return max(found, key=lambda each: (each.usd is None, each.usd, each.tokens_out)) if found[1:] else None
+
+    async def load(self, request: Rollout, *, by_prompt: bool) -> Arrival | None:
+        """What comes of the skill where it does not arrive in one of the two; else with the second one."""
+        found = None
+        for each in self._both:
+            if isinstance(each, Loading) and each.loads:
+                found = await each.load(request, by_prompt=by_prompt)
+                if found and found.state != "arrived":
+                    break
+        return found
 
 
 class Redacting(_Wrapper):

@@ -23,6 +23,8 @@ MOST_SERVED = 200
 CONFIGURATION = "fp_"
 """How the last part of the name that a model is served by begins, where it says how that was set up: OpenAI's
 system_fingerprint."""
+AGAINST = " against "
+"""What joins the fingerprints, and the names, of two models that answer for one text each in its arm of a test."""
 ALSO = " + "
 """What joins the names of several models that served one answer."""
 Role = Literal["target", "optimizer", "judge"]

@@ -260,7 +260,7 @@ class TestReport(Standing):
     `pasted` text stood in the target's prompt, and no host loaded it. Of `in_part` of its tasks graders of their owner
     are left out. `triggering`: how the skill opened with each text, where tasks ask that. `loading` says what a host
     changed by loading the texts, and what was not checked. `on_cases`: whoever wrote the text can read the tasks, so
-    that what it claims is so on these alone.
+    that what it claims is so on these alone. `against` is the new model, where two are compared on one text.
     """
 
     test_id: str
@@ -275,3 +275,4 @@ class TestReport(Standing):
     triggering: dict[Arm, Triggering] = Field(default_factory=dict)
     loading: list[str] = Field(default_factory=list)
     on_cases: bool = False
+    against: str = ""

@@ -264,7 +264,10 @@ def _fault(edit: Edit, earlier: Sequence[Edit], main_path: str) -> Miss | None:
             return Miss("invalid", f"the {field} {problem}")
     if has_marker(edit.content or ""):
         return Miss("invalid", "the content has a marker of a protected region; leave the marker out")
-    twin = next((i for i, other in enumerate(earlier) if _same(edit, other)), None)
+    fields = (edit.op, edit.path, edit.target, edit.content)
+    twin = next(
+        (i for i, each in enumerate(earlier) if fields == (each.op, each.path, each.target, each.content)), None
+    )
     return None if twin is None else Miss("no_change", f"the same as edit {twin}")
 
 
@@ -279,11 +282,6 @@ def text_fault(text: str) -> str:
     except UnicodeEncodeError:
         return "has half a surrogate pair, which is no character; leave it out"
     return f"is larger than {EDIT_BYTES // KIB} KiB; make it smaller" if n_bytes > EDIT_BYTES else ""
-
-
-def _same(edit: Edit, other: Edit) -> bool:
-    fields = (edit.op, edit.path, edit.target, edit.content)
-    return fields == (other.op, other.path, other.target, other.content)
 
 
 def _absence(path: str, files: SkillFiles, edited: Iterable[str]) -> Miss | None:
@@ -509,7 +507,7 @@ def compacted(old: Sequence[str], new: Sequence[str], most: int) -> tuple[str, .
     kept: list[tuple[str, frozenset[str]]] = []
     for note in (*old, *new):
         words = frozenset(_WORD.findall(note.casefold()))
-        kept = [(other, theirs) for other, theirs in kept if not _alike(words, theirs)]
+        kept = [(other, theirs) for other, theirs in kept if len(words & theirs) < _ALIKE * len(words | theirs)]
         kept.append((note, words))
     return tuple(note for note, _ in kept[-most:])
 
@@ -518,7 +516,3 @@ def with_notes(files: SkillFiles, notes: Sequence[str], most: int) -> SkillFiles
     """Return the files with clean `notes` added to the appendix, compacted. Raises BadInput as `with_region` does."""
     together = compacted(notes_in(files), notes, most)
     return with_region(files, "APPENDIX", "\n".join([HEADING, "", *(f"- {note}" for note in together)]))
-
-
-def _alike(one: frozenset[str], other: frozenset[str]) -> bool:
-    return len(one & other) >= _ALIKE * len(one | other)

@@ -73,6 +73,7 @@ def describe(report: TestReport) -> list[str]:
             "Say in its description when it applies, or add tasks that need it.",
         ]
     sure = f"If it changed nothing, fewer than 1 test in {_one_in(report.p_bound)} would say this."
+    new = f"with {report.against} the skill" if report.against else "the new text"
     like = f"these {units.of} cases" if report.on_cases else f"tasks like your {units.of}"
     if report.verdict == "better":
         if report.kind and report.elsewhere:
@@ -80,12 +81,12 @@ def describe(report: TestReport) -> list[str]:
             shown = f"`{kind.tag}`: {_change(kind.solved)} ({counted(kind.units, 'task')})"
             n_rest = counted(units.of - kind.units, "task")
             rest = f"Elsewhere {_change(report.elsewhere)} ({n_rest}), no loss in sight."
-            return [f"On {like} the new text solves more, above all {shown}.", rest, sure]
-        return [f"On {like} the new text solves more{_likely(report, 'more')}.", seen, sure]
+            return [f"On {like} {new} solves more, above all {shown}.", rest, sure]
+        return [f"On {like} {new} solves more{_likely(report, 'more')}.", seen, sure]
     if report.verdict == "worse":
-        on, which = ("Put it back: on", "live") if report.live else ("On", "new")
+        on, which = ("Put it back: on", "the live text") if report.live else ("On", new)
         likely = _likely(report, "fewer")
-        return [f"{on} {like} the {which} text solves fewer{likely}.", seen, sure]
+        return [f"{on} {like} {which} solves fewer{likely}.", seen, sure]
     counts = f"{units.better} {'task' if units.better == 1 else 'tasks'} better, {units.worse} worse, {units.same} same"
     if report.verdict == "not_better":
         pilot = f"{counted(report.pilot, 'attempt')} against earlier ones"
@@ -94,14 +95,14 @@ def describe(report: TestReport) -> list[str]:
         then = "Your edit is live, and neither better nor worse in sight." if report.live else "Nothing was changed."
         return [first, then, *_describe_decides(report.decides)]
     if report.verdict == "cant_tell":
-        advice = _describe_decides(report.decides) or ["Drop it, or promote it unproven."]
-        return [f"{counts}: not proven{'' if report.live else ' alone'}.", *advice]
+        advice = _describe_decides(report.decides) or ["Drop it, or promote it unproven."] * (not report.against)
+        return [f"{counts}: not proven{'' if report.live or report.against else ' alone'}.", *advice]
     if report.verdict == "no_worse":
         return [f"On these {units.of} tasks a loss of {_percent(report.margin or 0)} points is ruled out."]
     more = "more" if report.verdict == "better_here" else "fewer"
     sure = f"If it changed nothing, at most 1 test in {_one_in(report.p_bound)} would say this."
     return [
-        f"On these {counted(units.of, 'task')} the new text solves {more}: {_change(solved)}.",
+        f"On these {counted(units.of, 'task')} {new} solves {more}: {_change(solved)}.",
         f"{sure} It says nothing about other tasks.",
     ]
 

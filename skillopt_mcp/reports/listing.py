@@ -11,7 +11,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from skillopt_mcp.actions.next_steps import skill_states
+from skillopt_mcp.actions.next_steps import describe_outdated, skill_states
 from skillopt_mcp.core.advice import advise
 from skillopt_mcp.core.candidates import GATE, Promotion
 from skillopt_mcp.core.errors import BadSkill
@@ -148,7 +148,7 @@ def skill_rows(store: Store, place: Place, skills: Sequence[Skill], roots: Seque
     skills = [now.get(skill.id, skill) for skill in skills]
     states = skill_states(store, [skill.id for skill in skills])
     n_named = Counter(skill.name for skill in store.skills.list_listed())
-    unseen = store.promotions.list_unseen()
+    unseen, outdated = store.promotions.list_unseen(), describe_outdated(store, skills)
     rows = list[SkillRow]()
     for skill in skills:
         state, problem = states[skill.id], shorten(problems.get(skill.id, ""), TROUBLE_BYTES)
@@ -168,6 +168,7 @@ def skill_rows(store: Store, place: Place, skills: Sequence[Skill], roots: Seque
             open_candidates=state.n_candidates, approved=list(state.approved),
             promotable=place.root_at(skill.path, roots) is not None,
             away=_away(store, skill, unseen.get(skill.id, [])),
+            outdated=outdated.get(skill.id, ""),
             gaps={code: tags[:_TAGS_SHOWN] for code, tags in state.gaps.items()}, next_step=advise(now_known),
         ))  # fmt: skip
     return rows

@@ -113,6 +113,29 @@ select skill_id, kind, from_version, to_version from approval
 where skill_id {_CHOSEN} and not exists (select 1 from promotion where approval_id = approval.id) order by id
 """
 
+# Of the newest verdict on each skill by real models, those of a gate of its repository too: how its target was named,
+# and who served its attempts; and who served the newest of later calls to the target of that name.
+_SERVED_LATER = f"""
+with judged as (
+    select k.id as skill_id, t.id, substr(t.backend, 1, instr(t.backend || ',', ',') - 1) as spec, max(d.id)
+    from skill k join skill o on o.id = k.id or (o.path glob 'git:*' and k.path glob
+        '*/' || substr(o.path, instr(substr(o.path, 5), ':') + 5))
+    join promotion_test t on t.skill_id = o.id join decision d on d.scope = t.id
+    where k.id {_CHOSEN} and d.gate = ?2 and not {SIMULATED.format("t.backend")} group by k.id
+), served_by as (
+    select j.skill_id, j.spec, group_concat(s.name, ' + ') as models, max(a.call_id) as last
+    from judged j join test_attempt a on a.test_id = j.id join reply r on r.call_id = a.call_id
+    join served s on s.id = r.served group by j.skill_id
+)
+select skill_id, spec, models, (
+    select s.name from call c join reply r on r.call_id = c.id join served s on s.id = r.served
+    where c.id > b.last and c.role = 'target' and b.spec in (
+        select substr(backend, 1, instr(backend || ',', ',') - 1) from promotion_test where id = c.scope
+        union select substr(target, 1, instr(target || ',', ',') - 1) from run where id = c.scope)
+    order by c.id desc limit 1)
+from served_by b
+"""
+
 
 class Pending:
     """What skills have to go on with."""
@@ -166,6 +189,14 @@ class Pending:
                 candidate=_candidate(first) if first else None, approved=agreed, gaps=gaps[skill],
             )  # fmt: skip
         return states
+
+    def list_served_later(self, skill_ids: Sequence[int], gate: str) -> dict[int, tuple[str, str, str]]:
+        """The skills whose newest verdict is by a target that was asked again later, by whatever model.
+
+        With that target's name, who served the attempts of the verdict, and who served the newest call.
+        """
+        rows = self._pool.rows(_SERVED_LATER, [json.dumps(skill_ids), gate])
+        return {skill: (str(spec), str(models), str(now)) for skill, spec, models, now in rows if now is not None}
 
     def list_most_urgent(self, gate: str) -> dict[int, Action]:
         """The most urgent action that each skill may need next: what is looked at closely can only be less."""

@@ -15,7 +15,7 @@ from typing import Literal, Protocol, runtime_checkable
 
 from pydantic_core import to_json
 
-from skillopt_mcp.core.calls import LOST, OF_THE_TARGET, Ask, Role, ask_next_to
+from skillopt_mcp.core.calls import AGAINST, LOST, OF_THE_TARGET, Ask, Role, ask_next_to
 from skillopt_mcp.core.candidates import GATE, Decision
 from skillopt_mcp.core.errors import BadInput, Outage, Waiting
 from skillopt_mcp.core.evidence import Arm, RunCounts, Standing, TestAttempt, Trial
@@ -307,8 +307,11 @@ def _draft_plan(store: Store, new: NewTest, tasks: Sequence[Task], asked: Asked)
         plan = plan_of(units, earlier, asked, max(number, asked.number), salt)
         is_open = plan.n_pilot and store.tests.is_ever_opened(*versions[0], new.backend)
         is_measured = all(asks_opening(task.judge) for task in units)  # that it never opens is what these tasks tell
-        texts = (store.skills.get_files(*each) for each in versions)
-        if asked.opens and not (is_open or is_measured or is_front_matter_alone(*texts)):
+        texts, one_text = (store.skills.get_files(*each) for each in versions), versions[0] == versions[1]
+        if AGAINST in new.backend and not one_text:
+            raise BadInput("two models are compared on one text alone: skillopt-mcp gate --against-model BACKEND:NEW")
+        plan = plan.model_copy(update={"one_text": one_text})
+        if asked.opens and not (is_open or is_measured or (is_front_matter_alone(*texts) and not one_text)):
             plan = plan.model_copy(update={"needs_opening": True})
         return [task.id for task in units], plan
 

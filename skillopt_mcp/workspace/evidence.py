@@ -43,7 +43,8 @@ def find_host_roles(evidence: str) -> list[Role]:
 
 def is_simulated(evidence: str) -> bool:
     """Whether a text of `evidence_of` names a simulation or a script: it says nothing about a real model."""
-    return any(origin.startswith(("simulated", "scripted")) for origin in origins(evidence))
+    named = evidence.replace(" against ", _JUDGED_BY)  # two models
+    return any(origin.startswith(("simulated", "scripted")) for origin in origins(named))
 
 
 def kind_of(evidence: str) -> EvidenceKind:

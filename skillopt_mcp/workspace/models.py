@@ -16,7 +16,7 @@ from skillopt_mcp.backends.registry import backend_name, is_spec, open_backend, 
 from skillopt_mcp.backends.resolved import describe_unremembered
 from skillopt_mcp.backends.rounds import OnPause, OnReply
 from skillopt_mcp.backends.spending import Budget
-from skillopt_mcp.backends.wrappers import Judges, Redacting, judges_for
+from skillopt_mcp.backends.wrappers import Judges, Redacting, TwoModels, judges_for
 from skillopt_mcp.core.budgets import NO_CAPS, Caps, Spent, cost_of
 from skillopt_mcp.core.calls import Ask, Call, Question, Reply, Role, Rollout
 from skillopt_mcp.core.errors import BackendError, BadInput, Busy, Refused, Waiting
@@ -105,7 +105,9 @@ class Models:
             if role not in self._backends:
                 if self._place.caller == "agent" and isinstance(spec, str):
                     self.check_remembered(spec)
-                opened = open_backend(spec) if isinstance(spec, str) else spec
+                # Two are compared that stand on a line each.
+                both = [open_backend(each) for each in spec.split("\n")] if isinstance(spec, str) else [spec]
+                opened = TwoModels(*both) if both[1:] else both[0]
                 if opened.deferred and not self._hands_out:
                     raise BackendError(
                         f"'{opened.name}' answers through the tools of a server alone: ask the agent that it serves, "

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from typing import Literal
 
-from skillopt_mcp.core.calls import Rollout
+from skillopt_mcp.core.calls import AGAINST, Rollout
 from skillopt_mcp.core.evidence import Arm, Standing, TestReport, Triggering
 from skillopt_mcp.core.results import UnitRow
 from skillopt_mcp.gates.power import find_what_decides
@@ -22,7 +23,8 @@ _PROMPT_SHOWN = 200
 def report_of(store: Store, test: Test, standing: Standing | None = None) -> TestReport:
     """All that a person sees of a test; an agent never does."""
     standing, row = standing or standing_of(test, store), store.tests.find(test.row.id) or test.row
-    is_live = standing.live and store.skills.get_skill(row.skill_id).live_version == row.version_id
+    is_live = store.skills.get_skill(row.skill_id).live_version == row.version_id
+    is_live = is_live and standing.live and not row.plan.one_text
     decides = None
     if standing.verdict in ("cant_tell", "not_better") and not standing.void and not row.plan.in_rounds:
         nets = [
@@ -55,6 +57,7 @@ def report_of(store: Store, test: Test, standing: Standing | None = None) -> Tes
             )
             if found.words
         ],
+        against=re.split("[,+ ]", row.backend.partition(AGAINST)[2])[0] if row.plan.one_text else "",
         on_cases=GATED_OWN.match(store.skills.get_skill(row.skill_id).path) is not None,
     )
 

@@ -13,12 +13,15 @@ from skillopt_mcp.actions.promotion_tests import evaluate_candidate
 from skillopt_mcp.actions.promotions.consent import permit
 from skillopt_mcp.actions.promotions.promoting import promote_skill
 from skillopt_mcp.actions.proposals import propose_from_evidence
+from skillopt_mcp.actions.skill_checks import check_skills
 from skillopt_mcp.actions.trajectories import Recording, record_trajectory
 from skillopt_mcp.admin.verify import verify_store
 from skillopt_mcp.backends.scripted import Scripted
+from skillopt_mcp.cli.main import main
 from skillopt_mcp.core.calls import Call, Reply, Rollout
 from skillopt_mcp.core.candidates import Consent
 from skillopt_mcp.core.results import Evaluated
+from skillopt_mcp.reports.listing import list_skills
 from skillopt_mcp.store.calls import ServedRow
 from skillopt_mcp.store.erasing import Erasing
 from skillopt_mcp.workspace.workspace import Workspace
@@ -110,3 +113,30 @@ def test_an_erased_answer_keeps_who_gave_it_and_its_store_is_sound(place: Place,
     assert workspace.store.table(Erasing).clear_calls([1])[0] == 1
     assert verify_store(place.store_path).problems == []
     assert workspace.store.ledger.list_served(run_id) == [ServedRow("optimizer", "optimizer-v1", 1)]
+
+
+def test_a_skill_that_was_tested_with_a_model_that_answers_no_more_is_named_with_how_both_are_compared(
+    place: Place, workspace: Workspace, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def list_all() -> list[str]:
+        [row] = list_skills(workspace.store, workspace.place).skills
+        checked = check_skills(workspace.store, workspace.place, (str(place.skill),))
+        found = [each.text for each in checked.skills[0].findings if "answers now" in each.text]
+        assert main(["skills", "--store", str(place.store_path)]) == 0
+        shown = [line for line in capsys.readouterr().out.splitlines() if "answers now" in line]
+        assert [f"ledger-clerk: {text}" for text in found] == shown
+        assert [row.outdated] == (found or [""])
+        return found
+
+    evaluated(place, workspace, lambda *_: "model-v1/fp_1")
+    assert list_all() == []
+    use(workspace, Scripted(lambda call: Reply(PATCH, served="optimizer-v1"), name=REAL), "optimizer")
+    for served in ("model-v1/fp_2", "model-v2/fp_1"):
+        use(workspace, Scripted(lambda _, served=served: Reply("no", served=served), name=REAL))
+        found = list_all()  # after calls of the same model alone
+        propose_from_evidence(workspace.store, workspace.models, workspace.place, str(place.skill), rollouts=2)
+    assert found == []
+    assert list_all() == [
+        f"tested with model-v1, but model-v2 answers now: skillopt-mcp gate {place.skill} "
+        f"--target anthropic:model-v1 --against-model {REAL}"
+    ]

@@ -48,6 +48,8 @@ class ListSkills(Command):
         for row in rows:
             if row.away:
                 show_away(row.name, row.away, terminal)
+            if row.outdated:
+                terminal.say(f"{row.name}: {row.outdated}")
         if len(rows) > _FEW and not self.long:
             terminal.table(("skill", "tasks", "attempts", "new", "open", "next"), _cells(rows, terminal))
             if n_locked := sum(not row.promotable for row in rows):

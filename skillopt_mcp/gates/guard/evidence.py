@@ -140,12 +140,8 @@ class _Wanted:
                 possible = {run for run in near if all(word in folded for word in run)}
                 words = _PLAIN_WORD.findall(folded) if possible else []
                 for size in {len(run) for run in possible}:
-                    found |= possible.intersection(_group_words(words, size))
+                    found |= possible.intersection(zip(*(words[at:] for at in range(size)), strict=False))
         return found
-
-
-def _group_words(words: Sequence[str], size: int) -> Iterator[Run]:
-    return zip(*(words[at:] for at in range(size)), strict=False)
 
 
 def _words(text: str) -> list[str]:
