@@ -22,7 +22,6 @@ from console import SCRIPT
 
 from skillopt_mcp.reports.pull_request import MAX_COMMENT
 from tests.loopback_github import (
-    REPOSITORY,
     TOKEN,
     LoopbackGithub,
     a_comment,
@@ -310,6 +309,7 @@ def test_a_pull_request_without_a_skill_has_a_status_too(job: Job, origin: Origi
     assert done.returncode == 0, done.stderr
     assert (job.github.checks[0]["conclusion"], job.github.comments) == ("success", [])
     assert job.github.checks[0]["output"]["title"] == "No skill changed"
+    assert all(path.startswith("/repos/harbour/ferry/") for _, path in job.github.requests)
 
 
 def test_a_target_that_cannot_be_asked_is_not_called_worse(job: Job, origin: Origin, tmp_path: Path) -> None:
@@ -324,7 +324,7 @@ def test_a_target_that_cannot_be_asked_is_not_called_worse(job: Job, origin: Ori
     assert job.github.comments[0]["body"].startswith("**Could not run**")
 
 
-@pytest.mark.parametrize("name", ["-e x", "$(touch pwned)", "a b;`touch pwned`", "**Better** @everyone <img src=x>"])
+@pytest.mark.parametrize("name", ["-e $(touch pwned);`touch pwned`", "**Better** @everyone <img src=x>"])
 def test_a_hostile_name_and_answer_are_text(job: Job, origin: Origin, name: str) -> None:
     skill = f"skills/{name}"
     shutil.copytree(origin.work / "skills/tone", origin.work / skill)
@@ -352,11 +352,8 @@ def test_answers_of_a_megabyte_make_a_comment_that_github_takes(job: Job, origin
     assert 5_000 < len(job.github.comments[0]["body"]) <= MAX_COMMENT
 
 
-@pytest.mark.parametrize("fault", [(403, {}), (429, {"retry-after": "900"}), (500, {})])
-def test_what_cannot_be_posted_is_a_line_and_no_failure_of_the_verdict(
-    job: Job, origin: Origin, fault: tuple[int, dict[str, str]]
-) -> None:
-    job.github.faults = {"POST issues/7/comments": [fault], "POST check-runs": [fault]}
+def test_what_cannot_be_posted_is_a_line_and_no_failure_of_the_verdict(job: Job, origin: Origin) -> None:
+    job.github.faults = {"POST issues/7/comments": [(403, {})], "POST check-runs": [(429, {"retry-after": "900"})]}
     head = origin.propose({TONE: f"{origin.text_of(TONE)}- Be kind.\n"})
     done = job.run("pull_request", {"pull_request": a_pull(origin.base, head)})
     assert done.returncode == 0, done.stderr
@@ -402,12 +399,6 @@ def test_the_hooks_of_pre_commit_are_commands_that_there_are(job: Job) -> None:
         assert done.returncode == 0, hook["id"]
     assert job.run_step(f"{yaml.safe_load((ROOT / '.pre-commit-hooks.yaml').read_text())[0]['entry']} {TONE}",
                         {"SKILLOPT_STORE": str(job.temporary / "s.db")}).returncode == 0  # fmt: skip
-
-
-def test_the_repository_of_the_api_is_the_one_of_the_job(job: Job, origin: Origin) -> None:
-    head = origin.propose({"notes.md": "x"})
-    job.run("pull_request", {"pull_request": a_pull(origin.base, head)})
-    assert {path.split("/")[1:4][1:] == REPOSITORY.split("/") for _, path in job.github.requests} == {True}
 
 
 def test_a_name_that_is_no_text_costs_no_verdict(job: Job, origin: Origin) -> None:
