@@ -409,3 +409,24 @@ def test_a_name_that_is_no_text_costs_no_verdict(job: Job, origin: Origin) -> No
     assert "Traceback" not in done.stderr
     assert job.github.comments[0]["body"].startswith("**Worse on these cases**")
     assert job.found["skills"]
+
+
+def test_a_fork_that_brings_evidence_is_checked_without_a_model(job: Job, origin: Origin) -> None:
+    (origin.work / TONE).write_text(WORSE)
+    command = f"skillopt-mcp gate --base {origin.base} --write-evidence --yes --target={job.target} || test $? = 1"
+    written = job.run_step(f"cd {origin.work} && {{ {command}; }}", {"SKILLOPT_STORE": str(job.temporary / "own.db")})
+    assert written.returncode == 0, written.stderr
+    head = origin.propose({})
+    pull = a_pull(origin.base, head, fork=True)
+    job.github.pulls = [pull]
+    done = job.run("pull_request", {"pull_request": pull}, recorded="true", target="openai:none")
+    assert done.returncode == 1, done.stderr
+    (skill,) = job.found["skills"]
+    assert (skill["path"], skill["verdict"], job.found["used"]["calls"]) == ("skills/tone", "worse_here", 0)
+    left = job.temporary / "fork.json"
+    (job.temporary / "skillopt-gate.json").rename(left)
+    job.run("workflow_run", a_run(head), artifact=str(left))
+    assert job.github.comments[0]["body"].startswith(
+        "Reported by the run of a fork, not repeated here. **Worse on these"
+    )
+    assert job.github.checks[0]["conclusion"] == "failure"
