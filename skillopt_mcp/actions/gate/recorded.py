@@ -74,10 +74,8 @@ def check_recorded(folder: Path, options: GateOptions) -> Gated:
     found, skills = compare_revisions(folder, options), list[GatedSkill]()
     for pair in found.pairs:
         skill = GatedSkill(path=pair.found.path or ".", change=pair.found.change, before=pair.found.before)
-        update: dict[str, object] = {
-            "outcome": "neutral",
-            "why": f"There is no new text, or no evidence from before was recorded: {_WRITE}.",
-        }
+        why = "It has no new text." if pair.old == pair.new else f"No evidence was recorded for it yet: {_WRITE}."
+        update: dict[str, object] = {"outcome": "neutral", "why": why}
         try:
             if pair.found.change != "deleted" and (read := _read_record(found, pair)):
                 update = _describe_record(*read, pair, options)
@@ -95,7 +93,7 @@ def _describe_record(record: RecordedTest, standing: Standing, pair: Pair, optio
     outcome, claim = rule(record.verdict, options.require, record.origin, record.plan.n_units)
     number = record.plan.number * (not record.plan.in_rounds)
     tasks = {"from": record.origin, "n": record.plan.n_units, "changed": pair.is_changed}
-    facts = {"test_id": "", "test_in_release": number, "backend": record.target, "on_cases": is_own}
+    facts = {"test_id": "recorded", "test_in_release": number, "backend": record.target, "on_cases": is_own}
     return {
         "outcome": outcome,
         "verdict": record.verdict,
