@@ -15,7 +15,7 @@ from benchmarks.zero_model import BATCH, WORKERS, Stage, ZeroModel, figures, tra
 from skillopt_mcp import Call, Message, Reply, Rollout, Usage, train
 
 _STAGES: dict[str, Stage] = {"reflect": "reflect", "merge": "merge", "rank": "rank"}
-_SKILL = """\
+SKILL = """\
 ---
 name: ledger-clerk
 description: Work out amounts of a ledger.
@@ -53,13 +53,12 @@ class ZeroBackend:
         return reply
 
 
-def main(n_steps: int, latency_ms: float, folder: Path) -> None:
-    """Train one step more than is measured, and print the figures."""
-    model = ZeroModel(latency_ms / 1000)
+def train_ours(backend: ZeroBackend, n_steps: int, folder: Path, text: str = SKILL) -> None:
+    """Train the skill of that text, one step an epoch."""
     skill = folder / "skills" / "ledger-clerk"
     skill.mkdir(parents=True)
-    (skill / "SKILL.md").write_text(_SKILL)
-    store, backend = folder / "skillopt.db", ZeroBackend(model)
+    (skill / "SKILL.md").write_text(text)
+    store = folder / "skillopt.db"
     rows = [
         {"prompt": f"What is item {i} of the ledger?", "judge": {"kind": "exact", "expected": f"value {i}"},
          "split": "train" if i < BATCH else "val" if i < 2 * BATCH else "test"}
@@ -67,8 +66,14 @@ def main(n_steps: int, latency_ms: float, folder: Path) -> None:
     ]  # fmt: skip
     add_tasks(store, skill, rows)
     # What belongs to an epoch is left out, there as here: one epoch is one step.
-    config = {"epochs": n_steps + 1, "batch": BATCH, "slow_update": False, "meta_skill": False}
+    config = {"epochs": n_steps, "batch": BATCH, "slow_update": False, "meta_skill": False}
     train(skill, config=config, target=backend, optimizer=backend, store=store, concurrency=WORKERS)
+
+
+def main(n_steps: int, latency_ms: float, folder: Path) -> None:
+    """Train one step more than is measured, and print the figures."""
+    model = ZeroModel(latency_ms / 1000)
+    train_ours(ZeroBackend(model), n_steps + 1, folder)
     print(json.dumps(figures(model, n_steps)))
 
 

@@ -89,22 +89,21 @@ def _stage_of(system: str) -> Stage:
     return _STAGES[_PROMPTS.get(name, "rollout")]
 
 
-def train_skillrl(model: ZeroModel, n_steps: int, folder: Path) -> None:
+def train_skillrl(client: Client, n_steps: int, folder: Path, skill: str = SKILL) -> None:
     """Train with skillrl's SkillOptTrainer on its SimpleQAEnv."""
     package, qa = importlib.import_module("skillrl"), importlib.import_module("skillrl.envs.qa")
     env = qa.SimpleQAEnv(train_items=items("train"), val_items=items("val"), test_items=items("test"))
     config = package.SkillOptConfig(
         num_epochs=n_steps, batch_size=BATCH, workers=WORKERS, out_root=str(folder), eval_test=False, verbose=False
     )
-    client = Client(model)
     package.SkillOptTrainer(
-        config=config, env=env, optimizer_client=client, target_client=client, initial_skill=SKILL
+        config=config, env=env, optimizer_client=client, target_client=client, initial_skill=skill
     ).train()
 
 
-def train_skillopt(model: ZeroModel, n_steps: int, folder: Path) -> None:
+def train_skillopt(client: Client, n_steps: int, folder: Path) -> None:
     """Train with skillopt's ReflACTTrainer on its SearchQAAdapter."""
-    plug_in(Client(model))
+    plug_in(client)
     for split in ("train", "val", "test"):
         (folder / "splits" / split).mkdir(parents=True)
         (folder / "splits" / split / "items.json").write_text(json.dumps(items(split)))
@@ -128,7 +127,7 @@ def main(package: str, n_steps: int, latency_ms: float, folder: Path) -> None:
     model = ZeroModel(latency_ms / 1000)
     train = {"skillrl": train_skillrl, "skillopt": train_skillopt}[package]
     with Path(os.devnull).open("w") as nowhere, contextlib.redirect_stdout(nowhere):
-        train(model, n_steps + 1, folder)
+        train(Client(model), n_steps + 1, folder)
     print(json.dumps(figures(model, n_steps)))
 
 

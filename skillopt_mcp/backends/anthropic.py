@@ -31,6 +31,8 @@ _ENDS: dict[str, Fault] = {
     "model_context_window_exceeded": "context_too_long",
     "pause_turn": "truncated",
 }
+# A prompt is in the cache when its answer begins, after about so long: longer no call waits for the first.
+READ_S = 2.0
 Body = dict[str, object]
 
 
@@ -50,11 +52,10 @@ class AnthropicOptions(PricedOptions):
 
 
 def request_body(prompt: Prompt, options: AnthropicOptions, *, structured: bool) -> Body:
-    """Return the JSON body of a request, with a cache breakpoint behind all that other calls share."""
+    """Return the JSON body of a request, with a cache breakpoint behind each part that other calls share."""
     body: Body = {"model": options.model, "max_tokens": options.max_tokens}
-    body["system"] = [_text(prompt.system, cached=not prompt.shared)]
-    parts = [_text(prompt.shared, cached=True), _text(prompt.own, cached=False)]
-    body["messages"] = [{"role": "user", "content": [part for part in parts if part["text"]]}]
+    body["system"] = [{"type": "text", "text": part, "cache_control": {"type": "ephemeral"}} for part in prompt.parts]
+    body["messages"] = [{"role": "user", "content": [{"type": "text", "text": prompt.user}]}]
     if isinstance(options.thinking, int):
         body["thinking"] = {"type": "enabled", "budget_tokens": options.thinking}
     elif options.thinking:
@@ -63,11 +64,6 @@ def request_body(prompt: Prompt, options: AnthropicOptions, *, structured: bool)
     if structured and prompt.reply:
         output["format"] = {"type": "json_schema", "schema": strict_schema(prompt.reply)}
     return body | ({"output_config": output} if output else {})
-
-
-def _text(text: str, *, cached: bool) -> Body:
-    block: Body = {"type": "text", "text": text}
-    return block | ({"cache_control": {"type": "ephemeral"}} if cached else {})
 
 
 class _AnthropicBlock(VendorPart):
@@ -137,7 +133,7 @@ class AnthropicBackend(ApiBackend[AnthropicOptions]):
     async def complete(self, call: Call) -> Reply:
         prompt = prompt_of(call)
         pool = await self.pools.get()
-        prefix, cache = prompt.system + prompt.shared, FirstCall(None, WARM_S)
+        prefix, cache = prompt.system, FirstCall(READ_S, WARM_S)
         # One that is too short to be cached waits for no other.
         if len(prefix) >= LEAST_CHARACTERS:
             cache = pool.warming.setdefault(prefix, cache)

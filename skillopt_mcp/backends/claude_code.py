@@ -143,7 +143,11 @@ class ClaudeCode:
             common += ["--allowedTools", ",".join(allowed)] if allowed else []
             return Line(common, environ, request.task.prompt)
         prompt = prompt_of(call)
-        asked = ["--setting-sources", "", "--tools", "", "--disable-slash-commands", "--system-prompt", prompt.system]
+        # As an argument it could be too long, and stand in the list of processes.
+        system_path = place.folder / "system.md"
+        system_path.write_text(prompt.system, "utf-8")
+        asked = ["--setting-sources", "", "--tools", "", "--disable-slash-commands"]
+        asked += ["--system-prompt-file", str(system_path)]
         return Line(common + asked, {**environ, "CLAUDE_CODE_DISABLE_CLAUDE_MDS": "1"}, prompt.user)
 
     def record(self, place: FolderPaths) -> str:

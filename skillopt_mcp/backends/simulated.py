@@ -24,7 +24,7 @@ from skillopt_mcp.core.edits import Edit, Patch
 from skillopt_mcp.core.errors import BackendError
 from skillopt_mcp.core.skills import MAIN_FILE, SkillFile, SkillFiles
 from skillopt_mcp.documents.edits import apply_patch
-from skillopt_mcp.prompts.rendering import NEXT_TO, OTHER
+from skillopt_mcp.prompts.rendering import EVIDENCE, NEXT_TO, OTHER, split_evidence
 
 Row = dict[str, object]
 DROPPED = "Drop the rule: "
@@ -32,20 +32,17 @@ DROPPED = "Drop the rule: "
 _TRAJECTORY = re.compile(r"\n### Trajectory \d+ \((\w+)\b[^)\n]*\)\n(`{3,})task\n")
 _TEXT = re.compile(r"\n### Text (\d+) \([^)\n]*\)\n(`{3,})text\n")
 _TRIED = re.compile(r"^(?:  - tried: )?(\{.*\})$", re.MULTILINE)
-_BODY = "\n## Evidence\n"
 _OTHER_FILES = "\n\n=== "
 
 
 def parts(evidence: str) -> tuple[str, str, str]:
     """Return the skill's main text, the history of earlier steps and epochs, and the evidence itself."""
-    skill, end = _find_fence(evidence, "skill")
-    if not end:
-        return "", "", evidence
-    rest = evidence[end:]
-    if rest.lstrip("\n").startswith(NEXT_TO):
-        rest = rest[_find_fence(rest, OTHER)[1] :]
-    history, _, body = rest.partition(_BODY)
-    return skill.partition(_OTHER_FILES)[0], history.strip(), body
+    known, earlier, body = split_evidence(evidence)
+    skill, end = _find_fence(known, "skill")
+    notes = known[end:]
+    if notes.lstrip("\n").startswith(NEXT_TO):
+        notes = notes[_find_fence(notes, OTHER)[1] :]
+    return skill.partition(_OTHER_FILES)[0], f"{notes}{earlier}".strip(), body.removeprefix(EVIDENCE)
 
 
 def attempts_in(body: str) -> list[tuple[bool, frozenset[str]]]:

@@ -14,15 +14,21 @@ from skillopt_mcp.core.errors import BadInput
 
 _FOLDER = Path(__file__).parent
 _PLACEHOLDER = re.compile(r"\{\{\s*(\w+)\s*\}\}")
-_SHARED = ("edit_rules", "suggestion_rules", "rewrite_rules", "earlier_steps")
 _KNOWN = frozenset({"budget"})
 _MAX_BYTES = 1 << 18
 
 
 @dataclass(frozen=True)
 class Prompts:
-    """The instructions of each stage, with only run-time placeholders left in them ({{budget}})."""
+    """What every question begins with, the rules of each form of change, and the instructions of each stage.
 
+    {{budget}} is filled when a question is made.
+    """
+
+    preamble: str
+    edit_rules: str
+    suggestion_rules: str
+    rewrite_rules: str
     analyst_failure: str
     analyst_success: str
     analyst_contrast: str
@@ -58,37 +64,20 @@ def load_prompts(overrides: Path | None = None) -> Prompts:
     """Return the shipped prompts, those in `overrides` (NAME.md) in their place. A copy of them all will do.
 
     Raises BadInput when the folder or a prompt cannot be read, when a file in it names no prompt, or when a prompt
-    uses a placeholder that nothing fills, or lacks one that its replies are held to: the budget, the rules of its form.
+    uses a placeholder that nothing fills, or lacks the budget that its replies are held to.
     """
     found = _find_overrides(overrides) if overrides is not None else {}
-    paths = {name: found.get(name, _FOLDER / f"{name}.md") for name in (*NAMES, *_SHARED)}
-    texts = {name: _read_prompt(path) for name, path in paths.items()}
-    for name, text in texts.items():
-        allowed = _KNOWN if name in _SHARED else _KNOWN | set(_SHARED)
-        unknown = sorted(set(_PLACEHOLDER.findall(text)) - allowed)
-        if unknown:
-            raise BadInput(f"prompt '{paths[name]}' uses {{{{{unknown[0]}}}}}; known: {', '.join(sorted(allowed))}")
-    shared = {name: texts.pop(name).strip() for name in _SHARED}
-    whole = {name: _PLACEHOLDER.sub(lambda found: shared.get(found[1], found[0]), text) for name, text in texts.items()}
-    for name in sorted(found.keys() & whole.keys()):
-        _check_placeholders(found[name], texts[name], whole[name])
-    return Prompts(**whole)
-
-
-def _check_placeholders(path: Path, text: str, whole: str) -> None:
-    """Raise BadInput when a person's prompt does not say what the shipped one of its name says by a placeholder."""
-    used, filled = set(_PLACEHOLDER.findall(text)), set(_PLACEHOLDER.findall(whole))
-    for name in sorted(set(_PLACEHOLDER.findall(_read_prompt(_FOLDER / path.name)))):
-        if name.endswith("_rules") and name not in used:
+    texts = {name: _read_prompt(found.get(name, _FOLDER / f"{name}.md")) for name in NAMES}
+    for name, path in sorted(found.items()):
+        used, shipped = (set(_PLACEHOLDER.findall(text)) for text in (texts[name], _read_prompt(_FOLDER / path.name)))
+        if unknown := sorted(used - _KNOWN):
+            raise BadInput(f"prompt '{path}' uses {{{{{unknown[0]}}}}}; known: {', '.join(sorted(_KNOWN))}")
+        if shipped - used:
             raise BadInput(
-                f"prompt '{path}' lacks {{{{{name}}}}}, the rules that every reply is held to: put it in (a file "
-                f"'{name}.md' in that folder has them in your words)"
-            )
-        if name in _KNOWN and name not in filled:
-            raise BadInput(
-                f"prompt '{path}' lacks {{{{{name}}}}}, the most edits that a step allows: a reply with more loses the "
+                f"prompt '{path}' lacks {{{{budget}}}}, the most edits that a step allows: a reply with more loses the "
                 "rest, so put it in"
             )
+    return Prompts(**texts)
 
 
 def parse_prompts(text: str) -> Prompts:
@@ -120,22 +109,21 @@ def fill(text: str, **values: object) -> str:
 
 
 def _find_overrides(folder: Path) -> dict[str, Path]:
-    known = (*NAMES, *_SHARED)
     try:
         paths = {path.stem: path for path in sorted(folder.iterdir()) if path.suffix == ".md"}
     except OSError as error:
         raise BadInput(f"prompts folder '{folder}' cannot be read: {error.strerror}; name a folder") from error
     for name, path in paths.items():
-        if name not in known and name in ("rubric", "points", "draft", "label"):
+        if name in ("rubric", "points", "draft", "label"):
             if _read_lines(path) != _read_lines(_FOLDER / path.name):
                 raise BadInput(
                     f"'{path}' is not the shipped one, and no run can have its own: it is the same for every skill; "
                     "take the file out, or leave it as it was"
                 )
-        elif name not in known:
-            near = difflib.get_close_matches(name, known, n=1, cutoff=0.0)
-            raise BadInput(f"'{path}' names no prompt; did you mean '{near[0]}.md'? Known: {', '.join(known)}")
-    return {name: path for name, path in paths.items() if name in known}
+        elif name not in NAMES:
+            near = difflib.get_close_matches(name, NAMES, n=1, cutoff=0.0)
+            raise BadInput(f"'{path}' names no prompt; did you mean '{near[0]}.md'? Known: {', '.join(NAMES)}")
+    return {name: path for name, path in paths.items() if name in NAMES}
 
 
 def _read_lines(path: Path) -> list[str]:

@@ -24,10 +24,20 @@ from skillopt_mcp.prompts.parsing import parse_reply
 
 TRAJECTORY_LIMIT = 12_000
 MESSAGE_CHARACTERS = 20_000
+# One message of a transcript may take this part of an attempt's limit: one of the agent or a person, and what a tool
+# gave back. In the middle of a longer one only the lines stay that the judge quotes.
+MESSAGE_SHARE, TOOL_SHARE = 15, 20
+MIN_MESSAGE = 400
+MAX_QUOTES, AROUND_QUOTE = 8, 100
 MAX_NAME = 80
+ASKED = "\n\n# What is asked of you\n\n"
+"""Behind it the instructions of a question begin to differ from those of others about the same text."""
+EVIDENCE = "## Evidence\n\n"
 _CUT_END = "cut here ...]\n"
 _GOES_ON = ", goes on]\n"
 _BACKTICKS = re.compile(r"`{3,}")
+_SECTION = re.compile(r"## (?!Evidence\n)[^\n]+\n\n(`{3,})\w+\n.*?\n\1\n\n", re.DOTALL)
+_QUOTED = re.compile(r"""(["'`])(?=\S)([^"'`\n]{3,200}?)(?:\.\.\.)?\1|“([^“”\n]{3,200})”""")
 OTHER = "other"
 NEXT_TO = "## The other document, which this question is not about\n\n"
 # What a question about one document of a run with two says of the other.
@@ -73,6 +83,44 @@ def cut_message(message: Message) -> Message:
     return message._replace(content=cut_middle(message.content, MESSAGE_CHARACTERS)) if is_said else message
 
 
+def shorten(text: str, limit: int, reason: str) -> str:
+    """Return `text` without its middle where it is longer than `limit`, but for its lines that a judge's reason quotes.
+
+    A quote is what stands in quotation marks, or a longer line of the reason; it adds its length and 2 AROUND_QUOTE at
+    most.
+    """
+    if len(text) <= limit:
+        return text
+    lines = [line for line in map(str.strip, reason.splitlines()) if 12 <= len(line) <= 200]
+    found = dict.fromkeys([*(match[2] or match[3] for match in _QUOTED.finditer(reason)), *lines])
+    quotes = list(found)[:MAX_QUOTES]
+    start, end = limit // 2, len(text) - (limit - limit // 2)
+    spans = [(0, start)]
+    for at, n in sorted((at, len(quote)) for quote in quotes if (at := text.find(quote, start, end)) >= 0):
+        line_end = text.find("\n", at + n, end)
+        last = min(line_end if line_end >= 0 else end, at + n + AROUND_QUOTE)
+        spans.append((max(text.rfind("\n", start, at) + 1, start, at - AROUND_QUOTE), last))
+    shown, reached = "", 0
+    for first, last in (*spans, (end, len(text))):
+        marker = f"\n[... {first - reached:,} characters left out ...]\n"
+        is_gap = first - reached > len(marker)
+        shown += f"{marker}{text[first:last]}" if is_gap else text[reached:last]
+        reached = max(reached, last)
+    return shown
+
+
+def split_evidence(evidence: str) -> tuple[str, str, str]:
+    """Return what `render_evidence` made in three parts: the skill with the notes on it, earlier steps, and the rest.
+
+    The first is the same for all questions about a text, the second for those of a step. Other evidence is all rest.
+    """
+    ends = [0]
+    while evidence.startswith("## Skill\n") and (found := _SECTION.match(evidence, ends[-1])):
+        ends.append(found.end())
+    known = ends[-2] if evidence.startswith("## Earlier steps\n", ends[-2] if len(ends) > 1 else 0) else ends[-1]
+    return evidence[:known], evidence[known : ends[-1]], evidence[ends[-1] :]
+
+
 def render_evidence(skill: str, body: str, notes: str = "", history: str = "", other: str = "") -> str:
     """Return the evidence of one question: the skill's whole text (anchors are copied from it), then `body`.
 
@@ -82,7 +130,7 @@ def render_evidence(skill: str, body: str, notes: str = "", history: str = "", o
     before += f"## Notes from earlier epochs\n\n{fence(notes, 'notes')}\n\n" if notes else ""
     if history:
         before += f"## Earlier steps\n\n{fence(history, 'history')}\n\n"
-    return f"## Skill\n\n{fence(skill, 'skill')}\n\n{before}## Evidence\n\n{body}\n"
+    return f"## Skill\n\n{fence(skill, 'skill')}\n\n{before}{EVIDENCE}{body}\n"
 
 
 def render_trajectories(trajectories: Sequence[Trajectory], limit: int = TRAJECTORY_LIMIT) -> str:
@@ -135,9 +183,19 @@ def render_rewrites(rewrites: Sequence[Edit]) -> str:
 
 def _render_trajectory(number: int, trajectory: Trajectory, limit: int) -> str:
     prompt = cut_middle(without_hidden(trajectory.prompt), limit // 4)
-    answer = cut_middle(without_hidden(trajectory.answer), limit // 4)
     reason = cut_middle(without_hidden(trajectory.reason), limit // 8)
-    transcript = _render_transcript(trajectory.messages, limit - len(prompt) - len(answer) - len(reason))
+    answer = cut_middle(shorten(without_hidden(trajectory.answer), limit // 4, reason), limit // 2)
+    messages = [message for message in trajectory.messages if message != NO_TOOL_CALL]
+    # Both are shown by themselves.
+    if messages and messages[0].role == "user" and messages[0].content == trajectory.prompt:
+        del messages[0]
+    if messages and messages[-1].role == "assistant" and messages[-1].content.strip() == trajectory.answer.strip():
+        del messages[-1]
+    for n, message in enumerate(messages):
+        share = TOOL_SHARE if message.role == "tool" else MESSAGE_SHARE
+        content = shorten(without_hidden(message.content), max(MIN_MESSAGE, limit // share), reason)
+        messages[n] = message._replace(content=content)
+    transcript = _render_transcript(messages, limit - len(prompt) - len(answer) - len(reason))
     outcome = "unscored"
     if trajectory.hard is not None:
         soft = "" if trajectory.soft is None else f", soft score {trajectory.soft:.2f}"
@@ -152,18 +210,15 @@ def _render_trajectory(number: int, trajectory: Trajectory, limit: int) -> str:
 def _render_transcript(messages: Sequence[Message], limit: int) -> str:
     """Return messages, each below the line that says whose it is; no message can write such a line.
 
-    That no tool was called is left out: where a task asks for one, the judge says so.
     Where the middle is cut, the line is repeated for the message that continues behind the cut.
     """
     headers, shown = list[str](), list[str]()
     for message in messages:
-        if message == NO_TOOL_CALL:
-            continue
         origin = _ORIGINS.get(message.role, _OTHER)
         if name := message.name or ("" if message.role in _ORIGINS else message.role):
             origin += " " + " ".join(without_hidden(name).replace("]", ")").split())[:MAX_NAME]
         headers.append(f"[{origin}]")
-        shown.append(headers[-1] + _HEADER_WITHIN.sub("\n [", f"\n{without_hidden(message.content)}"))
+        shown.append(headers[-1] + _HEADER_WITHIN.sub("\n [", f"\n{message.content}"))
     whole = "\n\n".join(shown)
     if len(whole) <= limit:
         return whole
@@ -240,11 +295,12 @@ Group = Literal["failure", "success", "contrast"]
 class Form:
     """How changes are asked for and shown in one update mode. Names are those of prompts and of reply schemas.
 
-    `analyst` has the prompts for failures, successes and contrasts, `merge` those for failures, successes and the final
-    merge; `whole`: each proposal is a whole text, and one stays.
+    `rules` is the prompt that says what a change is held to, `analyst` has those for failures, successes and contrasts,
+    `merge` those for failures, successes and the final merge; `whole`: each proposal is a whole text, and one stays.
     """
 
     reply: str
+    rules: str
     analyst: tuple[str, str, str]
     merge_reply: str
     merge: tuple[str, str, str]
@@ -270,15 +326,15 @@ class Form:
 
 FORMS: dict[UpdateMode, Form] = {
     "patch": Form(
-        "patch", ("analyst_failure", "analyst_success", "analyst_contrast"),
+        "patch", "edit_rules", ("analyst_failure", "analyst_success", "analyst_contrast"),
         "merge", ("merge_failure", "merge_success", "merge_final"), "rank", render_edits,
     ),
     "rewrite_from_suggestions": Form(
-        "suggest", ("suggest_failure", "suggest_success", "suggest_contrast"),
+        "suggest", "suggestion_rules", ("suggest_failure", "suggest_success", "suggest_contrast"),
         "merge_suggestions", ("merge_suggestions",) * 3, "rank_suggestions", render_suggestions,
     ),
     "full_rewrite_minibatch": Form(
-        "rewrite", ("rewrite_failure", "rewrite_success", "rewrite_contrast"),
+        "rewrite", "rewrite_rules", ("rewrite_failure", "rewrite_success", "rewrite_contrast"),
         "merge_rewrites", ("merge_rewrites",) * 3, "rank", render_rewrites, whole=True,
     ),
 }  # fmt: skip
@@ -312,10 +368,15 @@ class Brief:
     def question(
         self, files: SkillFiles, instructions: str, body: str, schema: str, refs: tuple[str, ...] = ()
     ) -> Question:
-        """Return a question about a skill with `body` as its evidence, and with what is remembered."""
+        """Return a question about a skill with `body` as its evidence, and with what is remembered.
+
+        All questions of a step begin alike, so that a vendor reads that from its cache: with the preamble, the rules,
+        the skill and what is remembered (`split_evidence`).
+        """
         other = self.other.text if self.other else ""
+        before = self.instructions("preamble", self.form.rules).rstrip()
         if self.other:
             form, memory = (_OF_SKILL, self.other) if is_memory(self.other.main_path) else (_OF_MEMORY, files)
-            instructions = f"{instructions}\n\n{form.format(memory=memory.main_path)}"
+            before = f"{before}\n\n{form.format(memory=memory.main_path)}"
         evidence = render_evidence(files.text, body, self.notes, self.history, other)
-        return Question(instructions, evidence, schema, refs)
+        return Question(f"{before}{ASKED}{instructions}", evidence, schema, refs)

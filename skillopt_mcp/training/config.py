@@ -72,7 +72,11 @@ class Config(BaseModel):
     repeats: int = Field(default=1, ge=1, le=64, description="Rollouts per train task; mixed outcomes are contrasted")
     failure_only: bool = Field(default=False, description="Reflect on failures (and contrasts) alone")
     trajectory_chars: int = Field(
-        default=12_000, ge=200, le=1_000_000, description="Characters shown of an attempt; its middle is cut"
+        default=12_000,
+        ge=200,
+        le=1_000_000,
+        description="Characters shown of an attempt; of a message at most a 15th, of a tool's output a 20th, and the "
+        "lines that the judge quotes",
     )
     step_buffer: bool = Field(default=True, description="Show the optimizer this epoch's steps and all rejected edits")
     slow_update: bool = Field(default=True, description="From epoch 2 on, compare epochs and write the guidance block")

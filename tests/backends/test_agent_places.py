@@ -18,6 +18,7 @@ from skillopt_mcp.backends.agents.places import private_place, sweep_places
 from skillopt_mcp.core.calls import Call, Question
 from skillopt_mcp.core.skills import SkillFile, SkillFiles
 from skillopt_mcp.core.tasks import TaskFile
+from skillopt_mcp.prompts.rendering import ASKED, render_evidence
 from tests.fake_host import FakeHost, claude_lines, codex_lines
 
 # Supervisors that wait less long for what does not end when it is asked to.
@@ -89,14 +90,19 @@ def test_codex_gets_the_login_as_a_link_and_a_key_where_there_is_none(codex: Fak
 
 def test_a_question_gets_no_tools_no_skill_and_an_empty_folder(claude: FakeHost) -> None:
     claude.play(*claude_lines('{"edits": []}', ("X", {}, "y")))
-    question = Question("Improve it.", "## Skill\n\nx\n\n## Evidence\n\ny", "patch")
+    question = Question(
+        f"Improve a skill.{ASKED}Look.", render_evidence("x" * 200_000, "y", history="- step 1"), "patch"
+    )
     reply = ask(opened(claude), Call("optimizer", "reflect", question, "d"))
     assert (reply.text, reply.messages) == ('{"edits": []}', ())
     line = claude.seen["argv"]
     assert line[line.index("--tools") + 1] == ""
     assert line[line.index("--setting-sources") + 1] == ""
-    assert line[line.index("--system-prompt") + 1] == "Improve it."
-    assert claude.seen["prompt"] == question.evidence
+    # The part that all questions about a skill share is the system prompt, which the program has cached.
+    system, _, _ = claude.seen["files"][Path(line[line.index("--system-prompt-file") + 1]).name]
+    shared, mark, own = question.evidence.partition("## Evidence\n\n")
+    assert system == f"Improve a skill.\n\n{shared}"
+    assert claude.seen["prompt"] == f"# What is asked of you\n\nLook.\n\n{mark}{own}"
     assert [path for path in claude.seen["files"] if path.startswith("repository/work")] == []
 
 

@@ -12,7 +12,7 @@ from skillopt_mcp.core.calls import Call, Question, Rollout
 from skillopt_mcp.core.replies import SCHEMAS
 from skillopt_mcp.core.skills import SkillFiles
 from skillopt_mcp.core.tasks import TaskFile
-from skillopt_mcp.prompts.rendering import render_evidence
+from skillopt_mcp.prompts.rendering import ASKED, fence, render_evidence
 
 
 def test_a_rollout_shows_the_skill_and_the_task_and_not_the_judge() -> None:
@@ -30,13 +30,29 @@ def test_a_skill_and_a_file_cannot_close_their_own_fence() -> None:
     assert prompt.user.endswith("````\n```\nout\n````")
 
 
-@given(st.text(max_size=200), st.text(max_size=200))
-def test_a_question_shares_its_skill_and_loses_nothing(skill: str, body: str) -> None:
-    prompt = prompt_of(Call("optimizer", "reflect", Question("Do.", render_evidence(skill, body), "patch"), "d"))
-    other = prompt_of(Call("optimizer", "reflect", Question("Do.", render_evidence(skill, "x" + body), "patch"), "d"))
-    assert prompt.user == render_evidence(skill, body)
-    assert prompt.shared
-    assert (prompt.system, prompt.shared) == (other.system, other.shared)
+# Texts that try to look like the frame that they stand in.
+TEXTS = st.lists(st.sampled_from(["```", "````", "skill", "## Evidence", "## Skill", "", "x", "## Earlier steps"])).map(
+    "\n".join
+)
+
+
+@given(skill=TEXTS, body=TEXTS, notes=TEXTS, history=TEXTS)
+def test_what_is_known_of_a_skill_goes_first_whole_and_nothing_of_the_evidence_does(
+    skill: str, body: str, notes: str, history: str
+) -> None:
+    body = f"```json\n[]\n```\n\n{body}"
+    evidence = render_evidence(skill, body, notes, history)
+    prompt = prompt_of(Call("optimizer", "reflect", Question(f"Frame.{ASKED}Do.", evidence, "patch"), "d"))
+    assert prompt.user == f"# What is asked of you\n\nDo.\n\n## Evidence\n\n{body}\n"
+    assert f"{prompt.system}## Evidence\n\n{body}\n" == f"Frame.\n\n{evidence}"
+    steps = f"## Earlier steps\n\n{fence(history, 'history')}\n\n"
+    assert prompt.parts == ((prompt.system.removesuffix(steps), steps) if history else (prompt.system,))
+
+
+def test_evidence_without_a_skill_is_no_part_of_the_system_prompt() -> None:
+    evidence = "## Task\n\n```task\nx\n```\n\n## Answer\n\n```answer\ny\n```\n"
+    prompt = prompt_of(Call("judge", "judge", Question("Judge.", evidence, "rubric"), "d"))
+    assert (prompt.system, prompt.user) == ("Judge.", evidence)
 
 
 def objects(schema: object) -> list[dict[str, object]]:

@@ -133,7 +133,7 @@ def test_what_anthropic_writes_to_its_cache_is_a_quarter_dearer_wherever_its_pri
 
 
 URL = "http://127.0.0.1:9"
-PROMPT = Prompt("é" * 100, "b" * 200, "c" * 300)
+PROMPT = Prompt(("é" * 100, "b" * 200), "c" * 300)
 
 
 def test_no_token_is_shorter_than_a_byte_and_a_cache_may_be_dearer_to_write_than_to_pass_by() -> None:

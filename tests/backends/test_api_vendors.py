@@ -215,15 +215,21 @@ def gathered(backend: Any, calls: list[Call]) -> list[Reply | BaseException]:
     return asyncio.run(all_of())
 
 
-def test_what_many_calls_share_is_cached_behind_the_instructions() -> None:
+def test_what_many_calls_share_is_the_system_prompt_and_is_cached() -> None:
     with loopback('{"edits": []}') as server:
         ask(anthropic_at(server.url), REFLECT)
         body = server.requests[0].body
-    assert body["system"] == [{"type": "text", "text": "Propose edits."}]
-    shared, own = body["messages"][0]["content"]
-    assert (shared["cache_control"], "cache_control" in own) == (CACHED, False)
-    assert shared["text"].endswith("## Evidence\n\n")
-    assert shared["text"] + own["text"] == REFLECT.request.evidence
+    shared, mark, own = REFLECT.request.evidence.partition("## Evidence")
+    assert body["system"] == [{"type": "text", "text": f"Propose edits.\n\n{shared}", "cache_control": CACHED}]
+    assert body["messages"][0]["content"] == [{"type": "text", "text": mark + own}]
+
+
+def test_only_openai_itself_is_given_the_key_of_a_cache() -> None:
+    assert open_openai("m", ENVIRON).dialect.keyed
+    with loopback('{"edits": []}') as server:
+        for opener in (openai_at, chat_at):
+            ask(opener(server.url), REFLECT)
+    assert not any("prompt_cache_key" in request.body for request in server.requests)
 
 
 def test_calls_that_are_sent_at_once_pay_their_skill_once() -> None:
@@ -232,6 +238,13 @@ def test_calls_that_are_sent_at_once_pay_their_skill_once() -> None:
     n_skill = len(LONG.text) // 4
     cached = [reply.usage.tokens_cached for reply in replies if isinstance(reply, Reply)]
     assert sorted(n > n_skill for n in cached) == [False] + [True] * 11
+
+
+def test_no_call_waits_for_the_whole_answer_to_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("skillopt_mcp.backends.anthropic.READ_S", 0.1)
+    with loopback("42", latency_s=1.0) as server:
+        gathered(anthropic_at(server.url), rollouts(6))
+        assert server.most_at_once == 6
 
 
 def test_calls_do_not_queue_behind_a_failure() -> None:

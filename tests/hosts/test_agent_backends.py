@@ -34,6 +34,7 @@ from skillopt_mcp.core.judging import Score
 from skillopt_mcp.core.results import Replayed
 from skillopt_mcp.core.skills import SkillFile, SkillFiles
 from skillopt_mcp.core.tasks import Task, TaskFile
+from skillopt_mcp.prompts.rendering import render_evidence
 from skillopt_mcp.tasks.judges.judging import score
 from skillopt_mcp.tasks.judges.kinds.opens import Opens
 from skillopt_mcp.tasks.judges.kinds.text import Exact
@@ -196,14 +197,16 @@ def test_a_host_that_runs_inside_another_session_is_none_of_that_session(
 def test_a_host_answers_a_question_without_tools(host: Host, places: Path, home: Path, tmp_path: Path) -> None:
     plant(home, tmp_path)
     plant(places, tmp_path)
-    question = Question("Improve the skill.", "## Skill\n\nx\n\n## Evidence\n\n" + "y" * 200_000, "patch")
+    question = Question("Improve the skill.", render_evidence("x" * 200_000, "y" * 200_000), "patch")
     with opened(host, lambda asked: ['{"edits": []}']) as (backend, model):
         reply = ask(backend, Call("optimizer", "reflect", question, "draw"))
     assert (reply.text, reply.messages) == ('{"edits": []}', ())
     [asked] = model.asked
     assert not {"Bash", "Read", "Skill", "Write", "exec_command", "shell", "web_search"} & set(asked.tools)
     assert "Improve the skill." in asked.text
-    assert question.evidence in asked.text
+    shared, mark, own = question.evidence.partition("## Evidence")
+    assert shared.strip() in asked.text
+    assert (mark + own).strip() in asked.text
     assert PLANTED not in json.dumps(asked.body)
 
 

@@ -15,6 +15,7 @@ from memory_ask import BRIEF, PROMPTS, SKILL, MemoryAsk, attempt, patch_json, qu
 from skillopt_mcp.core.calls import Call, Reply
 from skillopt_mcp.core.evidence import Trajectory
 from skillopt_mcp.core.skills import MAIN_FILE, SkillFile
+from skillopt_mcp.prompts.rendering import ASKED
 from skillopt_mcp.training.stages.reflect import ReflectSettings, reflect
 
 SETTINGS = ReflectSettings(minibatch=3)
@@ -27,10 +28,7 @@ def shown(call: Call) -> list[int]:
 
 def about_failures(call: Call) -> bool:
     """Return whether a call asks what went wrong."""
-    return (
-        question(call).instructions.startswith(PROMPTS.analyst_failure[:200])
-        and "that failed" in (question(call).instructions[:400])
-    )
+    return f"{ASKED}{PROMPTS.analyst_failure[:100]}" in question(call).instructions
 
 
 @given(
@@ -155,7 +153,7 @@ def test_a_task_with_mixed_outcomes_is_shown_as_a_contrast_and_nowhere_else() ->
     assert shown(ask.sent[2]) == [11, 10]
     contrast = reflection.patches[2].edits[0]
     assert (contrast.from_failure, contrast.sources) == (True, ("trial:11", "trial:10"))
-    assert question(ask.sent[2]).instructions.startswith(PROMPTS.analyst_contrast[:200])
+    assert f"{ASKED}{PROMPTS.analyst_contrast[:100]}" in question(ask.sent[2]).instructions
 
 
 def test_contrasts_fill_a_minibatch_by_attempts_and_keep_a_pair_together() -> None:

@@ -64,9 +64,7 @@ def test_without_a_usable_ranking_failures_and_support_decide_and_a_note_says_so
 def test_the_question_names_the_budget() -> None:
     ask = MemoryAsk(lambda call: ranking(1, 2, 3))
     select(ask, SKILL, POOL, replace(BRIEF, budget=3))
-    assert (
-        "3" in question(ask.sent[0]).instructions.splitlines()[0] + question(ask.sent[0]).instructions.splitlines()[1]
-    )
+    assert "Only 3 of them can be made now." in question(ask.sent[0]).instructions
     assert (ask.sent[0].stage, ask.sent[0].draw) == ("rank", "r/e1s1")
 
 

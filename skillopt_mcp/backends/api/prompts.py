@@ -12,7 +12,7 @@ from skillopt_mcp.core.calls import Call, Question
 from skillopt_mcp.core.replies import SCHEMAS
 from skillopt_mcp.core.text import storable
 from skillopt_mcp.documents.frontmatter import body_of
-from skillopt_mcp.prompts.rendering import fence
+from skillopt_mcp.prompts.rendering import ASKED, fence, split_evidence
 
 _DROPPED = frozenset({"default", "title"})
 Schema = dict[str, object]
@@ -47,38 +47,38 @@ You do a task for a user. You have a skill for tasks of its kind: know-how that 
 below. Follow it wherever it applies to the task. What the task brings along is material to work on.
 
 Do what the task needs, and end with the answer in the form that the task asks for."""
-LAYOUT = hashlib.sha256(f"2 {ROLLOUT}".encode()).hexdigest()[:8]
-_SKILL_ENDS = "\n\n## Evidence\n\n"
+LAYOUT = hashlib.sha256(f"3 {ROLLOUT}".encode()).hexdigest()[:8]
 
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """What a model is sent: `system`, then the user's part; its beginning `shared` is the same in many calls.
+    """What a model is sent: the system prompt in `parts`, each with those before it the same in many calls, and `user`.
 
     `reply` is the model of the JSON reply, None where the reply is free text.
     """
 
-    system: str
-    shared: str
-    own: str
+    parts: tuple[str, ...]
+    user: str
     reply: type[BaseModel] | None = None
 
     @property
-    def user(self) -> str:
-        """Return the user's part as one text."""
-        return self.shared + self.own
+    def system(self) -> str:
+        """Return the system prompt as one text."""
+        return "".join(self.parts)
 
 
 def prompt_of(call: Call) -> Prompt:
     """The prompt of a call, fit to be encoded as UTF-8."""
     request = call.request
     if isinstance(request, Question):
-        skill, mark, rest = request.evidence.partition(_SKILL_ENDS)
-        shared, own = (skill + mark, rest) if mark else ("", request.evidence)
-        return Prompt(storable(request.instructions), storable(shared), storable(own), SCHEMAS.get(request.schema))
+        skill, earlier, rest = split_evidence(storable(request.evidence))
+        before, _, asked = storable(request.instructions).partition(ASKED)
+        parts = (f"{before}\n\n{skill}", earlier) if skill else (before,)
+        user = f"{ASKED.lstrip()}{asked}\n\n{rest}" if asked else rest
+        return Prompt(tuple(filter(None, parts)), user, SCHEMAS.get(request.schema))
     files = [f"### {file.path}\n\n{fence(file.content)}" for file in request.task.files]
     task = "\n\n".join([request.task.prompt, *(["## Files", *files] if files else [])])
     main = request.files.main.decode("utf-8", "replace")
     text = body_of(main) + request.files.text[len(main) :]
     system = f"{ROLLOUT}\n\n{fence(text, 'skill')}" if request.files.files else ROLLOUT
-    return Prompt(storable(system), "", storable(task))
+    return Prompt((storable(system),), storable(task))

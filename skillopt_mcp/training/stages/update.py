@@ -36,7 +36,8 @@ def update(ask: Ask, files: SkillFiles, patch: Patch, brief: Brief) -> Update:
         return _replaced(files, patch.edits[0], patch.reasoning)
     form = FORMS["full_rewrite_minibatch"]
     refs = tuple(dict.fromkeys(source for edit in patch.edits for source in edit.sources))
-    question = brief.question(files, brief.instructions("rewrite"), brief.form.render(patch.edits), "rewrite", refs)
+    instructions = brief.instructions("rewrite", "rewrite_rules")
+    question = brief.question(files, instructions, brief.form.render(patch.edits), "rewrite", refs)
     call = Call("optimizer", "rewrite", question, brief.draw)
     [parsed] = ask_parsed(ask, [call], RewriteReply, lambda _, reply: form.problem(files, reply))
     if parsed.value is None or not parsed.value.skill.strip():
