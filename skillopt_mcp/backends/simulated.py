@@ -30,7 +30,7 @@ Row = dict[str, object]
 DROPPED = "Drop the rule: "
 # It opens with a literal, which is searched for an order of magnitude faster than the beginning of a line.
 _TRAJECTORY = re.compile(r"\n### Trajectory \d+ \((\w+)\b[^)\n]*\)\n(`{3,})task\n")
-_TEXT = re.compile(r"\n### Text (\d+) \([^)\n]*\)\n(`{3,})text\n")
+_TEXT = re.compile(r"\n### Text (\d+) \([^)\n]*\)\n(`{3,})(?:diff|text)\n")
 _TRIED = re.compile(r"^(?:  - tried: )?(\{.*\})$", re.MULTILINE)
 _OTHER_FILES = "\n\n=== "
 
@@ -158,9 +158,13 @@ def merge(skill: str, body: str, schema: str) -> BaseModel:
         )
     if schema == "merge_rewrites":
         old, texts = skill.splitlines(), {int(number): text for number, text in _find_headed(_TEXT, body)}
-        added = dict.fromkeys(line for text in texts.values() for line in text.splitlines() if line and line not in old)
-        all_lines = [text.splitlines() for text in texts.values()]
-        gone = [line for line in dict.fromkeys(old) if line and any(line not in lines for lines in all_lines)]
+        added, gone = dict[str, None](), dict[str, None]()
+        for text in texts.values():
+            new, is_diff = text.splitlines(), text.startswith("--- ")
+            more = [line[1:] for line in new[2:] if line[:1] == "+"] if is_diff else [x for x in new if x not in old]
+            less = [line[1:] for line in new[2:] if line[:1] == "-"] if is_diff else [x for x in old if x not in new]
+            added |= dict.fromkeys(filter(None, more))
+            gone |= dict.fromkeys(filter(None, less))
         edits = [replies.EditReply(op="delete", target=f"{line}\n") for line in gone]
         edits += [replies.EditReply(op="append", content=line) for line in added]
         return replies.MergeRewritesReply(

@@ -16,8 +16,9 @@ from skillopt_mcp.core.calls import NO_TOOL_CALL, TOOL_CALL, Ask, Call, Message,
 from skillopt_mcp.core.edits import Edit
 from skillopt_mcp.core.evidence import Trajectory
 from skillopt_mcp.core.replies import PROPOSALS, ProposalReply
-from skillopt_mcp.core.skills import SkillFiles, is_memory
+from skillopt_mcp.core.skills import SkillFile, SkillFiles, is_memory
 from skillopt_mcp.core.text import without_hidden
+from skillopt_mcp.documents.diffs import unified_diff
 from skillopt_mcp.documents.edits import rewritten
 from skillopt_mcp.prompts.loading import Prompts, fill
 from skillopt_mcp.prompts.parsing import parse_reply
@@ -173,12 +174,16 @@ def _format_rows(rows: Sequence[dict[str, object]]) -> str:
     return fence("[\n" + ",\n".join(json.dumps(row, ensure_ascii=False) for row in rows) + "\n]", "json")
 
 
-def render_rewrites(rewrites: Sequence[Edit]) -> str:
-    """Return whole texts of the skill, numbered from 1, each in a fence of its own."""
-    return "\n\n".join(
-        f"### Text {number} (from {_name_source(each)}, support {each.support})\n{fence(each.content or '', 'text')}"
-        for number, each in enumerate(rewrites, start=1)
-    )
+def render_rewrites(files: SkillFiles, rewrites: Sequence[Edit]) -> str:
+    """Return whole texts of a skill, numbered from 1: each as its diff from `files`, or whole if that is less."""
+    parts = []
+    for number, each in enumerate(rewrites, start=1):
+        text = each.content or ""
+        diff = unified_diff(files, files.replaced(SkillFile(files.main_path, text.encode("utf-8", "replace"))), "skill")
+        is_diff = diff.startswith("--- ") and len(diff) < len(text)
+        shown = fence(diff, "diff") if is_diff else fence(text, "text")
+        parts.append(f"### Text {number} (from {_name_source(each)}, support {each.support})\n{shown}")
+    return "\n\n".join(parts)
 
 
 def _render_trajectory(number: int, trajectory: Trajectory, limit: int) -> str:
@@ -296,7 +301,8 @@ class Form:
     """How changes are asked for and shown in one update mode. Names are those of prompts and of reply schemas.
 
     `rules` is the prompt that says what a change is held to, `analyst` has those for failures, successes and contrasts,
-    `merge` those for failures, successes and the final merge; `whole`: each proposal is a whole text, and one stays.
+    `merge` those for failures, successes and the final merge; `whole`: each proposal is a whole text, and one stays
+    (`render_rewrites`).
     """
 
     reply: str
@@ -335,7 +341,7 @@ FORMS: dict[UpdateMode, Form] = {
     ),
     "full_rewrite_minibatch": Form(
         "rewrite", "rewrite_rules", ("rewrite_failure", "rewrite_success", "rewrite_contrast"),
-        "merge_rewrites", ("merge_rewrites",) * 3, "rank", render_rewrites, whole=True,
+        "merge_rewrites", ("merge_rewrites",) * 3, "rank", render_edits, whole=True,
     ),
 }  # fmt: skip
 

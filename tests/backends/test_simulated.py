@@ -22,7 +22,7 @@ from skillopt_mcp.core.calls import Call, Question, Reply, Rollout
 from skillopt_mcp.core.edits import Edit
 from skillopt_mcp.core.errors import BackendError
 from skillopt_mcp.core.evidence import Trajectory
-from skillopt_mcp.core.replies import SCHEMAS, EditReply, PatchReply
+from skillopt_mcp.core.replies import SCHEMAS, EditReply, MergeRewritesReply, PatchReply
 from skillopt_mcp.core.skills import MAIN_FILE, SkillFile, SkillFiles
 from skillopt_mcp.core.tasks import NewTask, Task
 from skillopt_mcp.prompts.loading import fill, load_prompts
@@ -179,10 +179,23 @@ def test_every_question_of_the_optimizer_has_an_answer(schema: str) -> None:
     lists = {
         "merge": render_edits([suggestion("a")]), "rank": render_edits([suggestion("a")]),
         "budget": render_edits([suggestion("a")]), "merge_suggestions": render_suggestions([suggestion("a")]),
-        "merge_rewrites": render_rewrites([suggestion(SKILL.text)]),
+        "merge_rewrites": render_rewrites(SKILL, [suggestion(SKILL.text)]),
     }  # fmt: skip
     evidence = render_evidence(SKILL.text, lists[schema]) if schema in lists else evidence_of(PROMPTS)
     answered(backend, schema, evidence)
+
+
+def test_whole_texts_become_one_with_what_each_adds_and_without_what_each_takes_away() -> None:
+    gone = "- Find the document number first, and stay on that document.\n"
+    texts = [SKILL.text.replace(gone, ""), f"{SKILL.text}- Read it twice.\n", f"{SKILL.text}- Ask.\n"]
+    for shown in (SKILL, SkillFiles((SkillFile(MAIN_FILE, b"# Clerk\n" * 3),))):
+        body = render_rewrites(shown, [suggestion(text) for text in texts])
+        assert body.count("```diff\n") == (3 if shown is SKILL else 0)
+        reply = answered(open_simulated("honest"), "merge_rewrites", render_evidence(SKILL.text, body))
+        assert isinstance(reply, MergeRewritesReply)
+        assert reply.skill.count("- Read it twice.") == reply.skill.count("- Ask.") == 1
+        assert gone not in reply.skill
+        assert reply.merged_from == [1, 2, 3]
 
 
 def test_a_lesson_teaches_its_topic_until_its_harmful_line_spoils_it() -> None:

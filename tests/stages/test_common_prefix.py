@@ -82,6 +82,17 @@ def test_reflection_sends_less_than_half_of_what_its_attempts_hold() -> None:
     assert 40 * 800 < sent < 40 * 4_096 / 2
 
 
+def test_whole_texts_are_merged_by_what_they_change() -> None:
+    calls = [call for call in step_calls(LONG, "full_rewrite_minibatch") if call.stage == "merge"]
+    bodies = [prompt_of(call).user.partition("## Evidence\n\n")[2] for call in calls]
+    assert [body.count("```diff\n") for body in bodies] == [3, 3, 2]
+    assert [body.count("\n+- New.\n") for body in bodies] == [3, 3, 2]
+    assert max(map(len, bodies)) < 2_000
+    another = SkillFiles((SkillFile(MAIN_FILE, b"# Clerk\n\nGuess.\n"),))
+    merges = [call for call in step_calls(another, "full_rewrite_minibatch") if call.stage == "merge"]
+    assert all(f"```text\n{LONG.text}- New.\n```" in prompt_of(call).user for call in merges)
+
+
 def test_openai_is_given_one_key_for_all_questions_about_a_skill() -> None:
     backend = openai.open_openai("m", {"OPENAI_API_KEY": "k"})
     keys = []

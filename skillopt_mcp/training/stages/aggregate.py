@@ -9,7 +9,7 @@ from skillopt_mcp.core.calls import Ask, Call
 from skillopt_mcp.core.edits import Edit, Patch
 from skillopt_mcp.core.replies import EditReply, ProposalReply
 from skillopt_mcp.core.skills import SkillFiles
-from skillopt_mcp.prompts.rendering import Brief, Parsed, ask_parsed
+from skillopt_mcp.prompts.rendering import Brief, Parsed, ask_parsed, render_rewrites
 
 _Key = tuple[str, str, str | None, str | None]
 
@@ -84,7 +84,7 @@ def _call(files: SkillFiles, group: str, pool: list[Edit], brief: Brief, draw: s
     failure, success, final = brief.form.merge
     prompt = {"failure": failure, "success": success, "final": final}[group]
     refs = tuple(dict.fromkeys(source for edit in pool for source in edit.sources))
-    body = brief.form.render(pool)
+    body = render_rewrites(files, pool) if brief.form.whole else brief.form.render(pool)
     question = brief.question(files, brief.instructions(prompt), body, brief.form.merge_reply, refs)
     return Call("optimizer", "merge", question, draw)
 
