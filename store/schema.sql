@@ -101,6 +101,9 @@ create table task (
     unique (skill_id, name)
 ) strict;
 
+create index task_by_split on task(skill_id, split, tags, waits);
+create index task_held_out on task(skill_id, trim(prompt, char(9, 10, 11, 12, 13, 32))) where split <> 'train';
+
 -- One row per task that a person added at a terminal, or looked at and kept.
 create table adoption (
     task_id integer primary key references task(id),
@@ -179,7 +182,7 @@ create table trajectory (
 
 create unique index trajectory_once on trajectory(skill_id, session_id, position)
     where session_id is not null and position is not null;
-create index trajectory_by_skill on trajectory(skill_id);
+create index trajectory_by_skill on trajectory(skill_id, id, hard);
 
 -- One row per attempt whose texts a person erased: its row in trajectory stays, without prompt, answer and messages.
 create table erased (

@@ -48,11 +48,13 @@ def skill_states(store: Store, skill_ids: Sequence[int]) -> dict[int, SkillState
     """The state of each of these skills, by which its next step is advised."""
 
     def is_accepted(id: str, verdict: str) -> bool:
+        if verdict != "no_worse":
+            return verdict == "better"
         return is_reason_to_promote(store, store.candidates.get_candidate(id), verdict)
 
     states = store.table(Pending).skill_states(skill_ids, GATE, is_accepted)
     for id, state in states.items():
-        if state.candidate and state.candidate.accepted:
+        if state.candidate and state.candidate.accepted and not state.candidate.promotion:
             accepted = store.candidates.get_candidate(state.candidate.id)
             step = advise_accepted(store, accepted)
             promotion = step if step.action == "promote_skill" else None

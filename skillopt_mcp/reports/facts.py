@@ -6,13 +6,14 @@ What `is_sealed` is for a host, whose agent may see it: nothing of held-out task
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from html import escape
 from statistics import fmean
 
 from skillopt_mcp.actions.promotions.promoting import choose_unproven, next_step
-from skillopt_mcp.core.candidates import Candidate, Consent
+from skillopt_mcp.core.candidates import GATE, Candidate, Consent
 from skillopt_mcp.core.evidence import TestReport
 from skillopt_mcp.core.next_step import NextStep
 from skillopt_mcp.core.results import HistoryRow, UnitRow
@@ -23,7 +24,7 @@ from skillopt_mcp.documents.diffs import unified_diff
 from skillopt_mcp.gates.promotion import Reading
 from skillopt_mcp.gates.verdicts import by_change
 from skillopt_mcp.reports.history import SkillPage, gather_page, history
-from skillopt_mcp.reports.inspecting import describe_sources, find_meant, gather_test, latest_decision, visible_verdict
+from skillopt_mcp.reports.inspecting import describe_sources, find_meant, gather_test, visible_verdict
 from skillopt_mcp.reports.listing import skill_row, skill_rows
 from skillopt_mcp.reports.run_report import KEPT, RunFacts, gather_run
 from skillopt_mcp.store.files import is_locked
@@ -153,7 +154,7 @@ def gather(store: Store, place: Place, name: str, texts: TextBudget | None = Non
         test=tested.report if tested else None,
         is_running=is_running,
         is_simulated=bool(row and kind_of(row.backend) == "simulated") or bool(run and "simulated" in run.target),
-        accepted=visible_verdict(store, place, candidate, decision) if is_sealed else None,
+        accepted=visible_verdict(store, place, candidate, decision.verdict) if is_sealed and decision else None,
         price=str(used_by(store, tested.id)) if tested else describe_price(ran.used.summary) if ran else "",
         tasks=_tasks(store, stored_test(store, row), tested.units, texts) if row and tested else (),
         candidate=candidate,
@@ -256,19 +257,18 @@ def gather_skills(store: Store, place: Place) -> list[SkillFacts]:
     if not store.is_made:
         return []
     found = list[SkillFacts]()
-    skills = store.skills.list_listed()
+    skills, last = store.skills.list_listed(), dict[int, tuple[Candidate, str]]()
+    running, held = dict[int, RunFacts](), defaultdict[int, list[Candidate]](list)
+    for id, _ in reversed(store.runs.list_running()):
+        if (run := gather_run(store, place, store.runs.get_run(id))).progress:
+            running[run.run.skill_id] = run
+    for candidate, verdict in store.candidates.list_examined(GATE):
+        if verdict:
+            last[candidate.skill_id] = (candidate, verdict)
+        if candidate.findings:
+            held[candidate.skill_id].append(candidate)
     for skill, row in zip(skills, skill_rows(store, place, skills, place.roots()), strict=True):
-        candidates = store.candidates.list_candidates(skill.id)
-        decided = ((each, latest_decision(store, each)) for each in reversed(candidates))
-        last = next((pair for pair in decided if pair[1]), None)
-        held = [
-            each.id
-            for each in candidates
-            if each.findings and short(each.base_version) == row.live_version != short(each.version_id)
-        ]
-        begun = (gather_run(store, place, store.runs.get_run(id)) for id, _ in store.runs.list_running(skill.id))
-        running = next((run for run in begun if run.progress), None)
-        found.append(
-            SkillFacts(row, (visible_verdict(store, place, *last) if last else None) or "", tuple(held), running)
-        )
+        ids = [it.id for it in held[skill.id] if short(it.base_version) == row.live_version != short(it.version_id)]
+        verdict = visible_verdict(store, place, *last.get(skill.id, (None, None)))
+        found.append(SkillFacts(row, verdict or "", tuple(ids), running.get(skill.id)))
     return found

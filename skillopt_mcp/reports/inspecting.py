@@ -125,9 +125,8 @@ def latest_decision(store: Store, candidate: Candidate) -> Decision | None:
     return store.decisions.latest(candidate.skill_id, GATE, *versions)
 
 
-def visible_verdict(store: Store, place: Place, candidate: Candidate | None, decision: Decision | None) -> str | None:
+def visible_verdict(store: Store, place: Place, candidate: Candidate | None, verdict: str | None) -> str | None:
     """A verdict as whoever looks may know it."""
-    verdict = decision.verdict if decision else None
     return verdict_for_agents(store, candidate, verdict) if place.is_agents else verdict
 
 
@@ -152,7 +151,7 @@ def candidate_row(
     return CandidateRow(
         id=candidate.id,
         standing=standing,
-        verdict=visible_verdict(store, place, candidate, decision),
+        verdict=visible_verdict(store, place, candidate, verdict),
         held=bool(candidate.findings),
         base=short(candidate.base_version),
         version=short(candidate.version_id),

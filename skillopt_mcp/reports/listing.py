@@ -8,6 +8,7 @@ import shlex
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, replace
+from heapq import heappop, heappush
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -29,7 +30,6 @@ from skillopt_mcp.workspace.skill_folders import (  # fmt: skip
     is_nowhere,
     read_skill,
     recover,
-    skill_name,
 )
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ def list_skills(store: Store, place: Place, cursor: str | None = None) -> SkillL
 
     start, roots = page_start(cursor), place.roots()
     tracked, untracked = _find_skills(store, roots)
-    rows = skill_rows(store, place, tracked[start : start + PAGE], roots)
+    rows = skill_rows(store, place, tracked[start : start + PAGE], roots, tracked)
     shown, n_bytes = list[SkillRow](), 0
     n_left = PAGE - len(rows)
     first = max(0, start - len(tracked))
@@ -85,32 +85,53 @@ def _urgency(row: SkillRow) -> tuple[bool, int]:
 def _pressing_rows(
     store: Store, place: Place, tracked: Sequence[Skill], rows: Sequence[SkillRow], roots: Sequence[Path]
 ) -> list[SkillRow]:
-    """The rows of the skills that may be more pressing than `rows`; only these are looked at on disk."""
+    """Rows of skills that may be more pressing than `rows`, most so first, up to one that is as pressing on disk."""
     if not tracked:
         return []
-    most = store.table(Pending).list_most_urgent(GATE)
     least = min((_urgency(row)[1] for row in rows if row.tracked), default=len(_PRESSING))
-    near = [skill.id for skill in tracked if _PRESSING.index(most[skill.id]) < least]
-    steps = {id: _PRESSING.index(advise(state).action) for id, state in skill_states(store, near).items()}
-    gone = {skill.id: _PRESSING.index("skills move") for skill in tracked if not os.path.lexists(skill.path)}
-    ranks = {id: rank for id, rank in (steps | gone).items() if rank < least}
-    chosen = sorted((each for each in tracked if each.id in ranks), key=lambda each: ranks[each.id])
-    return skill_rows(store, place, chosen[:PAGE], roots)
+    ranks, most = {action: n for n, action in enumerate(_PRESSING)}, store.table(Pending).list_most_urgent(GATE)
+    gone = ranks["skills move"]
+    left = list[tuple[int, int, bool]]()  # the rank, the place among the tracked, and whether the rank is certain
+    for n, skill in enumerate(tracked):
+        rank = ranks[most[skill.id]]
+        is_gone = rank > gone < least and not os.path.lexists(skill.path)
+        if (rank := gone if is_gone else rank) < least:
+            heappush(left, (rank, n, is_gone))
+    found, n_next = list[SkillRow](), 1
+    while left and len(found) < PAGE:
+        rank, n, is_certain = heappop(left)
+        if is_certain:
+            found += skill_rows(store, place, [tracked[n]], roots, tracked)
+            if _urgency(found[-1])[1] <= rank:
+                break
+            continue
+        chunk = [n]
+        while left and len(chunk) < n_next and not left[0][2]:
+            chunk.append(heappop(left)[1])
+        n_next *= 4
+        states = skill_states(store, [tracked[n].id for n in chunk])
+        for n in chunk:
+            state = states[tracked[n].id]
+            state = replace(state, worse_than="" if place.is_agents else state.worse_than)
+            rank = ranks[advise(state).action] if os.path.lexists(tracked[n].path) else gone
+            if rank < least:
+                heappush(left, (rank, n, True))
+    return found
 
 
 def all_skills(store: Store, place: Place) -> list[SkillRow]:
     """Return the rows of every page of `list_skills`."""
     roots = place.roots()
     tracked, untracked = _find_skills(store, roots)
-    return [*skill_rows(store, place, tracked, roots), *(_untracked(place, path, roots) for path in untracked)]
+    return [*skill_rows(store, place, tracked, roots, tracked), *(_untracked(place, path, roots) for path in untracked)]
 
 
 def _find_skills(store: Store, roots: Sequence[Path]) -> tuple[list[Skill], list[Path]]:
     """The tracked skills, and the folders of others in skill roots."""
     tracked = store.skills.list_listed() if store.is_made else []
     known = {skill.path for skill in tracked}
-    found = dict.fromkeys(Path(os.path.realpath(path)) for path in find_skill_folders(roots))
-    return tracked, [path for path in found if str(path) not in known and not is_as_shipped(path)]
+    others = [Path(os.path.realpath(path)) for path in find_skill_folders(roots, known)]
+    return tracked, [path for path in others if not is_as_shipped(path)]
 
 
 def skill_row(store: Store, place: Place, skill: Skill) -> SkillRow:
@@ -129,26 +150,29 @@ def _untracked(place: Place, path: Path, roots: Sequence[Path]) -> SkillRow:
     return SkillRow(name=path.name, path=str(path), tracked=False, promotable=promotable, next_step=step)
 
 
-def skill_rows(store: Store, place: Place, skills: Sequence[Skill], roots: Sequence[Path]) -> list[SkillRow]:
-    """Return a row for each tracked skill, as it is on disk now where it can be read."""
+def skill_rows(
+    store: Store, place: Place, skills: Sequence[Skill], roots: Sequence[Path], listed: Sequence[Skill] = ()
+) -> list[SkillRow]:
+    """Return a row for each tracked skill, as it is on disk now where it can be read; `listed` are all, where known."""
     if not skills:
         return []
     recover(store)
     changed = list[Skill]()  # whose folder does not hold what the store has as its live version
+    direct = {skill.id for skill in skills if os.path.realpath(skill.path) == skill.path}
     for skill in skills:
-        path = Path(skill.path)
         try:
-            same = read_skill(path).digest == skill.live_version and skill_name(path) == skill.name
+            same = skill.id in direct and read_skill(Path(skill.path), is_resolved=True).digest == skill.live_version
         except BadSkill:
             same = False
-        if not (same and os.path.realpath(path) == skill.path):
+        if not same:
             changed.append(skill)
     problems = {skill.id: place.describe_trouble(skill) for skill in changed}
     now = {skill.id: store.skills.get_skill(skill.id) for skill in changed}
     skills = [now.get(skill.id, skill) for skill in skills]
     states = skill_states(store, [skill.id for skill in skills])
-    n_named = Counter(skill.name for skill in store.skills.list_listed())
+    n_named = Counter(skill.name for skill in listed or store.skills.list_listed())
     unseen, outdated = store.promotions.list_unseen(), describe_outdated(store, skills)
+    inside = tuple(os.path.join(root, "") for root in roots)
     rows = list[SkillRow]()
     for skill in skills:
         state, problem = states[skill.id], shorten(problems.get(skill.id, ""), TROUBLE_BYTES)
@@ -166,7 +190,7 @@ def skill_rows(store: Store, place: Place, skills: Sequence[Skill], roots: Seque
             splits=SplitCounts(train=state.n_train, val=state.n_val, test=state.n_test),
             n_trajectories=state.n_trajectories, n_new=state.n_new, n_unscored=state.n_unscored,
             open_candidates=state.n_candidates, approved=list(state.approved),
-            promotable=place.root_at(skill.path, roots) is not None,
+            promotable=skill.id in direct and f"{skill.path}/".startswith(inside),
             away=_away(store, skill, unseen.get(skill.id, [])),
             outdated=outdated.get(skill.id, ""),
             gaps={code: tags[:_TAGS_SHOWN] for code, tags in state.gaps.items()}, next_step=advise(now_known),

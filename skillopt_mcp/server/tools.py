@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import fields, is_dataclass, replace
+from dataclasses import replace
 from typing import Annotated, Any, Literal
 
 from mcp.server.mcpserver.tools import Tool
@@ -266,13 +266,14 @@ def _name_store(value: Any, store: str) -> Any:
     """An answer with the store named in each command that a person is to type."""
     if isinstance(value, NextStep):
         return replace(value, command=value.as_command(store)) if value.command else value
-    if isinstance(value, BaseModel):
-        return value.model_copy(
-            update={name: _name_store(getattr(value, name), store) for name in type(value).model_fields}
-        )
-    if is_dataclass(value) and not isinstance(value, type):
-        return replace(value, **{each.name: _name_store(getattr(value, each.name), store) for each in fields(value)})
-    return [_name_store(each, store) for each in value] if isinstance(value, list) else value
+    if isinstance(value, list):
+        return [_name_store(each, store) for each in value]
+    names = getattr(type(value), "model_fields" if isinstance(value, BaseModel) else "__dataclass_fields__", ())
+    records = ((name, each) for name in names if not isinstance(each := getattr(value, name), str | int | None))
+    inner = {name: _name_store(each, store) for name, each in records}
+    return (
+        value.model_copy(update=inner) if isinstance(value, BaseModel) else replace(value, **inner) if inner else value
+    )
 
 
 # Every hint is set: hosts assume the worst of a missing one.

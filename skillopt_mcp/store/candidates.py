@@ -10,6 +10,7 @@ from skillopt_mcp.core.edits import Edit, EditReport
 from skillopt_mcp.core.errors import NotFound
 from skillopt_mcp.core.evidence import Trial
 from skillopt_mcp.store.events import append
+from skillopt_mcp.store.pending import IS_SIMULATED
 from skillopt_mcp.store.pool import Connection, Pool, Row
 from skillopt_mcp.store.skills import add_version
 
@@ -61,6 +62,20 @@ class Candidates:
             f"{_CANDIDATE} where skill_id = ? and (origin <> 'step' or ?) order by rowid", [skill_id, steps]
         )
         return [_candidate(row) for row in rows]
+
+    def list_examined(self, gate: str) -> list[tuple[Candidate, str | None]]:
+        """Those of the `list_candidates` of all skills with findings or a verdict of a gate, newest last.
+
+        Each comes with the verdict that counts, as `Decisions.latest` has it, None where there is none.
+        """
+        verdict = (
+            "(select verdict from decision where gate = ? and decision.skill_id = c.skill_id"
+            " and decision.base_version = c.base_version and decision.version_id = c.version_id"
+            f" order by {IS_SIMULATED}, id desc limit 1) as verdict"
+        )
+        sql = f"{_CANDIDATE.replace(' from candidate', f', {verdict} from candidate c')} where origin <> 'step'"
+        rows = self._pool.rows(f"{sql} and (verdict is not null or findings <> '[]') order by rowid", [gate])
+        return [(_candidate(row[:-1]), row[-1]) for row in rows]
 
     def note_seen(self, candidate_id: str, session: str) -> None:
         """Note that a session of a host proposed or saw a candidate."""

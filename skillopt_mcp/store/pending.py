@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-import string
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 
+from skillopt_mcp.core.advice import advise_promotion
 from skillopt_mcp.core.candidates import PERSON, candidate_id
 from skillopt_mcp.core.next_step import Action, CandidateState, SkillState
 from skillopt_mcp.core.skills import short
@@ -19,9 +19,11 @@ OF_EPISODE = (
     "t.skill_id = e.skill_id and (t.prompt = e.prompt"
     " or t.session_id = e.session and coalesce(t.position, t.id) between e.position and e.last_position)"
 )
-# Of the attempt t, for a skill and a text of blanks: it tried no held-out task, and none was made from it.
+_TRIMMED = "trim({0}.prompt, char(9, 10, 11, 12, 13, 32))"
+# Of the attempt t, for a skill: it tried no held-out task, and none was made from it.
 NOT_HELD_OUT = (
-    "trim(t.prompt, {1}) not in (select trim(prompt, {1}) from task where skill_id = {0} and split <> 'train')"
+    "not exists (select 1 from task k where k.skill_id = {0} and k.split <> 'train'"
+    f" and {_TRIMMED.format('k')} = {_TRIMMED.format('t')})"
     f" and not exists (select 1 from {DRAFTED} join task k on k.id = d.task_id"
     f" where k.skill_id = {{0}} and k.split <> 'train' and {OF_EPISODE})"
 )
@@ -34,6 +36,8 @@ IS_SIMULATED = (
     f"exists (select 1 from promotion_test pt where pt.id = decision.scope and {SIMULATED.format('pt.backend')})"
 )
 MAX_UNSCORED = 100
+_NEWEST = "(select id, hard from trajectory where skill_id = {0} order by id desc limit 1000) n"
+LATELY = f"{_NEWEST} join trajectory t using (id)"  # n is read from the index alone
 OPEN = (None, True)
 _CHOSEN = "in (select value from json_each(?1))"
 _UNDECIDED = "not exists (select 1 from decision where scope = c.id)"
@@ -46,25 +50,27 @@ select id, name,
         limit {MOST_COUNTED}) where {IS_THERE}),
     (select count(*) from (select 1 from (select id, hard from trajectory where skill_id = s.id and id > s.n_seen
         order by id desc limit 1000) where hard is not null and {IS_THERE})),
-    (select count(*) from (select 1 from (select * from trajectory where skill_id = s.id order by id desc limit 1000) t
-        where hard is null and {IS_THERE} and {NOT_HELD_OUT.format("s.id", "?2")} limit {MAX_UNSCORED})),
+    (select count(*) from (select 1 from {LATELY.format("s.id")} where n.hard is null and {IS_THERE}
+        and {NOT_HELD_OUT.format("s.id")} limit {MAX_UNSCORED})),
     (select case when verdict in ('worse', 'worse_here') then base_version end from decision
-        where skill_id = s.id and gate = ?3 and version_id = s.live_version and base_version =
+        where skill_id = s.id and gate = ?2 and version_id = s.live_version and base_version =
         (select parent_id from version where skill_id = s.id and id = s.live_version)
         order by {IS_SIMULATED}, decision.id desc limit 1)
 from skill s where id {_CHOSEN}
 """
+# The tasks of each split, and how many wait; then, where both sides have tasks, the tags that one side alone has.
 _TASKS = f"""
-select skill_id, split, count(*), sum(waits) from task
-where skill_id {_CHOSEN} and id not in (select task_id from retirement) group by skill_id, split
-"""
-# The tags of skills with tasks on both sides of their split that have some on one side alone, and none that waits.
-_GAPS = f"""
-select skill_id, iif(min(split) = 'train', 'no_held_out_of_tag', 'no_train_of_tag') as gap, tag.value
-from task, json_each(tags) tag where skill_id {_CHOSEN} and task.id not in (select task_id from retirement)
-    and skill_id in (select skill_id from task where not waits and id not in (select task_id from retirement)
-        group by skill_id having count(distinct split = 'train') = 2)
-group by skill_id, tag.value having count(distinct split = 'train') = 1 and not max(waits) order by gap, tag.value
+with grouped as materialized (
+    select skill_id, split, tags, count(*) as n, sum(waits) as n_waiting from task
+    where skill_id {_CHOSEN} and id not in (select task_id from retirement) group by skill_id, split, tags
+)
+select skill_id, split, sum(n), sum(n_waiting) from grouped group by skill_id, split
+union all
+select skill_id, iif(min(split) = 'train', 'no_held_out_of_tag', 'no_train_of_tag'), tag.value, null
+from grouped, json_each(tags) tag group by skill_id, tag.value
+having count(distinct split = 'train') = 1 and not sum(n_waiting) and skill_id in (
+    select skill_id from grouped where n > n_waiting group by skill_id having count(distinct split = 'train') = 2)
+order by 2, 3
 """
 # Versions that were live one after the other through edits by hand alone; then what was made from them. Whatever was
 # live itself is rolled back to, not promoted again. The verdict is that of `Decisions.latest`.
@@ -77,14 +83,18 @@ with recursive edited(skill_id, id) as (
         select 1 from promotion p where p.skill_id = v.skill_id and p.state = 'done' and p.to_version = v.id)
 )
 select made.skill_id, made.id, made.version_id, made.base_version <> skill.live_version,
-    (select verdict from decision where decision.skill_id = made.skill_id and gate = ?2
-        and decision.base_version = made.base_version and decision.version_id = made.version_id
-        order by {IS_SIMULATED}, decision.id desc limit 1),
-    json_array_length(made.findings),
+    counted.verdict, json_array_length(made.findings),
     exists (select 1 from decision d where d.skill_id = made.skill_id and d.version_id = made.version_id and gate = ?3
-        and d.base_version = made.base_version and verdict = 'declined' and json_extract(inputs, '$.kind') = 'promote')
+        and d.base_version = made.base_version and verdict = 'declined' and json_extract(inputs, '$.kind') = 'promote'),
+    coalesce({SIMULATED.format("test.backend")}, 0),
+    test.other_id is not null and (select live_version from skill where id = test.other_id) is not test.other_version
 from edited cross join candidate made on made.skill_id = edited.skill_id and made.base_version = edited.id
 join skill on skill.id = made.skill_id
+left join decision counted on counted.id = (
+    select decision.id from decision where decision.skill_id = made.skill_id and gate = ?2
+        and decision.base_version = made.base_version and decision.version_id = made.version_id
+        order by {IS_SIMULATED}, decision.id desc limit 1)
+left join promotion_test test on test.id = counted.scope
 where +made.origin <> 'step' and made.version_id <> skill.live_version and not exists (
     select 1 from promotion p where p.skill_id = made.skill_id and p.state = 'done' and p.to_version = made.version_id)
 order by made.rowid
@@ -152,11 +162,12 @@ class Pending:
         """
         chosen = json.dumps(skill_ids)
         tasks = defaultdict[int, dict[str, int]](dict)
-        for skill, split, n, n_waiting in self._pool.rows(_TASKS, [chosen]):
-            tasks[skill] |= {str(split): n} | ({"waiting": n_waiting} if split == "train" else {})
         gaps = defaultdict[int, dict[str, list[str]]](dict)
-        for skill, gap, tag in self._pool.rows(_GAPS, [chosen]):
-            gaps[skill].setdefault(str(gap), []).append(str(tag))
+        for skill, what, found, n_waiting in self._pool.rows(_TASKS, [chosen]):
+            if n_waiting is None:
+                gaps[skill].setdefault(str(what), []).append(str(found))
+            else:
+                tasks[skill] |= {str(what): found} | ({"waiting": n_waiting} if what == "train" else {})
         candidates = _by_skill(
             (*row[:4], None if row[4] is None else is_accepted(str(row[1]), str(row[4])), *row[5:])
             for row in self._pool.rows(_CANDIDATES, [chosen, gate, PERSON])
@@ -165,7 +176,7 @@ class Pending:
         runs = _by_skill(self._pool.rows(_RUNS, [chosen]))
         approved = _by_skill(self._pool.rows(_APPROVED, [chosen]))
         states = dict[int, SkillState]()
-        for row in self._pool.rows(_SKILLS, [chosen, string.whitespace, gate]):
+        for row in self._pool.rows(_SKILLS, [chosen, gate]):
             skill, name, n_trajectories, n_new, n_scored, n_unscored, better = row
             agreed = tuple(dict.fromkeys(
                 candidate_id(skill, str(before), str(after)) if kind == "promote" else str(after)
@@ -200,17 +211,25 @@ class Pending:
 
     def list_most_urgent(self, gate: str) -> dict[int, Action]:
         """The most urgent action that each skill may need next: what is looked at closely can only be less."""
-        sql = """
+        sql = f"""
         select id, case
-            when exists (select 1 from decision where skill_id = s.id and gate = ?1
-                and verdict in ('better', 'no_worse', 'worse', 'worse_here')) then 'promote_skill'
+            when exists (select 1 from decision d where skill_id = s.id and gate = ?1 and version_id <> s.live_version
+                and verdict in ('better', 'no_worse') and not exists (select 1 from promotion p
+                where p.skill_id = s.id and state = 'done' and to_version = version_id)) then 'promote_skill'
+            when exists (select 1 from decision where skill_id = s.id and version_id = s.live_version and gate = ?1
+                and verdict in ('worse', 'worse_here')) then 'rollback_skill'
             when exists (select 1 from run where skill_id = s.id and status <> 'finished')
-                or exists (select 1 from promotion_test where skill_id = s.id and base_version = s.live_version)
-                then 'submit_work'
-            when not exists (select 1 from task where skill_id = s.id) and not exists
-                (select 1 from trajectory where skill_id = s.id) then 'add_tasks'
-            when exists (select 1 from candidate where skill_id = s.id) then 'evaluate_candidate'
-            else 'record_trajectory' end
+                or exists (select 1 from promotion_test c where skill_id = s.id and base_version = s.live_version
+                and {_UNDECIDED}) then 'submit_work'
+            when exists (select 1 from candidate c where skill_id = s.id and origin <> 'step' and not exists (
+                select 1 from decision where skill_id = s.id and version_id = c.version_id
+                and base_version = c.base_version and gate = ?1)) and (exists (select 1 from task where skill_id = s.id)
+                or exists (select 1 from trajectory where skill_id = s.id and hard is not null))
+                then 'evaluate_candidate'
+            when exists (select 1 from task where skill_id = s.id and split = 'train'
+                and id not in (select task_id from retirement)) then 'propose_edits'
+            when exists (select 1 from trajectory where skill_id = s.id) then 'record_trajectory'
+            else 'add_tasks' end
         from skill s
         """
         return dict(self._pool.rows(sql, [gate]))
@@ -227,7 +246,7 @@ def _choose_candidate(rows: Sequence[Row], agreed: Sequence[str], under_test: di
     """Return the candidate that matters most of a skill's, which are the newest last."""
 
     def rank(row: Row) -> tuple[bool, ...]:
-        _, made, version, _, accepted, n_findings, is_declined = row
+        _, made, version, _, accepted, n_findings, is_declined, *_ = row
         is_accepted = accepted and not is_declined
         is_open = accepted is None
         out = under_test.get(str(version))
@@ -240,5 +259,6 @@ def _choose_candidate(rows: Sequence[Row], agreed: Sequence[str], under_test: di
 
 
 def _candidate(row: Row) -> CandidateState:
-    _, made, _, is_stale, accepted, _, is_declined = row
-    return CandidateState(made, accepted, bool(is_stale), bool(is_declined))
+    _, made, _, is_stale, accepted, n_findings, is_declined, is_simulated, is_apart = row
+    step = advise_promotion(made, n_findings, is_simulated=bool(is_simulated)) if accepted and not is_apart else None
+    return CandidateState(made, accepted, bool(is_stale), bool(is_declined), step)

@@ -91,16 +91,14 @@ class Runs:
         self._over[skill_id] = first or 0
         return [_run(row[1:]) for row in found]
 
-    def list_running(self, skill_id: int) -> list[tuple[str, str]]:
-        """Return the ids of the replays of a skill with status running, with when they began, newest first.
+    def list_running(self, skill_id: int | None = None) -> list[tuple[str, str]]:
+        """Return the ids of the replays of a skill, or of all, with status running, with when they began, newest first.
 
         Those whose process was killed are among them.
         """
-        running = "skill_id = ? and kind = 'replay' and status = 'running' order by rowid desc"
-        return [
-            (str(run), str(at))
-            for run, at in self._pool.rows(f"select id, created_at from run where {running}", [skill_id])
-        ]
+        running = f"{'1' if skill_id is None else 'skill_id = ?'} and kind = 'replay' and status = 'running'"
+        sql = f"select id, created_at from run where {running} order by rowid desc"
+        return [(str(run), str(at)) for run, at in self._pool.rows(sql, [] if skill_id is None else [skill_id])]
 
     def list_started(self, skill_id: int) -> list[tuple[Run, str]]:
         """Return the runs of a skill, each with the time when it began (UTC), oldest first."""

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import string
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from skillopt_mcp.core.calls import parse_messages
 from skillopt_mcp.core.evidence import Trajectory
 from skillopt_mcp.store.events import now
-from skillopt_mcp.store.pending import IS_THERE, MOST_COUNTED, NOT_HELD_OUT
+from skillopt_mcp.store.pending import IS_THERE, LATELY, MOST_COUNTED, NOT_HELD_OUT
 from skillopt_mcp.store.pool import Connection, Pool, Row
 
 WHOLE = (
@@ -155,7 +154,7 @@ class Trajectories:
     def is_held_out(self, skill_id: int, trajectory_id: int) -> bool:
         """Whether an attempt tried a held-out task of a skill, or one was drafted from it."""
         sql = f"select 1 from trajectory t where skill_id = ?1 and id = ?2 and not ({_NOT_HELD_OUT})"
-        return self._pool.row(sql, [skill_id, trajectory_id, string.whitespace]) is not None
+        return self._pool.row(sql, [skill_id, trajectory_id]) is not None
 
     def is_erased(self, skill_id: int, trajectory_id: int) -> bool:
         """Whether an attempt of a skill was erased."""
@@ -188,11 +187,11 @@ class Trajectories:
 
         None tried a held-out task, or is what one was drafted from: nothing is learned from those.
         """
-        lately = "(select * from trajectory where skill_id = ?1 order by id desc limit 1000) t"
-        of_these = "trajectory t where hard is not null" if is_scored else f"{lately} where hard is null"
+        unscored = f"{LATELY.format('?1')} where n.hard is null"
+        of_these = "trajectory t where hard is not null" if is_scored else unscored
         rows = self._pool.rows(
             f"select id from {of_these} and skill_id = ?1 and {IS_THERE} and {_NOT_HELD_OUT} order by id desc limit ?2",
-            [skill_id, n, string.whitespace],
+            [skill_id, n],
         )
         return [row[0] for row in reversed(rows)]
 
@@ -215,7 +214,7 @@ class Trajectories:
         return known._replace(n=min(known.n + n_more, MOST_COUNTED)), prompt
 
 
-_NOT_HELD_OUT = NOT_HELD_OUT.format("?1", "?3")
+_NOT_HELD_OUT = NOT_HELD_OUT.format("?1")
 _IS_ERASED = f"select 1 from trajectory where id = ? and skill_id = ? and not {IS_THERE}"
 _IN_A_RUN = "select 1 from run, json_each(run.sessions) held where run.skill_id = ? and held.value = ? limit 1"
 _N_NEW = (

@@ -10,7 +10,7 @@ import shlex
 import stat
 import time
 import unicodedata
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -71,14 +71,14 @@ def skill_name(path: Path) -> str:
     return name
 
 
-def read_skill(path: Path) -> SkillFiles:
+def read_skill(path: Path, *, is_resolved: bool = False) -> SkillFiles:
     """Return all files of a skill, given its folder or its SKILL.md; dot files and __pycache__ are left out.
 
     A memory file is a skill of one file, without what lies next to it. Raises BadSkill when the folder cannot
     be read, is too large, holds a special file or a link that is not followed, or has no main document that is UTF-8
     text.
     """
-    folder = skill_folder(path)
+    folder = path if is_resolved else skill_folder(path)
     if is_memory(str(folder)):
         with _open_folder(folder.parent) as opened:
             memory = SkillFile(folder.name, *_read_file(opened, folder.name, folder))
@@ -89,7 +89,7 @@ def read_skill(path: Path) -> SkillFiles:
     with _open_folder(folder) as opened:
         _check_there(opened, folder)
         for parent, name, inner in _walk_files(opened, folder):
-            content, executable = _read_file(parent, name, folder / inner)
+            content, executable = _read_file(parent, name, f"{folder}/{inner}")
             n_bytes += len(content)
             if n_bytes > SKILL_BYTES:
                 raise BadSkill(f"{quoted(str(folder))} is larger than {SKILL_BYTES // MIB} MiB; move large files out")
@@ -168,18 +168,21 @@ def project_folders(project: Path) -> list[Path]:
     return [here]
 
 
-def find_skill_folders(roots: Iterable[Path]) -> list[Path]:
-    """Return the folders right inside the roots that hold a SKILL.md, by root and name; each real folder once."""
+def find_skill_folders(roots: Iterable[Path], known: Container[str] = ()) -> list[Path]:
+    """The folders right inside the roots that hold a SKILL.md, by root and name; each real one once, if not `known`."""
     found: dict[str, Path] = {}
     for root in roots:
         try:
-            names = sorted(os.listdir(root))
+            with os.scandir(root) as entries:
+                links = {entry.name: entry.is_symlink() for entry in entries}
         except OSError:
             continue
-        for name in names:
-            folder = root / name
-            if not name.startswith(".") and not _CONTROL.search(name) and os.path.isfile(folder / MAIN_FILE):
-                found.setdefault(os.path.realpath(folder), folder)
+        real = os.path.join(os.path.realpath(root), "")
+        for name in sorted(links):
+            path = os.path.realpath(real + name) if links[name] else real + name
+            is_unfit = path in known or name.startswith(".") or _CONTROL.search(name)
+            if not is_unfit and os.path.isfile(f"{path}/{MAIN_FILE}"):
+                found.setdefault(path, root / name)
     return list(found.values())
 
 
@@ -200,7 +203,7 @@ def is_as_shipped(folder: Path) -> bool:
 
 
 @contextmanager
-def _explain_errors(path: Path) -> Iterator[None]:
+def _explain_errors(path: Path | str) -> Iterator[None]:
     """Turn the system's errors about `path` into BadSkill."""
     try:
         yield
@@ -280,15 +283,14 @@ def _refuse_link(folder: Path, target: str) -> str:
     return f"is a link to {quoted(target, 200)}, which no skill brings along" if is_kept or around == target else ""
 
 
-def _read_file(parent: int, name: str, path: Path) -> tuple[bytes, bool]:
-    shown = quoted(str(path), 200)
+def _read_file(parent: int, name: str, path: Path | str) -> tuple[bytes, bool]:
     with _explain_errors(path), os.fdopen(os.open(name, _FILE_FLAGS, dir_fd=parent), "rb") as file:
         mode = os.fstat(file.fileno()).st_mode
         if not stat.S_ISREG(mode):
-            raise BadSkill(f"{shown} is not a regular file; remove it from the skill")
+            raise BadSkill(f"{quoted(str(path), 200)} is not a regular file; remove it from the skill")
         content = file.read(FILE_BYTES + 1)
     if len(content) > FILE_BYTES:
-        raise BadSkill(f"{shown} is larger than {FILE_BYTES // MIB} MiB; move it out of the skill")
+        raise BadSkill(f"{quoted(str(path), 200)} is larger than {FILE_BYTES // MIB} MiB; move it out of the skill")
     return content, bool(mode & stat.S_IXUSR)
 
 

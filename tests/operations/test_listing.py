@@ -6,20 +6,24 @@ import shutil
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hostwork import begun, begun_proposal
 from workshop import Place, right_when_taught, use
 
 from skillopt_mcp.actions.candidates import propose_edits
+from skillopt_mcp.actions.next_steps import skill_states
 from skillopt_mcp.actions.promotions.promoting import promote_skill
 from skillopt_mcp.actions.runs import start_run
+from skillopt_mcp.actions.tasks import add_tasks
 from skillopt_mcp.actions.trajectories import Recording, record_trajectory
 from skillopt_mcp.backends.scripted import Scripted
 from skillopt_mcp.core.candidates import Consent
 from skillopt_mcp.core.skills import SkillRow
 from skillopt_mcp.reports.facts import gather_skills
 from skillopt_mcp.reports.listing import PAGE, list_skills
+from skillopt_mcp.store import pool
 from skillopt_mcp.store.pool import Pool
 from skillopt_mcp.training.config import Config
 from skillopt_mcp.workspace.skill_folders import read_skill
@@ -79,7 +83,8 @@ def test_skills_beyond_the_page_are_looked_at_on_disk_where_they_are_gone_or_mos
     names = crowd(place, workspace, 6 * PAGE)
     read = Counter[str]()
     monkeypatch.setattr(
-        "skillopt_mcp.reports.listing.read_skill", lambda path: (read.update([Path(path).name]), read_skill(path))[1]
+        "skillopt_mcp.reports.listing.read_skill",
+        lambda path, **_: (read.update([Path(path).name]), read_skill(path))[1],
     )
     list_skills(workspace.store, workspace.place)
     assert set(read) == {*names[:PAGE], "ledger-clerk"}
@@ -88,12 +93,77 @@ def test_skills_beyond_the_page_are_looked_at_on_disk_where_they_are_gone_or_mos
     assert (step.action, step.arguments) == ("skills move", {"old": "ledger-clerk"})
 
 
-def test_a_page_on_many_skills_takes_two_queries_each(
+def test_a_page_on_many_skills_takes_as_many_queries_as_one_on_few(
     place: Place, workspace: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    use(workspace, Scripted(right_when_taught))
+    made = place.accepted(workspace)
     few = n_queries(workspace, monkeypatch, gather_skills)
     crowd(place, workspace, 20)
-    assert n_queries(workspace, monkeypatch, gather_skills) <= few + 40
+    for n in range(10):
+        place.propose(workspace, f"- Rule {n}: be kind.")
+    assert n_queries(workspace, monkeypatch, gather_skills) == few
+    # The newest candidates have no verdict yet.
+    assert [each.verdict for each in gather_skills(workspace.store, workspace.place)] == [""] * 20 + ["better"]
+    assert promote_skill(workspace.store, workspace.place, made, Consent.PERSON_SIMULATED).status == "promoted"
+
+
+def n_steps(place: Place, monkeypatch: pytest.MonkeyPatch) -> int:
+    """How many steps of SQLite's machine listing the skills takes, in tens."""
+    done = [0]
+
+    def count() -> int:
+        done[0] += 1
+        return 0
+
+    def connect(path: Path, inner: Callable[[Path], Any] = pool.connect) -> Any:
+        connection = inner(path)
+        connection.set_progress_handler(count, 10)
+        return connection
+
+    with monkeypatch.context() as patch:
+        patch.setattr(pool, "connect", connect)
+        with place.open() as workspace:
+            workspace.store.open()
+            done[0] = 0
+            list_skills(workspace.store, workspace.place)
+    return done[0]
+
+
+def test_listing_a_skill_reads_little_of_its_tasks_for_each_attempt_and_nothing_of_other_skills_tasks(
+    place: Place, workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    [other] = crowd(place, workspace, 1)
+    few = n_steps(place, monkeypatch)
+    for n in range(50):
+        record_trajectory(workspace.store, workspace.place, "ledger-clerk", Recording(task=f"say {n}", answer="1"))
+    # Each attempt without a score is looked for among the 60 held-out tasks.
+    with_attempts = n_steps(place, monkeypatch)
+    assert row_of(workspace).n_unscored == 50
+    assert with_attempts - few < 50 * 20
+    tasks = [{"prompt": f"say {n}", "judge": {"kind": "exact", "expected": "1"}} for n in range(300)]
+    workspace.store.skills.forget(workspace.place.skill(other).id)
+    hidden = n_steps(place, monkeypatch)
+    tasks_added = add_tasks(workspace.store, workspace.place, str(place.root / other), tasks).added
+    workspace.store.skills.forget(workspace.place.skill(other).id)
+    assert (tasks_added, n_steps(place, monkeypatch)) == (300, pytest.approx(hidden, abs=100))
+
+
+def test_the_most_pressing_skill_beyond_the_page_is_found_by_the_states_of_few(
+    place: Place, workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    use(workspace, Scripted(right_when_taught))
+    made = place.accepted(workspace)
+    for name in crowd(place, workspace, 3 * PAGE):
+        record_trajectory(workspace.store, workspace.place, name, Recording(task="say it", answer="1", hard=False))
+    asked = list[int]()
+    monkeypatch.setattr(
+        "skillopt_mcp.reports.listing.skill_states",
+        lambda store, ids: (asked.extend(ids), skill_states(store, ids))[1],
+    )
+    step = list_skills(workspace.store, workspace.place).next_step
+    assert (step.action, step.arguments) == ("promote_skill", {"candidate_id": made})
+    assert len(asked) <= PAGE + 2
 
 
 def test_the_next_step_follows_a_skill_from_its_first_task_to_its_promotion(place: Place, workspace: Workspace) -> None:
