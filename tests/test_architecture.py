@@ -29,11 +29,18 @@ PURE = (
 )
 IMPURE = ("core/tracing.py", "documents/live_files.py")
 PURE_LIBRARIES = {
-    "__future__", "abc", "base64", "bisect", "collections", "dataclasses", "difflib", "fractions", "functools",
-    "hashlib", "html", "itertools", "json", "math", "operator", "pathlib", "posixpath", "pydantic", "pydantic_core",
-    "random", "re", "re2", "shlex", "statistics", "string", "typing", "unicodedata", "yaml",
+    "__future__", "abc", "base64", "bisect", "collections", "concurrent", "contextlib", "dataclasses", "difflib",
+    "fractions", "functools", "hashlib", "html", "itertools", "json", "math", "operator", "pathlib", "posixpath",
+    "pydantic", "pydantic_core", "random", "re", "re2", "shlex", "statistics", "string", "typing", "unicodedata",
+    "yaml",
 }  # fmt: skip
-ONLY = {"pathlib": {"PurePosixPath"}, "posixpath": {"normpath"}, "random": {"Random"}}
+ONLY = {
+    "concurrent.futures": {"Future"},
+    "contextlib": {"AbstractContextManager"},
+    "pathlib": {"PurePosixPath"},
+    "posixpath": {"normpath"},
+    "random": {"Random"},
+}
 IMPURE_CALLS = {"open", "print", "input", "exec", "eval"}
 ONE_ROOM = {
     "sqlite3": set(),

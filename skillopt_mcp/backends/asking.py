@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import CancelledError, Future
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, CancelledError, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from contextvars import copy_context
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ from typing import Self, TypeVar
 
 from skillopt_mcp.backends.arrivals import check_arrivals
 from skillopt_mcp.backends.base import Backend, is_deferred, is_instant, no_backend, shown
-from skillopt_mcp.backends.rounds import Lane, OnPause, OnReply, Open, Round, Terms, open_lane
+from skillopt_mcp.backends.rounds import GRACE_S, Lane, OnPause, OnReply, Open, Round, Terms, open_lane
 from skillopt_mcp.backends.spending import Budget
 from skillopt_mcp.core.calls import HOST, Call, Reply, Role, Rollout
 from skillopt_mcp.core.errors import BadInput, Waiting
@@ -27,6 +27,8 @@ from skillopt_mcp.store.files import Owner
 from skillopt_mcp.store.opening import Store
 
 T = TypeVar("T")
+_FEWEST_SLOTS = 2
+_MOST_THREADS = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +64,8 @@ class Asker:
         self._lanes: dict[Role, Lane] = {}
         self._runner = asyncio.Runner()
         self._shared: SharedRound | None = None
+        self._pool: ThreadPoolExecutor | None = None
+        self._arriving = threading.Lock()
         self._owner = Owner(store.locks_path)
         self._terms = Terms(store.calls, scope, self._owner, budget or Budget(scope), on_reply, on_pause)
 
@@ -90,7 +94,8 @@ class Asker:
             ]
             rollouts = [request for request in waiting if isinstance(request, Rollout)]
             if rollouts:
-                check_arrivals(self._store, lanes["target"].backend, rollouts)
+                with self._arriving:  # one thread looks, the others find what it saw
+                    check_arrivals(self._store, lanes["target"].backend, rollouts)
             fresh = [(Open(key, call), lanes[call.role]) for key, call in unanswered.items() if key not in deferred]
             if self._shared:
                 replies |= self._shared.ask(fresh)
@@ -106,18 +111,54 @@ class Asker:
         lane = self._lane(role)
         return 0 if lane.backend.deferred else 1 if is_instant(lane.backend) else lane.pace.concurrency
 
+    @property
+    def defers(self) -> bool:
+        """Whether a backend answers later."""
+        return any(backend.deferred for backend in self._backends.values())
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether threads may ask at the same time now."""
+        return self._shared is not None
+
     @contextmanager
     def shared(self) -> Iterator[None]:
-        """Let threads ask at the same time, each for its own calls; what is under way at the end is cut short."""
+        """Let jobs ask at the same time, each for its own calls; what is under way at the end is cut short.
+
+        It changes nothing where no backend takes several calls at once.
+        """
+        if max(map(self.slots, self._backends), default=0) < _FEWEST_SLOTS:
+            yield
+            return
         lanes = [self._lane(role) for role in self._backends if not self._backends[role].deferred]
         for lane in lanes:
             lane.begin()
-        self._shared = shared = SharedRound(self._runner, self._terms, lanes)
-        try:
-            yield
-        finally:
-            self._shared = None
-            shared.close()
+        with ThreadPoolExecutor(_MOST_THREADS, thread_name_prefix="ask") as self._pool:
+            self._shared = shared = SharedRound(self._runner, self._terms, lanes)
+            grace_s = 0.0
+            try:
+                yield
+            except Exception:
+                grace_s = GRACE_S  # what is under way is paid, and asked again otherwise
+                raise
+            finally:
+                self._pool.shutdown(wait=False, cancel_futures=True)
+                self._shared = None
+                shared.close(grace_s)
+
+    def submit(self, job: Callable[[], T]) -> Future[T]:
+        """Do a job in a thread of its own, while this is shared."""
+        assert self._pool
+        return self._pool.submit(copy_context().run, job)
+
+    def wait_for(self, jobs: Collection[Future[T]]) -> Collection[Future[T]]:
+        """Wait until some of these jobs are done, and return these."""
+        return wait(jobs, return_when=FIRST_COMPLETED).done
+
+    def drop(self, calls: Sequence[Call]) -> None:
+        """Send these calls no more, as far as none is claimed: who waits for them gets a CancelledError."""
+        if self._shared:
+            self._shared.drop({call.key(self._lane(call.role).backend.fingerprint) for call in calls})
 
     def _ask_alone(self, fresh: Sequence[tuple[Open, Lane]], replies: dict[bytes, Reply]) -> None:
         lanes = list({id(lane): lane for _, lane in fresh}.values())
@@ -163,6 +204,7 @@ class SharedRound:
     def __init__(self, runner: asyncio.Runner, terms: Terms, lanes: Sequence[Lane]) -> None:
         self._lock = threading.Lock()
         self._waiting: dict[bytes, Future[Reply]] = {}
+        self._calls, self._asked = terms.calls, set[bytes]()
         self._failure: BaseException | None = None
         self._loop = runner.get_loop()
         self._begun: Future[tuple[Round, asyncio.Task[object]]] = Future()
@@ -175,16 +217,33 @@ class SharedRound:
         with self._lock:
             if self._failure:
                 raise self._failure
-            fresh = [(item, lane) for item, lane in calls if item.key not in self._waiting]
+            # What another thread asked may have landed since the caller looked for it.
+            done = self._calls.get_replies([
+                item.key for item, _ in calls if item.key in self._asked and item.key not in self._waiting
+            ])  # fmt: skip
+            fresh = [(item, lane) for item, lane in calls if item.key not in self._waiting and item.key not in done]
             self._waiting |= {item.key: Future() for item, _ in fresh}
-            futures = {item.key: self._waiting[item.key] for item, _ in calls}
+            self._asked.update(item.key for item, _ in fresh)
+            futures = {item.key: self._waiting[item.key] for item, _ in calls if item.key not in done}
             self._loop.call_soon_threadsafe(served.add, fresh)
-        return {key: future.result() for key, future in futures.items()}
+        return done | {key: future.result() for key, future in futures.items()}
 
-    def close(self) -> None:
-        """End the round. What came in is committed; what is under way is cut short."""
+    def drop(self, keys: Collection[bytes]) -> None:
+        """Send these no more, as far as they are not claimed; who waits for them gets a CancelledError."""
+
+        def drop() -> None:
+            for key in self._begun.result()[0].remove(keys):
+                with self._lock:
+                    future = self._waiting.pop(key)
+                future.set_exception(CancelledError())
+
+        self._loop.call_soon_threadsafe(drop)
+
+    def close(self, grace_s: float) -> None:
+        """End the round. What came in is committed; what is under way is cut short after so many seconds."""
         served, task = self._begun.result()
         with self._lock:
+            served.grace_s = grace_s
             self._loop.call_soon_threadsafe(task.cancel if self._waiting else served.close)
         self._thread.join()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from typing import NamedTuple
@@ -26,6 +26,7 @@ OF_THE_CALL: frozenset[Fault] = frozenset({"refusal", "context_too_long"})
 _OF_AN_ATTEMPT: frozenset[Fault] = frozenset({"truncated", "empty"})
 N_IN_A_ROW = 3
 WINDOW = 20
+_CLEAN_WINDOWS, _HALF = 8, 0.5
 MAX_FAILED = 10
 
 
@@ -33,14 +34,18 @@ class Pace:
     """The calls that one backend takes at once: additive increase, decrease by the share that it rejects.
 
     After each window of as many answers as calls at once, a window that was rejected whole halves them, one without a
-    rejection adds one; between, DCTCP's rule (Alizadeh et al., 2010) keeps single rejections from halving them.
+    rejection adds one; between, DCTCP's rule (Alizadeh et al., 2010) keeps single rejections from halving them. Where
+    more calls than went through before are rejected, that many is a ceiling: it is raised after some windows without a
+    rejection, by a step that doubles as long as none comes.
     """
 
     def __init__(self, concurrency: int) -> None:
         self.concurrency = self._most = concurrency
         self.closed_until = self._halved_at = 0.0
         self._n_answered = 0
-        self._limit = float(concurrency)
+        self._limit = self._ceiling = float(concurrency)
+        self._clean = 0.0  # the most calls at once of which none was rejected
+        self._n_clean, self._step = 0, 1
         self._n_seen = self._n_rejected = self._n_in_a_row = 0
 
     @property
@@ -74,8 +79,17 @@ class Pace:
         self._n_seen += 1
         if self._n_seen >= self.limit:
             share = self._n_rejected / self._n_seen
-            paced = self._limit * (1 - share / 2) + (1 - share)
-            self._limit = min(float(self.concurrency), max(1.0, paced))
+            if share:
+                self._clean = 0.0 if share >= _HALF else self._clean
+                self._ceiling = self._clean if 0 < self._clean < self._limit else self._ceiling
+                self._n_clean, self._step = 0, 1
+                paced = max(1.0, self._limit * (1 - share / 2))
+            else:
+                self._clean, self._n_clean = max(self._clean, self._limit), self._n_clean + 1
+                if self._n_clean == _CLEAN_WINDOWS:
+                    self._ceiling, self._n_clean, self._step = self._ceiling + self._step, 0, 2 * self._step
+                paced = self._limit + 1
+            self._limit = min(float(self.concurrency), paced, self._ceiling)
             self._n_seen = self._n_rejected = 0
 
 
@@ -279,7 +293,7 @@ class Round:
         self._replies: dict[bytes, Reply] = {}
         self._is_traced = tracing.is_on()
         self._is_capped = self._is_over = False
-        self._grace_s = 0.0
+        self.grace_s = 0.0
         self._spent: Spent | None = None
         self._reported_until = 0.0
         self._loop = asyncio.get_running_loop()
@@ -305,6 +319,15 @@ class Round:
         self._n_open += len(calls)
         self._wake()
 
+    def remove(self, keys: Collection[bytes]) -> list[bytes]:
+        """Take out these calls, as far as they are not claimed; return which."""
+        removed = [item.key for lane in self._lanes for item in lane.fresh if item.key in keys]
+        for lane in self._lanes:
+            lane.fresh = deque(item for item in lane.fresh if item.key not in keys)
+        self._n_open -= len(removed)
+        self._wake()
+        return removed
+
     def close(self) -> None:
         """End the round when nothing is open any more."""
         self._is_extended = False
@@ -317,7 +340,7 @@ class Round:
             failure = self._land(sent) or failure
         self._landed.clear()
         if failure:
-            self._grace_s = GRACE_S
+            self.grace_s = GRACE_S
             raise failure
         for lane in self._lanes:
             if lane.is_idle:
@@ -527,8 +550,8 @@ class Round:
         """Commit what came in; what is on its way when something went wrong gets a moment, then it is cancelled."""
         tasks = [sent.task for sent in self._flying if sent.task]
         try:
-            if tasks and self._grace_s:
-                await asyncio.wait(tasks, timeout=self._grace_s)
+            if tasks and self.grace_s:
+                await asyncio.wait(tasks, timeout=self.grace_s)
         finally:
             for task in tasks:
                 task.cancel()
@@ -537,7 +560,7 @@ class Round:
                 self._land(sent)
             self._landed.clear()
             self._unsent += [sent for sent in self._flying if not sent.is_sent]
-            if not (self._is_over or self._grace_s):
+            if not (self._is_over or self.grace_s):
                 # Who interrupts gives no attempt a second chance: what hangs is what is on its way then.
                 self._done += [each for lane in self._lanes for each in lane.had_their_chance]
             idle = self._unsent + [sent for lane in self._lanes for _, _, sent in lane.again]

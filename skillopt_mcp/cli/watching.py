@@ -141,7 +141,8 @@ class Watch:
                 self._records.append(progress.record)
             self._update(stage, f"epoch {progress.epoch}, step {n_done} of {n_total}", n_done, n_total)
             if self._steps and not self._console:
-                tried = "" if progress.candidate is None else f"candidate {progress.candidate:.2f}, "
+                shown = progress.record.show_score(2) if progress.record else "-"
+                tried = "" if shown == "-" else f"candidate {shown}, "
                 verdict = _VERDICTS[progress.record.verdict][0] if progress.record else progress.note
                 step = f"step {n_done}/{n_total}  epoch {progress.epoch}"
                 self._note(f"{step}  {tried}{verdict}; val {progress.current or 0:.2f}")
@@ -211,7 +212,7 @@ class Watch:
                 train, (verdict, style) = each.train_current or each.train, _VERDICTS[each.verdict]
                 steps.add_row(
                     str(each.n), str(each.epoch), str(each.n_applied) if each.kind == "step" else each.kind,
-                    f"{train.hard:.2f}" if train.n else "-", "-" if each.candidate is None else f"{each.candidate:.2f}",
+                    f"{train.hard:.2f}" if train.n else "-", each.show_score(2),
                     f"{each.best:.2f}", "-" if each.kind == "meta" else verdict, style=style,
                 )  # fmt: skip
             parts.append(steps)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
+from concurrent.futures import Future
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import Literal, NamedTuple, Protocol
+from typing import Literal, NamedTuple, Protocol, TypeGuard, TypeVar, runtime_checkable
 
 from pydantic_core import from_json, to_json
 
@@ -39,6 +41,7 @@ OF_THE_TARGET: frozenset[Fault] = frozenset(
     {"timeout", "refusal", "truncated", "context_too_long", "malformed", "empty"}
 )
 """The faults that a target brings about itself, as our own backends see: its attempt at a task has failed."""
+T = TypeVar("T")
 LOST: frozenset[Fault] = frozenset({"rate_limit", "overloaded", "server", "connection"})
 """The faults that say nothing of an answer: the target was not asked, or its vendor failed."""
 
@@ -219,18 +222,85 @@ class Ask(Protocol):
     def __call__(self, calls: Sequence[Call], /) -> list[Reply]: ...
 
 
-def ask_next_to(ask: Ask, other: SkillFiles | None) -> Ask:
-    """An `ask` whose attempts see the other document of a run, too."""
-    if other is None:
-        return ask
+class SharedAsk(Ask, Protocol):
+    """An `Ask` that may lend threads, in which jobs ask at the same time, each for its own calls."""
 
-    def ask_both(calls: Sequence[Call], /) -> list[Reply]:
-        return ask([
-            call._replace(request=call.request.next_to(other)) if isinstance(call.request, Rollout) else call
-            for call in calls
-        ])  # fmt: skip
+    @property
+    def is_shared(self) -> bool:
+        """Whether it lends threads now."""
+        ...
 
-    return ask_both
+    def submit(self, job: Callable[[], T]) -> Future[T]:
+        """Do a job in a thread of its own."""
+        ...
+
+    def wait_for(self, jobs: Collection[Future[T]]) -> Collection[Future[T]]:
+        """Wait until some of these jobs are done, and return these."""
+        ...
+
+    def drop(self, calls: Sequence[Call]) -> None:
+        """Send these calls no more, as far as none of them is claimed: who waits for them gets a CancelledError."""
+        ...
+
+
+@runtime_checkable
+class Sharing(SharedAsk, Protocol):
+    """A `SharedAsk` of its own: it lends threads within `shared`, where a backend takes several calls at once."""
+
+    @property
+    def defers(self) -> bool:
+        """Whether a backend answers later: then all calls of a stage have to go out together."""
+        ...
+
+    def slots(self, role: Role) -> int:
+        """How many calls at once of a role are worth it; 0 of one that answers later."""
+        ...
+
+    def shared(self) -> AbstractContextManager[None]:
+        """Lend threads; what is under way at the end is cut short."""
+        ...
+
+
+def lends_threads(ask: Ask) -> TypeGuard[SharedAsk]:
+    """Whether jobs may ask at the same time; without that, all calls of a stage go out together."""
+    return getattr(ask, "is_shared", False)
+
+
+def do_together(ask: Ask, jobs: Sequence[Callable[[], T]]) -> list[T]:
+    """What each job returns, in order; they are done at the same time where `ask` lends threads."""
+    if len(jobs) > 1 and lends_threads(ask):
+        return [each.result() for each in [ask.submit(job) for job in jobs]]
+    return [job() for job in jobs]
+
+
+class AskNextTo:
+    """An `ask` whose attempts see the other document of a run, too, if there is one."""
+
+    def __init__(self, ask: Ask, other: SkillFiles | None) -> None:
+        self._ask, self._other = ask, other
+
+    def __call__(self, calls: Sequence[Call], /) -> list[Reply]:
+        return self._ask([self._with_other(call) for call in calls])
+
+    @property
+    def is_shared(self) -> bool:
+        return lends_threads(self._ask)
+
+    def submit(self, job: Callable[[], T]) -> Future[T]:
+        assert lends_threads(self._ask)
+        return self._ask.submit(job)
+
+    def wait_for(self, jobs: Collection[Future[T]]) -> Collection[Future[T]]:
+        assert lends_threads(self._ask)
+        return self._ask.wait_for(jobs)
+
+    def drop(self, calls: Sequence[Call]) -> None:
+        assert lends_threads(self._ask)
+        self._ask.drop([self._with_other(call) for call in calls])
+
+    def _with_other(self, call: Call) -> Call:
+        request = call.request
+        return call._replace(request=request.next_to(self._other)) if isinstance(request, Rollout) else call
 
 
 def messages_json(messages: Sequence[Message]) -> str:

@@ -449,6 +449,7 @@ class StepRow(BaseModel):
     train_soft: float | None = None
     candidate_hard: float | None = None
     candidate_soft: float | None = None
+    at_most: bool = Field(default=False, description="Whether the candidate's score is at most that")
 
 
 class MemoryOutcome(BaseModel):

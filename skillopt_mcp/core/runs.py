@@ -82,11 +82,12 @@ class StepRecord(BaseModel):
 
     `n` counts the rows of a run: its steps, and the slow updates and meta notes that end an epoch. `current`,
     `candidate` and `best` are val scores by the run's metric; `val` has both scores of the candidate there, `baseline`
-    those of the base version, with the first row. A slow update's `train` is that of two versions, `train_current` that
-    of the current one alone. `patterns` are the mistakes that the analysts saw; `train_by_type` and `val_by_type` (the
-    candidate's) are means by a task's first tag. `left_out` are
-    edits beyond the budget, with which the next step begins. Parent, candidate and edits of a step of kind memory are
-    those of the memory file; `current_memory` and `best_memory` are None in a run without one.
+    those of the base version, with the first row. A rejected candidate scores `at_most` that where its evaluation may
+    have ended early, and has no `val`. A slow update's `train` is that of two versions, `train_current` that of the
+    current one alone. `patterns` are the mistakes that the analysts saw; `train_by_type` and `val_by_type` (the
+    candidate's) are means by a task's first tag. `left_out` are edits beyond the budget, with which the next step
+    begins. Parent, candidate and edits of a step of kind memory are those of the memory file; `current_memory` and
+    `best_memory` are None in a run without one.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -114,10 +115,15 @@ class StepRecord(BaseModel):
     val_by_type: dict[str, Mean] = Field(default_factory=dict)
     val: Mean | None = None
     baseline: Mean | None = None
+    at_most: bool = Field(default=False, exclude_if=lambda value: not value)
     train_current: Mean | None = None
     left_out: tuple[Edit, ...] = ()
     current_memory: str | None = Field(default=None, exclude_if=lambda value: value is None)
     best_memory: str | None = Field(default=None, exclude_if=lambda value: value is None)
+
+    def show_score(self, digits: int) -> str:
+        """The candidate's score as people read it, or "-"."""
+        return "-" if self.candidate is None else f"{'≤' * self.at_most}{self.candidate:.{digits}f}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,7 +42,8 @@ def render_history(
 
 def render_step(step: StepRecord) -> str:
     """Return a step in a few lines: its verdict, its means on train and val, and the mistakes that it saw."""
-    tried = "" if step.candidate is None else f", val score {step.candidate:.3f} with its edits"
+    is_shown = step.candidate is not None and step.verdict != "reject"
+    tried = f", val score {step.candidate:.3f} with its edits" if is_shown else ""
     train = f"train {step.train.hard:.3f} over {step.train.n} attempts" if step.train.n else "train -"
     head = f"- step {step.n}: {step.verdict}; {train}{tried}; {step.current:.3f} after it"
     return "\n".join([head, *(f"  - seen: {cut_middle(pattern, TEXT_LIMIT)}" for pattern in step.patterns)])

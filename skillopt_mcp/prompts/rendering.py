@@ -7,12 +7,13 @@ import re
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import accumulate
 from typing import Generic, Literal, TypeVar
 
 from pydantic import BaseModel
 
-from skillopt_mcp.core.calls import NO_TOOL_CALL, TOOL_CALL, Ask, Call, Message, Question
+from skillopt_mcp.core.calls import NO_TOOL_CALL, TOOL_CALL, Ask, Call, Message, Question, do_together, lends_threads
 from skillopt_mcp.core.edits import Edit
 from skillopt_mcp.core.evidence import Trajectory
 from skillopt_mcp.core.replies import PROPOSALS, ProposalReply
@@ -261,7 +262,14 @@ def ask_parsed(
     """Return the parsed reply to each call, asked together; unusable ones are asked again as child calls.
 
     `check` says what else is wrong with the parsed reply to the call of a number, and nothing ("") when it can be used.
+    Where `ask` lends threads, what is asked again waits for no other call.
     """
+    if len(calls) > 1 and lends_threads(ask):
+
+        def ask_one(n: int) -> Parsed[M]:
+            return ask_parsed(ask, [calls[n]], model, (lambda _, reply: check(n, reply)) if check else None)[0]
+
+        return do_together(ask, [partial(ask_one, n) for n in range(len(calls))])
     results: list[Parsed[M]] = [Parsed(None)] * len(calls)
     reasons: dict[int, str] = dict.fromkeys(range(len(calls)), "")
     for round_ in range(n_reasks + 1):

@@ -275,7 +275,7 @@ def _outcome(facts: RunFacts, *, is_agents: bool) -> str:
 
 
 def _step(step: StepRecord) -> str:
-    candidate = "     -" if step.candidate is None else f"{step.candidate:6.3f}"
+    candidate = f"{step.show_score(3):>6}"
     scores = step.train_current or step.train
     train = f"{scores.hard:5.3f}" if scores.n else "    -"
     candidate_id = (f"candidate {step.candidate_id}",) if step.candidate_id else ()

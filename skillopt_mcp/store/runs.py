@@ -27,7 +27,9 @@ _RUN = (
 _CapValues = tuple[int | None, int | None, float | None, float | None]
 _TRIED = (
     "select s.n, s.epoch, s.verdict, e.op, e.path, e.target, e.content, e.sources,"
-    " json_extract(s.record, '$.current'), json_extract(s.record, '$.candidate')"
+    " json_extract(s.record, '$.current'),"
+    # What a rejected one scored is not always known.
+    " iif(s.verdict = 'reject', null, json_extract(s.record, '$.candidate'))"
     " from step s join edit e on e.candidate_id = s.candidate_id where s.run_id = ?"
 )
 

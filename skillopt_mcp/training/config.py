@@ -51,6 +51,7 @@ class Config(BaseModel):
     batch: int = Field(default=40, ge=1, le=10_000, description="Train tasks per step")
     minibatch: int = Field(default=8, ge=1, le=1000, description="Trajectories per reflection")
     fan_in: int = Field(default=8, ge=2, le=1000, description="Patches per merge")
+    one_merge: bool = Field(default=False, description="Merge all patches in one call where one prompt holds them")
     schedule: ScheduleKind = Field(
         default="cosine",
         description="How the edit budget falls from max_edits to min_edits; autonomous: the optimizer says how many",

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 
-from skillopt_mcp.core.calls import Ask, ask_next_to
+from skillopt_mcp.core.calls import Ask, AskNextTo, Sharing
 from skillopt_mcp.core.edits import Applied, Edit, Patch
 from skillopt_mcp.core.errors import NotLoaded
 from skillopt_mcp.core.evidence import Trial
@@ -30,8 +31,8 @@ from skillopt_mcp.training.plan import RunPlan, State, Step, steps
 from skillopt_mcp.training.progress import Notify, Progress, report_copies, silent
 from skillopt_mcp.training.stages.aggregate import aggregate
 from skillopt_mcp.training.stages.longitudinal import VersionComparison, compare_versions, meta_skill, slow_update
-from skillopt_mcp.training.stages.reflect import ReflectSettings, reflect
-from skillopt_mcp.training.stages.rollout import Evaluation, PlannedRollout, rollout, trajectories
+from skillopt_mcp.training.stages.reflect import Awaited, ReflectSettings, reflect
+from skillopt_mcp.training.stages.rollout import Evaluation, PlannedRollout, Rollouts, trajectory_of
 from skillopt_mcp.training.stages.select import autonomous_budget, select
 from skillopt_mcp.training.stages.update import NOTED, annotate, update
 
@@ -41,7 +42,10 @@ MAX_LEFT_OUT = 12
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """A step, the state that it starts from, and the ways to the store, to the models and to the callbacks."""
+    """A step, the state that it starts from, and the ways to the store, to the models and to the callbacks.
+
+    `ahead` are its rollouts, where they were begun while the step before was evaluated.
+    """
 
     plan: RunPlan
     store: Store
@@ -49,6 +53,7 @@ class Turn:
     notify: Notify
     state: State
     step: Step
+    ahead: Rollouts | None = None
 
     def report(self, stage: str, trials: Sequence[Trial] = ()) -> None:
         """Report that a stage begins, with what the `trials` of the step solved."""
@@ -88,20 +93,19 @@ class Turn:
             edits = tuple(each for each in edits if apply_patch(current, Patch((each,))).files != current)
         return [Patch(edits, "left out by the step before")] if edits else []
 
-    def attempts(self) -> list[PlannedRollout]:
-        """Return the rollouts of the step: a further batch, or a further attempt at a task, has a draw of its own.
+    def begin_rollouts(self) -> Rollouts:
+        """Begin the rollouts of the step: a further batch, or a further attempt at a task, has a draw of its own.
 
         An attempt that was made before on the same text (`Step.draws`) is used again.
         """
-        draw, before = self.step.draw, self.step.draws
-        return [
-            PlannedRollout(
-                self.state.current, task, before.get(task.id) or draw + f"/b{b}" * (b > 0) + f"/r{r}" * (r > 0)
-            )
+        draw, before, current = self.step.draw, self.step.draws, self.state.current
+        attempts = [
+            PlannedRollout(current, task, before.get(task.id) or draw + f"/b{b}" * (b > 0) + f"/r{r}" * (r > 0))
             for b, batch in enumerate(self.step.batches)
             for task in batch
             for r in range(self.plan.config.repeats)
         ]
+        return Rollouts(self.ask, attempts)
 
 
 def step_work(turn: Turn, n_success: int | None = None) -> StepWork:
@@ -109,12 +113,9 @@ def step_work(turn: Turn, n_success: int | None = None) -> StepWork:
     ask, config, current, brief = turn.ask, turn.plan.config, turn.state.current, turn.brief()
     # 1. Rollout: the current version attempts the batches of train tasks.
     turn.report("rollout")
-    trials = rollout(ask, turn.attempts())
-    raise_if_all_failed(turn.store, turn.plan.run_id, trials, "the train tasks")
-    if turn.step.n == 1:
-        report_copies(turn.notify, trials)
-    # 2. Reflect: the optimizer reads failures, successes and contrasts, in minibatches, and proposes patches.
-    turn.report("reflect", trials)
+    rollouts = turn.ahead or turn.begin_rollouts()
+    # 2. Reflect: the optimizer reads failures, successes and contrasts, in minibatches, and proposes patches. Where
+    # attempts land one by one, a minibatch is read as soon as its own have.
     settings = ReflectSettings(
         config.minibatch,
         config.trajectory_chars,
@@ -123,10 +124,24 @@ def step_work(turn: Turn, n_success: int | None = None) -> StepWork:
         config.appendix_source,
         n_success,
     )
-    reflection = reflect(ask, current, [*trajectories(trials), *turn.plan.sessions], brief, settings)
+
+    def all_landed() -> None:
+        trials = rollouts.get_all()
+        raise_if_all_failed(turn.store, turn.plan.run_id, trials, "the train tasks")
+        if turn.step.n == 1:
+            report_copies(turn.notify, trials)
+        turn.report("reflect", trials)
+
+    awaited = [
+        Awaited(each.task.id, lambda n=n: trajectory_of(rollouts.get(n)))  # type: ignore[misc]
+        for n, each in enumerate(rollouts.attempts)
+    ]
+    reflection = reflect(ask, current, [*awaited, *turn.plan.sessions], brief, settings, all_landed)
+    trials = rollouts.get_all()
     # 3. Aggregate: the patches, and what the step before left out, become one.
     turn.report("aggregate", trials)
-    aggregation = aggregate(ask, current, [*turn.left_out(), *reflection.patches], brief, config.fan_in)
+    patches = [*turn.left_out(), *reflection.patches]
+    aggregation = aggregate(ask, current, patches, brief, config.fan_in, at_once=config.one_merge)
     # 4. Select: only as many edits stay as this step's budget allows, or as the optimizer itself says.
     turn.report("select", trials)
     pool, unusable = aggregation.patch, (*reflection.unusable, *aggregation.unusable)
@@ -158,9 +173,16 @@ def train(plan: RunPlan, store: Store, ask: Ask, notify: Notify = silent, *, sto
     Raises Outage where none of the attempts of a step has a score.
     """
     notify(Progress("baseline", 0, 0, plan.n_rows))
+    # Where a backend answers later, what it is asked goes out all at once.
+    with ask.shared() if isinstance(ask, Sharing) and not ask.defers else nullcontext():
+        return _search(plan, store, ask, notify, stop_when_perfect=stop_when_perfect)
+
+
+def _search(plan: RunPlan, store: Store, ask: Ask, notify: Notify, *, stop_when_perfect: bool) -> State:
     state, config = restored(plan, store, ask), plan.config
     raise_if_no_baseline(store, plan.run_id, state.evaluation.trials)
-    for step in steps(plan, after=state.n):
+    todo, ahead = list(steps(plan, after=state.n)), dict[int, Rollouts]()
+    for at, step in enumerate(todo):
         # At the best possible score, the rest of the search could change nothing.
         if stop_when_perfect and is_topped(config, state.evaluation.score):
             break
@@ -168,15 +190,22 @@ def train(plan: RunPlan, store: Store, ask: Ask, notify: Notify = silent, *, sto
             # A memory file has its steps behind those of the skill; attempts see both, as they stand.
             is_of_skill = step.kind != "memory"
             own, before = (plan, state) if is_of_skill else (plan.turned(), state.turned())
-            asks = ask_next_to(ask, before.other)
-            turn = Turn(own, store, asks, notify, before, step)
+            asks = AskNextTo(ask, before.other)
+            turn = Turn(own, store, asks, notify, before, step, ahead.pop(step.n, None))
             # Stages 1 to 5 make a candidate; at the end of an epoch a slow update makes one, or a meta note is written.
             work = _WORK[step.kind](turn)
             # 6. Evaluate: the search gate compares the candidate with the current version on the val tasks.
             if step.kind != "meta":
                 turn.report("evaluate", work.trials if step.kind != "slow" else ())
+            following = todo[at + 1] if at + 1 < len(todo) else None
+
+            def begin_next(turn: Turn = turn, work: StepWork = work, following: Step | None = following) -> None:
+                if following and following.kind == turn.step.kind == "step" and not turn.plan.config.rescue:
+                    current = replace(turn.state, current=work.applied.files)
+                    ahead[following.n] = replace(turn, state=current, step=following).begin_rollouts()
+
             try:
-                work = replace(work, gated=gate(own, asks, before, work.applied.files))
+                work = replace(work, gated=gate(own, asks, before, work.applied.files, begin_next))
                 if config.rescue and work.gated.verdict == "reject":
                     work = _rescued(turn, work)
             except NotLoaded as error:
@@ -208,9 +237,9 @@ def restored(plan: RunPlan, store: Store, ask: Ask) -> State:
             )
             for skill, memory in ((last.current_version, last.current_memory), (last.best_version, last.best_memory))
         )
-    evaluation = best_evaluation = measured(plan, ask_next_to(ask, current[1]), current[0], is_current=True)
+    evaluation = best_evaluation = measured(plan, AskNextTo(ask, current[1]), current[0], is_current=True)
     if best != current:
-        best_evaluation = measured(plan, ask_next_to(ask, best[1]), best[0], is_current=True)
+        best_evaluation = measured(plan, AskNextTo(ask, best[1]), best[0], is_current=True)
     return State(n, current[0], evaluation, best[0], best_evaluation, current[1], best[1])
 
 

@@ -46,7 +46,10 @@ def step_outcome(plan: RunPlan, step: Step, before: State, after: State, work: S
     baseline = before.evaluation.trials if step.n == 1 else ()
     # Each task once: a slow update may have compared a version with itself.
     of_current = {trial.task.id: trial for trial in work.trials if trial.version == before.current.digest}
-    evaluated = gated.evaluation.trials if gated.evaluation else ()
+    evaluation = gated.evaluation
+    evaluated = evaluation.trials if evaluation else ()
+    # Of one that may have ended early nothing is noted that depends on what landed first.
+    noted = () if evaluation and evaluation.at_most else evaluated
     record = StepRecord(
         n=step.n,
         epoch=step.epoch,
@@ -57,13 +60,14 @@ def step_outcome(plan: RunPlan, step: Step, before: State, after: State, work: S
         candidate_id=candidate.candidate.id if candidate else None,
         verdict=gated.verdict,
         current=after.evaluation.score,
-        candidate=gated.evaluation.score if gated.evaluation else None,
+        candidate=evaluation.score if evaluation else None,
+        at_most=evaluation is not None and evaluation.at_most,
         best=after.best_score,
         current_version=skill.current.digest,
         best_version=skill.best.digest,
         n_proposed=work.n_proposed,
         n_applied=sum(report.status == "applied" for report in work.applied.reports),
-        n_missing=sum(trial.missing or trial.reply.missing for trial in (*work.trials, *evaluated)),
+        n_missing=sum(trial.missing or trial.reply.missing for trial in (*work.trials, *noted)),
         unmatched=tuple(
             f"edit {each.index} ({each.op} {each.path}): {each.reason}: {each.detail}"
             for each in work.applied.reports
@@ -73,8 +77,8 @@ def step_outcome(plan: RunPlan, step: Step, before: State, after: State, work: S
         kind=step.kind,
         patterns=work.patterns,
         train_by_type=_by_type(work.trials),
-        val_by_type=_by_type(evaluated),
-        val=gated.evaluation.mean if gated.evaluation else None,
+        val_by_type=_by_type(noted),
+        val=evaluation.mean if evaluation and not evaluation.at_most else None,
         baseline=before.evaluation.mean if step.n == 1 else None,
         train_current=mean_score(of_current.values()) if step.kind == "slow" else None,
         left_out=work.left_out,
@@ -141,6 +145,8 @@ def _decision(plan: RunPlan, step: Step, before: State, gated: GatedStep, versio
     if looked is None or version is None:
         return None
     compared = looked.comparison
+    against = f"against {compared.current:.4f} on {compared.n} tasks"
+    at_most = f"val score at most that of the current version, {compared.current:.4f}, whatever its other tasks bring"
     return Decision(
         skill_id=plan.skill_id,
         gate=plan.config.gate if plan.config.use_gate else "none",
@@ -148,6 +154,6 @@ def _decision(plan: RunPlan, step: Step, before: State, gated: GatedStep, versio
         version_id=version,
         scope=f"{plan.run_id}/{step.n}",
         verdict=gated.verdict,
-        reason=f"val score {compared.candidate:.4f} against {compared.current:.4f} on {compared.n} tasks",
+        reason=at_most if looked.candidate.at_most else f"val score {compared.candidate:.4f} {against}",
         inputs=looked.inputs.model_dump_json(),
     )

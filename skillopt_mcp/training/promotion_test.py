@@ -7,15 +7,15 @@ import json
 import secrets
 import threading
 from collections.abc import Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from contextlib import AbstractContextManager, ExitStack
-from contextvars import copy_context
+from concurrent.futures import FIRST_COMPLETED, Future, wait
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
-from typing import Literal, Protocol, runtime_checkable
+from functools import partial
+from typing import Literal
 
 from pydantic_core import to_json
 
-from skillopt_mcp.core.calls import AGAINST, LOST, OF_THE_TARGET, Ask, Role, ask_next_to
+from skillopt_mcp.core.calls import AGAINST, LOST, OF_THE_TARGET, Ask, AskNextTo, Sharing, lends_threads
 from skillopt_mcp.core.candidates import GATE, Decision
 from skillopt_mcp.core.errors import BadInput, Outage, Waiting
 from skillopt_mcp.core.evidence import Arm, RunCounts, Standing, TestAttempt, Trial
@@ -140,15 +140,6 @@ def in_order(tasks: Sequence[Task], salt: str) -> list[Task]:
     return [by_name[name] for name in order_units(drawn, salt)]
 
 
-@runtime_checkable
-class SharedAsk(Ask, Protocol):
-    """One that threads may share: `slots` calls at once of a role are worth it, 0 of one that answers later."""
-
-    def slots(self, role: Role) -> int: ...
-
-    def shared(self) -> AbstractContextManager[None]: ...
-
-
 def run_test(test: Test, store: Store, ask: Ask, notify: Notify = silent) -> Standing:
     """The verdict of a test; as many attempts are under way as the target takes at once.
 
@@ -158,21 +149,18 @@ def run_test(test: Test, store: Store, ask: Ask, notify: Notify = silent) -> Sta
     """
     # The first answer fixes the number: until then it is that of the next test.
     reading = _read_again(test, store)
-    n_slots = ask.slots("target") if isinstance(ask, SharedAsk) else 1
-    ask_with_both = ask_next_to(ask, test.other)
+    n_slots = ask.slots("target") if isinstance(ask, Sharing) else 1
+    ask_with_both = AskNextTo(ask, test.other)
     # What is left of them in the test, whichever thread takes them.
     repeats = threading.Semaphore(max(0, MAX_AGAIN - reading.n_repeated))
     under_way: dict[Future[tuple[TestAttempt | None, Trial]], tuple[Arm, int, int]] = {}
     left_open: dict[tuple[Arm, int, int], Waiting] = {}
     lost: list[Trial] = []
-    with ExitStack() as stack:
-        if isinstance(ask, SharedAsk) and n_slots > 1:
-            pool = stack.enter_context(ThreadPoolExecutor(n_slots))
-            stack.enter_context(ask.shared())
+    with ask.shared() if isinstance(ask, Sharing) else nullcontext():
 
         def begin(place: tuple[Arm, int, int]) -> Future[tuple[TestAttempt | None, Trial]]:
-            if n_slots > 1:
-                return pool.submit(copy_context().run, _make_attempt, test, store, ask_with_both, repeats, place)
+            if lends_threads(ask):
+                return ask.submit(partial(_make_attempt, test, store, ask_with_both, repeats, place))
             made = Future[tuple[TestAttempt | None, Trial]]()
             try:
                 made.set_result(_make_attempt(test, store, ask_with_both, repeats, place))

@@ -98,6 +98,7 @@ def step_row(step: StepRecord) -> StepRow:
         train_soft=train.soft if train.n else None,
         candidate_hard=step.val.hard if step.val else None,
         candidate_soft=step.val.soft if step.val else None,
+        at_most=step.at_most,
     )
 
 

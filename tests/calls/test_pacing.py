@@ -1,5 +1,6 @@
 """Pacing: a backend gets fewer calls at once when it says so, more when it does not, and none when it is down."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -39,7 +40,32 @@ def test_single_rejections_among_many_answers_cost_little() -> None:
     for _ in range(50):
         answer(pace, 19)
         reject(pace, 1)
-    assert pace.limit >= 15
+    assert pace.limit >= 14
+
+
+@pytest.mark.parametrize("most", [6, 12, 20])
+def test_a_limit_that_rejected_calls_is_not_climbed_into_again_and_again(most: int) -> None:
+    pace, n_answered, n_rejected, n_windows = Pace(32), 0, 0, 0
+    while n_answered < 50 * most:
+        n = min(pace.limit, most)
+        n_rejected, n_answered, n_windows = n_rejected + pace.limit - n, n_answered + n, n_windows + 1
+        extra = pace.limit - n
+        answer(pace, n)
+        reject(pace, extra)
+    assert n_windows <= 52
+    assert n_rejected <= 60
+
+
+def test_a_limit_that_is_lifted_is_found_again() -> None:
+    pace = Pace(32)
+    for _ in range(40):
+        extra = max(0, pace.limit - 4)
+        answer(pace, pace.limit - extra)
+        reject(pace, extra)
+    assert pace.limit <= 5
+    for _ in range(60):
+        answer(pace, pace.limit)
+    assert pace.limit == 32
 
 
 @given(st.integers(1, 64), st.lists(st.booleans(), max_size=300))

@@ -101,17 +101,21 @@ def test_runs_under_every_gate_recompute_and_go_on_from_where_they_stopped(tmp_p
         (tmp_path / gate).mkdir()
         (tmp_path / f"{gate}-whole").mkdir()
         config = Config(gate=gate, epochs=2, batch=3, slow_update=False, meta_skill=False)
-        bench, backend = simulated(tmp_path / gate, seed=8)
+        bench, backend = simulated(tmp_path / gate, seed=1)
         with bench:
             with bench.ask(Mortal(backend, 35)) as ask, pytest.raises(Killed):
                 train(bench.plan(config), bench.store, ask)
             with bench.ask(backend) as ask:
                 state = train(bench.plan(config), bench.store, ask)
             decisions = bench.rows("select gate, verdict, inputs from decision order by id")
-        whole, backend = simulated(tmp_path / f"{gate}-whole", seed=8)
+        whole, backend = simulated(tmp_path / f"{gate}-whole", seed=1)
         with whole, whole.ask(backend) as ask:
             assert train(whole.plan(config), whole.store, ask).current == state.current
-            assert whole.rows("select gate, verdict, inputs from decision order by id") == decisions
+            again = whole.rows("select gate, verdict, inputs from decision order by id")
+            # Of a rejected candidate not all tasks need be asked.
+            assert [each[: 2 if each[1] == "reject" else 3] for each in again] == [
+                each[: 2 if each[1] == "reject" else 3] for each in decisions
+            ]
         assert {gate for gate, _, _ in decisions} == {gate}
         assert all(recomputed(str(name), str(inputs)) == verdict for name, verdict, inputs in decisions)
         assert any(verdict != "reject" for _, verdict, _ in decisions)

@@ -12,7 +12,7 @@ from skillopt_mcp.backends import world
 from skillopt_mcp.backends.asking import Asker
 from skillopt_mcp.backends.base import Backend
 from skillopt_mcp.backends.simulated import open_simulated
-from skillopt_mcp.core.calls import Call, Question, Reply, Rollout
+from skillopt_mcp.core.calls import Call, Question, Reply, Rollout, _make_prefix
 from skillopt_mcp.core.evidence import Trajectory
 from skillopt_mcp.core.runs import Run, StepOutcome, StepRecord, TriedEdit
 from skillopt_mcp.core.skills import MAIN_FILE, SkillFile, SkillFiles
@@ -177,7 +177,7 @@ class Mortal:
 
     def __init__(self, backend: Backend, n_left: int | None = None) -> None:
         self.name, self.fingerprint = backend.name, backend.fingerprint
-        self.n_sent = 0
+        self.n_sent, self.sent = 0, list[bytes]()
         self._backend = backend
         self._n_left = n_left
 
@@ -186,6 +186,7 @@ class Mortal:
         if self._n_left is not None and self.n_sent >= self._n_left:
             raise Killed
         self.n_sent += 1
+        self.sent.append(call.key(self.fingerprint))
         return await self._backend.complete(call)
 
 
@@ -213,13 +214,19 @@ def right(call: Call) -> str:
 
 
 def outcome_of(bench: Bench, state: State) -> tuple[object, ...]:
-    """Return all that a run came to, but for times, sequence numbers and attempts."""
+    """Return all that a run came to, but for times, sequence numbers and attempts.
+
+    How much of an evaluation that ends with a rejection was asked depends on what landed first, too.
+    """
+    rejected = "select version_id from decision where verdict = 'reject'"
     trials = bench.rows(
         "select call.scope, version_id, task_id, draw, hard, soft, reason from trial t"
-        " join call on call.id = call_id order by 2, 3, 4"
+        f" join call on call.id = call_id where draw not like '%/val' or version_id not in ({rejected})"
+        " order by 2, 3, 4"
     )
     decisions = bench.rows(
-        "select gate, base_version, version_id, scope, verdict, reason, inputs from decision order by id"
+        "select gate, base_version, version_id, scope, verdict, reason, iif(verdict = 'reject', '', inputs)"
+        " from decision order by id"
     )
     versions = bench.rows("select id, parent_id from version order by id")
     candidates = bench.rows(
@@ -227,7 +234,9 @@ def outcome_of(bench: Bench, state: State) -> tuple[object, ...]:
     )
     edits = bench.rows("select candidate_id, n, op, path, target, content, status, reason from edit order by 1, 2")
     n_sources = bench.rows("select candidate_id, n, json_array_length(sources) from edit order by 1, 2")
-    calls = bench.rows("select key from call order by key")
+    cut = {_make_prefix(f"{RUN}/val", str(version)) for [version] in bench.rows(rejected)}
+    keys = [bytes.fromhex(str(key)) for [key] in bench.rows("select hex(key) from call order by key")]
+    calls = [key for key in keys if key[:6] not in cut]
     notes = bench.rows("select run_id, epoch, text from meta_note order by epoch")
     # The ids of attempts depend on the order in which replies came.
     steps = [

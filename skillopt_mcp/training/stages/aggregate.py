@@ -11,6 +11,7 @@ from skillopt_mcp.core.replies import EditReply, ProposalReply
 from skillopt_mcp.core.skills import SkillFiles
 from skillopt_mcp.prompts.rendering import Brief, Parsed, ask_parsed, render_rewrites
 
+_ONE_PROMPT = 60_000  # characters of edits
 _Key = tuple[str, str, str | None, str | None]
 
 
@@ -22,11 +23,14 @@ class Aggregation:
     unusable: tuple[str, ...]
 
 
-def aggregate(ask: Ask, files: SkillFiles, patches: Sequence[Patch], brief: Brief, fan_in: int) -> Aggregation:
+def aggregate(
+    ask: Ask, files: SkillFiles, patches: Sequence[Patch], brief: Brief, fan_in: int, *, at_once: bool = False
+) -> Aggregation:
     """Return one patch: failures and successes are merged apart, `fan_in` patches at a time, and then together.
 
-    A single patch passes through with no call. On an unusable reply the edits are concatenated without doubles, those
-    from failures first; of whole texts the first stays.
+    All are merged together `at_once` where one prompt holds them. A single patch passes through with no call. On an
+    unusable reply the edits are concatenated without doubles, those from failures first; of whole texts the first
+    stays.
     """
     groups = {
         "failure": [patch for patch in patches if _from_failure(patch)],
@@ -34,11 +38,13 @@ def aggregate(ask: Ask, files: SkillFiles, patches: Sequence[Patch], brief: Brie
     }
     unusable: list[str] = []
     level = 0
-    while any(len(group) > 1 for group in groups.values()):
+    pool = [edit for patch in patches for edit in patch.edits]
+    in_one_call = at_once and len(brief.form.render(pool)) <= _ONE_PROMPT
+    while not in_one_call and any(len(group) > 1 for group in groups.values()):
         groups, problems = _merge_level(ask, files, _chunks(groups, fan_in), brief, f"level{level}")
         unusable += problems
         level += 1
-    heads = [group[0] for group in groups.values() if group]
+    heads = [patch for group in groups.values() for patch in group]
     if len(heads) > 1:
         final, problems = _merge_level(ask, files, [("final", heads)], brief, "final")
         unusable += problems

@@ -6,11 +6,13 @@ Minibatches hold failures, or successes, or pairs of a failed and a successful a
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from functools import partial
+from typing import Literal, NamedTuple
 
-from skillopt_mcp.core.calls import Ask, Call
+from skillopt_mcp.core.calls import Ask, Call, lends_threads
 from skillopt_mcp.core.edits import UNSHOWN, Edit, Patch
 from skillopt_mcp.core.evidence import Trajectory
 from skillopt_mcp.core.limits import PATCH_EDITS
@@ -31,6 +33,7 @@ MAX_PATTERNS = 8
 MAX_STRANGE = 8
 MAX_DIGITS = 12
 NotesFrom = Literal["both", "failure_only"]
+_GROUPS: tuple[Group, ...] = ("failure", "success", "contrast")
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,22 +71,47 @@ class _Minibatch:
     n: int
     attempts: tuple[Trajectory, ...]
 
+    @property
+    def place(self) -> tuple[int, int]:
+        return _GROUPS.index(self.group), self.n
+
+
+class Awaited(NamedTuple):
+    """An attempt at a task that may not have landed yet: `get` waits for it, and returns None where it has no score."""
+
+    task_id: int
+    get: Callable[[], Trajectory | None]
+
 
 def reflect(
-    ask: Ask, files: SkillFiles, evidence: Sequence[Trajectory], brief: Brief, settings: ReflectSettings
-) -> Reflection:
+    ask: Ask, files: SkillFiles, evidence: Sequence[Trajectory | Awaited], brief: Brief, settings: ReflectSettings,
+    all_landed: Callable[[], None] = lambda: None,
+) -> Reflection:  # fmt: skip
     """Return a patch per minibatch of failures (hard is 0), successes and contrasts.
 
-    What has no score is neither. Minibatches are shuffled by the draw. Every edit carries the ids of its minibatch's
-    trajectories.
+    What has no score is neither. The draw decides the order in which attempts are taken, and a minibatch is read once
+    its own members have landed; `all_landed` is called when all have. Every edit carries the ids of the trajectories of
+    its minibatch.
     """
-    if brief.budget < 1:
-        return Reflection((), ())
-    minibatches = _minibatches(evidence, brief, settings)
-    calls = [_call(files, each, brief, settings) for each in minibatches]
     _, model = brief.form.analyst_reply(aware=settings.aware)
-    replies = ask_parsed(ask, calls, model, lambda _, reply: brief.form.problem(files, reply))
-    outcomes = [_read(each, reply, brief, settings) for each, reply in zip(minibatches, replies, strict=True)]
+    if brief.budget < 1:
+        all_landed()
+        return Reflection((), ())
+
+    def ask_for(chosen: Sequence[_Minibatch]) -> list[Parsed[ProposalReply]]:
+        calls = [_call(files, each, brief, settings) for each in chosen]
+        return ask_parsed(ask, calls, model, lambda _, reply: brief.form.problem(files, reply))
+
+    minibatches = _minibatches(evidence, brief, settings)
+    if lends_threads(ask):
+        asked = [(each, ask.submit(partial(ask_for, [each]))) for each in minibatches]
+        all_landed()
+        replied = sorted(((each, future.result()[0]) for each, future in asked), key=lambda pair: pair[0].place)
+    else:
+        together = sorted(minibatches, key=lambda each: each.place)
+        all_landed()
+        replied = list(zip(together, ask_for(together), strict=True))
+    outcomes = [_read(each, reply, brief, settings) for each, reply in replied]
     return Reflection(
         patches=tuple(patch for each in outcomes for patch in each.patches),
         unusable=tuple(note for each in outcomes for note in each.unusable),
@@ -92,34 +120,49 @@ def reflect(
     )
 
 
-def _minibatches(evidence: Sequence[Trajectory], brief: Brief, settings: ReflectSettings) -> list[_Minibatch]:
-    pairs = _contrasts(evidence)
-    paired = {each.id for pair in pairs for each in pair}
-    rest = [each for each in evidence if each.id not in paired]
-    failures = [(each,) for each in rest if each.hard is False]
-    successes = [(each,) for each in rest if each.hard and not settings.failure_only]
-    groups: list[tuple[Group, Sequence[tuple[Trajectory, ...]], int]] = [
-        ("failure", failures, settings.minibatch),
-        ("success", successes, settings.minibatch),
-        ("contrast", pairs, max(1, settings.minibatch // 2)),
-    ]
-    found = []
-    for name, units, size in groups:
-        order = list(units)
-        random.Random(f"{brief.draw}/{name}").shuffle(order)
-        chunks = [order[start : start + size] for start in range(0, len(order), size)]
-        chunks = chunks[: settings.n_success] if name == "success" else chunks
-        found += [_Minibatch(name, n, tuple(each for unit in chunk for each in unit)) for n, chunk in enumerate(chunks)]
-    return found
+def _minibatches(
+    evidence: Sequence[Trajectory | Awaited], brief: Brief, settings: ReflectSettings
+) -> Iterator[_Minibatch]:
+    """Yield each minibatch as soon as it is full, and the others at the end."""
+    tasks = [-1 - n if each.task_id is None else each.task_id for n, each in enumerate(evidence)]
+    at_task: dict[int, list[int]] = {}
+    for n, task in enumerate(tasks):
+        at_task.setdefault(task, []).append(n)
+    waiting: dict[Group, list[tuple[Trajectory, ...]]] = {name: [] for name in _GROUPS}
+    n_full, paired = Counter[Group](), set[int]()
+
+    def fill(name: Group) -> Iterator[_Minibatch]:
+        units, waiting[name] = waiting[name], []
+        if units and not (name == "success" and n_full[name] == settings.n_success):
+            yield _Minibatch(name, n_full[name], tuple(each for unit in units for each in unit))
+            n_full[name] += 1
+
+    order = list(range(len(evidence)))
+    random.Random(brief.draw).shuffle(order)
+    for at in order:
+        # The first failed and the first successful attempt at a task that has both are read as a pair.
+        landed = {n: each for n in at_task[tasks[at]] if (each := _get_landed(evidence[n])) and each.hard is not None}
+        firsts = {hard: next((n for n, each in landed.items() if each.hard is hard), None) for hard in (False, True)}
+        failed, succeeded = firsts[False], firsts[True]
+        name: Group = "contrast"
+        if failed is not None and succeeded is not None and tasks[at] >= 0 and at in (failed, succeeded):
+            if tasks[at] in paired:
+                continue
+            paired.add(tasks[at])
+            unit: tuple[Trajectory, ...] = (landed[failed], landed[succeeded])
+        elif at in landed and not (landed[at].hard and settings.failure_only):
+            name, unit = "success" if landed[at].hard else "failure", (landed[at],)
+        else:
+            continue
+        waiting[name].append(unit)
+        if len(waiting[name]) == (max(1, settings.minibatch // 2) if name == "contrast" else settings.minibatch):
+            yield from fill(name)
+    for name in _GROUPS:
+        yield from fill(name)
 
 
-def _contrasts(evidence: Sequence[Trajectory]) -> list[tuple[Trajectory, Trajectory]]:
-    """Return the first failed and the first successful attempt at each task that has both."""
-    firsts: dict[int, dict[bool, Trajectory]] = {}
-    for each in evidence:
-        if each.task_id is not None and each.hard is not None:
-            firsts.setdefault(each.task_id, {}).setdefault(each.hard, each)
-    return [(found[False], found[True]) for found in firsts.values() if len(found) == 2]
+def _get_landed(each: Trajectory | Awaited) -> Trajectory | None:
+    return each.get() if isinstance(each, Awaited) else each
 
 
 def _is_aware(minibatch: _Minibatch, settings: ReflectSettings) -> bool:
