@@ -4,8 +4,9 @@
 
 Each run has a store of its own, is killed once (SIGKILL) and then resumed to its end. Counted are the rows that differ
 from the undisturbed run's (versions, steps, trials, edits, decisions, attempts of tests, calls and replies, without
-times, sequence numbers, how often something was asked, and what a test asked beyond its verdict), the calls that were
-sent again although their reply was committed, and the most calls that one kill repeated: at most those in flight.
+times, sequence numbers, how often something was asked, what a test asked beyond its verdict, and how much was asked of
+a candidate that was rejected, which depend on what landed first), the calls that were sent again although their reply
+was committed, and the most calls that one kill repeated: at most those in flight.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from random import Random
 from benchmarks.doors import CONCURRENCY, add_tasks, command, parser, show
 from benchmarks.doors import rows as queried
 from benchmarks.simulation import task_rows, write_skill
+from skillopt_mcp.core.calls import _make_prefix
 
 SLOTS = 4  # as many as a promotion test repeats: what was in flight at a kill counts as asked again
 SHORT = 1
@@ -38,7 +40,10 @@ SHOWN, ROW_CHARACTERS = 6, 400
 SETTINGS = ("--epochs", "3", "--batch", "8", CONCURRENCY, str(SLOTS), "--yes", "--json")
 # What two runs of the same thing need not share, and the tables that only say how often something was tried.
 _VOLATILE = frozenset({"created_at", "answered_at", "owner", "n_claims", "n_again", "latency_ms", "call_id"})
-_ASKED_AGAIN = re.compile(r'"((lost|runs)":{[^}]*}|attempts":"[0-9a-f]{64}"|(n_)?test_(calls|tokens|usd)":[^,}]*)')
+_ASKED_AGAIN = re.compile(
+    r'"((lost|runs)":{[^}]*}|attempts":"[0-9a-f]{64}"|(n_)?(test_)?(calls|tokens|usd)":[^,}]*|tokens_(in|out)":[^,}]*)'
+)
+_ROLLOUT = re.compile(r"trial:(\d+)")
 _ASIDE = ("attempt", "budget", "event", "mark", "spent", "sqlite_", "_", "reply", "call")
 # What was under way at the verdict of a test: how much that is depends on which answers came first.
 _BEYOND = (
@@ -49,6 +54,7 @@ _REPLIES = (
     "select c.key, c.scope, c.role, c.stage, c.draw, c.refs, r.text, r.messages, r.tokens_in, r.tokens_out, r.fault"
     f" from call c left join reply r on r.call_id = c.id where c.id not in ({_BEYOND})"
 )
+_REJECTED = "select scope, version_id from decision where verdict = 'reject'"
 _SENDS = "select c.key, c.n_claims, exists (select 1 from reply r where r.call_id = c.id) from call c"
 
 
@@ -139,14 +145,29 @@ def kill_and_resume(site: Site, expected: Counter[str], n_replies: int, after_s:
 def rows(store_path: Path) -> Counter[str]:
     """Return all rows that say what a run made and decided, as JSON, each with the name of its table."""
     found = Counter[str]()
+    rejected = queried(store_path, _REJECTED)
+    cut = {_make_prefix(f"{str(scope).split('/')[0]}/val", str(version)) for scope, version in rejected}
+    # A rollout is named by what it asked: its number is that of its turn.
+    names = {str(id): bytes.fromhex(str(key)) for id, key in queried(store_path, "select id, hex(key) from call")}
+    unsure = ",".join(id for id, key in names.items() if key[:6] in cut)
+
+    def spell(table: str, row: dict[str, object]) -> str:
+        if row.get("verdict") == "reject" and "inputs" in row:
+            row |= {"inputs": ""}
+        text = _spelled(table, tuple(row.values()))
+        return _ROLLOUT.sub(lambda match: f"trial:{names[match[1]].hex()}", text)
+
     for (table,) in queried(store_path, "select name from sqlite_master where type = 'table' order by name"):
         if not str(table).startswith(_ASIDE):
             columns = queried(store_path, f"pragma table_info({table})")
             kept = [name for _, name, kind, _, _, key in columns if not _is_volatile(name, kind, key)]
-            counting = f" where call_id not in ({_BEYOND})" if any(name == "call_id" for _, name, *_ in columns) else ""
+            counting = f" where call_id not in ({_BEYOND}) and call_id not in ({unsure})"
+            counting = counting if any(name == "call_id" for _, name, *_ in columns) else ""
             query = f"select {', '.join(kept)} from {table}{counting}"
-            found.update(_spelled(table, row) for row in queried(store_path, query))
-    found.update(_spelled("call", row) for row in queried(store_path, _REPLIES))
+            found.update(spell(str(table), dict(zip(kept, row, strict=True))) for row in queried(store_path, query))
+    for row in queried(store_path, _REPLIES):
+        if isinstance(row[0], bytes) and row[0][:6] not in cut:
+            found[spell("call", dict(enumerate(row)))] += 1  # type: ignore[arg-type]
     return found
 
 
