@@ -27,7 +27,6 @@ from skillopt_mcp.store.files import Owner
 from skillopt_mcp.store.opening import Store
 
 T = TypeVar("T")
-_FEWEST_SLOTS = 2
 _MOST_THREADS = 1_000
 
 
@@ -127,7 +126,7 @@ class Asker:
 
         It changes nothing where no backend takes several calls at once.
         """
-        if max(map(self.slots, self._backends), default=0) < _FEWEST_SLOTS:
+        if max(map(self.slots, self._backends), default=0) < 2:
             yield
             return
         lanes = [self._lane(role) for role in self._backends if not self._backends[role].deferred]

@@ -266,13 +266,6 @@ def lends_threads(ask: Ask) -> TypeGuard[SharedAsk]:
     return getattr(ask, "is_shared", False)
 
 
-def do_together(ask: Ask, jobs: Sequence[Callable[[], T]]) -> list[T]:
-    """What each job returns, in order; they are done at the same time where `ask` lends threads."""
-    if len(jobs) > 1 and lends_threads(ask):
-        return [each.result() for each in [ask.submit(job) for job in jobs]]
-    return [job() for job in jobs]
-
-
 class AskNextTo:
     """An `ask` whose attempts see the other document of a run, too, if there is one."""
 

@@ -10,6 +10,7 @@ import secrets
 import shlex
 import stat
 import sys
+import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import cache
@@ -75,6 +76,19 @@ _COPY_ATTRIBUTES = 1 | 4
 # What the system takes from a file, too, whose content changes.
 _OF_CONTENT = frozenset({"security.capability", "security.evm", "security.ima"})
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
+
+
+def put_file(path: Path, content: bytes) -> None:
+    """Write a file, complete or not at all; a link gives way itself. Raises OSError."""
+    handle, new = tempfile.mkstemp(prefix=TEMPORARY, dir=path.parent)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+        os.chmod(new, 0o644)
+        os.replace(new, path)
+    except BaseException:
+        os.unlink(new)
+        raise
 
 
 def replace_files(folder: Path, before: SkillFiles, after: SkillFiles) -> None:

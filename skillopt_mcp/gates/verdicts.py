@@ -228,7 +228,7 @@ def _describe_power(foreseen: Foreseen, series: str) -> list[str]:
         ]
     chances = ", ".join(f"{_percent(row.gain)} points in {_percent(row.chance)} % ({row.runs:,} runs)" for row in found)
     if not foreseen.test_in_release:
-        return [rounds, f"It finds a gain of {chances}, and says nothing about other tasks: 8 or more can."]
+        return [rounds, f"It finds a gain of {chances}, and says nothing of other tasks: 8 or more held-out ones can."]
     lines = [
         f"Test {foreseen.test_in_release} {series}: {counted(foreseen.units, 'task')}, each up to "
         f"{counted(foreseen.passes, 'time')} with each text; {most}, {none.runs:,} on average without a gain.",

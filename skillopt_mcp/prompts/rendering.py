@@ -13,7 +13,7 @@ from typing import Generic, Literal, TypeVar
 
 from pydantic import BaseModel
 
-from skillopt_mcp.core.calls import NO_TOOL_CALL, TOOL_CALL, Ask, Call, Message, Question, do_together, lends_threads
+from skillopt_mcp.core.calls import NO_TOOL_CALL, TOOL_CALL, Ask, Call, Message, Question, lends_threads
 from skillopt_mcp.core.edits import Edit
 from skillopt_mcp.core.evidence import Trajectory
 from skillopt_mcp.core.replies import PROPOSALS, ProposalReply
@@ -269,7 +269,7 @@ def ask_parsed(
         def ask_one(n: int) -> Parsed[M]:
             return ask_parsed(ask, [calls[n]], model, (lambda _, reply: check(n, reply)) if check else None)[0]
 
-        return do_together(ask, [partial(ask_one, n) for n in range(len(calls))])
+        return [each.result() for each in [ask.submit(partial(ask_one, n)) for n in range(len(calls))]]
     results: list[Parsed[M]] = [Parsed(None)] * len(calls)
     reasons: dict[int, str] = dict.fromkeys(range(len(calls)), "")
     for round_ in range(n_reasks + 1):

@@ -16,6 +16,7 @@ from skillopt_mcp.core.results import Result
 from skillopt_mcp.core.runs import Run, StepRecord
 from skillopt_mcp.core.skills import MAIN_FILE, SkillFiles, short
 from skillopt_mcp.documents.diffs import unified_diff
+from skillopt_mcp.documents.live_files import put_file
 from skillopt_mcp.reports.run_report import RunFacts, describe_run, figures_of, gather_run, n_tasks_of
 from skillopt_mcp.store.opening import Store
 from skillopt_mcp.workspace.place import Place
@@ -217,15 +218,7 @@ def _put(path: Path, content: bytes) -> bool:
     if path.is_file() and path.read_bytes() == content:
         return False
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(prefix=_TEMPORARY, dir=path.parent)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-        os.chmod(name, 0o644)
-        os.replace(name, path)
-    except BaseException:
-        os.unlink(name)
-        raise
+    put_file(path, content)
     return True
 
 

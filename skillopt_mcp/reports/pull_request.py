@@ -21,14 +21,14 @@ MAX_COMMENT = 65_000
 """Characters; GitHub takes 65,536 in a comment, and in the summary of a check run."""
 _MAX_COUNTS, _MAX_ANSWER = 400, 1_500
 _SENTENCES: dict[Verdict, tuple[str, str]] = {
-    "better": ("Better", "the new text of {} solves more"),
-    "better_here": ("Better", "the new text of {} solves more"),
-    "worse": ("Worse", "the new text of {} solves fewer"),
-    "worse_here": ("Worse", "the new text of {} solves fewer"),
-    "no_worse": ("No worse", "the new text of {} loses less than the margin"),
-    "not_better": ("No gain in sight", "nothing is proven of {}"),
-    "cant_tell": ("Can't tell yet", "nothing is proven of {}"),
-    "not_tested": ("Not tested", "neither text of {} reached the model"),
+    "better": ("Better", "{new} solves more"),
+    "better_here": ("Better", "{new} solves more"),
+    "worse": ("Worse", "{new} solves fewer"),
+    "worse_here": ("Worse", "{new} solves fewer"),
+    "no_worse": ("No worse", "{new} loses less than the margin"),
+    "not_better": ("No gain in sight", "nothing is proven of {path}"),
+    "cant_tell": ("Can't tell yet", "nothing is proven of {path}"),
+    "not_tested": ("Not tested", "neither text of {path} reached the model"),
 }
 _UNTESTED = {"failed": "Failed", "not_run": "Could not run", "neutral": "Not tested", "passed": "Nothing to test"}
 """The outcomes without a verdict, the most important first."""
@@ -62,7 +62,7 @@ def render_comment(gated: Gated, counts: Mapping[str, int] | None = None, source
     if len(skills) > 1:
         parts += [(1, page.heads()), *((2, page.row(skill)) for skill in skills)]
     for skill in skills:
-        parts.append((3, page.facts(skill)))
+        parts.append((3, page.facts(skill, len(skills) > 1 or gated.stopped)))
         parts += [(4, page.worse(task)) for task in skill.worse]
         parts += [(5, page.mathematics(skill.report))] if skill.report else []
     left, taken = MAX_COMMENT - len(page.end(gated, len(parts), f"<!-- skillopt-mcp gate{mark} -->")), set[int]()
@@ -96,11 +96,13 @@ def describe_skill(skill: GatedSkill, show: Callable[[str], str] = as_code) -> t
         return _UNTESTED[skill.outcome], f"{show(skill.path)}: {show(why)}"
     verdict, sentence = _SENTENCES[skill.verdict]
     claim = f" {skill.claim}" if skill.claim and skill.verdict != "not_tested" else ""
-    number = f"test {skill.test_number} of this pull request"
+    path, against = show(skill.path), skill.report.against if skill.report else ""
+    new = f"{path} with {show(against)}" if against else f"the new text of {path}"
+    number = f"test {skill.test_number} of {'these models' if against else 'this pull request'}"
     if not skill.number_known:
         number = f"at least test {skill.test_number}: this claim is for one test"
     unreal = ", in a simulation" if skill.report and is_simulated(skill.report.backend) else ""
-    return verdict + claim, f"{sentence.format(show(skill.path))} ({number}){unreal}"
+    return verdict + claim, f"{sentence.format(new=new, path=path)} ({number}){unreal}"
 
 
 def read_counts(body: str) -> dict[str, int] | None:
@@ -115,7 +117,7 @@ def render_junit(gated: Gated) -> str:
     if gated.stopped or not gated.skills:
         rows.append(("gate", "error" if gated.stopped else "system-out", gated.stopped or "no skill changed", [""]))
     for skill in gated.skills:
-        lines = [skill.why, *skill.notes]
+        lines = [skill.why if skill.verdict else "", *skill.notes]
         for task in skill.worse[:_MAX_COUNTS]:
             lines.append(f"worse: {task.id} {' '.join(task.tags)}")
             for name, text in (("old", task.old_answer), ("new", task.new_answer)):

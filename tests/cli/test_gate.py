@@ -258,6 +258,7 @@ def test_the_first_call_is_a_probe_that_ends_the_job_in_one_line(
     assert (code, outcomes(found)) == (2, {"skills/tone": ("changed", "not_run")})
     assert "\n" not in found["stopped"]
     assert "credit balance" in found["stopped"]
+    assert found["skills"][0]["why"] == "The first call failed.", "said once"
     assert vendor.asked == []
     vendor.quota = None
     assert gate(by=vendor.spec())[0] == 1

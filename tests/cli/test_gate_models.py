@@ -48,10 +48,13 @@ def test_the_live_text_is_compared_with_two_models_and_nothing_is_asked_twice(
     assert (planned.returncode, able.asked, unable.asked) == (0, [], [])
     capped = cli(*command, "--max-calls", 7, store=store)
     assert (capped.returncode, len(able.asked) + len(unable.asked)) == (2, 7), capped.stdout
-    done = cli(*command, store=store)
+    done = cli(*command, "--summary", tmp_path / "summary.md", store=store)
     assert done.returncode == code, done.stdout + done.stderr
     more = "more" if is_up else "fewer"
     assert f"On these 10 cases with openai:n the skill solves {more}." in done.stdout
+    assert "skills/tone (two models; on these cases, test 1)" in done.stdout
+    said = f"<code>skills/tone</code> with <code>openai:n</code> solves {more} (test 1 of these models)"
+    assert (tmp_path / "summary.md").read_text().count(said) == 1
     assert all("Not committed" in each for each in able.asked)
     n_asked = len(able.asked), len(unable.asked)
     assert min(n_asked) > 4

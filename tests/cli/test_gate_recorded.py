@@ -87,7 +87,7 @@ def test_recorded_evidence_is_read_again_without_model_key_or_store(
     alone = subprocess.run(commands, cwd=repository, env=environ, capture_output=True, text=True, check=False)
     assert time.monotonic() - started < 10  # of a loaded machine
     assert alone.returncode == 0, alone.stdout + alone.stderr
-    assert "BETTER" in alone.stdout
+    assert "BETTER (SIMULATION)" in alone.stdout
     assert not (tmp_path / "nobody").exists()
 
 
@@ -209,12 +209,17 @@ def test_a_record_that_is_a_link_is_not_followed_and_not_written_through(
     cli("gate", "--base", "main", "--target", target, "--write-evidence", "--yes", store=tmp_path / "store.db")
     assert victim.read_text() == "mine"
     assert check(cli)[0] == 0
+    evidence.unlink()
+    evidence.mkdir()
+    command = ("gate", "--base", "main", "--target", target, "--write-evidence", "--yes")
+    assert "Not recorded" in cli(*command, store=tmp_path / "store.db").stderr
+    assert [*evidence.parent.glob(".*")] == [], "nothing is left of a file that could not be written"
 
 
 def test_a_skill_from_before_is_warned_and_a_new_one_is_not_let_through(repository: Path, cli: Cli) -> None:
     code, skill = check(cli)
     assert (code, skill["outcome"]) == (0, "neutral")
-    assert "--write-evidence" in skill["why"]
+    assert "gate --target BACKEND --write-evidence" in skill["why"]
     git(repository, "stash", "-q")
     git(repository, "mv", "skills/echo", "skills/other")
     (repository / "skills/other/SKILL.md").write_text("---\nname: other\ndescription: Another.\n---\n\nX y z.\n")

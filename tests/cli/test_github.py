@@ -119,7 +119,7 @@ def test_a_pull_request_is_tested_from_where_it_left_the_base(at_event: Any, rep
 
 
 def test_an_event_with_the_least_that_is_needed_is_read(at_event: Any, repository: Repository) -> None:
-    pull = {"base": {"sha": repository.base}, "head": {"sha": repository.head}}
+    pull: dict[str, Any] = {"base": {"sha": repository.base}, "head": {"sha": repository.head}}
     event = at_event("pull_request", {"number": 7, "pull_request": pull})
     assert (event.base, event.head, event.number, event.is_fork) == (repository.root, repository.head, 7, False)
     pull["head"]["repo"] = None  # the fork is gone

@@ -63,7 +63,7 @@ def test_a_finished_run_is_there_as_files(place: Place, workspace: Workspace) ->
             assert sum(edit["status"] == "applied" for edit in patch["edits"]) == step.n_applied
             assert (out / "versions" / short(step.candidate_version) / "SKILL.md").read_bytes() == candidate.main
     assert done.n_written == len(stamps(out)) - len(best.files)
-    assert not list(out.rglob(".writing-*"))
+    assert not [*out.rglob(".writing-*"), *out.rglob(".skillopt-*")]
 
 
 def test_a_second_export_writes_only_what_changed(place: Place, workspace: Workspace) -> None:

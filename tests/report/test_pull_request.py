@@ -65,6 +65,7 @@ def test_the_first_line_says_the_verdict_its_claim_and_the_number_of_the_test() 
     first = render_comment(a_gate(a_skill(test_number=3))).splitlines()[0]
     assert first.startswith("**Worse on these cases**: the new text of <code>skills/tone</code> solves fewer")
     assert "(test 3 of this pull request)" in first
+    assert render_comment(a_gate(a_skill())).count("solves fewer") == 1
     unknown = render_comment(a_gate(a_skill(number_known=False))).splitlines()[0]
     assert "at least test 1: this claim is for one test" in unknown
 

@@ -62,7 +62,7 @@ class Gate:
         if any(pair.found.change != "deleted" for pair in self.compared.pairs):
             models.backend("target")
         skills = [self._plan(pair) for pair in self.compared.pairs]
-        base, head = self.compared.base, self.compared.head
+        base, head = self.compared.base.commit, self.compared.head.commit
         self.gated = Gated(base=base, head=head, require=options.require, skills=skills)
 
     @property
@@ -141,8 +141,9 @@ class Gate:
             except OF_A_SKILL as error:
                 why = str(error).rstrip(".")
                 if isinstance(error, Stopped | BackendError) and not isinstance(error, CapReached):
+                    if not is_probed:
+                        stopped, why = f"the first call failed, and nothing was tested: {why}", "The first call failed"
                     halted = why
-                    stopped = "" if is_probed else f"the first call failed, and nothing was tested: {why}"
             finally:
                 self._models.caps = caps
             standing = standing_of(due.test, self._store)

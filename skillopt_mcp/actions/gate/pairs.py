@@ -74,7 +74,7 @@ class Pair:
 
 
 class Compared(NamedTuple):
-    """What differs between two revisions of a repository, named by its first commit; the head is "" for no commit.
+    """What differs between two revisions of a repository, named by its first commit.
 
     `is_whole`: the checkout has the whole history.
     """
@@ -82,10 +82,9 @@ class Compared(NamedTuple):
     top: Path
     root: str
     is_whole: bool
-    base: str
-    head: str
+    base: Revision
+    head: Revision
     pairs: list[Pair]
-    revisions: tuple[Revision, Revision]
 
 
 def compare_revisions(folder: Path, options: GateOptions) -> Compared:
@@ -117,7 +116,7 @@ def compare_revisions(folder: Path, options: GateOptions) -> Compared:
         if given and is_database(given):
             copy_store(given, place / "store.db")
         pairs = [_read_pair(each, (base, head), place, given) for each in found]
-    return Compared(top, min(roots)[:12], is_whole, base.commit, head.commit, pairs, (base, head))
+    return Compared(top, min(roots)[:12], is_whole, base, head, pairs)
 
 
 def _is_in(path: str, folder: str) -> bool:
@@ -167,7 +166,11 @@ def _read_given(path: Path, copy: Path, names: set[str]) -> list[NewTask]:
     with Store(copy) as store:
         skills = [skill for skill in store.skills.list_listed() if posixpath.basename(skill.path) in names]
         found = [task for skill in skills for task in held_out(store.tasks.list_in_use(skill.id))]
-    return [NewTask(each.prompt, each.judge, each.name, "test", each.tags, each.files, each.group) for each in found]
+    return _renew(found)
+
+
+def _renew(tasks: Sequence[Task]) -> list[NewTask]:
+    return [NewTask(each.prompt, each.judge, each.name, "test", each.tags, each.files, each.group) for each in tasks]
 
 
 def store_tasks(
@@ -185,9 +188,7 @@ def store_tasks(
                 store.skills.add_version(tracked.id, pair.old)
                 return tracked, list(held), notes
             # One text with two models has a row of its own, too: no candidate of the tracked skill comes of it.
-            pair = replace(pair, origin="given", tasks=[
-                NewTask(each.prompt, each.judge, each.name, "test", each.tags, each.files, each.group) for each in held
-            ])  # fmt: skip
+            pair = replace(pair, origin="given", tasks=_renew(held))
     plan = parse_rows(pair.tasks, store if store.is_made else None, secrets) if pair.tasks else None
     if plan and plan.rejected:
         notes.append(f"{counted(len(plan.rejected), 'task')} left out: {next(iter(plan.rejected.values()))}")

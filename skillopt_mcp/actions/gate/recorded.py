@@ -6,7 +6,6 @@ import hashlib
 import os
 import posixpath
 import re
-import tempfile
 from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
@@ -21,13 +20,13 @@ from skillopt_mcp.core.gating import Gated, GatedSkill, GatedTasks
 from skillopt_mcp.core.skills import EVIDENCE_FILE, is_memory
 from skillopt_mcp.core.tasks import NewTask, Task
 from skillopt_mcp.core.text import counted, quoted
+from skillopt_mcp.documents.live_files import put_file
 from skillopt_mcp.gates.recorded import SPOT_CHANCE, RecordedTest
 from skillopt_mcp.store.opening import Store
 from skillopt_mcp.training.stages.rollout import PlannedRollout, rollout
-from skillopt_mcp.workspace.evidence import is_simulated
 from skillopt_mcp.workspace.models import Models
 
-_WRITE = "skillopt-mcp gate --write-evidence"
+_WRITE = "skillopt-mcp gate --target BACKEND --write-evidence"
 
 
 def _place_record(skill: str) -> str:
@@ -57,11 +56,7 @@ def write_evidence(store: Store, gate: Gate) -> list[str]:
             )  # fmt: skip
             if os.path.realpath(place.parent) != str(place.parent):
                 raise BadInput("its folder is reached through a link")
-            handle, new = tempfile.mkstemp(prefix=".skillopt-", dir=place.parent)
-            with os.fdopen(handle, "wb") as file:
-                file.write(record.content)
-            os.chmod(new, 0o644)
-            os.replace(new, place)  # of a link the link itself
+            put_file(place, record.content)
         except (BadInput, OSError) as error:
             said.append(f"Not recorded: {name}: {error}.")
         else:
@@ -84,12 +79,12 @@ def check_recorded(folder: Path, options: GateOptions) -> Gated:
         except SkillOptError as error:
             update = {"outcome": "not_run", "why": f"{error}."}
         skills.append(skill.model_copy(update=update))
-    return Gated(base=found.base, head=found.head, require=options.require, skills=skills)
+    return Gated(base=found.base.commit, head=found.head.commit, require=options.require, skills=skills)
 
 
 def _describe_record(record: RecordedTest, standing: Standing, pair: Pair, options: GateOptions) -> dict[str, object]:
     served = f", served by {', '.join(map(quoted, record.models))}" if record.models else ""
-    simulated, is_own = "SIMULATION. " if is_simulated(record.target) else "", record.origin in ("base", "head")
+    is_own = record.origin in ("base", "head")
     outcome, claim = rule(record.verdict, options.require, record.origin, record.plan.n_units)
     number = record.plan.number * (not record.plan.in_rounds)
     tasks = {"from": record.origin, "n": record.plan.n_units, "changed": pair.is_changed}
@@ -102,7 +97,7 @@ def _describe_record(record: RecordedTest, standing: Standing, pair: Pair, optio
         "test_number": max(1, number),
         "report": TestReport.model_validate(standing.model_dump() | facts),
         "notes": [
-            f"{simulated}Recorded with {quoted(f'{record.target} {record.host}'.strip())}{served}; the verdict follows "
+            f"Recorded with {quoted(f'{record.target} {record.host}'.strip())}{served}; the verdict follows "
             "from the outcomes. That shows what was recorded, not who ran it.",
             *(["Its tasks are not in the repository, and were not compared."] * (not is_own and not pair.tasks)),
         ],
@@ -114,15 +109,14 @@ def _read_record(found: Compared, pair: Pair) -> tuple[RecordedTest, Standing] |
 
     Raises BadInput where it cannot be read, or is stale, Refused where the verdict does not follow.
     """
-    base, head = found.revisions
-    path = _place_record(pair.found.path)
+    path, head = _place_record(pair.found.path), found.head
     content = head.read({path} & {*head.paths}).get(path)
     if pair.fault or (content is None and path in head.paths):
         raise BadInput(pair.fault or "Its evidence is no file, or too large")
     if pair.old == pair.new:
         return None
     if content is None:
-        if _place_record(pair.found.before or pair.found.path) in base.paths:
+        if _place_record(pair.found.before or pair.found.path) in found.base.paths:
             raise BadInput(f"Its recorded evidence was removed: {_WRITE}")
         if pair.found.change == "added" and pair.tasks:
             raise BadInput(f"It is new, and no evidence was recorded for it: {_WRITE}")

@@ -26,6 +26,7 @@ from skillopt_mcp.gates.verdicts import describe_foreseen
 from skillopt_mcp.reports.pull_request import digest_path, render_comment, render_junit
 from skillopt_mcp.reports.rendering import html_page, write_page
 from skillopt_mcp.tasks.judges.judging import n_votes
+from skillopt_mcp.workspace.evidence import is_simulated
 from skillopt_mcp.workspace.workspace import Workspace
 
 _STYLES = {"passed": "green", "neutral": "yellow", "failed": "bold red", "not_run": "bold red"}
@@ -69,7 +70,7 @@ class GateRevisions(Sending):
         for file in filter(None, (self.summary, self.junit, self.result, self.page)):
             if not Path(file).expanduser().absolute().parent.is_dir():
                 raise WrongUsage(f"there is no folder for {quoted(file)}: make it, or name another place")
-        event, self._is_simulated = None, False
+        event = None
         found: Gated | Planned | None = None
         if self.github:
             try:
@@ -126,7 +127,6 @@ class GateRevisions(Sending):
             if event and event.number else None,
             f"Old is this text with {self.target}, new is it with {self.against_model}." * bool(self.against_model),
         )  # fmt: skip
-        self._is_simulated = models.has_backend("target") and bool(mark_simulation(models))
         checked = check_recorded(Path.cwd(), options) if self.recorded else None
         if checked and (self.spot is None or not any(each.verdict for each in checked.skills)):
             return checked
@@ -155,7 +155,7 @@ class GateRevisions(Sending):
             return planned
         for test in gate.tests.values() if workspace.place.caller == "person" else ():  # for others none is loaded
             self.agree_to_load(terminal, workspace, test.row.skill_id, test.row.version_id)
-        with Watch(terminal, "SIMULATION" if self._is_simulated else "") as watch:
+        with Watch(terminal, "SIMULATION" if gate.tests and mark_simulation(models) else "") as watch:
             models.on_reply = watch.on_reply
             found = gate.run(watch.notify)
         for line in write_evidence(store, gate) if self.write_evidence else ():
@@ -172,13 +172,14 @@ class GateRevisions(Sending):
             return result.show(terminal)
         for skill in result.skills:
             number = f"{'' if skill.number_known else 'at least '}test {skill.test_number}"
-            claim = f"{skill.claim + ', ' if skill.claim else ''}{number}" if skill.report else ""
+            claim = f"; {skill.claim + ', ' if skill.claim else ''}{number}" if skill.report else ""
+            change = "two models" if self.against_model else skill.change
             terminal.say(
-                f"{skill.outcome.upper().replace('_', ' ')}: {skill.path} ({skill.change}{claim and '; '}{claim})",
+                f"{skill.outcome.upper().replace('_', ' ')}: {skill.path} ({change}{claim})",
                 _STYLES[skill.outcome],
             )
             if skill.report:
-                show_report(terminal, skill.report, simulated=self._is_simulated)
+                show_report(terminal, skill.report, simulated=is_simulated(skill.report.backend))
             worse = [f"Worse: {', '.join(each.id for each in skill.worse)}."] if skill.worse else []
             for line in filter(None, [*worse, skill.why, *skill.notes]):
                 terminal.say(line)
