@@ -33,7 +33,9 @@ def unusable_usage(usage: object) -> str:
 
 
 FAULTS: tuple[Fault, ...] = get_args(Fault)
-RETRYABLE: frozenset[Fault] = frozenset({"rate_limit", "overloaded", "timeout", "connection", "server", "malformed"})
+RETRYABLE: frozenset[Fault] = frozenset(
+    {"rate_limit", "overloaded", "timeout", "connection", "server", "malformed", "worker_lost"}
+)
 FATAL: frozenset[Fault] = frozenset({"auth", "model_not_found", "unsupported"})
 
 CHECK = "check"
@@ -46,11 +48,12 @@ class BackendFault(Exception):
     """One failed attempt at one call. `retry_after` is how many seconds the backend asks to be left alone, if it does.
 
     `fault` is its kind. Retried: "rate_limit", "overloaded", "server", "connection" (also where the wire hangs, or
-    its body cannot be read); for a question also "timeout" and "malformed" (no answer could be read), which an attempt
-    at a task may bring upon itself. Recorded as missing at once: "refusal", "truncated", "empty", "context_too_long",
-    "internal" (any other). "auth", "model_not_found" and "unsupported" (an option) end the run. `usage` is what the
-    attempt cost all the same: an answer that was cut off is paid. One whose numbers cannot be is left out, and the
-    message says so: then the attempt costs what one costs that does not say. `is_overload`, where it is set, says that
+    its body cannot be read), "worker_lost" (the process or the machine that asked is gone); for a question also
+    "timeout" and "malformed" (no answer could be read), which an attempt at a task may bring upon itself. Recorded as
+    missing at once: "refusal", "truncated", "empty", "context_too_long", "internal" (any other). "auth",
+    "model_not_found" and "unsupported" (an option) end the run. `usage` is what the attempt cost all the same: one that
+    was cut off is paid. One whose numbers cannot be is left out, and the message says so: then the attempt costs what
+    one costs that does not say. `is_overload`, where it is set, says that
     a server of few slots was too slow for so many calls at once. Raises BackendError for a kind that is
     none, and for a message, a wait or a usage of another type.
     """

@@ -39,6 +39,8 @@ POLICIES: dict[Fault, Policy] = {
     "overloaded": Policy(MAX_ATTEMPTS, 1.0, 3.0),
     "server": Policy(MAX_ATTEMPTS, 0.5),
     "connection": Policy(MAX_ATTEMPTS, 0.5, may_be_paid=True),
+    # A node that is gone takes a while to be noticed, another worker to start.
+    "worker_lost": Policy(MAX_ATTEMPTS, 1.0, 3.0, may_be_paid=True),
     "timeout": Policy(3, 0.5, may_be_paid=True),
     "malformed": Policy(3, 0.5, may_be_paid=True),
     # To send these again would bring the same: they are missing at once.

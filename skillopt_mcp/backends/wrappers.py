@@ -37,7 +37,7 @@ from skillopt_mcp.tasks.judges.kinds.rubric import Rubric
 from skillopt_mcp.tasks.judges.kinds.text import Exact
 
 
-class _Wrapper:
+class Wrapper:
     """A backend around another one, which has its name, its fingerprint and its ways to be asked."""
 
     def __init__(self, backend: Backend) -> None:
@@ -56,7 +56,7 @@ class _Wrapper:
         return await self._backend.load(request, by_prompt=by_prompt) if isinstance(self._backend, Loading) else None
 
 
-class HostMade(_Wrapper):
+class HostMade(Wrapper):
     """A backend that an agent's own program brings along: its evidence is a host's, as that of its sub-agents."""
 
     def __init__(self, backend: Backend) -> None:
@@ -72,7 +72,7 @@ class HostMade(_Wrapper):
         return worst_case(self._backend, call)
 
 
-class TwoModels(_Wrapper):
+class TwoModels(Wrapper):
     """Two backends that are compared on one text: the second one answers for a test's candidate, the first one else."""
 
     def __init__(self, old: Backend, new: Backend) -> None:
@@ -103,7 +103,13 @@ class TwoModels(_Wrapper):
         return found
 
 
-class Redacting(_Wrapper):
+def open_models(spec: str) -> Backend:
+    """The backend of a spec; two that are compared stand on a line each. Raises BackendError as `open_backend`."""
+    both = [open_backend(each) for each in spec.split("\n")]
+    return TwoModels(*both) if both[1:] else both[0]
+
+
+class Redacting(Wrapper):
     """A backend with a redactor before and behind it: questions to the optimizer, all replies, all failures.
 
     What a task says itself is a person's own, and stays. Name and fingerprint are the backend's: calls keep their keys.
@@ -221,13 +227,14 @@ class Judges:
 
 
 def judges_for(
-    store: Store, tasks: Iterable[Task], open_model: Callable[[], Backend], clean: Callable[[str], str] = str
-) -> Judges | None:
+    store: Store, tasks: Iterable[Task], open_model: Callable[[], Backend], clean: Callable[[str], str] = str,
+    run: Callable[..., CommandRunner] = CommandRunner,
+) -> Judges | None:  # fmt: skip
     """Who answers for the role `judge` on these tasks; None when no judge of theirs asks anybody.
 
-    `open_model` is called for rubrics only; `clean` takes secrets out of what commands print. Raises what `open_model`
-    raises, and BackendError when that is a simulation, when a command that a task names is not registered, or its
-    program is no longer the registered one.
+    `open_model` is called for rubrics only; `clean` takes secrets out of what commands print, and `run` makes what runs
+    these. Raises what `open_model` raises, and BackendError when that is a simulation, when a command that a task names
+    is not registered, or its program is no longer the registered one.
     """
     needed = [leaf for task in tasks for leaf in leaves(task.judge)]
     names = sorted({leaf.name for leaf in needed if isinstance(leaf, CommandJudge)})
@@ -239,7 +246,7 @@ def judges_for(
         raise BackendError(
             f"'{model.name}' is a simulation, which judges by no rubric: name a model with --judge BACKEND:MODEL"
         )
-    commands = CommandRunner(store.commands.find_named(names), clean=clean)
+    commands = run(store.commands.find_named(names), clean=clean)
     for name in names:
         commands.command(name)
     return Judges(model, commands)

@@ -50,7 +50,9 @@ class Scheduled(BaseModel):
 
 def run_nightly(command: Nightly, terminal: Terminal) -> Night | Scheduled:
     """Do tonight's work, or change the crontab. Raises WrongUsage, Refused, BadInput, Busy."""
-    strange = [name for name in ("env", "config", "prompts", "out", "memory", "resume") if getattr(command, name)]
+    strange = [
+        name for name in ("env", "config", "prompts", "out", "memory", "resume", "ray") if getattr(command, name)
+    ]
     strange += ["set"] * bool(command.set) + [name for name in command.given if name != "preferences"]
     if strange or (command.install and command.uninstall):
         raise WrongUsage(f"--nightly does not go with --{(strange or ['uninstall'])[0].replace('_', '-')}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from math import inf
 from typing import Annotated, Any, Literal, TypeVar, get_args
 
 from pydantic import BaseModel, JsonValue
@@ -15,7 +16,7 @@ from skillopt_mcp.backends.base import Backend, Loading
 from skillopt_mcp.backends.world import has_made
 from skillopt_mcp.cli.command import DRY_RUN, TARGET, TARGET_FLAG, YES, Capped, Flag, WrongUsage
 from skillopt_mcp.cli.terminal import Terminal
-from skillopt_mcp.core.calls import Role
+from skillopt_mcp.core.calls import RayOptions, Role
 from skillopt_mcp.core.errors import BadInput, CapReached
 from skillopt_mcp.core.next_step import Action, NextStep
 from skillopt_mcp.core.results import Result
@@ -53,6 +54,9 @@ class Spending(Capped):
         }
         said = [f"{role} {row['model']} at {row['address'] or 'no known address'}" for role, row in self._asked.items()]
         terminal.note(f"Asked: {'; '.join(said)}.")
+        if cluster := models.cluster:
+            n_nodes = counted(len(cluster.slots), "node")
+            terminal.note(f"Ray: {counted(cluster.n_slots, 'attempt')} at once on {n_nodes}.")
         for note in notes:
             terminal.note(f"note: {note}")
 
@@ -93,9 +97,24 @@ class Sending(Spending):
     target: Annotated[str | None, TARGET_FLAG] = None
     concurrency: Annotated[int | None, Flag("calls under way at once (default: set by the backend)")] = None
 
+    ray: Annotated[str | None, Flag("make attempts and run judge programs on a Ray cluster", "ADDRESS|local")] = None
+    ray_cpus: Annotated[float, Flag("CPUs of a node that one attempt takes (1)", "N")] = 1.0
+    ray_resources: Annotated[str | None, Flag("what else of a node one attempt takes", "NAME=N[,NAME=N]")] = None
+    ray_env: Annotated[str, Flag("what workers need: pip (this version), a folder, or none", "pip|DIR|none")] = "pip"
+
     def __post_init__(self) -> None:
         if self.concurrency is not None and self.concurrency < 1:
             raise WrongUsage(f"--concurrency must be 1 or more, got {self.concurrency}")
+        named = self.ray_resources.split(",") if self.ray_resources else []
+        wrong = [each for each in named if not re.fullmatch(r"\w+=\d+(\.\d+)?", each) or float(each.split("=")[1]) == 0]
+        if wrong:
+            raise WrongUsage(f"--ray-resources must be NAME=N[,NAME=N], got {wrong[0]!r}")
+        if not 0 < self.ray_cpus < inf:
+            raise WrongUsage(f"--ray-cpus must be above 0, got {self.ray_cpus:g}")
+        if self.ray is None and (named or self.ray_cpus != 1 or self.ray_env != "pip"):
+            raise WrongUsage("--ray-cpus, --ray-resources and --ray-env need --ray")
+        pairs = tuple((name, float(n)) for name, n in (each.split("=") for each in named))
+        self.cluster = RayOptions(self.ray, self.ray_cpus, pairs, self.ray_env) if self.ray is not None else None
 
     def agree_to_load(self, terminal: Terminal, workspace: Workspace, skill_id: int, *versions: str) -> None:
         """Show a person what would run while a host loads these versions, and ask whether it may."""

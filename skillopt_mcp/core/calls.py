@@ -35,15 +35,28 @@ Stage = Literal[
 ]  # fmt: skip
 Fault = Literal[
     "rate_limit", "overloaded", "timeout", "connection", "server", "auth", "model_not_found", "context_too_long",
-    "unsupported", "refusal", "truncated", "malformed", "empty", "internal",
+    "unsupported", "refusal", "truncated", "malformed", "empty", "internal", "worker_lost",
 ]  # fmt: skip
 OF_THE_TARGET: frozenset[Fault] = frozenset(
     {"timeout", "refusal", "truncated", "context_too_long", "malformed", "empty"}
 )
 """The faults that a target brings about itself, as our own backends see: its attempt at a task has failed."""
 T = TypeVar("T")
-LOST: frozenset[Fault] = frozenset({"rate_limit", "overloaded", "server", "connection"})
-"""The faults that say nothing of an answer: the target was not asked, or its vendor failed."""
+LOST: frozenset[Fault] = frozenset({"rate_limit", "overloaded", "server", "connection", "worker_lost"})
+"""The faults that say nothing of an answer: the target was not asked, or its vendor or the machine failed."""
+
+
+class RayOptions(NamedTuple):
+    """The Ray cluster that attempts and judge programs are sent to: its address, or "local" for one on this machine.
+
+    One attempt takes `cpus` and `resources` of a node. What workers `need`: "pip" (this version of the package), a
+    folder that they work in, or "none", where the package is installed.
+    """
+
+    address: str
+    cpus: float = 1.0
+    resources: tuple[tuple[str, float], ...] = ()
+    needs: str = "pip"
 
 
 @dataclass(frozen=True)

@@ -6,19 +6,19 @@ import functools
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from skillopt_mcp import __version__
 from skillopt_mcp.backends.asking import Asker, Outstanding, run_or_wait
 from skillopt_mcp.backends.base import Backend, Loading, environment_name, no_backend, worst_case
-from skillopt_mcp.backends.programs import try_programs
-from skillopt_mcp.backends.registry import backend_name, is_spec, open_backend, without_options
+from skillopt_mcp.backends.programs import CommandRunner, try_programs
+from skillopt_mcp.backends.registry import backend_name, is_spec, without_options
 from skillopt_mcp.backends.resolved import describe_unremembered
 from skillopt_mcp.backends.rounds import OnPause, OnReply
 from skillopt_mcp.backends.spending import Budget
-from skillopt_mcp.backends.wrappers import Judges, Redacting, TwoModels, judges_for
+from skillopt_mcp.backends.wrappers import Judges, Redacting, judges_for, open_models
 from skillopt_mcp.core.budgets import NO_CAPS, Caps, Spent, cost_of
-from skillopt_mcp.core.calls import Ask, Call, Question, Reply, Role, Rollout
+from skillopt_mcp.core.calls import Ask, Call, Question, RayOptions, Reply, Role, Rollout
 from skillopt_mcp.core.errors import BackendError, BadInput, Busy, Refused, Waiting
 from skillopt_mcp.core.runs import Answering, Run
 from skillopt_mcp.core.skills import SkillFiles
@@ -30,6 +30,9 @@ from skillopt_mcp.tasks.judges.kinds.text import Exact
 from skillopt_mcp.workspace.evidence import evidence_of, is_pasted, is_simulated
 from skillopt_mcp.workspace.place import Place
 from skillopt_mcp.workspace.runs import ChangedBackend, describe_changed, list_changes, tasks_of
+
+if TYPE_CHECKING:
+    from skillopt_mcp.backends.cluster import Cluster
 
 LEASE_S = 900.0
 ALLOWED = "--allow-changed"
@@ -61,14 +64,15 @@ class Models:
 
     `specs` are backends by role, made ones or BACKEND:MODEL; only with `hands_out` can one of them be a host. `caps`
     are those of every run and test that is advanced here; `concurrency` calls at once go to each backend, or as many as
-    it takes by itself.
+    it takes by itself. With `ray`, a target named by its spec makes its attempts on that cluster.
     """
 
     def __init__(
         self, store: Store, place: Place, specs: Mapping[Role, str | Backend | None], *, hands_out: bool = False,
-        caps: Caps = NO_CAPS, concurrency: int | None = None,
+        caps: Caps = NO_CAPS, concurrency: int | None = None, ray: RayOptions | None = None,
     ) -> None:  # fmt: skip
         self._store, self._place, self._specs, self._hands_out = store, place, specs, hands_out
+        self._ray = ray
         self.caps, self.concurrency = caps, concurrency
         # How long a host's agent may take, in seconds.
         self.lease_s = LEASE_S
@@ -91,6 +95,8 @@ class Models:
         with self._lock:
             if self._owner:
                 self._owner.close()
+            if cluster := self.__dict__.get("cluster"):
+                cluster.close()
 
     def has_backend(self, role: Role) -> bool:
         """Whether a backend was named for a role."""
@@ -105,16 +111,32 @@ class Models:
             if role not in self._backends:
                 if self._place.caller == "agent" and isinstance(spec, str):
                     self.check_remembered(spec)
-                # Two are compared that stand on a line each.
-                both = [open_backend(each) for each in spec.split("\n")] if isinstance(spec, str) else [spec]
-                opened = TwoModels(*both) if both[1:] else both[0]
+                opened = open_models(spec) if isinstance(spec, str) else spec
                 if opened.deferred and not self._hands_out:
                     raise BackendError(
                         f"'{opened.name}' answers through the tools of a server alone: ask the agent that it serves, "
                         "or name another backend, for instance 'claude-code:sonnet'"
                     )
+                if role == "target" and self.cluster and isinstance(spec, str):
+                    opened = self.cluster.spread(spec, opened)
                 self._backends[role] = Redacting(opened, self._place.redactor)
             return self._backends[role]
+
+    @functools.cached_property
+    def cluster(self) -> Cluster | None:
+        """The Ray cluster that attempts and judge programs are sent to, connected now; None where none is named.
+
+        Raises Refused where an agent names one that is not its own machine, BackendError where it cannot be used.
+        """
+        if self._ray is None:
+            return None
+        if self._place.caller == "agent" and self._ray.address != "local":
+            raise Refused("agents use --ray local alone: who answers on a cluster is for a person to say")
+        try:
+            from skillopt_mcp.backends.cluster import Cluster  # noqa: PLC0415
+        except ModuleNotFoundError as error:
+            raise BackendError("--ray needs Ray: pip install 'skillopt-mcp[ray]'") from error
+        return Cluster(self._ray)
 
     def check_remembered(self, spec: str) -> None:
         """Raise Refused for a backend that an agent may not use; nothing of it is opened."""
@@ -127,7 +149,8 @@ class Models:
             programs = self._store.commands.find_named(
                 name for task in tasks for name in missing_programs(task.judge, ())
             )
-            remembered = not any(each.unattended for each in programs.values()) and all(
+            is_elsewhere = self._ray is not None and self._ray.address != "local"
+            remembered = not (is_elsewhere or any(each.unattended for each in programs.values())) and all(
                 isinstance(spec, str) and not describe_unremembered(self._store, spec)
                 for spec in self._specs.values() if spec is not None
             )  # fmt: skip
@@ -151,6 +174,7 @@ class Models:
             tasks,
             functools.partial(self.backend, "judge"),
             lambda text: self._place.redactor.text(text),
+            self.cluster.runner if self.cluster else CommandRunner,
         )
         target: dict[Role, Backend] = {"target": self.backend("target")}
         backends = {**target, "judge": judges} if judges else target

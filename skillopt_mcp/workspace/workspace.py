@@ -16,7 +16,7 @@ from skillopt_mcp.workspace.skill_folders import recover
 
 if TYPE_CHECKING:
     from skillopt_mcp.backends.base import Backend
-    from skillopt_mcp.core.calls import Role
+    from skillopt_mcp.core.calls import RayOptions, Role
     from skillopt_mcp.workspace.models import Models
 
 
@@ -25,7 +25,7 @@ class Workspace:
 
     The store is opened on first use, so that making one costs nothing. `target`, `optimizer` and `judge` are backends
     (made, or as BACKEND:MODEL) or None; `project` is the folder whose skills are found; `clock` returns the seconds
-    since 1970 by which leases end; `caps`, `concurrency` and `hands_out` are those of `Models`.
+    since 1970 by which leases end; `caps`, `concurrency`, `hands_out` and `ray` are those of `Models`.
     """
 
     def __init__(
@@ -41,13 +41,14 @@ class Workspace:
         clock: Callable[[], float] | None = None,
         hands_out: bool = False,
         concurrency: int | None = None,
+        ray: RayOptions | None = None,
     ) -> None:
         self.store = Store(store_path, recover)
         if clock:
             self.store.leases.clock = clock
         self.place = Place(self.store, project, environ)
         self._specs: dict[Role, str | Backend | None] = {"target": target, "optimizer": optimizer, "judge": judge}
-        self._caps, self._concurrency, self._hands_out = caps, concurrency, hands_out
+        self._caps, self._concurrency, self._hands_out, self._ray = caps, concurrency, hands_out, ray
         self._models: Models | None = None
         self._lock = threading.Lock()
         if any(spec is not None for spec in self._specs.values()):
@@ -72,7 +73,7 @@ class Workspace:
             if self._models is None:
                 self._models = Models(
                     self.store, self.place, self._specs, hands_out=self._hands_out, caps=self._caps,
-                    concurrency=self._concurrency
+                    concurrency=self._concurrency, ray=self._ray,
                 )  # fmt: skip
             return self._models
 

@@ -88,14 +88,14 @@ class Evaluate(Sending):
                 self.subject = best_candidate(workspace.store, workspace.place, run.id).id
                 self.target, self.judge = self.target or run.target, self.judge or run.judge or None
         with terminal.workspace(
-            target=self.target, judge=self.judge, caps=self.caps, concurrency=self.concurrency
+            target=self.target, judge=self.judge, caps=self.caps, concurrency=self.concurrency, ray=self.cluster
         ) as workspace:
             return self._test(workspace, terminal)
 
     def _measure(self, terminal: Terminal, attempts: int) -> Baseline | Planned | BrokenOff:
         require_backends(target=self.target)
         with terminal.workspace(
-            target=self.target, judge=self.judge, caps=self.caps, concurrency=self.concurrency
+            target=self.target, judge=self.judge, caps=self.caps, concurrency=self.concurrency, ray=self.cluster
         ) as workspace:
             store, models, place = workspace.store, workspace.models, workspace.place
             calls = estimate_baseline(store, models, place, self.subject, attempts)

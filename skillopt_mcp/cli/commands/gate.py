@@ -99,9 +99,10 @@ class GateRevisions(Sending):
 
     def _run(self, terminal: Terminal, event: GateEvent | None) -> Gated | Planned:
         target = "\n".join(filter(None, (self.target, self.against_model)))
-        given = {"target": target or None, "judge": self.judge, "caps": self.caps, "concurrency": self.concurrency}
         try:
-            with terminal.workspace(**given) as workspace:
+            with terminal.workspace(
+                target=target or None, judge=self.judge, caps=self.caps, concurrency=self.concurrency, ray=self.cluster
+            ) as workspace:
                 found = self._test(workspace, terminal, event)
         except SkillOptError as error:
             found = Gated(
@@ -111,7 +112,7 @@ class GateRevisions(Sending):
             return found
         words = [PROGRAM, "gate", *self.paths]
         words += ["--base", found.base, "--head", found.head or "worktree"] if found.base else []
-        for name in ("require", "tasks", "pr", "target", "judge", "against_model", "spot"):
+        for name in ("require", "tasks", "pr", "target", "judge", "against_model", "spot", "ray"):
             words += [f"--{name.replace('_', '-')}", str(value)] if (value := getattr(self, name)) else []
         words += ["--recorded"] * self.recorded + ["--write-evidence"] * self.write_evidence
         found = found.model_copy(update={"command": shlex.join(words)})

@@ -132,7 +132,7 @@ class Replay(Nightly):
         with terminal.workspace(
             target=self.target or run.target, optimizer=self.optimizer or run.optimizer,
             judge=self.judge or run.judge or None, caps=self.caps,
-            concurrency=run.concurrency if isinstance(run, Prepared) else self.concurrency,
+            concurrency=run.concurrency if isinstance(run, Prepared) else self.concurrency, ray=self.cluster,
         ) as workspace:  # fmt: skip
             yield workspace
 
@@ -250,7 +250,9 @@ class Replay(Nightly):
                 _export(terminal, store, place, run, out)
             arguments: dict[str, JsonValue] = {
                 "skill": self.skill, "resume": True, "concurrency": models.concurrency,
-                "out": str(out) if out else None,
+                "out": str(out) if out else None, "ray": self.ray, "ray_resources": self.ray_resources,
+                "ray_cpus": self.ray_cpus if self.ray_cpus != 1 else None,
+                "ray_env": self.ray_env if self.ray_env != "pip" else None,
                 # A person at a terminal is asked again.
                 "yes": not terminal.is_interactive and asks_real_models(models, run.roles),
             }  # fmt: skip
