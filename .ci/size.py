@@ -21,10 +21,10 @@ from pathlib import Path
 PACKAGE = "skillopt_mcp"
 # What may not grow: a limit here goes down only.
 LIMITS = {
-    "lines of the package": 55_871,
+    "lines of the package": 55_835,
     "class names that stand twice": 0,
     "modules with more than 24 own imports": 0,
-    "helpers with one use and at most 12 lines": 262,
+    "helpers with one use and at most 12 lines": 259,
 }
 WORDS = frozenset(["told", "tells", "telling", "speaking", "hearing", "anew", "beside", "whoever"])
 TRACER = """

@@ -60,19 +60,15 @@ class SessionFormat(Protocol):
 
     def keeps(self, line: bytes) -> bool:
         """Whether a line may hold a message; cheap, with false positives."""
-        ...
 
     def said(self, line: bytes) -> Said | None:
         """What is said in a kept line that begins a turn, None for all others."""
-        ...
 
     def folder(self, line: bytes) -> str | None:
         """Return the working folder that a line sets for what follows."""
-        ...
 
     def read(self, lines: str) -> AgentEvents:
         """Return the messages of a turn."""
-        ...
 
 
 class _LineContent(Event):

@@ -114,7 +114,6 @@ class Backend(Protocol):
 
     async def complete(self, call: Call) -> Reply:
         """Return the answer to one attempt at `call`. Raises BackendFault when the attempt failed."""
-        ...
 
 
 def environment_name(backend: Backend) -> str | None:
@@ -157,7 +156,6 @@ class Bounded(Protocol):
 
     def worst_case(self, call: Call) -> Usage | None:
         """Return the most that one attempt at a call can use, None when there is no limit to it."""
-        ...
 
 
 def worst_case(backend: Backend, call: Call) -> Usage | None:
@@ -173,7 +171,6 @@ class Loading(Protocol):
 
     async def load(self, request: Rollout, *, by_prompt: bool) -> Arrival | None:
         """What comes of the request's skill in the program, asked by no model; None where there is no skill."""
-        ...
 
 
 @runtime_checkable
@@ -182,7 +179,6 @@ class Showing(Protocol):
 
     def shown(self, call: Call) -> Call:
         """Return the call as the backend behind it is shown it."""
-        ...
 
 
 def shown(backend: Backend, call: Call) -> Call:

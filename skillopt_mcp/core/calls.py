@@ -241,19 +241,15 @@ class SharedAsk(Ask, Protocol):
     @property
     def is_shared(self) -> bool:
         """Whether it lends threads now."""
-        ...
 
     def submit(self, job: Callable[[], T]) -> Future[T]:
         """Do a job in a thread of its own."""
-        ...
 
     def wait_for(self, jobs: Collection[Future[T]]) -> Collection[Future[T]]:
         """Wait until some of these jobs are done, and return these."""
-        ...
 
     def drop(self, calls: Sequence[Call]) -> None:
         """Send these calls no more, as far as none of them is claimed: who waits for them gets a CancelledError."""
-        ...
 
 
 @runtime_checkable
@@ -263,15 +259,12 @@ class Sharing(SharedAsk, Protocol):
     @property
     def defers(self) -> bool:
         """Whether a backend answers later: then all calls of a stage have to go out together."""
-        ...
 
     def slots(self, role: Role) -> int:
         """How many calls at once of a role are worth it; 0 of one that answers later."""
-        ...
 
     def shared(self) -> AbstractContextManager[None]:
         """Lend threads; what is under way at the end is cut short."""
-        ...
 
 
 def lends_threads(ask: Ask) -> TypeGuard[SharedAsk]:

@@ -327,11 +327,6 @@ class Form:
         name = f"aware_{self.reply}" if aware else self.reply
         return name, PROPOSALS[name]
 
-    @property
-    def merge_model(self) -> type[ProposalReply]:
-        """Return the model of what a merge answers."""
-        return PROPOSALS[self.merge_reply]
-
     def problem(self, files: SkillFiles, reply: ProposalReply) -> str:
         """Return why a reply cannot be used with this skill: a whole text may not change what is protected."""
         texts = [edit.content or "" for edit in reply.proposals()] if self.whole else []

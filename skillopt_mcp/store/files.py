@@ -222,7 +222,6 @@ class Lock(Protocol):
 
     def release(self) -> None:
         """Release it."""
-        ...
 
 
 class Owner:

@@ -10,7 +10,6 @@ from skillopt_mcp.core.calls import Ask, AskNextTo, Sharing
 from skillopt_mcp.core.edits import Applied, Edit, Patch
 from skillopt_mcp.core.errors import NotLoaded
 from skillopt_mcp.core.evidence import Trial
-from skillopt_mcp.core.runs import StepRecord
 from skillopt_mcp.core.skills import SkillFiles
 from skillopt_mcp.core.tasks import Task
 from skillopt_mcp.core.tracing import span
@@ -220,7 +219,11 @@ def _search(plan: RunPlan, store: Store, ask: Ask, notify: Notify, *, stop_when_
             outcome = step_outcome(own, step, before, after, work)
             store.runs.add_step(plan.run_id, outcome)
             state = after if is_of_skill else after.turned()
-            notify(_finished(plan, outcome.record))
+            record = outcome.record
+            notify(Progress(
+                "step", record.epoch, record.n, plan.n_rows, record.current, record.best, record.verdict,
+                record.candidate, record=record,
+            ))  # fmt: skip
     return state
 
 
@@ -241,13 +244,6 @@ def restored(plan: RunPlan, store: Store, ask: Ask) -> State:
     if best != current:
         best_evaluation = measured(plan, AskNextTo(ask, best[1]), best[0], is_current=True)
     return State(n, current[0], evaluation, best[0], best_evaluation, current[1], best[1])
-
-
-def _finished(plan: RunPlan, step: StepRecord) -> Progress:
-    """Return the news of a step: its verdict, and the scores after it."""
-    return Progress(
-        "step", step.epoch, step.n, plan.n_rows, step.current, step.best, step.verdict, step.candidate, record=step
-    )
 
 
 def slow_work(turn: Turn) -> StepWork:

@@ -117,23 +117,18 @@ class HostProgram(Protocol):
 
         With the `address` of a server of ours it has nothing of the person's: no login, no variable.
         """
-        ...
 
     def arrival(self, ended: Ended, asked: HostRequests, folder: str, text: str) -> Arrival:
         """What came of a skill's text, by what the host asked of that server."""
-        ...
 
     def record(self, place: FolderPaths) -> str:
         """The text that it kept of its work in a file of its own, empty where it keeps none."""
-        ...
 
     def read(self, ended: Ended) -> AgentEvents:
         """Its work, by what it printed and kept."""
-        ...
 
     def secrets(self) -> Mapping[str, str]:
         """Return the names of the secrets that it can reach, by value."""
-        ...
 
 
 class AgentBackend:

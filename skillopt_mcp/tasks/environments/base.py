@@ -62,11 +62,9 @@ class Environment(Protocol):
     @property
     def task_types(self) -> Sequence[str]:
         """The kinds of task there are; the first tag of each task is its kind."""
-        ...
 
     def tasks(self, split: Split) -> Sequence[NewTask]:
         """Return the tasks of a split; the same ones each time."""
-        ...
 
 
 class RollsOut(Environment, Protocol):
@@ -84,7 +82,6 @@ class RollsOut(Environment, Protocol):
 
         Raises RolloutFailed when the attempt has no score.
         """
-        ...
 
 
 def rolls_out(environment: Environment) -> TypeGuard[RollsOut]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from skillopt_mcp.core.calls import Ask, Call
 from skillopt_mcp.core.edits import Edit, Patch
-from skillopt_mcp.core.replies import EditReply, ProposalReply
+from skillopt_mcp.core.replies import PROPOSALS, EditReply, ProposalReply
 from skillopt_mcp.core.skills import SkillFiles
 from skillopt_mcp.prompts.rendering import Brief, Parsed, ask_parsed, render_rewrites
 
@@ -71,7 +71,7 @@ def _merge_level(
         if len(chunk) > 1
     ]
     form = brief.form
-    replies = iter(ask_parsed(ask, calls, form.merge_model, lambda _, reply: form.problem(files, reply)))
+    replies = iter(ask_parsed(ask, calls, PROPOSALS[form.merge_reply], lambda _, reply: form.problem(files, reply)))
     merged: dict[str, list[Patch]] = {name: [] for name, _ in chunks}
     problems = []
     for (name, chunk), pool in zip(chunks, pools, strict=True):

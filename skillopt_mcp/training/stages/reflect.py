@@ -194,7 +194,8 @@ def _read(minibatch: _Minibatch, parsed: Parsed[ProposalReply], brief: Brief, se
     proposals, notes, unusable = reply.proposals()[:PATCH_EDITS], tuple[Edit, ...](), tuple[str, ...]()
     if isinstance(reply, AwareReply) and _is_aware(minibatch, settings):
         failed = {each.id for each in minibatch.attempts if not each.hard}
-        lapses = {ids[each.trajectory - 1] for each in reply.classified if _is_lapse(each.kind, each.trajectory, ids)}
+        numbers = {each.trajectory for each in reply.classified if each.kind == "lapse"}
+        lapses = {id for number, id in enumerate(ids, start=1) if number in numbers}
         notes = _notes(reply, tuple(id for id in ids if id in lapses) or ids)
         if proposals and failed and failed <= lapses:
             unusable, proposals = (f"{name} analyst: changes without a defect behind them were left out",), []
@@ -206,10 +207,6 @@ def _read(minibatch: _Minibatch, parsed: Parsed[ProposalReply], brief: Brief, se
     )
     patches = (Patch(edits, reply.reasoning),) if edits else ()
     return Reflection(patches, unusable, notes, patterns)
-
-
-def _is_lapse(kind: str, number: int, ids: tuple[str, ...]) -> bool:
-    return kind == "lapse" and 1 <= number <= len(ids)
 
 
 def _notes(reply: AwareReply, sources: tuple[str, ...]) -> tuple[Edit, ...]:
