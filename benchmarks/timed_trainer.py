@@ -104,8 +104,7 @@ def train_skillrl(model: SlowModel, slots: int, n_steps: int, folder: Path) -> l
             time.sleep(model.draw_s(stage))
             return str(super()._answer(user, stage))
 
-    peers.Client = Client
-    peers.train_skillrl(model, n_steps + 1, folder)
+    peers.train_skillrl(Client(model), n_steps + 1, folder)
     return [reading.wall_s for reading in model.readings]
 
 
