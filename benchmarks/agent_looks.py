@@ -39,7 +39,7 @@ SEALED = {
 }  # fmt: skip
 # Those that write, ask models or need no store: they read no task back, or are refused elsewhere (test_consent.py).
 OTHERS = {
-    "demo", "install", "rollback", "serve", "skills add-root", "skills forget",
+    "demo", "gate", "install", "rollback", "serve", "skills add-root", "skills forget",
     "skills move", "skills permit", "skills revoke", "skills track", "store erase", "store restore", "tasks add",
     "tasks judges add", "tasks judges remove", "tasks mine", "tasks remove", "tasks try", "uninstall",
 }  # fmt: skip

@@ -15,7 +15,7 @@ from skillopt_mcp.workspace.workspace import Workspace
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the terminal is one of Linux")
 SLOW = ("--target", f"{TARGET},latency_ms=30", "--optimizer", TARGET)
-_ROW = re.compile(r" *(\d+) +(\d+) +(\d+|slow|meta) +[-.\d]+ +[-.\d]+ +([.\d]+)  \S")
+_ROW = re.compile(r" *(\d+) +(\d+) +(\d+|slow|meta) +[-.\d]+ +[-≤.\d]+ +([.\d]+)  \S")
 _CONTROL = re.compile(r"\x1b\[[?\d;]*[A-Za-z]")
 
 

@@ -113,7 +113,11 @@ def replayed(folder: Path, spec: str) -> Replayed:
 
 
 def decided(result: Replayed) -> dict[str, object]:
-    return result.model_dump(exclude={"tokens_in", "tokens_out", "usd", "test_tokens", "test_usd"})
+    found = result.model_dump(exclude={"tokens_in", "tokens_out", "usd", "test_tokens", "test_usd", "n_calls"})
+    for step in found["steps"]:  # a candidate that can only be rejected is not always asked to the end
+        if step["verdict"] == "reject":
+            step.update(dict.fromkeys(("candidate", "candidate_hard", "candidate_soft", "at_most")))
+    return found
 
 
 if __name__ == "__main__":
