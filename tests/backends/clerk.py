@@ -105,10 +105,14 @@ def replayed(folder: Path, spec: str) -> Replayed:
 
 def decided(result: Replayed) -> dict[str, object]:
     """Return all that a run decided, whatever it cost, whoever answered, and how many calls were under way at once."""
-    costs = {"tokens_in", "tokens_out", "usd", "test_tokens", "test_usd", "n_test_calls"}
-    return result.model_dump(
+    costs = {"tokens_in", "tokens_out", "usd", "test_tokens", "test_usd", "n_test_calls", "n_calls"}
+    found = result.model_dump(
         exclude={*costs} if result.test is None else {**dict.fromkeys(costs, True), "test": {"models", "runs"}}
     )
+    for step in found["steps"]:  # a candidate that can only be rejected is not always asked to the end
+        if step["verdict"] == "reject":
+            step.update(dict.fromkeys(("candidate", "candidate_hard", "candidate_soft", "at_most")))
+    return found
 
 
 def everything_kept(folder: Path) -> str:
