@@ -16,6 +16,7 @@ from skillopt_mcp.core.skills import SkillFiles, is_memory
 from skillopt_mcp.core.tasks import Task
 from skillopt_mcp.core.text import storable
 
+T = TypeVar("T")
 HOST = "host"
 """The backend that is the agent which a server serves, and the owner of its open calls: no process, without a lock."""
 TOOL_CALL = "tool_call"
@@ -41,7 +42,6 @@ OF_THE_TARGET: frozenset[Fault] = frozenset(
     {"timeout", "refusal", "truncated", "context_too_long", "malformed", "empty"}
 )
 """The faults that a target brings about itself, as our own backends see: its attempt at a task has failed."""
-T = TypeVar("T")
 LOST: frozenset[Fault] = frozenset({"rate_limit", "overloaded", "server", "connection", "worker_lost"})
 """The faults that say nothing of an answer: the target was not asked, or its vendor or the machine failed."""
 
