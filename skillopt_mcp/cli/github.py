@@ -29,7 +29,6 @@ from skillopt_mcp.workspace.linting import run_git
 _MAY_ASK = ("OWNER", "MEMBER", "COLLABORATOR")
 _SHA, _TOKEN = re.compile("[0-9a-f]{40}"), re.compile("[!-~]{0,4096}")
 _REFUSED = "<!-- skillopt-mcp gate refused -->"
-_REPORTED = "Reported by the run of a fork, not repeated here."
 _MAX_WAIT_S, _TIMEOUT_S, _FETCH_S, _MAX_PAGES, _PAGE, _MAX_ARTIFACT = 30, 20.0, 300.0, 100, 100, 8 * MIB
 _NEEDS = {"issues": "pull-requests: write", "check-runs": "checks: write", "pulls": "pull-requests: read"}
 # Git asks for a login where a repository is private: it reads this one in its environment.
@@ -234,7 +233,7 @@ def _read_artifact(api: GithubApi, run: Any, artifact: Path | None) -> GateEvent
         for each in gated.skills
     ]
     believed = gated.model_copy(update={"base": found.base, "command": "", "skills": skills})
-    return replace(found, found=believed, source=_REPORTED)
+    return replace(found, found=believed, source="Reported by the run of a fork, not repeated here.")
 
 
 def _find_merge_base(folder: Path, event: GateEvent) -> str:

@@ -225,6 +225,9 @@ def test_a_skill_from_before_is_warned_and_a_new_one_is_not_let_through(reposito
     (repository / "skills/other/SKILL.md").write_text("---\nname: other\ndescription: Another.\n---\n\nX y z.\n")
     done = json.loads(cli("gate", "--base", "main", "--recorded", "--json").stdout)
     assert {each["change"]: each["outcome"] for each in done["skills"]} == {"deleted": "neutral", "added": "not_run"}
+    (repository / "skills/other/promptfooconfig.yaml").unlink()
+    done = json.loads(cli("gate", "skills/other", "--base", "main", "--recorded", "--json").stdout)
+    assert [each["why"] for each in done["skills"]] == ["It has no tasks in the repository."]
 
 
 def test_a_few_cases_are_asked_again_and_odd_answers_are_named(

@@ -69,7 +69,8 @@ def check_recorded(folder: Path, options: GateOptions) -> Gated:
     found, skills = compare_revisions(folder, options), list[GatedSkill]()
     for pair in found.pairs:
         skill = GatedSkill(path=pair.found.path or ".", change=pair.found.change, before=pair.found.before)
-        why = "It has no new text." if pair.old == pair.new else f"No evidence was recorded for it yet: {_WRITE}."
+        why = f"No evidence was recorded for it yet: {_WRITE}." if pair.tasks else "It has no tasks in the repository."
+        why = "It has no new text." if pair.old == pair.new else why
         update: dict[str, object] = {"outcome": "neutral", "why": why}
         try:
             if pair.found.change != "deleted" and (read := _read_record(found, pair)):
