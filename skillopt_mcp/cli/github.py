@@ -131,9 +131,7 @@ def read_event(folder: Path, artifact: Path | None = None) -> GateEvent:
             base = event["before"] if event["before"].strip("0") else f"origin/{event['repository']['default_branch']}"
             found = GateEvent(api, base, event["after"])
         else:
-            raise BadInput(
-                f"--github takes no event {name!r}, but pull_request, issue_comment, workflow_run, push, merge_group"
-            )
+            raise BadInput(f"--github takes pull_request, issue_comment, workflow_run, push, merge_group, not {name!r}")
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise BadInput(f"GITHUB_EVENT_PATH has no event {name!r} that can be read ({type(error).__name__})") from None
     if found.nothing:
@@ -168,9 +166,10 @@ def publish(event: GateEvent, gated: Gated | None) -> list[str]:
         return lines
     is_sure = all(each.outcome == "passed" for each in gated.skills) and not event.source
     conclusion = ("success" if is_sure else "neutral", "failure", "action_required")[gated.exit_code]
+    title = f"{'Reported by a fork: ' * bool(event.source)}{describe_gated(gated)[0]}"
     check = {"name": "skillopt-mcp gate", "head_sha": event.head, "status": "completed", "conclusion": conclusion}
     try:
-        api.ask("POST", "check-runs", check | {"output": {"title": describe_gated(gated)[0], "summary": body}})
+        api.ask("POST", "check-runs", check | {"output": {"title": title, "summary": body}})
     except SkillOptError as error:
         lines.append(f"the check run was not posted: {error}")
     return lines

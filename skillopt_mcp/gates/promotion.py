@@ -15,7 +15,7 @@ import math
 from collections.abc import Collection, Iterable, Sequence
 from fractions import Fraction
 from functools import cached_property, lru_cache
-from typing import Literal, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
@@ -93,7 +93,7 @@ class Plan(BaseModel):
     kind: tuple[int, ...] = ()
     tag: str = ""
     cases_alone: bool = False
-    earlier: tuple[tuple[float, ...], ...] = ()
+    earlier: tuple[tuple[Annotated[float, Field(ge=0, le=1)], ...], ...] = ()
     margin: float | None = Field(default=None, gt=0, lt=1)
     max_pairs: int = Field(default=0, ge=0, le=MAX_PAIRS)
     needs_opening: bool = False

@@ -155,8 +155,12 @@ def caveats(report: TestReport) -> list[str]:
         found.append(f"{report.promotions_here} promotions rest on these tasks: replace half of them.")
     n_runs = report.runs.base + report.runs.candidate
     for each in report.unanswered:
-        n, reason = each.base + each.candidate, escaped(each.reason).rstrip(".")
-        found.append(f"{n} of {n_runs} {WITHOUT[each.fault]} (old {each.base}, new {each.candidate}): {reason}.")
+        fault, n, reason = (
+            WITHOUT.get(each.fault, "given up"),
+            each.base + each.candidate,
+            escaped(each.reason).rstrip("."),
+        )
+        found.append(f"{n} of {n_runs} {fault} (old {each.base}, new {each.candidate}): {reason}.")
     if lost.bounded:
         found.append(f"{counted(lost.bounded, 'attempt')} lost for unknown causes: counted against the new text.")
     return found

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -464,3 +465,34 @@ def test_the_row_of_a_gate_is_hidden_and_carries_no_promotion(
     assert done.returncode != 0
     assert "nothing is promoted there" in done.stdout + done.stderr
     assert (here / "skills/tone/SKILL.md").read_bytes() == before
+
+
+def test_a_text_that_changes_next_to_a_broken_link_is_no_unchanged_skill(gate: Callable[..., Any], here: Path) -> None:
+    (here / "skills/tone/home.md").symlink_to("/no/such/place")
+    commit(here)
+    write_skill(here / "skills/tone", NO)
+    code, found = gate("--base", "HEAD")
+    assert (code, outcomes(found)) == (2, {"skills/tone": ("changed", "not_run")})
+
+
+def test_a_skill_of_the_same_name_elsewhere_is_tested_by_the_tasks_that_it_left(
+    gate: Callable[..., Any], here: Path
+) -> None:
+    git(here, "rm", "-rq", "skills/tone")
+    write_skill(here / "plugins/tone", f"{NO} {' '.join(FRUIT * 2)}", right="no")
+    code, found = gate("--base", "HEAD")
+    assert (code, outcomes(found)) == (1, {"plugins/tone": ("renamed", "failed")})
+    assert found["skills"][0]["tasks"] == {"from": "base", "n": 10, "changed": True}
+
+
+def test_many_long_skills_that_are_gone_and_new_are_compared_in_seconds(gate: Callable[..., Any], here: Path) -> None:
+    write_skill(here / "skills/tone", f"{'a b ' * 2_000}{YES}")
+    for n in range(40):
+        write_skill(here / f"skills/old-{n}", f"{'a b ' * 2_000}{n}")
+    commit(here)
+    for n in range(40):
+        git(here, "rm", "-rq", f"skills/old-{n}")
+        write_skill(here / f"skills/new-{n}", f"{'b a ' * 2_000}{n}")
+    started = time.monotonic()
+    gate("--base", "HEAD", "--dry-run")
+    assert time.monotonic() - started < 60

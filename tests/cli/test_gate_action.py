@@ -371,11 +371,14 @@ def test_the_run_of_a_fork_leaves_a_result_that_another_workflow_posts(job: Job,
     assert "a workflow on workflow_run posts" in done.stderr
     assert not job.github.comments
     left = job.temporary / "fork.json"
-    (job.temporary / "skillopt-gate.json").rename(left)
+    found = job.found
+    found["skills"][0]["report"]["unanswered"] = [{"fault": "any", "base": 1, "candidate": 0, "reason": "any"}]
+    left.write_text(json.dumps(found))
     posted = job.run("workflow_run", a_run(head), artifact=str(left))
     assert posted.returncode == 1, posted.stderr
     assert job.github.comments[0]["body"].startswith("Reported by the run of a fork, not repeated here. **Worse")
     assert job.github.checks[0]["head_sha"] == head
+    assert job.github.checks[0]["output"]["title"] == "Reported by a fork: Worse on these cases"
 
 
 def test_the_checks_of_the_workflow_for_forks_pass_on_the_example(job: Job) -> None:

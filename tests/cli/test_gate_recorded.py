@@ -138,6 +138,48 @@ def test_evidence_that_was_tampered_with_is_named(
     assert says in skill["why"]
 
 
+def claim_of_others(record: dict[str, Any]) -> None:
+    record |= {"origin": "store", "tasks": "ab" * 32}
+
+
+def claim_of_more(record: dict[str, Any]) -> None:
+    record["origin"] = "given"
+
+
+def widen_margin(record: dict[str, Any]) -> None:
+    record["plan"]["margin"] = 0.9
+    units = len(record["plan"]["units"])
+    record |= {"verdict": "no_worse", "outcomes": ["1 0"] * units}
+
+
+def weigh_cases(record: dict[str, Any]) -> None:
+    record["plan"] |= {"live": False, "kind": [0, 1], "tag": "x"}
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [(claim_of_others, "its tasks changed"), (widen_margin, "another question"), (weigh_cases, "another question")],
+)
+def test_evidence_of_other_tasks_or_of_an_easier_question_passes_nothing(
+    evidence: Path, cli: Cli, change: Callable[[dict[str, Any]], None], says: str
+) -> None:
+    record = json.loads(evidence.read_text())
+    change(record)
+    evidence.write_text(json.dumps(record))
+    for require in ("better", "no-worse", "any-but-worse"):
+        code, skill = check(cli, "--require", require)
+        assert (code, skill["outcome"], skill["verdict"]) == (2, "not_run", None)
+        assert says in skill["why"]
+
+
+def test_tasks_of_the_repository_are_claimed_as_such_whatever_the_evidence_says(evidence: Path, cli: Cli) -> None:
+    record = json.loads(evidence.read_text())
+    claim_of_more(record)
+    evidence.write_text(json.dumps(record))
+    code, skill = check(cli)
+    assert (code, skill["claim"], skill["tasks"]["from"]) == (0, "on these cases", "base")
+
+
 def edit_text(top: Path) -> None:
     (top / "skills/echo/SKILL.md").write_text(f"{MAIN}{NEW}More.\n")
 
@@ -190,9 +232,19 @@ def test_a_hostile_file_gives_one_clear_line(evidence: Path, cli: Cli, content: 
     assert (code, skill["outcome"]) == (2, "not_run")
     assert 10 < len(skill["why"]) < 300
     assert "\n" not in skill["why"]
-    record = {"plan": {"salt": "x", "units": ["a"], "passes": 1, "number": 10**9}}
+    record: dict[str, Any] = {"plan": {"salt": "x", "units": ["a"], "passes": 1, "number": 10**9}}
     evidence.write_text(json.dumps(record))
     assert check(cli)[0] == 2
+
+
+@pytest.mark.parametrize("score", [float("nan"), float("inf"), 1e308])
+def test_scores_that_are_none_give_one_clear_line(evidence: Path, cli: Cli, score: float) -> None:
+    record = json.loads(evidence.read_text())
+    record["plan"] |= {"live": False, "earlier": [[score, score]] * N}
+    evidence.write_text(json.dumps(record))
+    code, skill = check(cli)
+    assert (code, skill["outcome"]) == (2, "not_run")
+    assert "earlier" in skill["why"]
 
 
 def test_a_record_that_is_a_link_is_not_followed_and_not_written_through(

@@ -56,14 +56,13 @@ class Gate:
     """
 
     def __init__(self, store: Store, models: Models, place: Place, options: GateOptions) -> None:
-        self._store, self._models, self._place, self._options = store, models, place, options
-        self.compared = compare_revisions(Path.cwd(), options)
+        self._store, self._models, self._place, self.options = store, models, place, options
+        found = self.compared = compare_revisions(Path.cwd(), options)
         self.due: dict[str, Due] = {}
-        if any(pair.found.change != "deleted" for pair in self.compared.pairs):
+        if any(pair.found.change != "deleted" for pair in found.pairs):
             models.backend("target")
-        skills = [self._plan(pair) for pair in self.compared.pairs]
-        base, head = self.compared.base.commit, self.compared.head.commit
-        self.gated = Gated(base=base, head=head, require=options.require, skills=skills)
+        skills = [self._plan(pair) for pair in found.pairs]
+        self.gated = Gated(base=found.base.commit, head=found.head.commit, require=options.require, skills=skills)
 
     @property
     def tests(self) -> dict[str, Test]:
@@ -77,7 +76,7 @@ class Gate:
             return skill.model_copy(update={"outcome": "neutral", "why": "It is deleted: there is nothing to test."})
         if pair.fault:
             return skill.model_copy(update={"why": pair.fault})
-        if pair.old == pair.new and not self._options.one_text:
+        if pair.old == pair.new and not self.options.one_text:
             why = f"Its text is the same{': its tasks alone differ' if pair.is_changed else ''}; nothing is tested."
             return skill.model_copy(update={"outcome": "neutral", "why": why})
         try:
@@ -87,20 +86,19 @@ class Gate:
 
     def _plan_test(self, pair: Pair, skill: GatedSkill) -> GatedSkill:
         store, path = self._store, pair.found.path
-        if not self._options.one_text:
+        if not self.options.one_text:
             check_texts(self._models, pair.old, pair.new, quoted(skill.path))
         tested, held, notes = store_tasks(store, self._place.secrets, self.compared, pair)
         if tested is None:
             why = f"It has no tasks{' that can be used' * bool(notes)}: {_HOW_TO_ADD}."
             return skill.model_copy(update={"outcome": "neutral", "why": why, "notes": notes})
         origin = pair.origin if pair.tasks else "store"
-        series = self._options.series or pair.new.digest[:12] if tested.path.startswith(GATED) else ""
+        series = self.options.series or pair.new.digest[:12] if tested.path.startswith(GATED) else ""
         candidate = store_text(
             store, self._place.secrets, tested, pair.old.digest, pair.new, f"{path} in a pull request"
         )
-        require = self._options.require
-        counted_earlier = self._options.count_earlier
-        n_earlier = counted_earlier(pair.found.before or path) if counted_earlier else None
+        require, count_earlier = self.options.require, self.options.count_earlier
+        n_earlier = count_earlier(pair.found.before or path) if count_earlier else None
         margin = DEFAULT_MARGIN if require == "no-worse" else None
         asked = Asked(margin, live=require == "any-but-worse", series=series, number=(n_earlier or 0) + 1)
         test = current_test(store, self._models, self._place, candidate, asked, among=held)
@@ -109,7 +107,7 @@ class Gate:
         if n_earlier is not None and not test.row.is_open:
             n_earlier += 1  # this one is not among them
         self.due[skill.path] = Due(pair, candidate, held, asked, test, n_earlier)
-        notes += [self._options.one_text] if self._options.one_text else []
+        notes += [self.options.one_text] if self.options.one_text else []
         notes += ["Its tasks are new in this pull request."] if origin == "head" else []
         notes += ["Its tasks differ at the head: those of the base decide."] if pair.is_changed else []
         tasks = GatedTasks.model_validate({"from": origin, "n": len(held), "changed": pair.is_changed})
@@ -196,17 +194,12 @@ class Gate:
             why = " ".join(describe(report))
         elif report.decides and report.decides.add and not report.decides.tag:
             why = f"{counted(report.decides.add, 'further task')} would more likely than not decide."
-        outcome, claim = rule(
-            verdict, self._options.require, skill.tasks.origin if skill.tasks else "", len(test.tasks)
-        )
+        outcome, claim = rule(verdict, self.options.require, skill.tasks.origin if skill.tasks else "", len(test.tasks))
         return {
-            "outcome": outcome,
-            "verdict": verdict,
-            "claim": claim,
-            "why": "" if verdict in _CLAIMING else why,
+            "outcome": outcome, "verdict": verdict, "claim": claim, "why": "" if verdict in _CLAIMING else why,
             "test_number": max(row.number or series.index(row.id) + 1, due.n_earlier or 0),
             "number_known": due.n_earlier is not None or not row.series or (
-                self._options.count_earlier is None and bool(self._options.series) and self.compared.is_whole
+                self.options.count_earlier is None and bool(self.options.series) and self.compared.is_whole
             ),
             "report": report,
             "worse": [

@@ -105,8 +105,7 @@ def compare_revisions(folder: Path, options: GateOptions) -> Compared:
     for name, path in zip(options.paths, wanted, strict=True):
         if not any(_is_in(each, path) or _is_in(path, each) for each in (*base.paths, *head.paths, ".")):
             raise BadInput(f"there is nothing at {quoted(name)} in either revision")
-    testable = [each.path for each in found if each.change != "deleted"]
-    given = options.tasks
+    testable, given = [each.path for each in found if each.change != "deleted"], options.tasks
     if given and not is_database(given) and len(testable) > 1:
         raise BadInput(f"--tasks {quoted(str(given))} is for one skill, and {len(testable)} differ: name PATH")
     with TemporaryDirectory(prefix="skillopt-gate-") as temporary:

@@ -22,6 +22,7 @@ from skillopt_mcp.core.tasks import NewTask, Task
 from skillopt_mcp.core.text import counted, quoted
 from skillopt_mcp.documents.live_files import put_file
 from skillopt_mcp.gates.recorded import SPOT_CHANCE, RecordedTest
+from skillopt_mcp.gates.rounds import DEFAULT_MARGIN
 from skillopt_mcp.store.opening import Store
 from skillopt_mcp.training.stages.rollout import PlannedRollout, rollout
 from skillopt_mcp.workspace.models import Models
@@ -45,8 +46,7 @@ def write_evidence(store: Store, gate: Gate) -> list[str]:
         pair, row = due.pair, store.tests.find(due.test.row.id)
         if row is None or store.decisions.latest_in(row.id) is None:
             continue
-        name = _place_record(pair.found.path)
-        place = gate.compared.top / name
+        place = gate.compared.top / (name := _place_record(pair.found.path))
         try:
             record = RecordedTest.of(
                 row.plan, store.tests.list_attempts(row.id), base=pair.old.digest, head=pair.new.digest,
@@ -73,7 +73,7 @@ def check_recorded(folder: Path, options: GateOptions) -> Gated:
         why = "It has no new text." if pair.old == pair.new else why
         update: dict[str, object] = {"outcome": "neutral", "why": why}
         try:
-            if pair.found.change != "deleted" and (read := _read_record(found, pair)):
+            if pair.found.change != "deleted" and (read := _read_record(found, pair, options)):
                 update = _describe_record(*read, pair, options)
         except Refused as error:
             update = {"outcome": "failed", "why": f"Its evidence does not hold: {error}."}
@@ -85,27 +85,24 @@ def check_recorded(folder: Path, options: GateOptions) -> Gated:
 
 def _describe_record(record: RecordedTest, standing: Standing, pair: Pair, options: GateOptions) -> dict[str, object]:
     served = f", served by {', '.join(map(quoted, record.models))}" if record.models else ""
-    is_own = record.origin in ("base", "head")
-    outcome, claim = rule(record.verdict, options.require, record.origin, record.plan.n_units)
-    number = record.plan.number * (not record.plan.in_rounds)
-    tasks = {"from": record.origin, "n": record.plan.n_units, "changed": pair.is_changed}
+    n_left, origin = len(pair.tasks) - record.plan.n_units, pair.origin if pair.tasks else record.origin
+    outcome, claim = rule(record.verdict, options.require, origin, record.plan.n_units)
+    number, is_own = record.plan.number * (not record.plan.in_rounds), origin in ("base", "head")
     facts = {"test_id": "recorded", "test_in_release": number, "backend": record.target, "on_cases": is_own}
     return {
-        "outcome": outcome,
-        "verdict": record.verdict,
-        "claim": claim,
-        "tasks": GatedTasks.model_validate(tasks),
-        "test_number": max(1, number),
+        "outcome": outcome, "verdict": record.verdict, "claim": claim, "test_number": max(1, number),
+        "tasks": GatedTasks.model_validate({"from": origin, "n": record.plan.n_units, "changed": pair.is_changed}),
         "report": TestReport.model_validate(standing.model_dump() | facts),
         "notes": [
             f"Recorded with {quoted(f'{record.target} {record.host}'.strip())}{served}; the verdict follows "
             "from the outcomes. That shows what was recorded, not who ran it.",
-            *(["Its tasks are not in the repository, and were not compared."] * (not is_own and not pair.tasks)),
+            *(["Its tasks are not in the repository, and were not compared."] * (not pair.tasks)),
+            *([f"It has further tasks that were not asked: {n_left}."] * (n_left > 0)),
         ],
-    }
+    }  # fmt: skip
 
 
-def _read_record(found: Compared, pair: Pair) -> tuple[RecordedTest, Standing] | None:
+def _read_record(found: Compared, pair: Pair, options: GateOptions) -> tuple[RecordedTest, Standing] | None:
     """The record of a skill at the head, and where its test stands; None for a skill from before.
 
     Raises BadInput where it cannot be read, or is stale, Refused where the verdict does not follow.
@@ -126,19 +123,23 @@ def _read_record(found: Compared, pair: Pair) -> tuple[RecordedTest, Standing] |
         record = RecordedTest.read(content)
     except BadInput as error:
         raise BadInput(f"Its evidence cannot be read: {error}") from None
-    has_tasks = record.origin in ("base", "head") or pair.origin == "given"
     facts = {
         "the text at the base": record.base == pair.old.digest,
         "its text": record.head == pair.new.digest,
-        "its tasks": record.tasks == _digest_tasks(pair.tasks) or not has_tasks,
+        "its tasks": not pair.tasks or record.tasks == _digest_tasks(pair.tasks),
     }
     if stale := [name for name, is_same in facts.items() if not is_same]:
         raise BadInput(f"Its evidence is stale: {' and '.join(stale)} changed since. Record it again: {_WRITE}")
+    plan, margin = record.plan, DEFAULT_MARGIN if options.require == "no-worse" else None
+    if plan.margin not in (None, margin) or plan.cases_alone or plan.kind or plan.one_text:
+        raise BadInput(
+            f"Its evidence is of another question than --require {options.require}. Record it again: {_WRITE}"
+        )
     try:
         standing = record.recompute()
     except BadInput as error:
         raise Refused(str(error)) from None
-    if has_tasks and not {*record.plan.units} <= {task.digest for task in pair.tasks}:
+    if pair.tasks and not {*plan.units} <= {task.digest for task in pair.tasks}:
         raise Refused("it has outcomes of a task that is none of the skill's")
     return record, standing
 
@@ -151,7 +152,7 @@ def repeat_cases(store: Store, models: Models, gate: Gate, checked: Gated, n: in
     skills = list[GatedSkill]()
     for skill, pair in zip(checked.skills, gate.compared.pairs, strict=True):
         skills.append(skill)
-        read, due = _read_record(gate.compared, pair) if skill.verdict else None, gate.due.get(skill.path)
+        read, due = _read_record(gate.compared, pair, gate.options) if skill.verdict else None, gate.due.get(skill.path)
         if read is None:
             continue
         plan, tasks = read[0].plan, {task.digest: task for task in due.tasks} if due else {}

@@ -11,9 +11,9 @@ import posixpath
 import stat
 import subprocess
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Collection, Iterable
 from contextlib import suppress
-from difflib import SequenceMatcher
 from functools import cached_property
 from hashlib import new as new_hash
 from pathlib import Path
@@ -31,7 +31,7 @@ _NOT_IN_TREES = frozenset({"", ".", "..", ".git"})
 _MAX_LINKS = 40
 _SMALL, _MAX_FILES = 2_000, 5_000
 """Of so many files all are laid out; of more those of skills, and in evals/ and tests/ around these."""
-_ALIKE, _MAX_WORDS = 0.5, 4_000
+_ALIKE, _MAX_WORDS, _MAX_COMPARED = 0.5, 4_000, 40_000
 
 
 class Entry(NamedTuple):
@@ -174,8 +174,8 @@ class Revision:
         """What is equal for the same files of a skill in two revisions."""
         try:
             return sorted((name, *self.get(path)) for name, path in self.list_files(skill).items())
-        except BadSkill as error:
-            return str(error)
+        except BadSkill as error:  # it may differ all the same
+            return str(error), [(path, *self.get(path)) for path in self._list_below(skill) if path in self._entries]
 
     def lay_out(self, place: Path, skills: Collection[str]) -> None:
         """Write the files of skills, and what their tasks are read from, into a folder, without links."""
@@ -227,26 +227,30 @@ def open_revisions(folder: Path, base: str | None, head: str) -> tuple[Path, Rev
 def list_differences(base: Revision, head: Revision) -> list[Difference]:
     """The skills and memory files that differ, in the order of their paths.
 
-    A new one whose main file has half of its words in common with that of one that is gone is that one, renamed.
+    A new one of the name, or with half of the words, of one that is gone is that one, renamed. Raises BadInput.
     """
-    old, new = base.list_skills(), head.list_skills()
-    gone = {path: _read_words(base, path) for path in old if path not in new}
-    added = {path: _read_words(head, path) for path in new if path not in old}
+    old, new, sides = {*base.list_skills()}, {*head.list_skills()}, list[dict[str, Counter[str]]]()
+    for revision, skills in ((base, old - new), (head, new - old)):
+        mains = {skill: skill if is_memory(skill) else posixpath.join(skill, MAIN_FILE) for skill in skills}
+        texts = {path: content.decode("utf-8", "replace") for path, content in revision.read(mains.values()).items()}
+        sides.append({skill: Counter(texts.get(path, "").split()[:_MAX_WORDS]) for skill, path in mains.items()})
+    (gone, added), name_of = sides, posixpath.basename
+    found = [Difference(each, "changed") for each in old & new if base.identify(each) != head.identify(each)]
+    names, named = [Counter(map(name_of, side)) for side in (gone, added)], {name_of(path): path for path in gone}
+    for path in [path for path in added if not is_memory(path) and all(side[name_of(path)] == 1 for side in names)]:
+        found.append(Difference(path, "renamed", named[name_of(path)]))
+        del gone[named[name_of(path)]], added[path]
+    if len(gone) * len(added) > _MAX_COMPARED:
+        raise BadInput(f"{len(gone):,} skills are gone and {len(added):,} are new: too many to see which were renamed")
     alike = [
-        (SequenceMatcher(None, gone[before], words, autojunk=False).ratio(), before, path)
-        for path, words in added.items() for before in gone if is_memory(before) == is_memory(path)
+        ((name_of(path) == name_of(before) and not is_memory(path))
+         + 2 * (theirs & words).total() / max(1, theirs.total() + words.total()), before, path)
+        for path, words in added.items() for before, theirs in gone.items() if is_memory(before) == is_memory(path)
     ]  # fmt: skip
-    found = [Difference(each, "changed") for each in new if each in old and base.identify(each) != head.identify(each)]
     for ratio, before, path in sorted(alike, reverse=True):
         if ratio >= _ALIKE and before in gone and path in added:
             found.append(Difference(path, "renamed", before))
             del gone[before], added[path]
-    return sorted([
-        *found, *(Difference(path, "added") for path in added), *(Difference(path, "deleted") for path in gone)
-    ])  # fmt: skip
-
-
-def _read_words(revision: Revision, skill: str) -> list[str]:
-    path = skill if is_memory(skill) else posixpath.join(skill, MAIN_FILE)
-    content = next(iter(revision.read([path]).values()), b"")
-    return content.decode("utf-8", "replace").split()[:_MAX_WORDS]
+    return sorted(
+        [*found, *(Difference(each, "added") for each in added), *(Difference(each, "deleted") for each in gone)]
+    )
