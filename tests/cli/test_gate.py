@@ -496,3 +496,11 @@ def test_many_long_skills_that_are_gone_and_new_are_compared_in_seconds(gate: Ca
     started = time.monotonic()
     gate("--base", "HEAD", "--dry-run")
     assert time.monotonic() - started < 60
+
+
+def test_a_name_with_a_line_break_writes_no_line_of_its_own(cli: Cli, here: Path, target: str, tmp_path: Path) -> None:
+    write_skill(here / "skills/a\n::warning::any")
+    commit(here)
+    done = cli("gate", "--base", "HEAD~1", "--target", target, "--yes", store=tmp_path / "store.db")
+    assert not [line for line in (done.stdout + done.stderr).splitlines() if line.startswith("::")]
+    assert "NOT RUN" in done.stdout

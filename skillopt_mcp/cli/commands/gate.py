@@ -145,7 +145,7 @@ class GateRevisions(Sending):
             self.name_models(terminal, models)
         for skill in gate.gated.skills if gate.tests or self.dry_run else ():
             if skill.why:
-                terminal.note(f"{skill.path}: {skill.why}")
+                terminal.note(f"{' '.join(skill.path.split())}: {skill.why}")
         for path, test in gate.tests.items():
             foreseen = foresee(store, models, test).model_copy(update={"beyond_permission": []})
             for line in describe_foreseen(foreseen, "of this pull request" if self.pr else "of this text"):
@@ -176,7 +176,7 @@ class GateRevisions(Sending):
             claim = f"; {skill.claim + ', ' if skill.claim else ''}{number}" if skill.report else ""
             change = "two models" if self.against_model else skill.change
             terminal.say(
-                f"{skill.outcome.upper().replace('_', ' ')}: {skill.path} ({change}{claim})",
+                f"{skill.outcome.upper().replace('_', ' ')}: {' '.join(skill.path.split())} ({change}{claim})",
                 _STYLES[skill.outcome],
             )
             if skill.report:
