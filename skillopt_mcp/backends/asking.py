@@ -27,7 +27,7 @@ from skillopt_mcp.store.files import Owner
 from skillopt_mcp.store.opening import Store
 
 T = TypeVar("T")
-_MOST_THREADS = 1_000
+_MOST_THREADS, _LAST_S = 1_000, 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,10 +122,7 @@ class Asker:
 
     @contextmanager
     def shared(self) -> Iterator[None]:
-        """Let jobs ask at the same time, each for its own calls; what is under way at the end is cut short.
-
-        It changes nothing where no backend takes several calls at once.
-        """
+        """Let jobs ask at the same time, if a backend takes several calls at once; at the end they have a minute."""
         if max(map(self.slots, self._backends), default=0) < 2:
             yield
             return
@@ -137,6 +134,7 @@ class Asker:
             grace_s = 0.0
             try:
                 yield
+                grace_s = _LAST_S  # what nobody waits for any more is paid, too
             except Exception:
                 grace_s = GRACE_S  # what is under way is paid, and asked again otherwise
                 raise

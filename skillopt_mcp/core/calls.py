@@ -264,7 +264,7 @@ class Sharing(SharedAsk, Protocol):
         """How many calls at once of a role are worth it; 0 of one that answers later."""
 
     def shared(self) -> AbstractContextManager[None]:
-        """Lend threads; what is under way at the end is cut short."""
+        """Lend threads; what is under way at the end has a minute to land."""
 
 
 def lends_threads(ask: Ask) -> TypeGuard[SharedAsk]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -15,6 +16,7 @@ from skillopt_mcp.core.calls import Call, Reply
 from skillopt_mcp.core.runs import StepRecord
 from skillopt_mcp.training.config import Config
 from skillopt_mcp.training.loop import train
+from skillopt_mcp.training.progress import Progress
 
 N_EACH, SLOTS = 12, 4
 EDIT = json.dumps({"reasoning": "r", "edits": [{"op": "append", "content": "- Rule."}]})
@@ -48,11 +50,13 @@ def is_candidates(call: Call) -> bool:
     return call.role == "target" and "Rule." in rollout_of(call).files.text
 
 
-def trained(folder: Path, backend: Gated, n_epochs: int = 1) -> list[StepRecord]:
+def trained(
+    folder: Path, backend: Gated, n_epochs: int = 1, notify: Callable[[Progress], None] = lambda _: None
+) -> list[StepRecord]:
     config = Config(batch=N_EACH, epochs=n_epochs, minibatch=2, max_edits=1, min_edits=1, **PLAIN)
     with Bench(folder, SKILL, new_tasks(3 * N_EACH)) as bench:
         with bench.ask(backend, concurrency=SLOTS) as ask:
-            train(bench.plan(config), bench.store, ask)
+            train(bench.plan(config), bench.store, ask, notify)
         assert max(Counter(call.key("gated") for call in backend.sent).values()) == 1
         return bench.store.runs.list_steps(RUN)
 
@@ -70,7 +74,7 @@ def test_a_minibatch_is_read_before_the_last_attempt_has_landed(tmp_path: Path) 
 
 
 def test_a_candidate_that_can_only_be_rejected_waits_for_none_of_its_last_attempts(tmp_path: Path) -> None:
-    """Of its 12 val tasks the live version solves 6, so that 6 failures decide: two answers never come."""
+    """Of its 12 val tasks the live version solves 6, so that 6 failures decide: two answers come after the step."""
 
     def answer(call: Call) -> str:
         if call.role == "optimizer":
@@ -78,11 +82,21 @@ def test_a_candidate_that_can_only_be_rejected_waits_for_none_of_its_last_attemp
         is_right = n_of(call) % 2 == 0 and "Rule." not in rollout_of(call).files.text
         return right(call) if is_right else "wrong"
 
+    ended = threading.Event()
+
+    async def wait() -> None:
+        while not ended.is_set():
+            await asyncio.sleep(0.01)
+
     def hold(call: Call) -> Awaitable[object] | None:
-        return asyncio.Event().wait() if is_candidates(call) and n_of(call) in (1, 4) else None
+        return wait() if is_candidates(call) and n_of(call) in (1, 4) else None
+
+    def notify(progress: Progress) -> None:
+        if progress.stage == "step":
+            ended.set()
 
     backend = Gated(answer, hold)
-    [step] = trained(tmp_path, backend)
+    [step] = trained(tmp_path, backend, notify=notify)
     assert (step.verdict, step.candidate, step.current, step.at_most, step.val) == ("reject", 0.5, 0.5, True, None)
     assert step.show_score(2) == "≤0.50"
     assert sum(map(is_candidates, backend.sent)) < N_EACH
