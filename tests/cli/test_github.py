@@ -163,7 +163,7 @@ def test_a_merge_queue_is_tested_from_its_base(at_event: Any, repository: Reposi
     ("name", "event"), [("pull_request", {}), ("schedule", {}), ("", {}), ("pull_request", {"pull_request": None})]
 )
 def test_an_event_that_says_nothing_is_bad_input(at_event: Any, name: str, event: dict[str, Any]) -> None:
-    with pytest.raises(BadInput, match="event|--github takes"):
+    with pytest.raises(BadInput, match=r"event|--github takes"):
         at_event(name, event)
 
 
