@@ -28,7 +28,7 @@ from random import Random
 from benchmarks.doors import CONCURRENCY, add_tasks, command, parser, show
 from benchmarks.doors import rows as queried
 from benchmarks.simulation import task_rows, write_skill
-from skillopt_mcp.core.calls import _make_prefix
+from skillopt_mcp.core.calls import make_prefix
 
 SLOTS = 4  # as many as a promotion test repeats: what was in flight at a kill counts as asked again
 SHORT = 1
@@ -146,7 +146,7 @@ def rows(store_path: Path) -> Counter[str]:
     """Return all rows that say what a run made and decided, as JSON, each with the name of its table."""
     found = Counter[str]()
     rejected = queried(store_path, _REJECTED)
-    cut = {_make_prefix(f"{str(scope).split('/')[0]}/val", str(version)) for scope, version in rejected}
+    cut = {make_prefix(f"{str(scope).split('/')[0]}/val", str(version)) for scope, version in rejected}
     # A rollout is named by what it asked: its number is that of its turn.
     names = {str(id): bytes.fromhex(str(key)) for id, key in queried(store_path, "select id, hex(key) from call")}
     unsure = ",".join(id for id, key in names.items() if key[:6] in cut)

@@ -123,7 +123,8 @@ class Question:
 
 
 @lru_cache(maxsize=64)
-def _make_prefix(draw: str, version: str) -> bytes:
+def make_prefix(draw: str, version: str) -> bytes:
+    """The first 6 bytes of the keys of all rollouts of a version on a draw, or with "" of all its questions."""
     run_and_step = draw.split("/", 2)[:2]
     return hashlib.sha256("\0".join((*run_and_step, version)).encode()).digest()[:6]
 
@@ -145,7 +146,7 @@ class Call(NamedTuple):
         request = self.request
         parts = "\0".join((self.role, fingerprint, self.stage, request.digest, self.draw))
         version = request.files.digest if isinstance(request, Rollout) else ""
-        return _make_prefix(self.draw, version) + hashlib.sha256(parts.encode()).digest()[:26]
+        return make_prefix(self.draw, version) + hashlib.sha256(parts.encode()).digest()[:26]
 
 
 class Arrival(NamedTuple):

@@ -259,7 +259,7 @@ class TestReport(Standing):
     `promotions_here` counts the promotions that rest on its tasks: from the fifth on, replace half of them. A
     `pasted` text stood in the target's prompt, and no host loaded it. Of `in_part` of its tasks graders of their owner
     are left out. `triggering`: how the skill opened with each text, where tasks ask that. `loading` says what a host
-    changed by loading the texts, and what was not checked. `on_cases`: whoever wrote the text can read the tasks, so
+    changed by loading the texts, and what was not checked. `on_cases`: the author of the text can read the tasks, so
     that what it claims is so on these alone. `against` is the new model, where two are compared on one text.
     """
 

@@ -60,6 +60,17 @@ def evidence(repository: Path, cli: Cli, tmp_path: Path) -> Path:
     return path
 
 
+def test_an_agent_writes_no_evidence_which_holds_the_outcome_of_each_case(
+    repository: Path, cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CLAUDECODE", "1")
+    target, store = f"scripted:{tmp_path / 'target.json'}", tmp_path / "store.db"
+    done = cli("gate", "--base", "main", "--target", target, "--write-evidence", "--yes", store=store)
+    assert (done.returncode, "is for a person" in done.stderr) == (1, True), done.stdout + done.stderr
+    assert not (repository / "skills" / "echo" / "SKILL.evidence.json").exists()
+    assert not store.exists(), "nothing was asked"
+
+
 def check(cli: Cli, *more: str) -> tuple[int, dict[str, Any]]:
     """The exit code of `gate --recorded`, and what it says of the one skill."""
     done = cli("gate", "--base", "main", "--recorded", "--json", *more)

@@ -12,7 +12,7 @@ from skillopt_mcp.backends import world
 from skillopt_mcp.backends.asking import Asker
 from skillopt_mcp.backends.base import Backend
 from skillopt_mcp.backends.simulated import open_simulated
-from skillopt_mcp.core.calls import Call, Question, Reply, Rollout, _make_prefix
+from skillopt_mcp.core.calls import Call, Question, Reply, Rollout, make_prefix
 from skillopt_mcp.core.evidence import Trajectory
 from skillopt_mcp.core.runs import Run, StepOutcome, StepRecord, TriedEdit
 from skillopt_mcp.core.skills import MAIN_FILE, SkillFile, SkillFiles
@@ -234,7 +234,7 @@ def outcome_of(bench: Bench, state: State) -> tuple[object, ...]:
     )
     edits = bench.rows("select candidate_id, n, op, path, target, content, status, reason from edit order by 1, 2")
     n_sources = bench.rows("select candidate_id, n, json_array_length(sources) from edit order by 1, 2")
-    cut = {_make_prefix(f"{RUN}/val", str(version)) for [version] in bench.rows(rejected)}
+    cut = {make_prefix(f"{RUN}/val", str(version)) for [version] in bench.rows(rejected)}
     keys = [bytes.fromhex(str(key)) for [key] in bench.rows("select hex(key) from call order by key")]
     calls = [key for key in keys if key[:6] not in cut]
     notes = bench.rows("select run_id, epoch, text from meta_note order by epoch")

@@ -48,7 +48,6 @@ class GateRevisions(Sending):
     page: Annotated[str | None, Flag("write a page with all tasks and answers, held-out ones, too", "FILE")] = None
     github: Annotated[bool, Flag("test what the event of a GitHub workflow names, and post the verdict")] = False
     artifact: Annotated[str | None, Flag("on workflow_run: the --result of a fork's run, to be posted", "FILE")] = None
-
     recorded: Annotated[bool, Flag("read the recorded evidence again: needs no model, key or store")] = False
     spot: Annotated[
         int | None, Flag("with --recorded: ask both texts once more at so many cases by chance", bare=3)
@@ -65,6 +64,8 @@ class GateRevisions(Sending):
             raise WrongUsage("--against-model needs --target, and goes with neither --recorded nor --write-evidence")
         if self.spot is not None and not 1 <= self.spot <= MAX_SPOT:
             raise WrongUsage(f"--spot must be 1-{MAX_SPOT}, got {self.spot}")
+        if self.write_evidence:  # it holds the outcome of each case, of which an author learns one bit
+            terminal.require_person("gate --write-evidence")
         if self.page:
             terminal.require_viewer("gate --page", self.page)
         for file in filter(None, (self.summary, self.junit, self.result, self.page)):

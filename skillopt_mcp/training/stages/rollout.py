@@ -174,11 +174,10 @@ def evaluate(
     It ends where it `is_over` by the trials that have landed.
     """
     rollouts = Rollouts(ask, [PlannedRollout(files, task, draw) for task in tasks])
-    while rollouts.wait():
-        if is_over and is_over(rollouts.landed):
-            rollouts.drop()
-            break
+    while rollouts.wait() and not (is_over and is_over(rollouts.landed)):
+        continue
     trials = tuple(rollouts.landed)
+    rollouts.drop()
     mean = mean_score(trials)
     return Evaluation(trials, mean, metric_value(mean, metric, mixed_weight))
 
